@@ -1,0 +1,62 @@
+# make run   : set everything up and run the gateway on 127.0.0.1:9092, data in ./data
+# make test  : set everything up and run the tests
+# make demo  : real flights from three client libraries through a lossy proxy into Spark
+# make check : format, lint, types, import contracts
+# make bench : the same load on Seqgate and on Apache Kafka, alternately; prints ratios
+# make docs  : write the generated pages again
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+LISTEN ?= 127.0.0.1:9092
+DATA ?= ./data
+
+.PHONY: run test demo check format bench docs peers clean
+.DEFAULT_GOAL := run
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Seqgate needs Python 3.11 or newer; this is $$($(PYTHON) --version). Try make PYTHON=python3.12"; exit 1; }
+	$(PYTHON) -m venv $(VENV) || { echo "python3 -m venv failed; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
+
+$(VENV)/.ready-run: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . 'kafka-python>=3.0'
+	@touch $@
+
+$(VENV)/.ready-demo: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo]'
+	@touch $@
+
+$(VENV)/.ready-dev: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+run: $(VENV)/.ready-run
+	@exec $(BIN)/seqgate serve --guide --listen $(LISTEN) --data-dir $(DATA)
+
+demo: $(VENV)/.ready-demo
+	@exec $(BIN)/seqgate demo
+
+peers: $(VENV)/.ready-dev
+	$(BIN)/python -m tests.support.setup_peers
+
+test: peers
+	$(BIN)/python -m pytest -q $(ARGS)
+
+check: $(VENV)/.ready-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.ready-dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: peers
+	$(BIN)/python -m tests.performance.compare $(ARGS)
+
+docs: $(VENV)/.ready-dev
+	$(BIN)/python -m gateway.documentation docs
+
+clean:
+	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
