@@ -1,0 +1,47 @@
+"""The sequence rule of idempotent producers: is this batch the next one, a retry, or neither?
+
+Pure: no files, clock, tasks or randomness. Times and batches come in as arguments, verdicts go out as values.
+"""
+
+from __future__ import annotations
+
+from seq_validator.entry import (
+    NO_COORDINATOR_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_TRANSACTION,
+    ProducerBatch,
+    ProducerEntry,
+    RetainedBatch,
+)
+from seq_validator.limit import ProducerLimit
+from seq_validator.rule import judge_known
+from seq_validator.sequence import MAX_SEQUENCE, NO_SEQUENCE, following, last_of
+from seq_validator.snapshot import CorruptSnapshot
+from seq_validator.table import DEFAULT_RETAINED_BATCHES, ProducerTable
+from seq_validator.verdict import ACCEPTED, Accepted, Duplicate, Rejected, RejectionReason, Verdict
+
+__all__ = [
+    "ACCEPTED",
+    "DEFAULT_RETAINED_BATCHES",
+    "MAX_SEQUENCE",
+    "NO_COORDINATOR_EPOCH",
+    "NO_PRODUCER_EPOCH",
+    "NO_PRODUCER_ID",
+    "NO_SEQUENCE",
+    "NO_TRANSACTION",
+    "Accepted",
+    "CorruptSnapshot",
+    "Duplicate",
+    "ProducerBatch",
+    "ProducerEntry",
+    "ProducerLimit",
+    "ProducerTable",
+    "Rejected",
+    "RejectionReason",
+    "RetainedBatch",
+    "Verdict",
+    "following",
+    "judge_known",
+    "last_of",
+]

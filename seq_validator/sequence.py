@@ -1,0 +1,21 @@
+"""Sequence numbers: 32-bit, never negative, wrapping from 2**31 - 1 to 0.
+
+The arithmetic is that of Kafka's `DefaultRecordBatch.incrementSequence`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+MAX_SEQUENCE: Final = 2**31 - 1
+NO_SEQUENCE: Final = -1
+
+
+def following(last_sequence: int) -> int:
+    """Return the sequence that must come next after a batch that ended in `last_sequence`."""
+    return (last_sequence + 1) & MAX_SEQUENCE
+
+
+def last_of(base_sequence: int, last_offset_delta: int) -> int:
+    """Return the last sequence of a batch; lower than `base_sequence` when the batch itself wraps."""
+    return (base_sequence + last_offset_delta) & MAX_SEQUENCE

@@ -1,0 +1,116 @@
+"""The bytes of a partition's producer state. All numbers are big-endian.
+
+    magic "SQPS" | version int16 | log_end_offset int64 | producers int32 | entry … | CRC-32C of all before, uint32
+    entry: producer_id int64 | producer_epoch int16 | last_active_ms int64 | coordinator_epoch int32
+           | current_transaction_first_offset int64 | batches int32 | batch …
+    batch: base_sequence int32 | last_sequence int32 | base_offset int64 | last_offset int64 | timestamp int64
+
+Entries stand longest idle first, batches oldest first. Kafka's own snapshot keeps the last batch only; this one keeps
+the whole window, so that a retry of an older batch is still known after a restart.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final
+
+import crc32c
+
+from seq_validator.entry import ProducerEntry, RetainedBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+VERSION: Final = 1
+_MAGIC: Final = b"SQPS"
+_PREFIX: Final = struct.Struct(">4sh")
+_HEADER: Final = struct.Struct(">4shqi")
+_ENTRY: Final = struct.Struct(">qhqiqi")
+_BATCH: Final = struct.Struct(">iiqqq")
+_CRC: Final = struct.Struct(">I")
+
+
+class CorruptSnapshot(Exception):  # noqa: N818 - named for what it tells, like the log's errors
+    """The bytes are no snapshot that this version can read; the message is a sentence that says why."""
+
+
+def encode(entries: Collection[ProducerEntry], log_end_offset: int) -> bytes:
+    """Return the snapshot of `entries` for a log that ends at `log_end_offset` (exclusive)."""
+    parts = [_HEADER.pack(_MAGIC, VERSION, log_end_offset, len(entries))]
+    for entry in entries:
+        parts.append(
+            _ENTRY.pack(
+                entry.producer_id,
+                entry.producer_epoch,
+                entry.last_active_ms,
+                entry.coordinator_epoch,
+                entry.current_transaction_first_offset,
+                len(entry.batches),
+            )
+        )
+        parts.extend(_BATCH.pack(*batch) for batch in entry.batches)
+    body = b"".join(parts)
+    return body + _CRC.pack(crc32c.crc32c(body))
+
+
+def decode(data: bytes, retained_batches: int) -> tuple[list[ProducerEntry], int]:
+    """Return the entries in `data`, each keeping its newest `retained_batches`, and the log end offset.
+
+    Raises CorruptSnapshot when the bytes are cut, damaged, or written by a newer version.
+    """
+    _check(data)
+    _, _, log_end_offset, count = _HEADER.unpack_from(data)
+    end = len(data) - _CRC.size
+    position = _HEADER.size
+    entries: list[ProducerEntry] = []
+    try:
+        for _ in range(count):
+            position = _decode_entry(data, position, retained_batches, entries)
+    except struct.error as error:
+        raise _miscounted() from error
+    if position != end:
+        raise _miscounted()
+    return entries, log_end_offset
+
+
+def _check(data: bytes) -> None:
+    if len(data) < _HEADER.size + _CRC.size:
+        message = f"The producer snapshot is cut short: {len(data)} bytes."
+        raise CorruptSnapshot(message)
+    magic, version = _PREFIX.unpack_from(data)
+    if magic != _MAGIC:
+        message = f"This is no producer snapshot: it begins with {magic!r}."
+        raise CorruptSnapshot(message)
+    # A newer version may protect itself otherwise, so it is named before its checksum is tried.
+    if version > VERSION:
+        message = f"The producer snapshot has version {version}; this program reads up to version {VERSION}."
+        raise CorruptSnapshot(message)
+    (expected,) = _CRC.unpack_from(data, len(data) - _CRC.size)
+    actual = crc32c.crc32c(memoryview(data)[: -_CRC.size])
+    if actual != expected:
+        message = f"The producer snapshot is damaged: its CRC-32C is {actual:#010x}, not {expected:#010x}."
+        raise CorruptSnapshot(message)
+
+
+def _decode_entry(data: bytes, position: int, retained_batches: int, entries: list[ProducerEntry]) -> int:
+    producer_id, producer_epoch, last_active_ms, coordinator_epoch, first_offset, count = _ENTRY.unpack_from(
+        data, position
+    )
+    position += _ENTRY.size
+    entry = ProducerEntry(
+        producer_id, producer_epoch, retained_batches=retained_batches, last_active_ms=last_active_ms
+    )
+    entry.coordinator_epoch = coordinator_epoch
+    entry.current_transaction_first_offset = first_offset
+    if count < 1:
+        message = f"The producer snapshot is damaged: producer {producer_id} has {count} batches."
+        raise CorruptSnapshot(message)
+    for _ in range(count):
+        entry.retain(RetainedBatch(*_BATCH.unpack_from(data, position)))
+        position += _BATCH.size
+    entries.append(entry)
+    return position
+
+
+def _miscounted() -> CorruptSnapshot:
+    return CorruptSnapshot("The producer snapshot is damaged: its counts do not fit its length.")
