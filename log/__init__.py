@@ -1,0 +1,54 @@
+"""Partition logs in Kafka's segment format: append, read, flush, roll, recover, retain. Synchronous."""
+
+from __future__ import annotations
+
+from log.config import LogConfig
+from log.errors import (
+    CorruptRecord,
+    DirectoryLocked,
+    IncompatibleFormat,
+    InvalidProducerEpoch,
+    InvalidRecord,
+    InvalidTimestamp,
+    LogError,
+    OffsetOutOfRange,
+    OutOfOrderSequence,
+    ProducerLimitReached,
+    RecordBatchTooLarge,
+    RecordTooLarge,
+    StorageFailed,
+    UnsupportedCompressionType,
+    UnsupportedForMessageFormat,
+)
+from log.flush import FlushTicket
+from log.log_directory import LogDirectory
+from log.results import AppendInfo, DeletedSegment, ReadResult, TimestampAndOffset
+from log.storage import Storage
+from log.unified_log import UnifiedLog
+
+__all__ = [
+    "AppendInfo",
+    "CorruptRecord",
+    "DeletedSegment",
+    "DirectoryLocked",
+    "FlushTicket",
+    "IncompatibleFormat",
+    "InvalidProducerEpoch",
+    "InvalidRecord",
+    "InvalidTimestamp",
+    "LogConfig",
+    "LogDirectory",
+    "LogError",
+    "OffsetOutOfRange",
+    "OutOfOrderSequence",
+    "ProducerLimitReached",
+    "ReadResult",
+    "RecordBatchTooLarge",
+    "RecordTooLarge",
+    "Storage",
+    "StorageFailed",
+    "TimestampAndOffset",
+    "UnifiedLog",
+    "UnsupportedCompressionType",
+    "UnsupportedForMessageFormat",
+]

@@ -1,0 +1,186 @@
+"""What a produced batch must satisfy before it is judged and written.
+
+Sources: Kafka's `ProduceRequest.validateRecords`, `ByteBufferLogInputStream`, `UnifiedLog.analyzeAndValidateRecords`,
+`LogValidator`. By default only the header is looked at, and the CRC; deep validation decodes the records.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final
+
+from crc32c import crc32c
+
+from log.compression import ZSTD
+from log.errors import (
+    CorruptRecord,
+    InvalidRecord,
+    InvalidTimestamp,
+    RecordBatchTooLarge,
+    RecordTooLarge,
+    UnsupportedCompressionType,
+)
+from log.record_batch import (
+    COMPRESSION_MASK,
+    CONTROL_FLAG,
+    CRC_COVERS_FROM,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    NO_TIMESTAMP,
+    SMALLEST_BATCH_LENGTH,
+    TIMESTAMP_TYPE_FLAG,
+    UP_TO_MAGIC_BYTES,
+    parse_header,
+)
+from log.records import iterate_body
+
+if TYPE_CHECKING:
+    from log.config import LogConfig
+    from log.record_batch import BatchHeader
+
+_INT32: Final = struct.Struct(">i")
+_LENGTH_AT: Final = 8
+_MAGIC_AT: Final = 16
+_NEWEST_MAGIC: Final = 2
+_FOREVER: Final = 2**63 - 1
+
+
+def check_batch(records: memoryview, config: LogConfig, now_ms: int, is_client: bool) -> BatchHeader:
+    """The header of the one batch in `records`, after all checks that need no state of the partition.
+
+    Bytes after the batch that are no whole batch are ignored, as Kafka does. Under deep validation the header's
+    max_timestamp may differ from the stored one: it is then the true one and must be stamped.
+    Raises CorruptRecord, InvalidRecord, RecordTooLarge, RecordBatchTooLarge, InvalidTimestamp, UnsupportedCompressionType.
+    """
+    available = len(records)
+    if available < HEADER_BYTES:
+        _refuse_short(records)
+    batch = parse_header(records)
+    size_bytes = batch.batch_length + LOG_OVERHEAD_BYTES
+    if batch.magic != MAGIC or size_bytes < HEADER_BYTES or size_bytes > available:
+        _refuse_frame(batch, available)
+    if size_bytes < available:
+        _check_trailing(records[size_bytes:])
+    if is_client and batch.base_offset:
+        raise InvalidRecord(f"The base offset of a produced batch is 0, not {batch.base_offset}.")
+    if size_bytes > config.max_message_bytes and is_client:
+        raise RecordTooLarge(
+            f"The batch has {size_bytes} bytes; max.message.bytes is {config.max_message_bytes}."
+        )
+    if crc32c(records[CRC_COVERS_FROM:size_bytes]) != batch.crc:
+        raise CorruptRecord(f"The batch is corrupt: its stored CRC-32C is {batch.crc:#010x}.")
+    attributes = batch.attributes
+    if (
+        batch.record_count <= 0
+        or batch.record_count != batch.last_offset_delta + 1
+        or (batch.producer_id >= 0 and batch.base_sequence < 0 and is_client)
+        or attributes & COMPRESSION_MASK > ZSTD
+        or (attributes & CONTROL_FLAG and is_client)
+    ):
+        _refuse_content(batch, is_client)
+    if config.message_timestamp_type == "CreateTime":
+        if is_client:
+            _check_create_time(batch, config, now_ms)
+    elif attributes & TIMESTAMP_TYPE_FLAG and is_client:
+        raise InvalidTimestamp("A producer must not set the timestamp type to LogAppendTime.")
+    if config.deep_validation and is_client:
+        _check_records(batch, records[HEADER_BYTES:size_bytes], config, now_ms)
+    if size_bytes > config.segment_bytes:
+        raise RecordBatchTooLarge(
+            f"The batch has {size_bytes} bytes; segment.bytes is {config.segment_bytes}."
+        )
+    return batch
+
+
+def _check_create_time(batch: BatchHeader, config: LogConfig, now_ms: int) -> None:
+    latest = now_ms + config.message_timestamp_after_max_ms
+    if batch.max_timestamp > latest or batch.base_timestamp > latest:
+        raise InvalidTimestamp(
+            f"Timestamp {max(batch.max_timestamp, batch.base_timestamp)} is more than {config.message_timestamp_after_max_ms} ms "
+            f"after the gateway's clock ({now_ms})."
+        )
+    before_ms = config.message_timestamp_before_max_ms
+    if before_ms != _FOREVER:
+        _check_not_too_old(batch.base_timestamp, before_ms, now_ms)
+        _check_not_too_old(batch.max_timestamp, before_ms, now_ms)
+
+
+def _check_not_too_old(timestamp: int, before_ms: int, now_ms: int) -> None:
+    if timestamp != NO_TIMESTAMP and timestamp < now_ms - before_ms:
+        raise InvalidTimestamp(
+            f"Timestamp {timestamp} is more than {before_ms} ms before the gateway's clock ({now_ms})."
+        )
+
+
+def _refuse_short(records: memoryview) -> None:
+    if len(records) >= UP_TO_MAGIC_BYTES:
+        _check_frame_start(records)
+        if 0 <= records[_MAGIC_AT] < MAGIC:
+            raise InvalidRecord("Only record batches of magic 2 can be produced.")
+    raise InvalidRecord("A produce request carries exactly one record batch per partition; this one has none.")
+
+
+def _refuse_frame(batch: BatchHeader, available: int) -> None:
+    if batch.batch_length < SMALLEST_BATCH_LENGTH:
+        raise CorruptRecord(f"A batch length of {batch.batch_length} is below the minimum.")
+    if not 0 <= batch.magic <= _NEWEST_MAGIC:
+        raise CorruptRecord(f"There is no record format of magic {batch.magic}.")
+    if batch.size_bytes > available:
+        raise InvalidRecord(
+            f"A produce request carries exactly one record batch per partition; this one is cut: {available} of {batch.size_bytes} bytes."
+        )
+    if batch.magic != MAGIC:
+        raise InvalidRecord(f"Only record batches of magic 2 can be produced, not of magic {batch.magic}.")
+    raise CorruptRecord(f"A batch of {batch.size_bytes} bytes has no room for its header.")
+
+
+def _check_frame_start(rest: memoryview) -> int:
+    """The size of the batch that `rest` starts with, by its length field. Raises CorruptRecord."""
+    length = int(_INT32.unpack_from(rest, _LENGTH_AT)[0])
+    if length < SMALLEST_BATCH_LENGTH:
+        raise CorruptRecord(f"A batch length of {length} is below the minimum.")
+    if rest[_MAGIC_AT] > _NEWEST_MAGIC:
+        raise CorruptRecord(f"There is no record format of magic {rest[_MAGIC_AT]}.")
+    return length + LOG_OVERHEAD_BYTES
+
+
+def _check_trailing(rest: memoryview) -> None:
+    if len(rest) < UP_TO_MAGIC_BYTES:
+        if len(rest) >= LOG_OVERHEAD_BYTES and _INT32.unpack_from(rest, _LENGTH_AT)[0] < SMALLEST_BATCH_LENGTH:
+            raise CorruptRecord("The bytes after the batch are no batch.")
+        return
+    if _check_frame_start(rest) <= len(rest):
+        raise InvalidRecord("A produce request carries exactly one record batch per partition.")
+
+
+def _refuse_content(batch: BatchHeader, is_client: bool) -> None:
+    if batch.attributes & COMPRESSION_MASK > ZSTD:
+        raise UnsupportedCompressionType(f"There is no compression type {batch.compression}.")
+    if batch.record_count <= 0 or batch.record_count != batch.last_offset_delta + 1:
+        raise InvalidRecord(
+            f"The batch says {batch.record_count} records, its last offset delta is {batch.last_offset_delta}."
+        )
+    if batch.attributes & CONTROL_FLAG and is_client:
+        raise InvalidRecord("Clients are not allowed to write control records.")
+    raise InvalidRecord(
+        f"The batch has producer id {batch.producer_id} and the invalid sequence {batch.base_sequence}."
+    )
+
+
+def _check_records(batch: BatchHeader, body: memoryview, config: LogConfig, now_ms: int) -> None:
+    """Decode all records and check them against the header; correct a max_timestamp that lies."""
+    max_timestamp = NO_TIMESTAMP
+    create_time = config.message_timestamp_type == "CreateTime"
+    latest = now_ms + config.message_timestamp_after_max_ms
+    for delta, record in enumerate(iterate_body(batch, body, config.max_decompressed_bytes)):
+        if record.offset != batch.base_offset + delta:
+            raise InvalidRecord(f"Record {delta} of the batch has offset delta {record.offset - batch.base_offset}.")
+        timestamp = record.timestamp
+        max_timestamp = max(max_timestamp, timestamp)
+        if create_time:
+            if timestamp > latest:
+                raise InvalidTimestamp(f"Record {delta} has timestamp {timestamp}; the gateway's clock is {now_ms}.")
+            _check_not_too_old(timestamp, config.message_timestamp_before_max_ms, now_ms)
+    if create_time:
+        batch.max_timestamp = max_timestamp

@@ -1,0 +1,85 @@
+"""Small text files in Kafka's checkpoint formats, each beginning with a version line.
+
+`recovery-point-offset-checkpoint`, `log-start-offset-checkpoint`: version 0, count, then `topic partition offset` lines.
+`leader-epoch-checkpoint`: version 0, count, then `leader_epoch start_offset` lines. `partition.metadata`: version 0, topic id.
+"""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from typing import TYPE_CHECKING, Final
+
+from log.errors import IncompatibleFormat
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_VERSION: Final = 0
+
+
+class CorruptCheckpoint(Exception):  # noqa: N818 - named for what it tells, like the log's errors
+    """The file is damaged; what it says can't be trusted."""
+
+
+def encode_offsets(offsets: Mapping[tuple[str, int], int]) -> bytes:
+    """The offset checkpoint of these partitions."""
+    lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
+    return _encode(lines)
+
+
+def decode_offsets(content: bytes, name: str) -> dict[tuple[str, int], int]:
+    """Offsets by (topic, partition). Raises CorruptCheckpoint, IncompatibleFormat; `name` is for their sentences."""
+    try:
+        rows = [line.split(" ") for line in _decode(content, name)]
+        return {(topic, int(partition)): int(offset) for topic, partition, offset in rows}
+    except ValueError as error:
+        raise CorruptCheckpoint(f"{name} is damaged: {error}") from error
+
+
+def encode_leader_epochs(epochs: Iterable[tuple[int, int]]) -> bytes:
+    """The checkpoint of (leader_epoch, start_offset) pairs."""
+    return _encode([f"{leader_epoch} {start_offset}" for leader_epoch, start_offset in epochs])
+
+
+def decode_leader_epochs(content: bytes, name: str) -> list[tuple[int, int]]:
+    """(leader_epoch, start_offset) pairs. Raises CorruptCheckpoint, IncompatibleFormat."""
+    try:
+        rows = [line.split(" ") for line in _decode(content, name)]
+        return [(int(leader_epoch), int(start_offset)) for leader_epoch, start_offset in rows]
+    except ValueError as error:
+        raise CorruptCheckpoint(f"{name} is damaged: {error}") from error
+
+
+def encode_partition_metadata(topic_id: uuid.UUID) -> bytes:
+    """The content of `partition.metadata`; the id in Kafka's base64 form."""
+    text = base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
+    return f"version: 0\ntopic_id: {text}".encode()
+
+
+def decode_partition_metadata(content: bytes, name: str) -> uuid.UUID:
+    """The topic id. Raises CorruptCheckpoint, IncompatibleFormat."""
+    try:
+        fields = dict(line.split(": ", 1) for line in content.decode().splitlines() if line)
+        version = int(fields["version"])
+        if version > _VERSION:
+            raise IncompatibleFormat(f"{name} has version {version}; this program reads version {_VERSION}.")
+        return uuid.UUID(bytes=base64.urlsafe_b64decode(fields["topic_id"] + "=="))
+    except (ValueError, KeyError) as error:
+        raise CorruptCheckpoint(f"{name} is damaged: {error}") from error
+
+
+def _encode(lines: list[str]) -> bytes:
+    return "\n".join([str(_VERSION), str(len(lines)), *lines, ""]).encode()
+
+
+def _decode(content: bytes, name: str) -> list[str]:
+    lines = content.decode().splitlines()
+    if len(lines) < 2:
+        raise CorruptCheckpoint(f"{name} is cut short.")
+    version = int(lines[0])
+    if version > _VERSION:
+        raise IncompatibleFormat(f"{name} has version {version}; this program reads version {_VERSION}.")
+    if len(lines) - 2 != int(lines[1]):
+        raise CorruptCheckpoint(f"{name} says {lines[1]} lines and has {len(lines) - 2}.")
+    return lines[2:]

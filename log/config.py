@@ -1,0 +1,34 @@
+"""What a partition log must know of its topic's configuration; field names follow Kafka's topic settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from log.compression import DEFAULT_LIMIT_BYTES
+
+_FOREVER = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """Settings of one partition log. The defaults are Apache Kafka 4.3's."""
+
+    segment_bytes: int = 1024 * 1024 * 1024
+    segment_ms: int = 7 * 24 * 60 * 60 * 1000
+    index_interval_bytes: int = 4096
+    segment_index_bytes: int = 10 * 1024 * 1024
+    max_message_bytes: int = 1048588
+    message_timestamp_type: str = "CreateTime"
+    message_timestamp_before_max_ms: int = _FOREVER
+    message_timestamp_after_max_ms: int = 60 * 60 * 1000
+    deep_validation: bool = False
+    """Decode every record on the way in. Off: only the header and the CRC are checked."""
+    max_decompressed_bytes: int = DEFAULT_LIMIT_BYTES
+    """The most one batch may decompress to where records must be decoded."""
+    retained_batches: int = 5
+    """How many of a producer's last batches are remembered to answer duplicates."""
+    retention_ms: int = 7 * 24 * 60 * 60 * 1000
+    """-1 keeps forever."""
+    retention_bytes: int = -1
+    file_delete_delay_ms: int = 60 * 1000
+    producer_id_expiration_ms: int = 24 * 60 * 60 * 1000

@@ -1,0 +1,95 @@
+# ruff: noqa: N818 - named after Kafka's error codes
+"""What a partition log refuses, and the Kafka error code each refusal is answered with.
+
+Codes are those of `org.apache.kafka.common.protocol.Errors`.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class LogError(Exception):
+    """A refusal by a partition log; `kafka_error_code` is what goes on the wire."""
+
+    kafka_error_code: ClassVar[int] = -1
+
+
+class OffsetOutOfRange(LogError):
+    """The offset is below log_start_offset or above log_end_offset."""
+
+    kafka_error_code = 1
+
+
+class CorruptRecord(LogError):
+    """The bytes are no record batch: size, magic or CRC is wrong."""
+
+    kafka_error_code = 2
+
+
+class RecordTooLarge(LogError):
+    """The batch is larger than `max.message.bytes`."""
+
+    kafka_error_code = 10
+
+
+class RecordBatchTooLarge(LogError):
+    """The batch is larger than `segment.bytes`, so no segment can hold it."""
+
+    kafka_error_code = 18
+
+
+class InvalidTimestamp(LogError):
+    """A timestamp is further from the clock than the topic allows."""
+
+    kafka_error_code = 32
+
+
+class UnsupportedForMessageFormat(LogError):
+    """The stored format lacks what the operation needs."""
+
+    kafka_error_code = 43
+
+
+class OutOfOrderSequence(LogError):
+    """The producer's sequence numbers leave a gap, overlap, or repeat an old batch."""
+
+    kafka_error_code = 45
+
+
+class InvalidProducerEpoch(LogError):
+    """The producer_epoch is older than the newest one seen."""
+
+    kafka_error_code = 47
+
+
+class StorageFailed(LogError):
+    """A write, read or flush of this partition's files failed; the partition is offline until recovery."""
+
+    kafka_error_code = 56
+
+
+class UnsupportedCompressionType(LogError):
+    """The batch names a codec that does not exist."""
+
+    kafka_error_code = 76
+
+
+class InvalidRecord(LogError):
+    """A well-formed batch breaks a rule of its content."""
+
+    kafka_error_code = 87
+
+
+class ProducerLimitReached(LogError):
+    """No room to remember another idempotent producer; retriable (THROTTLING_QUOTA_EXCEEDED)."""
+
+    kafka_error_code = 89
+
+
+class DirectoryLocked(Exception):
+    """Another process uses the data directory."""
+
+
+class IncompatibleFormat(Exception):
+    """A file on disk was written by a newer version, or is not what its name says."""

@@ -1,0 +1,138 @@
+"""The sparse indexes of one segment, in Kafka's formats.
+
+`.index`: relative_offset int32, position int32; one entry says that the batch at `position` ends with that offset.
+`.timeindex`: timestamp int64, relative_offset int32; the largest timestamp up to that offset, inclusive.
+Both grow in memory while the segment is written and go to disk when it rolls or the log closes; after a crash they are
+rebuilt. Indexes of closed segments are read when first needed and kept in an `IndexCache` of bounded size.
+Source: Kafka's `OffsetIndex`, `TimeIndex`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import OrderedDict
+from typing import Final
+
+OFFSET_ENTRY: Final = struct.Struct(">ii")
+TIME_ENTRY: Final = struct.Struct(">qi")
+_OFFSET_BYTES: Final = OFFSET_ENTRY.size
+_TIME_BYTES: Final = TIME_ENTRY.size
+
+
+class SegmentIndexes:
+    """Both indexes of a segment as their bytes; offsets are relative to the segment's base_offset."""
+
+    __slots__ = ("offset_entries", "time_entries")
+
+    def __init__(self, offset_entries: bytes = b"", time_entries: bytes = b"") -> None:
+        """Take the content of the two files."""
+        self.offset_entries = bytearray(offset_entries)
+        self.time_entries = bytearray(time_entries)
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory taken by the entries."""
+        return len(self.offset_entries) + len(self.time_entries)
+
+    def add_offset(self, relative_offset: int, position: int) -> None:
+        """Note that the batch at `position` ends with `relative_offset`."""
+        self.offset_entries += OFFSET_ENTRY.pack(relative_offset, position)
+
+    def add_time(self, timestamp_ms: int, relative_offset: int) -> None:
+        """Note the largest timestamp so far; one that is not larger than the last entry's is dropped."""
+        last = self.last_time()
+        if last is None or timestamp_ms > last[0]:
+            self.time_entries += TIME_ENTRY.pack(timestamp_ms, relative_offset)
+
+    def last_time(self) -> tuple[int, int] | None:
+        """The newest (timestamp, relative_offset)."""
+        if not self.time_entries:
+            return None
+        timestamp, relative_offset = TIME_ENTRY.unpack_from(
+            self.time_entries, len(self.time_entries) - _TIME_BYTES
+        )
+        return timestamp, relative_offset
+
+    def position_for(self, relative_offset: int) -> int:
+        """A position at or before the batch that holds the offset; 0 when no entry is low enough."""
+        entries = self.offset_entries
+        low, high = 0, len(entries) // _OFFSET_BYTES
+        while low < high:
+            middle = (low + high) // 2
+            if OFFSET_ENTRY.unpack_from(entries, middle * _OFFSET_BYTES)[0] <= relative_offset:
+                low = middle + 1
+            else:
+                high = middle
+        if not low:
+            return 0
+        return int(OFFSET_ENTRY.unpack_from(entries, (low - 1) * _OFFSET_BYTES)[1])
+
+    def offset_for_time(self, timestamp_ms: int) -> int:
+        """The relative offset from which on to look for a timestamp of at least `timestamp_ms`."""
+        entries = self.time_entries
+        low, high = 0, len(entries) // _TIME_BYTES
+        while low < high:
+            middle = (low + high) // 2
+            if TIME_ENTRY.unpack_from(entries, middle * _TIME_BYTES)[0] <= timestamp_ms:
+                low = middle + 1
+            else:
+                high = middle
+        if not low:
+            return 0
+        return int(TIME_ENTRY.unpack_from(entries, (low - 1) * _TIME_BYTES)[1])
+
+    def is_full(self, limit_bytes: int) -> bool:
+        """Whether one of the indexes has reached `segment.index.bytes`; the time index keeps room for one more."""
+        return (
+            len(self.offset_entries) > limit_bytes - _OFFSET_BYTES
+            or len(self.time_entries) > limit_bytes - 2 * _TIME_BYTES
+        )
+
+    def is_sane(self, size_bytes: int) -> bool:
+        """Whether the entries ascend and point into a segment of `size_bytes`."""
+        if len(self.offset_entries) % _OFFSET_BYTES or len(self.time_entries) % _TIME_BYTES:
+            return False
+        previous = (-1, -1)
+        for entry in OFFSET_ENTRY.iter_unpack(self.offset_entries):
+            if entry[0] <= previous[0] or entry[1] <= previous[1]:
+                return False
+            previous = entry
+        if previous[1] >= size_bytes:
+            return False
+        previous = (-2, -1)
+        for entry in TIME_ENTRY.iter_unpack(self.time_entries):
+            if entry[0] <= previous[0] or entry[1] < previous[1]:
+                return False
+            previous = entry
+        return True
+
+
+class IndexCache:
+    """Indexes of closed segments by path, the least recently used dropped beyond `limit_bytes`."""
+
+    def __init__(self, limit_bytes: int = 16 * 1024 * 1024) -> None:
+        """Bound the memory that cached indexes take."""
+        self.limit_bytes = limit_bytes
+        self.size_bytes = 0
+        self._indexes: OrderedDict[str, SegmentIndexes] = OrderedDict()
+
+    def get(self, path: str) -> SegmentIndexes | None:
+        """The indexes of the segment file `path` when they are in memory."""
+        indexes = self._indexes.get(path)
+        if indexes is not None:
+            self._indexes.move_to_end(path)
+        return indexes
+
+    def put(self, path: str, indexes: SegmentIndexes) -> None:
+        """Remember the indexes; others may go."""
+        self.drop(path)
+        self._indexes[path] = indexes
+        self.size_bytes += indexes.size_bytes
+        while self.size_bytes > self.limit_bytes and len(self._indexes) > 1:
+            self.size_bytes -= self._indexes.popitem(last=False)[1].size_bytes
+
+    def drop(self, path: str) -> None:
+        """Forget the indexes of a segment that changes or goes."""
+        indexes = self._indexes.pop(path, None)
+        if indexes is not None:
+            self.size_bytes -= indexes.size_bytes

@@ -1,0 +1,58 @@
+"""Which leader_epoch began at which offset of a partition. Source: Kafka's `LeaderEpochFileCache`."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import Final
+
+UNDEFINED: Final = -1
+
+
+class LeaderEpochs:
+    """Ascending (leader_epoch, start_offset) pairs of one partition."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self, entries: list[tuple[int, int]] | None = None) -> None:
+        """Take the pairs of a checkpoint."""
+        self._entries: list[tuple[int, int]] = []
+        for leader_epoch, start_offset in entries or ():
+            self.assign(leader_epoch, start_offset)
+
+    @property
+    def latest(self) -> int:
+        """The newest leader_epoch, -1 without any."""
+        return self._entries[-1][0] if self._entries else UNDEFINED
+
+    def entries(self) -> list[tuple[int, int]]:
+        """All pairs, oldest first."""
+        return list(self._entries)
+
+    def assign(self, leader_epoch: int, start_offset: int) -> bool:
+        """Note that batches of `leader_epoch` begin at `start_offset`; whether that is news."""
+        if leader_epoch <= self.latest:
+            return False
+        while self._entries and self._entries[-1][1] >= start_offset:
+            self._entries.pop()
+        self._entries.append((leader_epoch, start_offset))
+        return True
+
+    def truncate(self, log_end_offset: int) -> None:
+        """Forget epochs that began at or after the end of the log."""
+        while self._entries and self._entries[-1][1] >= log_end_offset:
+            self._entries.pop()
+
+    def at(self, offset: int) -> int:
+        """The leader_epoch of the batch that holds `offset`, -1 when unknown."""
+        index = bisect_right(self._entries, offset, key=lambda entry: entry[1])
+        return self._entries[index - 1][0] if index else UNDEFINED
+
+    def end_offset(self, leader_epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """(leader_epoch, end_offset) of the largest known epoch not above the one asked for; (-1, -1) when undefined."""
+        if leader_epoch == UNDEFINED or leader_epoch > self.latest:
+            return UNDEFINED, UNDEFINED
+        if leader_epoch == self.latest:
+            return leader_epoch, log_end_offset
+        index = bisect_right(self._entries, leader_epoch, key=lambda entry: entry[0])
+        end_offset = self._entries[index][1]
+        return (self._entries[index - 1][0] if index else leader_epoch), end_offset

@@ -1,0 +1,69 @@
+"""Finding records by time. Only one batch is ever decoded, the one that holds the answer.
+
+Source: Kafka's `UnifiedLog.fetchOffsetByTimestamp`, `LogSegment.findOffsetByTimestamp` (KIP-79, KIP-734).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from log.records import iterate_records
+from log.results import TimestampAndOffset
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from log.environment import LogEnvironment
+    from log.record_batch import BatchHeader
+    from log.segment import Segment
+
+
+def first_not_before(
+    environment: LogEnvironment, segments: Sequence[Segment], timestamp_ms: int, log_start_offset: int
+) -> TimestampAndOffset | None:
+    """The first record from the log start on whose timestamp is `timestamp_ms` or later. Raises LogError, OSError."""
+    for segment in segments:
+        if segment.max_timestamp < timestamp_ms:
+            continue
+        indexes = segment.indexes()
+        start = indexes.position_for(indexes.offset_for_time(timestamp_ms - 1))
+        for position, batch in segment.batches(start, segment.size_bytes):
+            if batch.max_timestamp >= timestamp_ms and batch.last_offset >= log_start_offset:
+                found = _in_batch(environment, segment, position, batch, timestamp_ms, log_start_offset)
+                if found is not None:
+                    return found
+    return None
+
+
+def first_of_largest(environment: LogEnvironment, segments: Sequence[Segment]) -> TimestampAndOffset | None:
+    """The first record that has the largest timestamp of all. Raises LogError, OSError."""
+    holding = [segment for segment in segments if segment.size_bytes]
+    if not holding:
+        return None
+    segment = max(holding, key=lambda candidate: candidate.max_timestamp)
+    largest = segment.max_timestamp
+    if largest < 0:
+        return None
+    start = segment.position_of(segment.offset_of_max_timestamp, segment.size_bytes)
+    for position, batch in segment.batches(start, segment.size_bytes):
+        if batch.max_timestamp == largest:
+            return _in_batch(environment, segment, position, batch, largest, 0)
+    return None
+
+
+def _in_batch(
+    environment: LogEnvironment,
+    segment: Segment,
+    position: int,
+    batch: BatchHeader,
+    timestamp_ms: int,
+    log_start_offset: int,
+) -> TimestampAndOffset | None:
+    leader_epoch = batch.partition_leader_epoch
+    if batch.is_log_append_time:
+        return TimestampAndOffset(batch.max_timestamp, max(batch.base_offset, log_start_offset), leader_epoch)
+    data = environment.storage.read(segment.file, batch.size_bytes, position)
+    for record in iterate_records(data):
+        if record.timestamp >= timestamp_ms and record.offset >= log_start_offset:
+            return TimestampAndOffset(record.timestamp, record.offset, leader_epoch)
+    return None

@@ -1,0 +1,29 @@
+"""File names of a partition directory: Kafka's, with base offsets of 20 digits."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+LOG_SUFFIX: Final = ".log"
+OFFSET_INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+SNAPSHOT_SUFFIX: Final = ".snapshot"
+DELETED_SUFFIX: Final = ".deleted"
+TEMPORARY_SUFFIX: Final = ".tmp"
+PARTITION_METADATA: Final = "partition.metadata"
+LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
+LOG_START_OFFSET: Final = "log-start-offset-checkpoint"
+
+_OFFSET_NAME = re.compile(r"(\d{20})(\.[a-z]+)\Z")
+
+
+def offset_name(offset: int, suffix: str) -> str:
+    """The name of a file that belongs to `offset`."""
+    return f"{offset:020d}{suffix}"
+
+
+def parse_offset_name(name: str) -> tuple[int, str] | None:
+    """(offset, suffix) of such a name; None for any other."""
+    match = _OFFSET_NAME.match(name)
+    return (int(match[1]), match[2]) if match else None

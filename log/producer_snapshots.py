@@ -1,0 +1,63 @@
+"""Snapshots of a partition's producer state: `<20 digits>.snapshot`, named by the log_end_offset they belong to.
+
+The bytes are seq_validator's. A snapshot is renamed into place whole; its checksum tells when a power cut left it torn,
+and then the one before it plus a longer replay of the log gives the same state.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from log.names import SNAPSHOT_SUFFIX, TEMPORARY_SUFFIX, offset_name, parse_offset_name
+from seq_validator import CorruptSnapshot, ProducerTable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from log.config import LogConfig
+    from log.environment import LogEnvironment
+
+KEPT_SNAPSHOTS: Final = 3
+_logger = logging.getLogger(__name__)
+
+
+def snapshot_offsets(names: Iterable[str]) -> list[int]:
+    """The offsets of the snapshots among these file names, ascending."""
+    parsed = (parse_offset_name(name) for name in names)
+    return sorted(found[0] for found in parsed if found and found[1] == SNAPSHOT_SUFFIX)
+
+
+def write_snapshot(
+    environment: LogEnvironment, directory: str, producers: ProducerTable, log_end_offset: int
+) -> str:
+    """Write the snapshot and drop the ones beyond the newest three; return its path, not yet durable. Raises OSError."""
+    storage = environment.storage
+    path = f"{directory}/{offset_name(log_end_offset, SNAPSHOT_SUFFIX)}"
+    storage.write_file(path + TEMPORARY_SUFFIX, producers.snapshot(log_end_offset))
+    storage.rename(path + TEMPORARY_SUFFIX, path)
+    for offset in snapshot_offsets(storage.list_directory(directory))[:-KEPT_SNAPSHOTS]:
+        storage.delete(f"{directory}/{offset_name(offset, SNAPSHOT_SUFFIX)}")
+    return path
+
+
+def restore_newest(
+    environment: LogEnvironment, directory: str, config: LogConfig, offsets: list[int]
+) -> tuple[ProducerTable, int | None]:
+    """The table of the newest readable snapshot and its offset; an empty table and None when there is none."""
+    for offset in reversed(offsets):
+        path = f"{directory}/{offset_name(offset, SNAPSHOT_SUFFIX)}"
+        try:
+            table, log_end_offset = ProducerTable.restore(
+                environment.storage.read_file(path),
+                retained_batches=config.retained_batches,
+                limit=environment.producer_limit,
+            )
+        except CorruptSnapshot as error:
+            _logger.warning("%s is not used: %s", path, error)
+            continue
+        if log_end_offset == offset:
+            return table, offset
+        _logger.warning("%s is not used: it says it belongs to offset %d", path, log_end_offset)
+        table.clear()
+    return ProducerTable(retained_batches=config.retained_batches, limit=environment.producer_limit), None

@@ -1,0 +1,171 @@
+"""The header of a record batch, magic 2 (KIP-98).
+
+Layout, big-endian, 61 bytes: base_offset int64, batch_length int32 (bytes after this field), partition_leader_epoch
+int32, magic int8, crc uint32 (CRC-32C of all bytes from 21 on), attributes int16, last_offset_delta int32,
+base_timestamp int64, max_timestamp int64, producer_id int64, producer_epoch int16, base_sequence int32, record_count int32.
+The broker may rewrite the first 16 bytes without touching the CRC. Source: Kafka's `DefaultRecordBatch`.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from crc32c import crc32c
+
+from log.errors import CorruptRecord
+
+Buffer = bytes | bytearray | memoryview
+
+HEADER_BYTES: Final = 61
+LOG_OVERHEAD_BYTES: Final = 12
+UP_TO_MAGIC_BYTES: Final = 17
+CRC_COVERS_FROM: Final = 21
+REWRITABLE_BYTES: Final = 16
+MAGIC: Final = 2
+# Kafka's LegacyRecord.RECORD_OVERHEAD_V0: no batch of any magic is smaller.
+SMALLEST_BATCH_LENGTH: Final = 14
+
+COMPRESSION_MASK: Final = 0x07
+TIMESTAMP_TYPE_FLAG: Final = 0x08
+TRANSACTIONAL_FLAG: Final = 0x10
+CONTROL_FLAG: Final = 0x20
+DELETE_HORIZON_FLAG: Final = 0x40
+
+NO_TIMESTAMP: Final = -1
+NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
+NO_SEQUENCE: Final = -1
+
+HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+REWRITABLE: Final = struct.Struct(">qii")
+OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
+PATCHED: Final = struct.Struct(">qiibIhiqq")
+_unpack_header = HEADER.unpack_from
+_pack_after_crc = struct.Struct(">hiqq").pack
+
+
+class BatchHeader:
+    """The 61 header bytes of one batch as fields. Timestamps in ms, `base_offset` as stored."""
+
+    __slots__ = (
+        "attributes",
+        "base_offset",
+        "base_sequence",
+        "base_timestamp",
+        "batch_length",
+        "crc",
+        "last_offset_delta",
+        "magic",
+        "max_timestamp",
+        "partition_leader_epoch",
+        "producer_epoch",
+        "producer_id",
+        "record_count",
+    )
+
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the whole batch, header included."""
+        return self.batch_length + LOG_OVERHEAD_BYTES
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last record, inclusive."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record, inclusive; wraps from 2**31 - 1 to 0. -1 without a sequence."""
+        if self.base_sequence < 0:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
+
+    @property
+    def compression(self) -> int:
+        """Codec id: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd; 5 to 7 are unknown."""
+        return self.attributes & COMPRESSION_MASK
+
+    @property
+    def is_log_append_time(self) -> bool:
+        """Whether max_timestamp is the broker's time and holds for every record."""
+        return bool(self.attributes & TIMESTAMP_TYPE_FLAG)
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the batch belongs to a transaction."""
+        return bool(self.attributes & TRANSACTIONAL_FLAG)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the batch holds a control record (a transaction marker)."""
+        return bool(self.attributes & CONTROL_FLAG)
+
+
+def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """Read the header at `position`; nothing is checked but that 61 bytes are there.
+
+    Raises CorruptRecord when fewer than 61 bytes remain.
+    """
+    header = BatchHeader()
+    try:
+        (
+            header.base_offset,
+            header.batch_length,
+            header.partition_leader_epoch,
+            header.magic,
+            header.crc,
+            header.attributes,
+            header.last_offset_delta,
+            header.base_timestamp,
+            header.max_timestamp,
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            header.record_count,
+        ) = _unpack_header(buffer, position)
+    except struct.error as error:
+        raise CorruptRecord(f"a record batch needs {HEADER_BYTES} header bytes") from error
+    return header
+
+
+def crc_matches(header: BatchHeader, batch: memoryview, position: int = 0) -> bool:
+    """Whether the stored CRC-32C is that of the bytes of the batch at `position`, which must be whole."""
+    return bool(crc32c(batch[position + CRC_COVERS_FROM : position + header.size_bytes]) == header.crc)
+
+
+def stamped_head(header: BatchHeader, batch: memoryview, attributes: int, max_timestamp: int) -> bytes:
+    """The first 43 bytes of `batch` with other attributes and max_timestamp, and the CRC that fits them.
+
+    base_offset and partition_leader_epoch are those of `header`. base_timestamp stays, as in Kafka's
+    `DefaultRecordBatch.setMaxTimestamp`. The header is updated too.
+    """
+    covered = _pack_after_crc(attributes, header.last_offset_delta, header.base_timestamp, max_timestamp)
+    header.crc = crc32c(batch[PATCHED.size : header.size_bytes], crc32c(covered))
+    header.attributes = attributes
+    header.max_timestamp = max_timestamp
+    return PATCHED.pack(
+        header.base_offset,
+        header.batch_length,
+        header.partition_leader_epoch,
+        header.magic,
+        header.crc,
+        attributes,
+        header.last_offset_delta,
+        header.base_timestamp,
+        max_timestamp,
+    )

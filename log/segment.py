@@ -1,0 +1,219 @@
+"""One segment of a partition log: a run of batches in one file, and its indexes.
+
+Source of the roll and index rules: Kafka's `LogSegment`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from log.errors import CorruptRecord
+from log.indexes import SegmentIndexes
+from log.names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TEMPORARY_SUFFIX, TIME_INDEX_SUFFIX, offset_name
+from log.record_batch import HEADER_BYTES, NO_TIMESTAMP, SMALLEST_BATCH_LENGTH, parse_header
+from log.storage import DataFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from log.config import LogConfig
+    from log.environment import LogEnvironment
+    from log.record_batch import BatchHeader
+
+_MAX_RELATIVE_OFFSET: Final = 2**31 - 1
+_LOOKUP_CHUNK_BYTES: Final = 4096
+SCAN_CHUNK_BYTES: Final = 1024 * 1024
+
+
+class Segment:
+    """A log file and what is known of it. Positions and sizes in bytes, timestamps in ms.
+
+    `max_timestamp` and `offset_of_max_timestamp` are None until they are needed from the index of a closed segment.
+    """
+
+    __slots__ = (
+        "_bytes_since_entry",
+        "_environment",
+        "_first_timestamp",
+        "_indexes",
+        "_max_timestamp",
+        "_offset_of_max_timestamp",
+        "base_offset",
+        "created_ms",
+        "directory",
+        "file",
+        "size_bytes",
+    )
+
+    def __init__(
+        self, environment: LogEnvironment, directory: str, base_offset: int, size_bytes: int, created_ms: int
+    ) -> None:
+        """Describe a segment file; nothing is opened."""
+        self._environment = environment
+        self.directory = directory
+        self.base_offset = base_offset
+        self.size_bytes = size_bytes
+        self.created_ms = created_ms
+        self.file = DataFile(self.path(LOG_SUFFIX))
+        self._indexes: SegmentIndexes | None = SegmentIndexes() if not size_bytes else None
+        self._max_timestamp: int | None = NO_TIMESTAMP if not size_bytes else None
+        self._offset_of_max_timestamp = base_offset
+        self._first_timestamp: int | None = None
+        self._bytes_since_entry = 0
+
+    def path(self, suffix: str) -> str:
+        """The path of one of the segment's files."""
+        return f"{self.directory}/{offset_name(self.base_offset, suffix)}"
+
+    # Writing.
+
+    def must_roll(self, batch: BatchHeader, last_offset: int, config: LogConfig, now_ms: int) -> bool:
+        """Whether the batch belongs into a new segment: by size, time, full index, or offsets too far apart."""
+        if self.size_bytes > config.segment_bytes - batch.size_bytes:
+            return True
+        if last_offset - self.base_offset > _MAX_RELATIVE_OFFSET:
+            return True
+        if not self.size_bytes:
+            return False
+        first = self._first_timestamp
+        if first is None:
+            first = self._read_first_timestamp()
+        waited_ms = batch.max_timestamp - first if first >= 0 else now_ms - self.created_ms
+        return waited_ms > config.segment_ms or self.indexes().is_full(config.segment_index_bytes)
+
+    def appended(self, batch: BatchHeader, last_offset: int, interval_bytes: int) -> None:
+        """Take account of a batch that was written at the end."""
+        size_bytes = batch.size_bytes
+        max_timestamp = batch.max_timestamp
+        if max_timestamp > self.max_timestamp:
+            self._max_timestamp = max_timestamp
+            self._offset_of_max_timestamp = last_offset
+        if not self.size_bytes:
+            self._first_timestamp = max_timestamp
+        if self._bytes_since_entry > interval_bytes:
+            indexes = self.indexes()
+            indexes.add_offset(last_offset - self.base_offset, self.size_bytes)
+            indexes.add_time(self.max_timestamp, self._offset_of_max_timestamp - self.base_offset)
+            self._bytes_since_entry = 0
+        self._bytes_since_entry += size_bytes
+        self.size_bytes += size_bytes
+
+    def write_indexes(self) -> list[str]:
+        """Write both index files, the largest timestamp last; return their paths, to be made durable by the caller."""
+        indexes = self.indexes()
+        if self.max_timestamp >= 0:
+            indexes.add_time(self.max_timestamp, self._offset_of_max_timestamp - self.base_offset)
+        paths = [self.path(OFFSET_INDEX_SUFFIX), self.path(TIME_INDEX_SUFFIX)]
+        storage = self._environment.storage
+        for path, entries in zip(paths, (indexes.offset_entries, indexes.time_entries), strict=True):
+            storage.write_file(path + TEMPORARY_SUFFIX, bytes(entries))
+            storage.rename(path + TEMPORARY_SUFFIX, path)
+        return paths
+
+    def become_closed(self) -> None:
+        """Hand the indexes to the cache: the segment is no longer written to."""
+        if self._indexes is not None:
+            self._environment.index_cache.put(self.file.path, self._indexes)
+            self._indexes = None
+
+    def become_active(self) -> None:
+        """Keep the indexes in memory: the segment is written to."""
+        self._indexes = self.indexes()
+        self._environment.index_cache.drop(self.file.path)
+
+    # Reading.
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp of a batch, -1 without any."""
+        if self._max_timestamp is None:
+            self._load_max_timestamp()
+        return self._max_timestamp if self._max_timestamp is not None else NO_TIMESTAMP
+
+    @property
+    def offset_of_max_timestamp(self) -> int:
+        """The last offset of the first batch that has the largest timestamp."""
+        if self._max_timestamp is None:
+            self._load_max_timestamp()
+        return self._offset_of_max_timestamp
+
+    def indexes(self) -> SegmentIndexes:
+        """Both indexes, read from disk when they are not in memory and rebuilt when they are missing or damaged."""
+        if self._indexes is not None:
+            return self._indexes
+        cached = self._environment.index_cache.get(self.file.path)
+        if cached is not None:
+            return cached
+        storage = self._environment.storage
+        try:
+            indexes = SegmentIndexes(
+                storage.read_file(self.path(OFFSET_INDEX_SUFFIX)),
+                storage.read_file(self.path(TIME_INDEX_SUFFIX)),
+            )
+        except FileNotFoundError:
+            indexes = None
+        if indexes is None or not indexes.is_sane(self.size_bytes):
+            return self.rebuild_indexes()
+        self._environment.index_cache.put(self.file.path, indexes)
+        return indexes
+
+    def rebuild_indexes(self, interval_bytes: int = 4096) -> SegmentIndexes:
+        """Read all batch headers and make the indexes anew, in memory and on disk; return them."""
+        end = self.size_bytes
+        self.start_over()
+        for position, batch in self.batches(0, end):
+            if position + batch.size_bytes > end:
+                break
+            self.appended(batch, batch.last_offset, interval_bytes)
+        self.size_bytes = end
+        self.write_indexes()
+        rebuilt = self.indexes()
+        self.become_closed()
+        return rebuilt
+
+    def start_over(self) -> None:
+        """Forget what is known of the content, to fold it in again batch by batch with `appended`."""
+        self.size_bytes = 0
+        self._indexes = SegmentIndexes()
+        self._max_timestamp = NO_TIMESTAMP
+        self._offset_of_max_timestamp = self.base_offset
+        self._first_timestamp = None
+        self._bytes_since_entry = 0
+
+    def batches(
+        self, position: int, end: int, chunk_bytes: int = SCAN_CHUNK_BYTES
+    ) -> Iterator[tuple[int, BatchHeader]]:
+        """(position, header) of each batch that starts in [position, end). Raises CorruptRecord, OSError."""
+        storage = self._environment.storage
+        while position + HEADER_BYTES <= end:
+            data = storage.read(self.file, min(chunk_bytes, end - position), position)
+            at = 0
+            while len(data) - at >= HEADER_BYTES:
+                batch = parse_header(data, at)
+                if batch.batch_length < SMALLEST_BATCH_LENGTH:
+                    raise CorruptRecord(f"{self.file.path} is damaged at position {position + at}")
+                yield position + at, batch
+                at += batch.size_bytes
+            if not at:
+                return
+            position += at
+
+    def position_of(self, offset: int, end: int) -> int:
+        """The position of the batch that holds `offset`, or `end` when it lies beyond."""
+        start = self.indexes().position_for(offset - self.base_offset)
+        for position, batch in self.batches(start, end, _LOOKUP_CHUNK_BYTES):
+            if batch.last_offset >= offset:
+                return position
+        return end
+
+    def _load_max_timestamp(self) -> None:
+        last = self.indexes().last_time()
+        if self._max_timestamp is None:
+            timestamp, relative_offset = last or (NO_TIMESTAMP, 0)
+            self._max_timestamp = timestamp
+            self._offset_of_max_timestamp = self.base_offset + relative_offset
+
+    def _read_first_timestamp(self) -> int:
+        batch = parse_header(self._environment.storage.read(self.file, HEADER_BYTES, 0))
+        self._first_timestamp = batch.max_timestamp
+        return batch.max_timestamp
