@@ -1,0 +1,77 @@
+"""Producer ids: unique 64-bit numbers, handed out from blocks that a durable store gives to one gateway each.
+
+The arithmetic (`blocks`) is pure; `allocator` prefetches; `redis_store` and `seen_file` talk to the world behind the
+ports in `block_store`. The Redis store is imported from its module, so that a gateway without Redis never loads it.
+"""
+
+from __future__ import annotations
+
+from pid_allocator.administration import (
+    BlockUsage,
+    NextMoved,
+    claim_block,
+    find_overlaps,
+    find_owner,
+    list_blocks,
+    move_next,
+    with_usage,
+)
+from pid_allocator.allocator import (
+    DEFAULT_BLOCK_SIZE,
+    DEFAULT_PREFETCH_AT,
+    AllocatorState,
+    NoProducerIds,
+    ProducerIdAllocator,
+)
+from pid_allocator.block_store import (
+    BlockStore,
+    BlockStoreError,
+    LastSeen,
+    LastSeenPort,
+    NextIdBehind,
+    StoreUnavailable,
+    StoreWentBack,
+    UsageStore,
+)
+from pid_allocator.blocks import (
+    MAX_PRODUCER_ID,
+    Overlap,
+    ProducerIdBlock,
+    ProducerIdsExhausted,
+    block_at,
+    next_after,
+    overlaps,
+    owner_of,
+)
+
+__all__ = [
+    "DEFAULT_BLOCK_SIZE",
+    "DEFAULT_PREFETCH_AT",
+    "MAX_PRODUCER_ID",
+    "AllocatorState",
+    "BlockStore",
+    "BlockStoreError",
+    "BlockUsage",
+    "LastSeen",
+    "LastSeenPort",
+    "NextIdBehind",
+    "NextMoved",
+    "NoProducerIds",
+    "Overlap",
+    "ProducerIdAllocator",
+    "ProducerIdBlock",
+    "ProducerIdsExhausted",
+    "StoreUnavailable",
+    "StoreWentBack",
+    "UsageStore",
+    "block_at",
+    "claim_block",
+    "find_overlaps",
+    "find_owner",
+    "list_blocks",
+    "move_next",
+    "next_after",
+    "overlaps",
+    "owner_of",
+    "with_usage",
+]

@@ -1,0 +1,101 @@
+"""The arithmetic of producer id blocks: ranges, overlaps, owners. Pure.
+
+Producer ids are non-negative 64-bit integers. A block is a range of them that belongs to one gateway for good; ids of
+a block that its owner never used are lost, which 2**63 ids can bear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+MAX_PRODUCER_ID: Final = 2**63 - 1
+
+
+class ProducerIdsExhausted(Exception):  # noqa: N818 - named for what it tells
+    """No block of the wanted size is left below 2**63."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdBlock:
+    """A claimed range of ids; `last_producer_id` is inclusive, `claimed_at_ms` the claiming gateway's clock."""
+
+    first_producer_id: int
+    last_producer_id: int
+    owner: str
+    claimed_at_ms: int
+
+    def __post_init__(self) -> None:
+        """Raise ValueError when the range is empty or leaves the 64 bits."""
+        if not 0 <= self.first_producer_id <= self.last_producer_id <= MAX_PRODUCER_ID:
+            raise ValueError(f"no block of producer ids: {self.first_producer_id} to {self.last_producer_id}")
+
+    @property
+    def size(self) -> int:
+        """The number of ids in the block."""
+        return self.last_producer_id - self.first_producer_id + 1
+
+    @property
+    def next_producer_id(self) -> int:
+        """The first id after the block."""
+        return self.last_producer_id + 1
+
+    def __contains__(self, producer_id: int) -> bool:
+        """Tell whether `producer_id` lies in the block."""
+        return self.first_producer_id <= producer_id <= self.last_producer_id
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """Ids that two blocks both hold; `last_producer_id` is inclusive. `lower` begins first."""
+
+    lower: ProducerIdBlock
+    upper: ProducerIdBlock
+    first_producer_id: int
+    last_producer_id: int
+
+
+def block_at(next_producer_id: int, size: int, owner: str, now_ms: int) -> ProducerIdBlock:
+    """Return the block of `size` ids that begins at `next_producer_id`.
+
+    Raises ProducerIdsExhausted when it would not end below 2**63, ValueError for a size below 1.
+    """
+    if size < 1:
+        raise ValueError(f"a block holds at least one producer id, not {size}")
+    if next_producer_id + size - 1 > MAX_PRODUCER_ID:
+        raise ProducerIdsExhausted(f"no {size} producer ids are left from {next_producer_id} on")
+    return ProducerIdBlock(next_producer_id, next_producer_id + size - 1, owner, now_ms)
+
+
+def next_after(blocks: Iterable[ProducerIdBlock]) -> int:
+    """Return the first id that lies after all blocks; 0 when there are none."""
+    return max((block.next_producer_id for block in blocks), default=0)
+
+
+def owner_of(blocks: Iterable[ProducerIdBlock], producer_id: int) -> ProducerIdBlock | None:
+    """Return the block that holds `producer_id`: the one claimed first, should several overlap; None when none does."""
+    return min(
+        (block for block in blocks if producer_id in block),
+        key=lambda block: block.claimed_at_ms,
+        default=None,
+    )
+
+
+def overlaps(blocks: Iterable[ProducerIdBlock]) -> list[Overlap]:
+    """Return every pair of blocks that share ids, ordered by the upper block. Sound data has none.
+
+    Costs O(n log n) and what there is to report.
+    """
+    found: list[Overlap] = []
+    reaching: list[ProducerIdBlock] = []
+    for upper in sorted(blocks, key=lambda block: (block.first_producer_id, block.last_producer_id)):
+        reaching = [lower for lower in reaching if lower.last_producer_id >= upper.first_producer_id]
+        found.extend(
+            Overlap(
+                lower, upper, upper.first_producer_id, min(lower.last_producer_id, upper.last_producer_id)
+            )
+            for lower in reaching
+        )
+        reaching.append(upper)
+    return found

@@ -1,0 +1,216 @@
+"""Blocks shared by any number of gateways through Redis.
+
+A claim is one script, so one round trip and atomic. Redis keeps two keys: a hash (`id` the store's identity, `next` the
+next producer id, `server` the run id of the process that served the last claim, `vouched` the next id an operator set)
+and a list of all blocks.
+
+Redis can forget: killed before it saved, failed over to a replica that lagged, restored from a backup, flushed. Two
+rules keep an id from being handed out twice even so, and neither depends on how Redis is told to persist:
+
+1. A gateway remembers the furthest it ever saw the store, in its own durable memory. A store that stands lower, has
+   another identity or is empty is refused with StoreWentBack before anything is claimed. An operator ends this by
+   moving the next id forward, to where every gateway has been or beyond.
+2. A gateway that has not seen everything can't notice a loss. So when the store is new, or another server process
+   answers than at the last claim, the next id jumps to the present time in microseconds, if that is further. All ids
+   claimed before lie below it, as long as fewer than a million ids per second were claimed over the store's life.
+
+Numbers above 2**53 are compared as decimal strings and counted by HINCRBY, since a Lua number can't hold them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable
+from typing import Any, Final
+
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError
+
+from pid_allocator.block_store import LastSeen, LastSeenPort, NextIdBehind, StoreUnavailable, StoreWentBack
+from pid_allocator.blocks import ProducerIdBlock, ProducerIdsExhausted
+
+DEFAULT_KEY_PREFIX: Final = "seqgate"
+DEFAULT_CONNECT_TIMEOUT_MS: Final = 2_000
+DEFAULT_REQUEST_TIMEOUT_MS: Final = 2_000
+
+_BELOW: Final = """
+local function below(a, b)
+  if #a ~= #b then return #a < #b end
+  return a < b
+end
+"""
+
+_CLAIM: Final = (
+    _BELOW
+    + """
+local size, owner, now_ms, fresh_id, seen_id, seen_next = unpack(ARGV)
+local found = redis.call('HMGET', KEYS[1], 'id', 'next', 'server', 'vouched')
+local id, next_id, server, vouched = found[1], found[2], found[3], found[4]
+if seen_id ~= '' then
+  if not id then return {'lost'} end
+  if id ~= seen_id and not (vouched and not below(vouched, seen_next)) then return {'other', id, next_id} end
+  if below(next_id, seen_next) then return {'back', id, next_id} end
+end
+id = id or fresh_id
+next_id = next_id or '0'
+local info = redis.pcall('INFO', 'server')
+local run_id = type(info) == 'string' and string.match(info, 'run_id:(%w+)') or ''
+if run_id ~= server then
+  local time = redis.call('TIME')
+  local present = time[1] .. string.format('%06d', tonumber(time[2]))
+  if below(next_id, present) then next_id = present end
+end
+redis.call('HSET', KEYS[1], 'id', id, 'next', next_id, 'server', run_id)
+local grown = redis.pcall('HINCRBY', KEYS[1], 'next', size)
+if type(grown) == 'table' and grown.err then
+  if string.find(grown.err, 'overflow') then return {'exhausted', id, next_id} end
+  return grown
+end
+local end_id = redis.call('HGET', KEYS[1], 'next')
+redis.call('RPUSH', KEYS[2], next_id .. ' ' .. end_id .. ' ' .. now_ms .. ' ' .. owner)
+return {'claimed', id, next_id, end_id}
+"""
+)
+
+_MOVE_NEXT: Final = (
+    _BELOW
+    + """
+local next_id = redis.call('HGET', KEYS[1], 'next') or '0'
+if below(ARGV[1], next_id) then return {'behind', next_id} end
+redis.call('HSETNX', KEYS[1], 'id', ARGV[2])
+redis.call('HSET', KEYS[1], 'next', ARGV[1], 'vouched', ARGV[1])
+return {'moved', next_id}
+"""
+)
+
+
+class RedisBlockStore:
+    """A BlockStore and UsageStore in Redis.
+
+    `key_prefix` separates clusters in one Redis. Every call ends within `connect_timeout_ms` + `request_timeout_ms`,
+    also when Redis hangs. Without `last_seen` (an operator's command) rule 1 of this module is not applied.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        key_prefix: str = DEFAULT_KEY_PREFIX,
+        connect_timeout_ms: int = DEFAULT_CONNECT_TIMEOUT_MS,
+        request_timeout_ms: int = DEFAULT_REQUEST_TIMEOUT_MS,
+        last_seen: LastSeenPort | None = None,
+    ) -> None:
+        """Prepare for `url` (`redis://[user:password@]host:port/db`); connects with the first call.
+
+        Raises ValueError when the URL can't be read.
+        """
+        self._redis: Redis = Redis.from_url(
+            url,
+            decode_responses=True,
+            socket_connect_timeout=connect_timeout_ms / 1000,
+            socket_timeout=request_timeout_ms / 1000,
+            # A connection that died while idle is replaced once. A claim sent twice by this only skips a block.
+            retry=Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,)),
+        )
+        self._timeout_s = (connect_timeout_ms + request_timeout_ms) / 1000
+        # The braces keep the keys in one slot of a Redis Cluster, which a script over them needs.
+        self._state_key = f"{{{key_prefix}:producer-ids}}"
+        self._blocks_key = f"{self._state_key}:blocks"
+        self._used_key = f"{self._state_key}:used"
+        self._last_seen = last_seen
+
+    async def claim(self, size: int, owner: str, now_ms: int) -> ProducerIdBlock:
+        """Return a block that nobody ever had, after the gateway's own memory holds it.
+
+        Raises StoreUnavailable, StoreWentBack (nothing was claimed then), ProducerIdsExhausted, or ValueError for a
+        size below 1.
+        """
+        if size < 1:
+            raise ValueError(f"a block holds at least one producer id, not {size}")
+        seen = None if self._last_seen is None else await self._last_seen.load()
+        seen_id, seen_next = ("", 0) if seen is None else (seen.store_id, seen.next_producer_id)
+        outcome, *details = await self._script(
+            _CLAIM,
+            [self._state_key, self._blocks_key],
+            [size, owner, now_ms, uuid.uuid4().hex, seen_id, seen_next],
+        )
+        if outcome == "exhausted":
+            raise ProducerIdsExhausted(f"no {size} producer ids are left from {details[1]} on")
+        if outcome != "claimed":
+            raise StoreWentBack(_went_back(outcome, details, seen_next))
+        store_id, first_producer_id, next_producer_id = details[0], int(details[1]), int(details[2])
+        if self._last_seen is not None:
+            await self._last_seen.save(LastSeen(store_id, next_producer_id))
+        return ProducerIdBlock(first_producer_id, next_producer_id - 1, owner, now_ms)
+
+    async def blocks(self) -> list[ProducerIdBlock]:
+        """Return all blocks in the order of their claims. Raises StoreUnavailable."""
+        lines = await self._bounded(lambda: self._redis.lrange(self._blocks_key, 0, -1))
+        return [_parse_block(line) for line in lines]
+
+    async def next_producer_id(self) -> int:
+        """Return where the next block begins at the earliest; 0 in an empty store. Raises StoreUnavailable."""
+        return int(await self._bounded(lambda: self._redis.hget(self._state_key, "next")) or 0)
+
+    async def move_next(self, producer_id: int) -> int:
+        """Let the next block begin at `producer_id` or later, and vouch that no id from there on was ever used.
+
+        Returns the next id as it was. Raises NextIdBehind when it lies further already, and StoreUnavailable.
+        """
+        outcome, previous = await self._script(_MOVE_NEXT, [self._state_key], [producer_id, uuid.uuid4().hex])
+        if outcome == "behind":
+            raise NextIdBehind(
+                f"The next producer id is {previous} and can't be moved back to {producer_id}."
+            )
+        return int(previous)
+
+    async def report_used(self, first_producer_id: int, used: int) -> None:
+        """Note that `used` ids of the block at `first_producer_id` are handed out. Raises StoreUnavailable."""
+        await self._bounded(lambda: self._redis.hset(self._used_key, str(first_producer_id), str(used)))
+
+    async def used(self) -> dict[int, int]:
+        """Return the number of ids handed out by the block's first id. Raises StoreUnavailable."""
+        found = await self._bounded(lambda: self._redis.hgetall(self._used_key))
+        return {int(first_producer_id): int(used) for first_producer_id, used in found.items()}
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._redis.aclose()
+
+    async def _script(self, script: str, keys: list[str], arguments: list[object]) -> list[str]:
+        # EVAL and not EVALSHA: a restarted server knows no script, and one round trip must do then too.
+        reply: list[str] = await self._bounded(
+            lambda: self._redis.eval(script, len(keys), *keys, *(str(argument) for argument in arguments))
+        )
+        return reply
+
+    async def _bounded(self, call: Callable[[], Any]) -> Any:
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await call()
+        except TimeoutError as error:
+            raise StoreUnavailable(f"Redis did not answer within {self._timeout_s:g} s.") from error
+        except (RedisError, OSError) as error:
+            raise StoreUnavailable(f"Redis can't be used now: {error}") from error
+
+
+def _parse_block(line: str) -> ProducerIdBlock:
+    first_producer_id, next_producer_id, claimed_at_ms, owner = line.split(" ", 3)
+    return ProducerIdBlock(int(first_producer_id), int(next_producer_id) - 1, owner, int(claimed_at_ms))
+
+
+def _went_back(outcome: str, details: list[str], seen_next: int) -> str:
+    if outcome == "lost":
+        what = "The producer ids in Redis are lost: the store is empty"
+    elif outcome == "other":
+        what = f"Redis holds another store of producer ids ({details[0]}, next id {details[1]})"
+    else:
+        what = f"The producer ids in Redis were set back: the next id is {details[1]}"
+    return (
+        f"{what}, but this gateway has seen it at {seen_next}. No id is taken from it, since ids could be used twice. "
+        f"Restore the newest data, or move the next id to {seen_next}, or further if another gateway has seen more."
+    )
