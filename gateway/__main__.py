@@ -1,0 +1,5 @@
+"""`python -m gateway` is `seqgate`."""
+
+from gateway.cli import main
+
+main()

@@ -1,0 +1,120 @@
+"""The `seqgate` command.
+
+Imports are late on purpose: `serve` must be up in a fraction of a second.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gateway.commands import pids, producers
+from gateway.commands.options import stop
+from gateway.config import Config, ConfigError, load_config
+
+app = typer.Typer(
+    name="seqgate",
+    help="A Kafka-compatible gateway for idempotent producers, with its own log, for Spark and every Kafka client.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option("--config", help="Settings as TOML.", exists=True, dir_okay=False, show_default=False),
+]
+DataDir = Annotated[
+    Path | None, typer.Option("--data-dir", help="Where data lies (log.dirs).", show_default="./data")
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", help="A setting, NAME=VALUE; may be repeated. See docs/configuration.md.", show_default=False
+    ),
+]
+
+
+def read_config(
+    config_file: Path | None,
+    data_dir: Path | None,
+    settings: list[str] | None,
+    listen: list[str] | None = None,
+) -> Config:
+    """Settings from file, environment and flags; ends the command with a sentence when one is wrong."""
+    import os
+
+    overrides = list(settings or [])
+    if data_dir is not None:
+        overrides.append(f"log.dirs={data_dir}")
+    if listen:
+        addresses = [
+            address
+            if "://" in address
+            else f"{'PLAINTEXT' if not number else f'PLAINTEXT{number}'}://{address}"
+            for number, address in enumerate(listen)
+        ]
+        overrides.append(f"listeners={','.join(addresses)}")
+    try:
+        return load_config(config_file, os.environ, overrides)
+    except ConfigError as error:
+        raise stop(str(error)) from None
+
+
+@app.command()
+def serve(
+    listen: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--listen",
+            help="HOST:PORT to listen on, or NAME://HOST:PORT; may be repeated. Loopback unless told otherwise.",
+            show_default="127.0.0.1:9092",
+        ),
+    ] = None,
+    data_dir: DataDir = None,
+    settings: Settings = None,
+    config_file: ConfigFile = None,
+    guide: Annotated[bool, typer.Option("--guide", help="Also print one command to try.")] = False,
+) -> None:
+    """Run the gateway until Ctrl-C or SIGTERM. Prints one line when it answers."""
+    from gateway.gateway import StartFailed, run
+
+    config = read_config(config_file, data_dir, settings, listen)
+    try:
+        run(config, guide=guide)
+    except StartFailed as error:
+        raise stop(str(error)) from None
+
+
+@app.command()
+def demo(
+    keep: Annotated[
+        Path | None,
+        typer.Option("--keep", help="Keep the gateway's data in this directory.", show_default=False),
+    ] = None,
+    rows: Annotated[
+        int | None, typer.Option("--rows", help="Send only so many flights.", min=1, show_default="all")
+    ] = None,
+) -> None:
+    """Send real flights through a lossy proxy with three client libraries, and count them with Spark."""
+    try:
+        from gateway.demo import run_demo
+    except ImportError as error:
+        raise stop(
+            f"the demo needs more packages ({error.name} is missing): pip install 'seqgate[demo]'"
+        ) from None
+    raise typer.Exit(run_demo(keep=keep, rows=rows))
+
+
+app.add_typer(pids.app, name="pids", help=pids.HELP)
+app.command("producers")(producers.producers)
+app.command("status")(producers.status)
+app.command("reopen")(producers.reopen)
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    app()

@@ -1,0 +1,1 @@
+"""The commands beside `serve`, one module per group. Each imports late what it needs, so that `serve` starts fast."""

@@ -1,0 +1,76 @@
+"""How commands print: tables for people, one JSON document for programs."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+UNKNOWN = "?"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column's heading and whether it holds numbers, which stand to the right."""
+
+    heading: str
+    number: bool = False
+
+
+def print_json(value: Any) -> None:
+    """Print a result as one JSON document."""
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
+
+
+def print_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
+    """Print rows under their headings, as wide as they need; cells wrap where the terminal is narrow."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for column in columns:
+        table.add_column(
+            column.heading,
+            justify="right" if column.number else "left",
+            overflow="fold",
+            no_wrap=column.number,
+        )
+    for row in rows:
+        table.add_row(*row)
+    Console(highlight=False, markup=False, soft_wrap=False).print(table)
+
+
+def print_lines(*lines: str) -> None:
+    """Print sentences below a table."""
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+
+
+def count(value: int | None) -> str:
+    """A count for people; None is what nobody knows."""
+    return UNKNOWN if value is None else f"{value:,}"
+
+
+def moment(time_ms: int) -> str:
+    """A moment in the local time zone, to the second."""
+    if time_ms < 0:
+        return "-"
+    return dt.datetime.fromtimestamp(time_ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def duration(length_ms: int) -> str:
+    """A length of time in its largest two units: `3 d 4 h`, `12 min 5 s`, `0.4 s`."""
+    if length_ms < 10_000:
+        return f"{length_ms / 1000:.1f} s"
+    seconds = length_ms // 1000
+    units = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+    for (size, unit), (smaller_size, smaller_unit) in itertools.pairwise(units):
+        if seconds >= size:
+            rest = seconds % size // smaller_size
+            return f"{seconds // size} {unit} {rest} {smaller_unit}" if rest else f"{seconds // size} {unit}"
+    return f"{seconds} s"

@@ -1,0 +1,28 @@
+"""Settings: one table, read from file, environment and flags, under Kafka's names."""
+
+from __future__ import annotations
+
+from gateway.config.config import Config, ConfigEntry, ConfigSource
+from gateway.config.errors import ConfigError
+from gateway.config.listeners import Listener
+from gateway.config.load import load_config
+from gateway.config.setting import InvalidValueError, Setting, SettingType, SettingValue, render
+from gateway.config.table import BY_NAME, BY_TOPIC_NAME, SETTINGS, nearest
+
+__all__ = [
+    "BY_NAME",
+    "BY_TOPIC_NAME",
+    "SETTINGS",
+    "Config",
+    "ConfigEntry",
+    "ConfigError",
+    "ConfigSource",
+    "InvalidValueError",
+    "Listener",
+    "Setting",
+    "SettingType",
+    "SettingValue",
+    "load_config",
+    "nearest",
+    "render",
+]

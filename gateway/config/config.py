@@ -1,0 +1,190 @@
+"""The values of all settings of one gateway, and where each came from."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from gateway.config.errors import ConfigError
+from gateway.config.listeners import Listener, parse_listeners
+from gateway.config.setting import InvalidValueError, Setting, SettingValue, render
+from gateway.config.table import BY_NAME, BY_TOPIC_NAME, SETTINGS, nearest
+
+# the getters of Config are named after the types they give, so its body needs other names for these
+_Text: TypeAlias = str
+_Flag: TypeAlias = bool
+
+
+class ConfigSource(enum.IntEnum):
+    """Where a value came from; the numbers are those of DescribeConfigsResponse (ConfigEntry.ConfigSource)."""
+
+    DYNAMIC_TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """A value of a setting under one name and from one source; `value` is its text, None when unset."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+class Config:
+    """All settings: `static` values by name (from flags, environment and file), then the defaults.
+
+    Values altered while the gateway runs lie above the static ones: those of this broker first, then those
+    for all brokers (`set_dynamic`). Reading is one dictionary access.
+    """
+
+    __slots__ = ("_dynamic_broker", "_dynamic_default", "_static", "_values")
+
+    def __init__(self, static: Mapping[_Text, SettingValue] | None = None) -> None:
+        self._static: dict[_Text, SettingValue] = dict(static or {})
+        self._dynamic_broker: dict[_Text, SettingValue] = {}
+        self._dynamic_default: dict[_Text, SettingValue] = {}
+        self._values: dict[_Text, SettingValue | None] = {}
+        self._resolve()
+
+    def __getitem__(self, name: _Text) -> SettingValue | None:
+        """The effective value; None when the setting is unset.
+
+        Raises:
+            KeyError: the table has no such setting.
+        """
+        return self._values[name]
+
+    def bool(self, name: _Text) -> bool:
+        """The value of a BOOLEAN setting."""
+        value = self._values[name]
+        if not isinstance(value, bool):
+            raise TypeError(f"{name} is {value!r}")
+        return value
+
+    def int(self, name: _Text) -> int:
+        """The value of an INT or LONG setting that is set or has a fallback."""
+        value = self._values[name]
+        if not isinstance(value, int):
+            raise TypeError(f"{name} is {value!r}")
+        return value
+
+    def double(self, name: _Text) -> float:
+        """The value of a DOUBLE setting."""
+        value = self._values[name]
+        if not isinstance(value, int | float):
+            raise TypeError(f"{name} is {value!r}")
+        return float(value)
+
+    def str(self, name: _Text) -> _Text:
+        """The value of a STRING setting that is set."""
+        value = self._values[name]
+        if not isinstance(value, _Text):
+            raise TypeError(f"{name} is {value!r}")
+        return value
+
+    def optional_str(self, name: _Text) -> _Text | None:
+        """The value of a STRING setting, None when unset or empty."""
+        value = self._values[name]
+        return value if isinstance(value, _Text) and value else None
+
+    def list(self, name: _Text) -> tuple[_Text, ...]:
+        """The value of a LIST setting, empty when unset."""
+        value = self._values[name]
+        return value if isinstance(value, tuple) else ()
+
+    @property
+    def listeners(self) -> tuple[Listener, ...]:
+        """The addresses to listen on."""
+        return parse_listeners(self.list("listeners"))
+
+    @property
+    def advertised_listeners(self) -> tuple[Listener, ...]:
+        """The addresses told to clients; empty when they are those listened on."""
+        texts = self.list("advertised.listeners")
+        return parse_listeners(texts) if texts else ()
+
+    def set_dynamic(self, values: Mapping[_Text, _Text], *, all_brokers: _Flag) -> None:
+        """Replace the values altered while the gateway runs, of this broker or of all brokers.
+
+        A value that this version does not know or refuses is left out: it was valid when it was stored, and
+        the gateway must start.
+        """
+        parsed: dict[_Text, SettingValue] = {}
+        for name, text in values.items():
+            setting = BY_NAME.get(name)
+            if setting is None or not setting.dynamic:
+                continue
+            try:
+                parsed[name] = setting.parse(text)
+            except InvalidValueError:
+                continue
+        if all_brokers:
+            self._dynamic_default = parsed
+        else:
+            self._dynamic_broker = parsed
+        self._resolve()
+
+    def topic_value(self, topic_name: _Text, overrides: Mapping[_Text, _Text]) -> SettingValue | None:
+        """The effective value of a topic setting: the topic's own, else the broker's.
+
+        Raises:
+            KeyError: no topic setting has this name.
+        """
+        setting = BY_TOPIC_NAME[topic_name]
+        text = overrides.get(topic_name)
+        if text is not None:
+            try:
+                return setting.parse(text)
+            except InvalidValueError:
+                pass
+        return self._values[setting.name]
+
+    def entries(self, name: _Text) -> Iterator[ConfigEntry]:
+        """Every value a broker setting has, the effective one first, as DescribeConfigs lists synonyms."""
+        setting = BY_NAME[name]
+        layers = (
+            (self._dynamic_broker, ConfigSource.DYNAMIC_BROKER),
+            (self._dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER),
+            (self._static, ConfigSource.STATIC_BROKER),
+        )
+        for values, source in layers:
+            if name in values:
+                yield ConfigEntry(name, render(values[name]), source)
+        if setting.default is not None:
+            yield ConfigEntry(name, render(setting.default), ConfigSource.DEFAULT)
+
+    def _resolve(self) -> None:
+        values: dict[_Text, SettingValue | None] = {}
+        for setting in SETTINGS:
+            values[setting.name] = self._own_value(setting)
+        for setting in SETTINGS:
+            if values[setting.name] is None:
+                values[setting.name] = _fallback_value(setting, values)
+        self._values = values
+
+    def _own_value(self, setting: Setting) -> SettingValue | None:
+        for layer in (self._dynamic_broker, self._dynamic_default, self._static):
+            if setting.name in layer:
+                return layer[setting.name]
+        return setting.default
+
+
+def _fallback_value(setting: Setting, values: Mapping[str, SettingValue | None]) -> SettingValue | None:
+    for fallback in setting.fallbacks:
+        number = values[fallback.name]
+        if isinstance(number, int):
+            return -1 if number < 0 else number * fallback.factor
+    return setting.unset_value
+
+
+def unknown_setting(name: str, origin: str) -> ConfigError:
+    """The error for a name that the table does not have."""
+    near = nearest(name, BY_NAME)
+    hint = f"; the nearest valid name is {near}" if near else ""
+    return ConfigError(f"Unknown setting {name} ({origin}){hint}.")

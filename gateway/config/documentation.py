@@ -1,0 +1,51 @@
+"""`docs/configuration.md`, rendered from the table of settings."""
+
+from __future__ import annotations
+
+from gateway.config.setting import Setting, render
+from gateway.config.table import SETTINGS
+
+_INTRODUCTION = """\
+# Configuration
+
+Written by `python -m gateway.documentation docs` (`make docs`) from the table of settings in `gateway/config`; a test
+compares the two.
+
+A setting comes from a flag (`seqgate serve --set NAME=VALUE`), else from the environment (the variable in the table),
+else from the TOML file (`seqgate serve --config FILE`, or the variable SEQGATE_CONFIG), else it has its default. Names are
+Kafka's; what Kafka has no name for begins with `seqgate.`. An unknown name or a value that is not allowed stops the start
+with a sentence.
+
+In TOML a name may stand in quotes (`"max.connections" = 100`) or be written as nested tables. Units are in the
+names. *On a topic* is the name of the same setting in CreateTopics and AlterConfigs; the broker's value is its default.
+*Alterable* settings can be changed while the gateway runs (`kafka-configs --alter --entity-type brokers`).
+"""
+
+
+def configuration_page() -> str:
+    """The whole page as Markdown."""
+    sections: dict[str, list[Setting]] = {}
+    for setting in SETTINGS:
+        if not setting.internal:
+            sections.setdefault(setting.section, []).append(setting)
+    parts = [_INTRODUCTION]
+    for section, settings in sections.items():
+        parts.append(f"\n## {section}\n")
+        parts.extend(_entry(setting) for setting in settings)
+    return "\n".join(parts)
+
+
+def _entry(setting: Setting) -> str:
+    default = render(setting.default)
+    rows = [
+        ("type", setting.type.name.lower()),
+        ("default", "unset" if default is None else f"`{default}`" if default else "empty"),
+        ("allowed", setting.allowed()),
+        ("environment", f"`{setting.environment_name}`"),
+    ]
+    if setting.topic_name is not None:
+        rows.append(("on a topic", f"`{setting.topic_name}`"))
+    if setting.dynamic:
+        rows.append(("alterable", "yes"))
+    facts = "; ".join(f"{name}: {value}" for name, value in rows)
+    return f"### `{setting.name}`\n\n{setting.doc}\n\n- {facts}\n"

@@ -1,0 +1,7 @@
+"""What is wrong with a setting, said in one sentence."""
+
+from __future__ import annotations
+
+
+class ConfigError(Exception):
+    """A setting that is unknown, malformed or out of range; the message is one sentence for the operator."""

@@ -1,0 +1,127 @@
+"""Reading settings: flags before environment before file before default."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from gateway.config.config import Config, unknown_setting
+from gateway.config.errors import ConfigError
+from gateway.config.setting import InvalidValueError, SettingValue
+from gateway.config.table import BY_ENVIRONMENT_NAME, BY_NAME, nearest
+
+ENVIRONMENT_PREFIX = "SEQGATE_"
+#: The environment variable that names the settings file where no flag does.
+FILE_VARIABLE = "SEQGATE_CONFIG"
+#: Beginnings of variables that are for others: spark_kafka_compat and the tests.
+OTHER_PREFIXES = ("SEQGATE_SPARK_", "SEQGATE_TEST_", "SEQGATE_KILL_")
+
+_EVERY_INTERFACE = ("", "0.0.0.0", "::")  # noqa: S104 - refused, not bound
+
+
+def load_config(
+    file: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    overrides: Iterable[str] = (),
+) -> Config:
+    """The settings of a gateway.
+
+    `file` is TOML; `environment` gives `SEQGATE_LOG_SEGMENT_BYTES` and the like, and the file as `SEQGATE_CONFIG`
+    where the caller names none; `overrides` are
+    `NAME=VALUE`, the later one counts. Precedence: override, environment, file, default.
+
+    Raises:
+        ConfigError: a setting is unknown or its value is not allowed, or the file can't be read.
+    """
+    static: dict[str, SettingValue] = {}
+    environment = environment or {}
+    if file is None and environment.get(FILE_VARIABLE):
+        file = Path(environment[FILE_VARIABLE])
+    if file is not None:
+        for name, text in _file_values(file):
+            static[name] = _parse(name, text, f"in {file}")
+    for variable, text in sorted(environment.items()):
+        if _is_setting(variable):
+            name = _name_of(variable)
+            static[name] = _parse(name, text, f"from {variable}")
+    for override in overrides:
+        name, equals, text = override.partition("=")
+        if not equals:
+            raise ConfigError(f"Setting {override!r} is not NAME=VALUE.")
+        static[name.strip()] = _parse(name.strip(), text, "given as a flag")
+    _check_together(static)
+    return Config(static)
+
+
+def _is_setting(variable: str) -> bool:
+    return (
+        variable.startswith(ENVIRONMENT_PREFIX)
+        and variable != FILE_VARIABLE
+        and not variable.startswith(OTHER_PREFIXES)
+    )
+
+
+def _name_of(variable: str) -> str:
+    setting = BY_ENVIRONMENT_NAME.get(variable)
+    if setting is None:
+        near = nearest(variable, BY_ENVIRONMENT_NAME)
+        hint = f"; the nearest valid name is {near}" if near else ""
+        raise ConfigError(f"Unknown setting {variable} (in the environment){hint}.")
+    return setting.name
+
+
+def _parse(name: str, text: str, origin: str) -> SettingValue:
+    setting = BY_NAME.get(name)
+    if setting is None:
+        raise unknown_setting(name, origin)
+    try:
+        return setting.parse(text)
+    except InvalidValueError as error:
+        shown = "***" if setting.sensitive else repr(text)
+        raise ConfigError(
+            f"Setting {name} can't be {shown} ({origin}): {error}; allowed is {setting.allowed()}."
+        ) from None
+
+
+def _file_values(file: Path) -> Iterator[tuple[str, str]]:
+    try:
+        document = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"The settings file {file} can't be read: {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"The settings file {file} is no valid TOML: {error} (names with dots may stand in quotes)."
+        ) from None
+    yield from _flatten("", document)
+
+
+def _flatten(prefix: str, table: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    for key, value in table.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            yield from _flatten(f"{name}.", value)
+        elif isinstance(value, bool):
+            yield name, "true" if value else "false"
+        elif isinstance(value, list):
+            yield name, ",".join(str(item) for item in value)
+        else:
+            yield name, str(value)
+
+
+def _check_together(static: Mapping[str, SettingValue]) -> None:
+    config = Config(static)
+    if config.int("log.retention.ms") == 0:
+        raise ConfigError("Setting log.retention.ms can't be 0; allowed is -1 or a whole number, at least 1.")
+    names = {listener.name for listener in config.listeners}
+    for advertised in config.advertised_listeners:
+        if advertised.name not in names:
+            raise ConfigError(
+                f"Setting advertised.listeners names {advertised.name}, which is not in listeners "
+                f"({', '.join(sorted(names))})."
+            )
+        if advertised.host in _EVERY_INTERFACE:
+            raise ConfigError(
+                f"Setting advertised.listeners can't give clients the address {advertised.host or 'without a host'}; "
+                "allowed is one they can connect to."
+            )

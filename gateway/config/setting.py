@@ -1,0 +1,148 @@
+"""One row of the settings table: name, type, default, range, and how a text becomes its value."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+
+SettingValue = bool | int | float | str | tuple[str, ...]
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+
+
+class SettingType(enum.IntEnum):
+    """The types a setting can have; the numbers are those of DescribeConfigsResponse (ConfigEntry.ConfigType)."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+
+
+_WHOLE_NUMBERS = {
+    SettingType.INT: (-(2**31), INT_MAX),
+    SettingType.LONG: (-(2**63), LONG_MAX),
+}
+
+
+class InvalidValueError(ValueError):
+    """A text that is no value of a setting; the message is the reason, without the setting's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fallback:
+    """Another setting that gives the value when this one is unset, times `factor` (hours to milliseconds)."""
+
+    name: str
+    factor: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One setting, under Kafka's name or a `seqgate.` name where Kafka has none.
+
+    `default` None means unset: the value then comes from the first fallback that is set, else from
+    `unset_value`. `topic_name` is the name of the same setting on a topic; the broker's value is its
+    default. `dynamic` settings can be altered while the gateway runs. `check` gets a parsed value and
+    returns what is wrong with it, or None. `internal` rows are accepted but not listed to clients.
+    """
+
+    name: str
+    type: SettingType
+    default: SettingValue | None
+    doc: str
+    section: str
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: tuple[str, ...] = ()
+    topic_name: str | None = None
+    dynamic: bool = False
+    sensitive: bool = False
+    internal: bool = False
+    fallbacks: tuple[Fallback, ...] = ()
+    unset_value: SettingValue | None = None
+    check: Callable[[SettingValue], str | None] | None = None
+
+    @property
+    def environment_name(self) -> str:
+        """The environment variable that sets it: SEQGATE_ and the name in capitals, without a second `seqgate`."""
+        return "SEQGATE_" + self.name.removeprefix("seqgate.").upper().replace(".", "_")
+
+    @property
+    def nullable(self) -> bool:
+        """Whether the setting can be unset."""
+        return self.default is None
+
+    def parse(self, text: str) -> SettingValue:
+        """The value a text stands for.
+
+        Raises:
+            InvalidValueError: with the reason, when the text is malformed, out of range or not allowed.
+        """
+        value = self._convert(text.strip())
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            self._check_range(value)
+        chosen = value if isinstance(value, tuple) else (value,)
+        if self.choices and any(item not in self.choices for item in chosen):
+            raise InvalidValueError(f"String must be one of: {', '.join(self.choices)}")
+        complaint = self.check(value) if self.check else None
+        if complaint:
+            raise InvalidValueError(complaint)
+        return value
+
+    def _convert(self, text: str) -> SettingValue:
+        if self.type is SettingType.BOOLEAN:
+            if text.lower() not in ("true", "false"):
+                raise InvalidValueError("Expected value to be either true or false")
+            return text.lower() == "true"
+        if self.type is SettingType.LIST:
+            return tuple(item.strip() for item in text.split(",")) if text else ()
+        if self.type is SettingType.STRING:
+            return text
+        try:
+            number = float(text) if self.type is SettingType.DOUBLE else int(text)
+        except ValueError:
+            raise InvalidValueError(f"Not a number of type {self.type.name}") from None
+        lowest, highest = _WHOLE_NUMBERS.get(self.type, (float("-inf"), float("inf")))
+        if not lowest <= number <= highest:
+            raise InvalidValueError(f"Not a number of type {self.type.name}")
+        return number
+
+    def _check_range(self, number: float) -> None:
+        if self.minimum is not None and number < self.minimum:
+            raise InvalidValueError(f"Value must be at least {self.minimum}")
+        if self.maximum is not None and number > self.maximum:
+            raise InvalidValueError(f"Value must be no more than {self.maximum}")
+
+    def allowed(self) -> str:
+        """The values allowed, in words."""
+        if self.type is SettingType.BOOLEAN:
+            return "true or false"
+        if self.choices:
+            return "one of " + ", ".join(self.choices)
+        kind = {
+            SettingType.INT: "a whole number",
+            SettingType.LONG: "a whole number",
+            SettingType.DOUBLE: "a number",
+            SettingType.LIST: "a list separated by commas",
+        }.get(self.type, "text")
+        if self.minimum is not None and self.maximum is not None:
+            return f"{kind} from {self.minimum} to {self.maximum}"
+        if self.minimum is not None:
+            return f"{kind}, at least {self.minimum}"
+        return kind
+
+
+def render(value: SettingValue | None) -> str | None:
+    """The text of a value as DescribeConfigs and the documentation show it; None stays None."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value)

@@ -1,0 +1,31 @@
+"""THE table of settings: what flags, environment, file, DescribeConfigs, AlterConfigs and the documentation read."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from gateway.config.network import NETWORK_SETTINGS, NODE_SETTINGS
+from gateway.config.producers import PRODUCER_SETTINGS
+from gateway.config.setting import Setting
+from gateway.config.storage import STORAGE_SETTINGS
+from gateway.config.topics import TOPIC_SETTINGS
+
+SETTINGS: tuple[Setting, ...] = (
+    *NODE_SETTINGS,
+    *NETWORK_SETTINGS,
+    *STORAGE_SETTINGS,
+    *TOPIC_SETTINGS,
+    *PRODUCER_SETTINGS,
+)
+BY_NAME: dict[str, Setting] = {setting.name: setting for setting in SETTINGS}
+BY_TOPIC_NAME: dict[str, Setting] = {
+    setting.topic_name: setting for setting in SETTINGS if setting.topic_name is not None
+}
+BY_ENVIRONMENT_NAME: dict[str, Setting] = {setting.environment_name: setting for setting in SETTINGS}
+
+
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """The name most like a given one, or None when none is like it."""
+    matches = difflib.get_close_matches(name, list(names), n=1, cutoff=0.5)
+    return matches[0] if matches else None

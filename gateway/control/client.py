@@ -1,0 +1,94 @@
+"""Asks a running gateway on its control socket."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from gateway.control.address import SOCKET_NAME, short_path
+from gateway.control.errors import ControlError, NotRunning
+from gateway.control.messages import (
+    MAX_ANSWER_BYTES,
+    Answer,
+    ListProducersRequest,
+    ProducerPage,
+    Request,
+)
+
+ANSWER_TIMEOUT_S: Final = 40.0
+"""Longer than the gateway's own bound on an operation, whose sentence says more."""
+_CHUNK_BYTES: Final = 256 * 1024
+_NOBODY_THERE: Final = (errno.ENOENT, errno.ECONNREFUSED, errno.ENOTDIR)
+
+T = TypeVar("T")
+
+
+def ask(data_dir: Path, request: Request, result_type: type[T], *, timeout_s: float = ANSWER_TIMEOUT_S) -> T:
+    """The answer of the gateway that runs on `data_dir`.
+
+    Raises NotRunning when there is none, and ControlError when it refuses, fails, or does not answer in time.
+    """
+    line = _exchange(data_dir, msgspec.json.encode(request) + b"\n", timeout_s)
+    try:
+        answer = msgspec.json.decode(line, type=Answer)
+        if answer.error is not None:
+            raise ControlError(answer.error)
+        return msgspec.json.decode(answer.result, type=result_type)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ControlError(
+            f"the gateway on {data_dir} answers in a form this command does not know; is it another version? ({error})"
+        ) from error
+
+
+def producer_pages(data_dir: Path, topic: str | None, partition: int | None) -> Iterator[ProducerPage]:
+    """All producers, page after page. Raises what `ask` raises."""
+    request = ListProducersRequest(topic, partition)
+    while True:
+        page = ask(data_dir, request, ProducerPage)
+        yield page
+        if page.complete:
+            return
+        last = page.producers[-1]
+        request = ListProducersRequest(topic, partition, (last.topic, last.partition, last.producer_id))
+
+
+def _exchange(data_dir: Path, line: bytes, timeout_s: float) -> bytes:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    with connection:
+        connection.settimeout(timeout_s)
+        try:
+            with short_path(data_dir / SOCKET_NAME) as path:
+                connection.connect(path)
+        except OSError as error:
+            if error.errno in _NOBODY_THERE:
+                raise NotRunning(f"no gateway runs on {data_dir}") from error
+            raise ControlError(
+                f"the gateway on {data_dir} can't be asked: {error.strerror or error}"
+            ) from error
+        try:
+            # A gateway that refuses at once may close before it has read the request; its answer is there all the same.
+            with contextlib.suppress(BrokenPipeError):
+                connection.sendall(line)
+            return _read_line(connection)
+        except TimeoutError as error:
+            raise ControlError(f"the gateway on {data_dir} did not answer within {timeout_s:g} s") from error
+        except OSError as error:
+            raise ControlError(f"the gateway on {data_dir} hung up: {error.strerror or error}") from error
+
+
+def _read_line(connection: socket.socket) -> bytes:
+    received = bytearray()
+    while not received.endswith(b"\n"):
+        chunk = connection.recv(_CHUNK_BYTES)
+        if not chunk:
+            raise ControlError("the gateway hung up before it answered")
+        received += chunk
+        if len(received) > MAX_ANSWER_BYTES:
+            raise ControlError(f"the gateway's answer is longer than {MAX_ANSWER_BYTES} bytes")
+    return bytes(received)

@@ -1,0 +1,235 @@
+"""What is asked and answered on the control socket, and what `seqgate … --json` prints.
+
+Times are milliseconds since the Unix epoch, ranges of producer ids are inclusive. Lists that can grow long come in
+pages: an answer holds at most `limit` rows and where the next page begins.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+import msgspec
+
+MAX_REQUEST_BYTES: Final = 64 * 1024
+MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024
+PAGE_ROWS: Final = 1_000
+MAX_PAGE_ROWS: Final = 10_000
+
+# requests
+
+
+class StatusRequest(msgspec.Struct, tag="status", tag_field="operation", forbid_unknown_fields=True):
+    """How the gateway is."""
+
+
+class ListBlocksRequest(msgspec.Struct, tag="pids.list", tag_field="operation", forbid_unknown_fields=True):
+    """The blocks claimed, from the `position`-th on, in the order of their claims."""
+
+    position: int = 0
+    limit: int = PAGE_ROWS
+
+
+class FindOwnerRequest(msgspec.Struct, tag="pids.owner", tag_field="operation", forbid_unknown_fields=True):
+    """Which block holds a producer id."""
+
+    producer_id: int
+
+
+class FindOverlapsRequest(
+    msgspec.Struct, tag="pids.overlaps", tag_field="operation", forbid_unknown_fields=True
+):
+    """Which blocks share ids."""
+
+
+class ClaimBlockRequest(msgspec.Struct, tag="pids.claim", tag_field="operation", forbid_unknown_fields=True):
+    """Claim a block for ids used outside the gateways."""
+
+    size: int
+    owner: str
+
+
+class MoveNextRequest(msgspec.Struct, tag="pids.move", tag_field="operation", forbid_unknown_fields=True):
+    """Hand out no id below `producer_id` any more."""
+
+    producer_id: int
+
+
+class ListProducersRequest(
+    msgspec.Struct, tag="producers", tag_field="operation", forbid_unknown_fields=True
+):
+    """The active producers, by topic, partition and id, from the first one after `after` on."""
+
+    topic: str | None = None
+    partition: int | None = None
+    after: tuple[str, int, int] | None = None
+    """Topic, partition and producer id of the last row of the page before."""
+    limit: int = PAGE_ROWS
+
+
+class ReopenRequest(msgspec.Struct, tag="reopen", tag_field="operation", forbid_unknown_fields=True):
+    """Bring an offline partition back."""
+
+    topic: str
+    partition: int
+
+
+Request: TypeAlias = (
+    StatusRequest
+    | ListBlocksRequest
+    | FindOwnerRequest
+    | FindOverlapsRequest
+    | ClaimBlockRequest
+    | MoveNextRequest
+    | ListProducersRequest
+    | ReopenRequest
+)
+
+
+class Answer(msgspec.Struct, omit_defaults=True):
+    """What comes back: the result, or a sentence that tells why there is none."""
+
+    result: msgspec.Raw = msgspec.Raw(b"null")
+    error: str | None = None
+
+
+# results
+
+
+class BlockRow(msgspec.Struct, frozen=True):
+    """A block of producer ids. `used` and `left` are counts of ids, None where nobody knows them.
+
+    `state` is one of the words in `gateway.control.blocks`.
+    """
+
+    first_producer_id: int
+    last_producer_id: int
+    owner: str
+    claimed_at_ms: int
+    used: int | None
+    left: int | None
+    state: str
+
+
+class BlockPage(msgspec.Struct, frozen=True):
+    """Some of the `total` blocks of the store, and the lowest id that the next block can begin at."""
+
+    store: str
+    next_producer_id: int
+    total: int
+    blocks: list[BlockRow]
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """Who has a producer id: `block` is None for an id that no block holds.
+
+    `handed_out` tells whether a producer got it, None where nobody knows.
+    """
+
+    producer_id: int
+    block: BlockRow | None
+    handed_out: bool | None
+    next_producer_id: int
+
+
+class OverlapRow(msgspec.Struct, frozen=True):
+    """Ids that two blocks both hold."""
+
+    first_producer_id: int
+    last_producer_id: int
+    lower: BlockRow
+    upper: BlockRow
+
+
+class Overlaps(msgspec.Struct, frozen=True):
+    """The check of all blocks: sound when `overlaps` is empty."""
+
+    checked: int
+    overlaps: list[OverlapRow]
+
+
+class Moved(msgspec.Struct, frozen=True):
+    """The next id before and after."""
+
+    previous: int
+    current: int
+
+
+class ProducerRow(msgspec.Struct, frozen=True):
+    """One producer of one partition: what DescribeProducers answers, and what the gateway knows beside.
+
+    `age_ms` is the time since its last append by the gateway's clock; `last_timestamp` is that of its newest record.
+    `retained_batches` counts the batches whose repetition is still answered with their first offset.
+    """
+
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_offset: int
+    last_timestamp: int
+    coordinator_epoch: int
+    current_txn_start_offset: int
+    age_ms: int
+    retained_batches: int
+
+
+class ProducerCounters(msgspec.Struct, frozen=True):
+    """Since the gateway started: batches answered as duplicates and refused for their sequence or epoch, producers
+    forgotten for others and new producers refused for want of room; and how many producers are remembered now.
+    """
+
+    duplicates: int
+    rejections: int
+    evictions: int
+    refusals: int
+    remembered: int
+
+
+class ProducerPage(msgspec.Struct, frozen=True):
+    """Some of the producers; `complete` when no other comes after the last row."""
+
+    producers: list[ProducerRow]
+    complete: bool
+    counters: ProducerCounters
+
+
+class OfflinePartition(msgspec.Struct, frozen=True):
+    """A partition that a failed write or flush took out of service."""
+
+    topic: str
+    partition: int
+    reason: str
+
+
+class Status(msgspec.Struct, frozen=True):
+    """How a running gateway is; counts are since its start unless they are of what is there now."""
+
+    version: str
+    pid: int
+    node_id: int
+    cluster_id: str
+    data_dir: str
+    listeners: dict[str, str]
+    uptime_ms: int
+    topics: int
+    partitions: int
+    offline_partitions: list[OfflinePartition]
+    connections: int
+    refused_connections: int
+    requests: int
+    flush_rounds: int
+    flush_failures: int
+    producer_id_store: str
+    producer_ids_left: int
+    producer_id_store_error: str | None
+    counters: ProducerCounters
+
+
+class Reopened(msgspec.Struct, frozen=True):
+    """A partition is back in service, with the log from `log_start_offset` to `log_end_offset` (exclusive)."""
+
+    topic: str
+    partition: int
+    log_start_offset: int
+    log_end_offset: int

@@ -1,0 +1,150 @@
+"""The blocks of producer ids of a gateway that does not run, from its data directory.
+
+Looking needs no lock and changes nothing: the metadata log's batches are read up to the first that is torn. Claiming
+and moving take the directory's lock and go the way a gateway goes, so that they are durable before they are told.
+Only the metadata log is opened; the partitions stay as they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+from gateway.control.blocks import BlockSource
+from gateway.control.errors import ControlError
+from gateway.control.sources import EMBEDDED
+from gateway.metadata.image import MetadataImage
+from gateway.metadata.records import UnknownRecordError, decode_record
+from gateway.metadata.topic_names import METADATA_TOPIC
+from gateway.runtime.clock import SystemClock
+from gateway.runtime.embedded_block_store import EmbeddedBlockStore, blocks_of
+from gateway.runtime.flusher import Flusher
+from gateway.runtime.metadata_log import METADATA_LOG_CONFIG, METADATA_TOPIC_ID, MetadataLog
+from log import DirectoryLocked, LogError, Storage, UnifiedLog
+from log.environment import LogEnvironment
+from log.names import LOG_SUFFIX, parse_offset_name
+from log.record_batch import HEADER_BYTES, crc_matches, parse_header
+from log.records import iterate_records
+from pid_allocator import ProducerIdBlock, StoreUnavailable
+
+LOCK_FILE: Final = ".lock"
+_METADATA_DIRECTORY: Final = f"{METADATA_TOPIC}-0"
+
+
+class _BlocksToLookAt:
+    """A store that only tells its blocks."""
+
+    def __init__(self, blocks: list[ProducerIdBlock]) -> None:
+        self._blocks = blocks
+
+    async def blocks(self) -> list[ProducerIdBlock]:
+        return self._blocks
+
+    async def claim(self, size: int, owner: str, now_ms: int) -> ProducerIdBlock:  # noqa: ARG002 - the port's
+        raise StoreUnavailable("the data directory is open for looking only")
+
+    async def move_next(self, producer_id: int) -> int:  # noqa: ARG002 - the port's
+        raise StoreUnavailable("the data directory is open for looking only")
+
+
+def look_at(data_dir: Path) -> BlockSource:
+    """What the data directory holds, without the lock and without a change. Raises ControlError."""
+    image = _read_image(_metadata_directory(data_dir))
+    return _source(_BlocksToLookAt(blocks_of(image)), image)
+
+
+@contextlib.asynccontextmanager
+async def open_to_change(data_dir: Path, node_id: int) -> AsyncIterator[BlockSource]:
+    """The store of a data directory, under its lock. Raises ControlError, also when a gateway holds the lock."""
+    directory = _metadata_directory(data_dir)
+    storage = Storage()
+    lock = str(data_dir / LOCK_FILE)
+    try:
+        storage.lock(lock)
+    except DirectoryLocked as error:
+        raise ControlError(
+            f"{data_dir} is in use by a process that does not answer on its control socket: a gateway that starts or "
+            "stops, or another seqgate command; try again"
+        ) from error
+    except OSError as error:
+        raise ControlError(f"{data_dir} can't be locked: {error.strerror or error}") from error
+    flusher = Flusher(asyncio.get_running_loop(), threads=1)
+    flusher.start()
+    try:
+        log = _open_log(storage, directory)
+        metadata_log = MetadataLog(log, flusher, SystemClock())
+        metadata_log.replay()
+        yield _source(EmbeddedBlockStore(metadata_log, node_id), metadata_log.image)
+        await metadata_log.close()
+        log.close(clean=True)
+    except (LogError, OSError, UnknownRecordError) as error:
+        raise ControlError(f"the metadata in {data_dir} can't be used: {error}") from error
+    finally:
+        flusher.stop()
+        storage.unlock(lock)
+
+
+def _open_log(storage: Storage, directory: Path) -> UnifiedLog:
+    log = UnifiedLog(
+        LogEnvironment(storage),
+        str(directory),
+        topic=METADATA_TOPIC,
+        partition=0,
+        topic_id=METADATA_TOPIC_ID,
+        config=METADATA_LOG_CONFIG,
+        now_ms=SystemClock().now_ms(),
+    )
+    log.advance_high_watermark(log.log_end_offset)
+    return log
+
+
+def _source(store: _BlocksToLookAt | EmbeddedBlockStore, image: MetadataImage) -> BlockSource:
+    async def next_producer_id() -> int:
+        return image.next_producer_id
+
+    return BlockSource(name=EMBEDDED, store=store, next_producer_id=next_producer_id, shared=False)
+
+
+def _metadata_directory(data_dir: Path) -> Path:
+    directory = data_dir / _METADATA_DIRECTORY
+    if not directory.is_dir():
+        raise ControlError(
+            f"{data_dir} is no data directory of a gateway; name the right one with --data-dir, or Redis with --redis"
+        )
+    return directory
+
+
+def _read_image(directory: Path) -> MetadataImage:
+    storage = Storage()
+    image = MetadataImage()
+    try:
+        names = sorted(name for name in storage.list_files(str(directory)) if _is_segment(name))
+        for name in names:
+            if not _replay_segment(storage.read_file(str(directory / name)), image):
+                break
+    except (LogError, OSError, UnknownRecordError) as error:
+        raise ControlError(f"the metadata in {directory} can't be read: {error}") from error
+    return image
+
+
+def _is_segment(name: str) -> bool:
+    parsed = parse_offset_name(name)
+    return parsed is not None and parsed[1] == LOG_SUFFIX
+
+
+def _replay_segment(content: bytes, image: MetadataImage) -> bool:
+    """Replay the whole batches; tell whether there was nothing else."""
+    data = memoryview(content)
+    position = 0
+    while position + HEADER_BYTES <= len(data):
+        batch = parse_header(data, position)
+        end = position + batch.size_bytes
+        if batch.size_bytes < HEADER_BYTES or end > len(data) or not crc_matches(batch, data, position):
+            return False
+        for record in iterate_records(data[position:end]):
+            image.replay(decode_record(record.value or b""))
+        position = end
+    return position == len(data)

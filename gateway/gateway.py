@@ -1,0 +1,237 @@
+"""The composition root: puts the parts together, starts and stops them. The only module that knows all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import resource
+import signal
+import sys
+import time
+from pathlib import Path
+
+import uvloop
+
+from gateway.config import Config, Listener
+from gateway.control.operations import Traffic
+from gateway.control.server import ControlServer
+from gateway.handlers import APIS
+from gateway.runtime.background_jobs import BackgroundJobs
+from gateway.runtime.clock import Clock, SystemClock
+from gateway.runtime.fetch_sessions import FetchSessionCache
+from gateway.runtime.flusher import Flusher
+from gateway.runtime.line_limit import LineLimit
+from gateway.runtime.metadata_log import MetadataLog, open_metadata_log
+from gateway.runtime.partitions import Partitions
+from gateway.runtime.producer_id_source import open_producer_ids, open_store
+from gateway.runtime.services import Endpoint, Services
+from gateway.runtime.topic_lifecycle import TopicLifecycle, topic_policy
+from gateway.server.dispatcher import Dispatcher
+from gateway.server.server import Server
+from log import DirectoryLocked, IncompatibleFormat, LogDirectory, LogError, Storage
+from pid_allocator import BlockStore
+from seq_validator import ProducerLimit
+
+logger = logging.getLogger(__name__)
+
+SWITCH_INTERVAL_S = 0.0002
+"""How long a flush that is over may wait for the event loop to let its thread go on."""
+GC_THRESHOLD = 50_000
+"""Objects here live per request or for ever; the default of 700 would look at them all the time."""
+STOP_TIMEOUT_S = 10.0
+EVERY_INTERFACE = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not bound
+LOOPBACK = ("localhost", "127.", "::1")
+
+
+class StartFailed(Exception):
+    """The gateway can't start; the message is a sentence for the person who started it."""
+
+
+class Gateway:
+    """One node: a data directory, its partitions, and the listeners that serve them."""
+
+    def __init__(self, config: Config, *, clock: Clock | None = None, storage: Storage | None = None) -> None:
+        self.config = config
+        self.clock = clock or SystemClock()
+        self.storage = storage or Storage(max_open_files=config.int("seqgate.log.max.open.files"))
+        self.producer_limit = ProducerLimit(
+            max_per_partition=config.int("seqgate.producer.max.per.partition"),
+            max_in_all=config.int("seqgate.producer.max"),
+            min_idle_ms=config.int("seqgate.producer.min.idle.ms"),
+        )
+        self.services: Services
+        self.server: Server
+        self._jobs: BackgroundJobs
+        self._control: ControlServer
+        self._store: BlockStore
+
+    async def start(self) -> None:
+        """Recover the data, then listen. Raises StartFailed."""
+        loop = asyncio.get_running_loop()
+        config = self.config
+        flusher = Flusher(loop)
+        log_directory = self._open_directory()
+        flusher.start()
+        partitions = Partitions()
+        metadata_log = await self._open_metadata(log_directory, flusher, partitions)
+        self._store = open_store(config, metadata_log)
+        producer_ids = open_producer_ids(config, self._store, self.clock)
+        if not await producer_ids.start():
+            logger.warning("no producer ids yet: %s", producer_ids.state().last_error)
+        self.services = Services(
+            config=config,
+            clock=self.clock,
+            loop=loop,
+            node_id=config.int("node.id"),
+            cluster_id=log_directory.cluster_id,
+            log_directory=log_directory,
+            flusher=flusher,
+            partitions=partitions,
+            metadata_log=metadata_log,
+            producer_ids=producer_ids,
+            fetch_sessions=FetchSessionCache(config.int("max.incremental.fetch.session.cache.slots")),
+            advertised={},
+        )
+        self.server = Server(loop, config, Dispatcher(APIS, self.services))
+        for listener in config.listeners:
+            await self._listen(listener)
+        self._jobs = BackgroundJobs(config, self.clock, partitions, log_directory)
+        self._jobs.start()
+        self._control = ControlServer(self.services, Path(config.str("log.dirs")), traffic=self._traffic)
+        await self._control.start()
+
+    def _traffic(self) -> Traffic:
+        server = self.server
+        return Traffic(len(server), server.refused_connections, server.dispatcher.requests)
+
+    async def _open_metadata(
+        self, log_directory: LogDirectory, flusher: Flusher, partitions: Partitions
+    ) -> MetadataLog:
+        try:
+            metadata_log = MetadataLog(open_metadata_log(log_directory), flusher, self.clock)
+            metadata_log.replay()
+        except (LogError, OSError, ValueError) as error:
+            raise StartFailed(
+                f"the metadata in {self.config.str('log.dirs')} can't be read: {error}"
+            ) from error
+        lifecycle = TopicLifecycle(
+            config=self.config,
+            node_id=self.config.int("node.id"),
+            metadata_log=metadata_log,
+            directory=log_directory,
+            partitions=partitions,
+            flusher=flusher,
+        )
+        await lifecycle.start()
+        return metadata_log
+
+    def _open_directory(self) -> LogDirectory:
+        path = Path(self.config.str("log.dirs"))
+        try:
+            return LogDirectory.open(
+                path,
+                self.storage,
+                node_id=self.config.int("node.id"),
+                now_ms=self.clock.now_ms,
+                config=topic_policy(self.config, {}).log_config,
+                producer_limit=self.producer_limit,
+            )
+        except DirectoryLocked as error:
+            raise StartFailed(str(error)) from error
+        except (LogError, IncompatibleFormat, OSError) as error:
+            raise StartFailed(f"the data directory {path} can't be opened: {error}") from error
+
+    async def _listen(self, listener: Listener) -> None:
+        try:
+            port = await self.server.listen(listener)
+        except OSError as error:
+            reason = error.strerror or error
+            raise StartFailed(f"can't listen on {listener.host}:{listener.port}: {reason}") from error
+        advertised = {entry.name: entry for entry in self.config.advertised_listeners}.get(listener.name)
+        if advertised is not None:
+            endpoint = Endpoint(advertised.host, advertised.port or port)
+        else:
+            host = os.uname().nodename if listener.host in EVERY_INTERFACE else listener.host
+            endpoint = Endpoint(host, port)
+        self.services.advertised[listener.name] = endpoint
+        if not listener.host.startswith(LOOPBACK):
+            logger.warning(
+                "listening on %s:%d without authentication: whoever reaches it can read and write everything",
+                listener.host or "every interface",
+                port,
+            )
+
+    async def stop(self) -> None:
+        """Answer what is in flight, make everything durable, leave a clean-shutdown marker."""
+        await self._control.stop()
+        await self.server.stop_accepting()
+        for partition in self.services.partitions:
+            partition.close()
+        await self.server.finish(STOP_TIMEOUT_S)
+        await self._jobs.stop()
+        await self.services.producer_ids.close()
+        await self.services.metadata_log.close()
+        for partition in self.services.partitions:
+            if not partition.log.offline and partition.log.recovery_point < partition.log.log_end_offset:
+                partition.start_flush()
+        await self.services.flusher.idle()
+        self.services.flusher.stop()
+        self.services.log_directory.close(clean=True)
+
+
+def run(config: Config, *, guide: bool = False) -> None:
+    """Run a gateway until SIGINT or SIGTERM. Raises StartFailed."""
+    _log_to_stderr()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    gc.set_threshold(GC_THRESHOLD, 20, 20)
+    _raise_open_files_limit()
+    uvloop.run(_serve(config, guide))
+
+
+def _log_to_stderr() -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.addFilter(LineLimit(time.monotonic))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+
+
+async def _serve(config: Config, guide: bool) -> None:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopping.set)
+    gateway = Gateway(config)
+    await gateway.start()
+    gc.collect()
+    gc.freeze()
+    _announce(gateway, guide)
+    await stopping.wait()
+    logger.info("stopping")
+    await gateway.stop()
+
+
+def _announce(gateway: Gateway, guide: bool) -> None:
+    addresses = [_address(endpoint) for endpoint in gateway.services.advertised.values()]
+    data = gateway.config.str("log.dirs")
+    print(f"seqgate ready on {', '.join(addresses)} (data in {data}, pid {os.getpid()})", flush=True)
+    if guide:
+        print(f"  any Kafka client: bootstrap.servers={addresses[0]}")
+        print("  try, in another terminal:")
+        print(f"    echo hello | .venv/bin/python -m kafka.producer -b {addresses[0]} -t greetings")
+        print("  Ctrl-C stops it.", flush=True)
+
+
+def _address(endpoint: Endpoint) -> str:
+    return (
+        f"[{endpoint.host}]:{endpoint.port}" if ":" in endpoint.host else f"{endpoint.host}:{endpoint.port}"
+    )
+
+
+def _raise_open_files_limit() -> None:
+    """Connections and segments need file handles; take what the system allows without asking."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = min(hard, 1 << 20) if hard != resource.RLIM_INFINITY else 1 << 20
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

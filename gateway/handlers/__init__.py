@@ -1,0 +1,51 @@
+"""One module per API of the Kafka protocol, named after it, and the one list of them.
+
+Dispatch, ApiVersions and `docs/protocol-support.md` are made from `APIS`.
+"""
+
+from __future__ import annotations
+
+from gateway.handlers import (
+    alter_configs,
+    create_partitions,
+    create_topics,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_log_dirs,
+    describe_producers,
+    describe_topic_partitions,
+    fetch,
+    incremental_alter_configs,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    offset_for_leader_epoch,
+    produce,
+)
+from gateway.handlers.api import Api
+from gateway.handlers.api_versions import api_versions
+
+_SERVED: tuple[Api, ...] = (
+    produce.API,
+    fetch.API,
+    list_offsets.API,
+    metadata.API,
+    create_topics.API,
+    delete_topics.API,
+    delete_records.API,
+    init_producer_id.API,
+    offset_for_leader_epoch.API,
+    describe_configs.API,
+    alter_configs.API,
+    describe_log_dirs.API,
+    create_partitions.API,
+    incremental_alter_configs.API,
+    describe_cluster.API,
+    describe_producers.API,
+    describe_topic_partitions.API,
+)
+
+APIS: tuple[Api, ...] = (*_SERVED, api_versions(_SERVED))
+"""Everything this gateway answers; nothing else is advertised."""

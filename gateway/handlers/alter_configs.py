@@ -1,0 +1,63 @@
+"""AlterConfigs (key 33, versions 0-2): replace the configurations of topics and brokers.
+
+What is not named goes back to its default. Source: Kafka's ConfigAdminManager,
+ConfigurationControlManager.legacyAlterConfigs. Kafka never answers a request that names a resource twice; here it gets
+INVALID_REQUEST.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.api import Api, RequestContext
+from gateway.handlers.metadata_change import change_metadata
+from gateway.metadata.configs import Alteration, ConfigChange, alter_configs
+from gateway.metadata.decision import ApiError
+from gateway.protocol.messages import build, response_module
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """Replace the configurations, or only check them when `validate_only` is set."""
+    alterations = [
+        Alteration(
+            resource.resource_type,
+            resource.resource_name,
+            [ConfigChange(config.name, config.value) for config in resource.configs],
+            replace=True,
+        )
+        for resource in request.resources
+    ]
+    errors = await alter(context, alterations, validate_only=request.validate_only)
+    module = response_module(33, context.api_version)
+    return build(
+        module.AlterConfigsResponse,
+        responses=tuple(
+            build(
+                module.AlterConfigsResourceResponse,
+                error_code=error.error_code if error else ErrorCode.none,
+                error_message=error.message if error else None,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource, error in zip(request.resources, errors, strict=True)
+        ),
+    )
+
+
+async def alter(
+    context: RequestContext, alterations: Sequence[Alteration], *, validate_only: bool
+) -> Sequence[ApiError | None]:
+    """Alter the resources; the error of each in their order, None where it was carried out."""
+    errors = await change_metadata(
+        context,
+        lambda image: alter_configs(
+            image, alterations, node_id=context.services.node_id, validate_only=validate_only
+        ),
+    )
+    return [errors] * len(alterations) if isinstance(errors, ApiError) else errors
+
+
+API = Api(key=33, name="AlterConfigs", min_version=0, max_version=2, handle=handle)

@@ -1,0 +1,105 @@
+"""What a handler is: an API with its versions and the function that answers it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.runtime.services import Services
+
+Pieces = Sequence[bytes | memoryview]
+"""A whole frame, to be written piece after piece."""
+
+
+class CloseConnection(Exception):
+    """The only answer left is to close the connection, as Kafka does (an error under acks=0)."""
+
+
+class Deferred:
+    """The frame of an answer that comes later: the second stage of a request."""
+
+    __slots__ = ("_callback", "failed", "holds_back", "on_abandoned", "pieces")
+
+    def __init__(self, *, holds_back: bool = False) -> None:
+        self.pieces: Pieces | None = None
+        self.holds_back = holds_back
+        """Whether later requests of the connection begin only after this one (long polls)."""
+        self.on_abandoned: Callable[[], None] | None = None
+        """Called when the connection went away before the answer."""
+        self.failed = False
+        """Whether the connection must be closed instead, because a bug kept the answer from being made."""
+        self._callback: Callable[[], None] | None = None
+
+    def resolve(self, pieces: Pieces) -> None:
+        self.pieces = pieces
+        if self._callback is not None:
+            self._callback()
+
+    def fail(self) -> None:
+        """Give up: what was asked can't be answered, the connection is closed when its turn comes."""
+        self.failed = True
+        self.resolve(())
+
+    def when_resolved(self, callback: Callable[[], None]) -> None:
+        self._callback = callback
+
+    def abandon(self) -> None:
+        self._callback = None
+        if self.on_abandoned is not None:
+            self.on_abandoned()
+
+
+class RequestContext:
+    """One request's surroundings."""
+
+    __slots__ = (
+        "api_key",
+        "api_version",
+        "client_id",
+        "correlation_id",
+        "listener_name",
+        "peer_host",
+        "services",
+    )
+
+    def __init__(
+        self,
+        services: Services,
+        api_key: int,
+        api_version: int,
+        correlation_id: int,
+        client_id: str,
+        listener_name: str,
+        peer_host: str,
+    ) -> None:
+        self.services = services
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.listener_name = listener_name
+        self.peer_host = peer_host
+
+
+ColdHandler = Callable[[RequestContext, Any], Awaitable[Any]]
+"""Takes kio's request entity, returns kio's response entity; the connection's later requests wait."""
+
+HotHandler = Callable[[RequestContext, Any], Pieces | Deferred | None]
+"""Begins the request at once; returns the frame, or where it will be, or None for no answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One API of the Kafka protocol as served here. Exactly one of `handle` and `begin` is set.
+
+    `advertised_min_version` differs from `min_version` where Kafka's own ApiVersions does.
+    """
+
+    key: int
+    name: str
+    min_version: int
+    max_version: int
+    handle: ColdHandler | None = None
+    begin: HotHandler | None = None
+    advertised_min_version: int | None = None

@@ -1,0 +1,73 @@
+"""DeleteRecords (key 21, versions 0-2): move the log start offset of partitions forward.
+
+Offset -1 means the high watermark. The new start is durable before the answer. A partition named twice counts with
+its last offset, as in Kafka. Source: Kafka's ReplicaManager.deleteRecords, Partition.deleteRecordsOnLeader.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.api import Api, RequestContext
+from gateway.metadata.topic_names import INTERNAL_TOPICS
+from gateway.protocol.messages import build, response_module
+from log import LogError
+
+logger = logging.getLogger(__name__)
+
+_HIGH_WATERMARK: Final = -1
+_NO_LOW_WATERMARK: Final = -1
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """Delete the records before each offset."""
+    module = response_module(21, context.api_version)
+    wanted: dict[str, dict[int, int]] = {}
+    for topic in request.topics:
+        offsets = wanted.setdefault(topic.name, {})
+        offsets.update((entry.partition_index, entry.offset) for entry in topic.partitions)
+    topics = []
+    for topic_name, offsets in wanted.items():
+        partitions = []
+        for index, offset in offsets.items():
+            low_watermark, error_code = _delete(context, topic_name, index, offset)
+            partitions.append(
+                build(
+                    module.DeleteRecordsPartitionResult,
+                    partition_index=index,
+                    low_watermark=low_watermark,
+                    error_code=error_code,
+                )
+            )
+        topics.append(build(module.DeleteRecordsTopicResult, name=topic_name, partitions=tuple(partitions)))
+    return build(module.DeleteRecordsResponse, topics=tuple(topics))
+
+
+def _delete(context: RequestContext, topic: str, index: int, offset: int) -> tuple[int, ErrorCode]:
+    partition = context.services.partitions.get(topic, index)
+    if partition is None:
+        return _NO_LOW_WATERMARK, ErrorCode.unknown_topic_or_partition
+    if topic in INTERNAL_TOPICS:
+        return _NO_LOW_WATERMARK, ErrorCode.invalid_topic_exception
+    log = partition.log
+    if log.offline:
+        return _NO_LOW_WATERMARK, ErrorCode.kafka_storage_error
+    configs = context.services.metadata_log.image.topic_configs(topic)
+    policies = context.services.config.topic_value("cleanup.policy", configs)
+    if not isinstance(policies, tuple) or "delete" not in policies:
+        return _NO_LOW_WATERMARK, ErrorCode.policy_violation
+    if offset == _HIGH_WATERMARK:
+        offset = log.high_watermark
+    if not 0 <= offset <= log.high_watermark:
+        return _NO_LOW_WATERMARK, ErrorCode.offset_out_of_range
+    try:
+        return log.delete_records_before(offset), ErrorCode.none
+    except LogError as error:
+        logger.error("records of %s-%d can't be deleted: %s", topic, index, error)  # noqa: TRY400
+        return _NO_LOW_WATERMARK, ErrorCode(error.kafka_error_code)
+
+
+API = Api(key=21, name="DeleteRecords", min_version=0, max_version=2, handle=handle)

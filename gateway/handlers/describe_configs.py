@@ -1,0 +1,119 @@
+"""DescribeConfigs (key 32, versions 1-4): configurations of topics and of this broker.
+
+A resource kind that Kafka does not know refuses the whole request, as in Kafka; kinds that only Seqgate lacks (loggers,
+client metrics, groups) are refused one by one. Source: Kafka's ConfigHelper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import ModuleType
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.api import Api, RequestContext
+from gateway.metadata.decision import ApiError
+from gateway.metadata.described import (
+    DescribedConfig,
+    describe_all_brokers,
+    describe_broker,
+    describe_topic,
+)
+from gateway.metadata.image import ALL_BROKERS, BROKER_RESOURCE, TOPIC_RESOURCE
+from gateway.metadata.topic_names import name_complaint
+from gateway.protocol.messages import build, response_module
+
+_KNOWN_KINDS: Final = {TOPIC_RESOURCE, BROKER_RESOURCE, 8, 16, 32}
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """Describe each resource, or say why not."""
+    module = response_module(32, context.api_version)
+    unknown = [resource for resource in request.resources if resource.resource_type not in _KNOWN_KINDS]
+    refusal = None
+    if unknown:
+        text = f"Unexpected resource type {unknown[0].resource_type} for resource {unknown[0].resource_name}"
+        refusal = ApiError(ErrorCode.invalid_request, text)
+    documented = context.api_version >= 3 and request.include_documentation
+    results = []
+    for resource in request.resources:
+        found = refusal or _describe(context, resource)
+        error = found if isinstance(found, ApiError) else None
+        entries = () if isinstance(found, ApiError) else found
+        results.append(
+            build(
+                module.DescribeConfigsResult,
+                error_code=error.error_code if error else ErrorCode.none,
+                error_message=error.message if error else None,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+                configs=tuple(
+                    _entry(module, entry, synonyms=request.include_synonyms, documented=documented)
+                    for entry in entries
+                ),
+            )
+        )
+    return build(module.DescribeConfigsResponse, results=tuple(results))
+
+
+def _describe(context: RequestContext, resource: Any) -> Iterable[DescribedConfig] | ApiError:
+    names = set(resource.configuration_keys) if resource.configuration_keys else None
+    if resource.resource_type == TOPIC_RESOURCE:
+        return _describe_topic(context, resource.resource_name, names)
+    if resource.resource_type == BROKER_RESOURCE:
+        return _describe_broker(context, resource.resource_name, names)
+    return ApiError(ErrorCode.invalid_request, f"Unsupported resource type: {resource.resource_type}")
+
+
+def _describe_topic(
+    context: RequestContext, topic: str, names: set[str] | None
+) -> Iterable[DescribedConfig] | ApiError:
+    complaint = name_complaint(topic)
+    if complaint:
+        return ApiError(ErrorCode.invalid_topic_exception, complaint)
+    image = context.services.metadata_log.image
+    if topic not in image.topics_by_name:
+        return ApiError(ErrorCode.unknown_topic_or_partition, "")
+    return describe_topic(context.services.config, image.topic_configs(topic), names)
+
+
+def _describe_broker(
+    context: RequestContext, broker: str, names: set[str] | None
+) -> Iterable[DescribedConfig] | ApiError:
+    services = context.services
+    if not broker:
+        altered = services.metadata_log.image.configs(BROKER_RESOURCE, ALL_BROKERS)
+        return describe_all_brokers(altered, names)
+    if not broker.removeprefix("-").isdigit():
+        text = f"Broker id must be an integer, but it is: {broker}"
+        return ApiError(ErrorCode.invalid_request, text)
+    if int(broker) != services.node_id:
+        text = f"Unexpected broker id, expected {services.node_id} or empty string, but received {broker}"
+        return ApiError(ErrorCode.invalid_request, text)
+    return describe_broker(services.config, names)
+
+
+def _entry(module: ModuleType, entry: DescribedConfig, *, synonyms: bool, documented: bool) -> Any:
+    return build(
+        module.DescribeConfigsResourceResult,
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=entry.source,
+        is_sensitive=entry.is_sensitive,
+        synonyms=tuple(
+            build(
+                module.DescribeConfigsSynonym,
+                name=synonym.name,
+                value=synonym.value,
+                source=synonym.source,
+            )
+            for synonym in (entry.synonyms if synonyms else ())
+        ),
+        config_type=entry.type,
+        documentation=entry.documentation if documented else None,
+    )
+
+
+API = Api(key=32, name="DescribeConfigs", min_version=1, max_version=4, handle=handle)

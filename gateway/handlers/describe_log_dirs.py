@@ -1,0 +1,84 @@
+"""DescribeLogDirs (key 35, versions 1-5): the data directory and the size of each partition in it.
+
+Partitions that are asked for and not here are left out. Source: Kafka's ReplicaManager.describeLogDirs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.api import Api, RequestContext
+from gateway.protocol.messages import build, response_module
+from gateway.runtime.partition import Partition
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """Describe the one data directory; `topics` None means all partitions."""
+    module = response_module(35, context.api_version)
+    path = _data_directory(context)
+    topics = tuple(
+        build(
+            module.DescribeLogDirsTopic,
+            name=topic,
+            partitions=tuple(_partition(module, partition) for partition in partitions),
+        )
+        for topic, partitions in _wanted(context, request).items()
+    )
+    try:
+        space = await asyncio.to_thread(os.statvfs, path)
+    except OSError:
+        result = build(
+            module.DescribeLogDirsResult,
+            error_code=ErrorCode.kafka_storage_error,
+            log_dir=path,
+            topics=(),
+        )
+    else:
+        result = build(
+            module.DescribeLogDirsResult,
+            error_code=ErrorCode.none,
+            log_dir=path,
+            topics=topics,
+            total_bytes=space.f_blocks * space.f_frsize,
+            usable_bytes=space.f_bavail * space.f_frsize,
+            is_cordoned=False,
+        )
+    return build(module.DescribeLogDirsResponse, error_code=ErrorCode.none, results=(result,))
+
+
+def _data_directory(context: RequestContext) -> str:
+    return str(Path(context.services.config.str("log.dirs")).absolute())
+
+
+def _wanted(context: RequestContext, request: Any) -> dict[str, list[Partition]]:
+    partitions = context.services.partitions
+    if request.topics is None:
+        return {
+            topic.name: list(topic.partitions) for topic in partitions.by_name.values() if topic.partitions
+        }
+    indexes: dict[str, dict[int, Partition]] = {}
+    for topic in request.topics:
+        for index in topic.partitions:
+            partition = partitions.get(topic.topic, index)
+            if partition is not None:
+                indexes.setdefault(topic.topic, {})[index] = partition
+    return {topic: list(found.values()) for topic, found in indexes.items()}
+
+
+def _partition(module: ModuleType, partition: Partition) -> Any:
+    return build(
+        module.DescribeLogDirsPartition,
+        partition_index=partition.index,
+        partition_size=partition.log.size_bytes,
+        offset_lag=0,
+        is_future_key=False,
+    )
+
+
+API = Api(key=35, name="DescribeLogDirs", min_version=1, max_version=5, handle=handle)

@@ -1,0 +1,76 @@
+"""DescribeProducers (key 61, version 0): the producers that partitions remember.
+
+Source: KIP-664, Kafka's KafkaApis.handleDescribeProducersRequest, Partition.activeProducerState.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.api import Api, RequestContext
+from gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE, ApiError
+from gateway.metadata.topic_names import name_complaint
+from gateway.protocol.messages import build, response_module
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """List the producers of each partition asked for."""
+    module = response_module(61, context.api_version)
+    topics = []
+    for topic in request.topics:
+        error = _topic_error(context, topic.name)
+        partitions = tuple(
+            _partition(context, module, topic.name, index, error) for index in topic.partition_indexes
+        )
+        topics.append(build(module.TopicResponse, name=topic.name, partitions=partitions))
+    return build(module.DescribeProducersResponse, topics=tuple(topics))
+
+
+def _topic_error(context: RequestContext, topic: str) -> ApiError | None:
+    complaint = name_complaint(topic)
+    if complaint:
+        return ApiError(ErrorCode.invalid_topic_exception, complaint)
+    if topic not in context.services.metadata_log.image.topics_by_name:
+        return ApiError(ErrorCode.unknown_topic_or_partition, UNKNOWN_TOPIC_MESSAGE)
+    return None
+
+
+def _partition(
+    context: RequestContext, module: ModuleType, topic: str, index: int, error: ApiError | None
+) -> Any:
+    partition = context.services.partitions.get(topic, index)
+    if error is None and partition is None:
+        error = ApiError(ErrorCode.unknown_topic_or_partition)
+    elif error is None and partition is not None and partition.log.offline:
+        error = ApiError(ErrorCode.kafka_storage_error)
+    if error is not None or partition is None:
+        return build(
+            module.PartitionResponse,
+            partition_index=index,
+            error_code=error.error_code if error else ErrorCode.unknown_topic_or_partition,
+            error_message=error.message if error else None,
+            active_producers=(),
+        )
+    return build(
+        module.PartitionResponse,
+        partition_index=index,
+        error_code=ErrorCode.none,
+        active_producers=tuple(
+            build(
+                module.ProducerState,
+                producer_id=entry.producer_id,
+                producer_epoch=entry.producer_epoch,
+                last_sequence=entry.last_sequence,
+                last_timestamp=entry.last_timestamp,
+                coordinator_epoch=-1,
+                current_txn_start_offset=entry.current_transaction_first_offset,
+            )
+            for entry in partition.log.producers.entries()
+        ),
+    )
+
+
+API = Api(key=61, name="DescribeProducers", min_version=0, max_version=0, handle=handle)

@@ -1,0 +1,182 @@
+"""Fetch (key 1, versions 4–18): records from an offset on, at once or when there are enough of them.
+
+Sessions (v7), leader epochs (v9), log truncation checks (v12) and topic ids (v13) as in Kafka. A fetch
+that must wait holds back later requests of its own connection only.
+Source: Kafka's KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages, FetchSession, KIP-74, KIP-227.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.api import Api, Deferred, Pieces, RequestContext
+from gateway.handlers.fetch_context import FetchContext, open_context
+from gateway.protocol.fetch_codec import FetchRow, encode_fetch_response
+from gateway.runtime.delayed_fetch import DelayedFetch
+from gateway.runtime.fetch_sessions import PartitionKey, PartitionRequest
+from gateway.runtime.partition import Partition
+from log import LogError, OffsetOutOfRange, UnifiedLog
+
+API_KEY = 1
+READ_COMMITTED = 1
+RowOf = tuple[PartitionKey, FetchRow]
+
+
+class _Read:
+    """One reading of everything a fetch asks for."""
+
+    __slots__ = ("must_answer", "partitions", "record_bytes", "rows")
+
+    def __init__(self) -> None:
+        self.rows: list[RowOf] = []
+        self.partitions: list[Partition] = []
+        self.record_bytes = 0
+        self.must_answer = False
+        """An error or a diverging epoch, which the reader should learn of without waiting."""
+
+
+def begin(context: RequestContext, request: Any) -> Pieces | Deferred:
+    """Answer from what is there, or wait for more."""
+    fetch_context, error = open_context(context, request)
+    if fetch_context is None:
+        return encode_fetch_response(context.api_version, context.correlation_id, int(error), 0, ())
+    limit = context.services.config.int("fetch.max.bytes")
+    max_bytes = max(0, min(request.max_bytes, limit))
+    min_bytes = min(request.min_bytes, max_bytes)
+    max_wait_ms = round(request.max_wait.total_seconds() * 1000)
+    read = _read_all(context, request, fetch_context, max_bytes)
+    if read.must_answer or max_wait_ms <= 0 or not read.partitions or read.record_bytes >= min_bytes:
+        return _answer(context, fetch_context, read)
+    deferred = Deferred(holds_back=True)
+
+    def complete() -> None:
+        again = _read_all(context, request, fetch_context, max_bytes)
+        deferred.resolve(_answer(context, fetch_context, again))
+
+    delayed = DelayedFetch(
+        context.services.loop,
+        read.partitions,
+        min_bytes=min_bytes - read.record_bytes,
+        max_wait_ms=max_wait_ms,
+        complete=complete,
+    )
+    deferred.on_abandoned = delayed.cancel
+    return deferred
+
+
+def _answer(context: RequestContext, fetch_context: FetchContext, read: _Read) -> Pieces:
+    session_id, topics = fetch_context.answer(read.rows, context.services)
+    return encode_fetch_response(context.api_version, context.correlation_id, 0, session_id, topics)
+
+
+def _read_all(context: RequestContext, request: Any, fetch_context: FetchContext, max_bytes: int) -> _Read:
+    """Read partition after partition until `max_bytes`; the first batch may be larger (KIP-74)."""
+    read = _Read()
+    left = max_bytes
+    committed_only = request.isolation_level == READ_COMMITTED
+    for key, wanted in fetch_context.wanted():
+        partition, error = _resolve(context, key, wanted)
+        if partition is None:
+            read.rows.append((key, _error_row(key[1], error)))
+            read.must_answer = True
+            continue
+        row = _read_partition(
+            partition, wanted, left, min_one_batch=not read.record_bytes, committed_only=committed_only
+        )
+        read.rows.append((key, row))
+        if row.error_code or row.diverging_epoch is not None:
+            read.must_answer = True
+        else:
+            read.partitions.append(partition)
+        size = len(row.records)
+        read.record_bytes += size
+        left = max(0, left - size)
+    return read
+
+
+def _resolve(
+    context: RequestContext, key: PartitionKey, wanted: PartitionRequest
+) -> tuple[Partition | None, ErrorCode]:
+    topic_key, index = key
+    partitions = context.services.partitions
+    if isinstance(topic_key, bytes):
+        topic = partitions.by_id_bytes.get(topic_key)
+        if topic is None:
+            return None, ErrorCode.unknown_topic_id
+    else:
+        topic = partitions.by_name.get(topic_key)
+    partition = None if topic is None else topic.get(index)
+    if partition is None:
+        return None, ErrorCode.unknown_topic_or_partition
+    if wanted.current_leader_epoch >= 0:
+        if wanted.current_leader_epoch < partition.leader_epoch:
+            return None, ErrorCode.fenced_leader_epoch
+        if wanted.current_leader_epoch > partition.leader_epoch:
+            return None, ErrorCode.unknown_leader_epoch
+    return partition, ErrorCode.none
+
+
+def _read_partition(
+    partition: Partition,
+    wanted: PartitionRequest,
+    left: int,
+    *,
+    min_one_batch: bool,
+    committed_only: bool,
+) -> FetchRow:
+    log = partition.log
+    upper_bound = log.last_stable_offset if committed_only else log.high_watermark
+    try:
+        diverging = _diverging_epoch(log, wanted)
+        if diverging is not None:
+            return _row(partition, 0, b"", committed_only, diverging)
+        max_bytes = max(0, min(wanted.partition_max_bytes, left))
+        result = log.read(
+            wanted.fetch_offset, max_bytes, upper_bound=upper_bound, min_one_batch=min_one_batch
+        )
+    except OffsetOutOfRange:
+        return _error_row(partition.index, ErrorCode.offset_out_of_range)
+    except LogError as error:
+        return _error_row(partition.index, ErrorCode(error.kafka_error_code))
+    return _row(partition, 0, result.records, committed_only, None)
+
+
+def _row(
+    partition: Partition,
+    error_code: int,
+    records: bytes | memoryview,
+    committed_only: bool,
+    diverging: tuple[int, int] | None,
+) -> FetchRow:
+    log = partition.log
+    return FetchRow(
+        partition.index,
+        error_code,
+        log.high_watermark,
+        log.last_stable_offset,
+        log.log_start_offset,
+        () if committed_only else None,
+        records,
+        diverging,
+    )
+
+
+def _error_row(index: int, error: ErrorCode) -> FetchRow:
+    return FetchRow(index, int(error), -1, -1, -1, (), b"")
+
+
+def _diverging_epoch(log: UnifiedLog, wanted: PartitionRequest) -> tuple[int, int] | None:
+    """Where the reader's log and this one part (KIP-595; UnifiedLog.endOffsetForEpoch)."""
+    if wanted.last_fetched_epoch < 0:
+        return None
+    leader_epoch, end_offset = log.leader_epoch_end_offset(wanted.last_fetched_epoch)
+    if leader_epoch < 0:
+        raise OffsetOutOfRange(f"no records of leader epoch {wanted.last_fetched_epoch} or before")
+    if leader_epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
+        return leader_epoch, end_offset
+    return None
+
+
+API = Api(key=API_KEY, name="Fetch", min_version=4, max_version=18, begin=begin)

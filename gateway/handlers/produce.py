@@ -1,0 +1,212 @@
+"""Produce (key 0, versions 3–13): append batches, answer when they are persisted as `acks` asks.
+
+The first stage appends every partition's batch in the order of arrival; the second waits for the flush
+that covers them. acks=1 answers after the write, acks=all after the group-committed flush (or after the
+write where `flush.messages` chooses Kafka's page cache), acks=0 not at all.
+
+Versions 0–2 are advertised but refused, because librdkafka before 2.8 takes a missing Produce v0 for a
+broker without compression (KAFKA-18659; Kafka 4 answers the same way).
+Source: Kafka's KafkaApis.handleProduceRequest, ReplicaManager.appendRecords, ProduceRequest.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterable
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.api import Api, CloseConnection, Deferred, Pieces, RequestContext
+from gateway.protocol.produce_codec import ProduceRow, encode_produce_response
+from gateway.runtime.partition import Partition
+from gateway.runtime.partitions import TopicPartitions
+from log import AppendInfo, LogError
+
+logger = logging.getLogger(__name__)
+
+API_KEY = 0
+Topics = list[tuple[str | bytes, list[ProduceRow]]]
+ATTRIBUTES_POSITION = 22
+"""The low byte of a batch's attributes."""
+TRANSACTIONAL_BIT = 0x10
+UNKNOWN_TOPIC = int(ErrorCode.unknown_topic_or_partition)
+UNKNOWN_TOPIC_ID = int(ErrorCode.unknown_topic_id)
+STORAGE_ERROR = int(ErrorCode.kafka_storage_error)
+REFUSALS_BEFORE_THE_APPEND = frozenset(
+    int(code)
+    for code in (
+        ErrorCode.corrupt_message,
+        ErrorCode.message_too_large,
+        ErrorCode.record_list_too_large,
+        ErrorCode.kafka_storage_error,
+    )
+)
+"""Answered with log_start_offset −1 (ReplicaManager.appendToLocalLog)."""
+SEQUENCE_REFUSALS = frozenset(
+    (int(ErrorCode.out_of_order_sequence_number), int(ErrorCode.invalid_producer_epoch))
+)
+
+
+class _Pending:
+    """A request whose rows wait for flushes; the last flush to finish sends the answer."""
+
+    __slots__ = ("context", "deferred", "topics", "waiting", "waits_for_next_round", "written")
+
+    def __init__(self, context: RequestContext, topics: Topics) -> None:
+        self.context = context
+        self.topics = topics
+        self.deferred = Deferred()
+        self.waiting = 0
+        self.waits_for_next_round = False
+        self.written: list[tuple[list[ProduceRow], int, Partition, int]] = []
+
+    def wait(self, rows: list[ProduceRow], partition: Partition, info: AppendInfo) -> None:
+        """Hold the answer until the last of `rows` is persisted."""
+        self.written.append((rows, len(rows) - 1, partition, info.last_offset))
+        if not info.is_duplicate:
+            if self.waits_for_next_round:
+                return
+            self.waits_for_next_round = True
+        self.waiting += 1
+        partition.when_persisted(info, self._persisted)
+
+    def _persisted(self) -> None:
+        self.waiting -= 1
+        if self.waiting:
+            return
+        for rows, position, partition, last_offset in self.written:
+            if not partition.is_persisted(last_offset):
+                message = "the records could not be flushed; the partition is offline"
+                rows[position] = ProduceRow(rows[position].partition, STORAGE_ERROR, -1, -1, -1, message)
+        context = self.context
+        self.deferred.resolve(
+            (encode_produce_response(context.api_version, context.correlation_id, self.topics),)
+        )
+
+
+def begin(context: RequestContext, request: Any) -> Pieces | Deferred | None:
+    """Append everything at once; the answer follows when it is persisted."""
+    acks = request.acks
+    if acks not in {-1, 0, 1}:
+        return _refuse_all(context, request, ErrorCode.invalid_required_acks)
+    topics: Topics = []
+    pending: _Pending | None = None
+    now_ms = context.services.clock.now_ms()
+    for key, topic, entries in _entries_by_topic(context, request):
+        rows: list[ProduceRow] = []
+        topics.append((key, rows))
+        for entry in entries:
+            partition = None if topic is None else topic.get(entry.index)
+            if partition is None:
+                code = UNKNOWN_TOPIC_ID if topic is None and isinstance(key, bytes) else UNKNOWN_TOPIC
+                rows.append(ProduceRow(entry.index, code, -1, -1, -1))
+                continue
+            row, info = _append(context, partition, entry.records, request.transactional_id, now_ms)
+            rows.append(row)
+            if acks == -1 and info is not None and not partition.is_persisted(info.last_offset):
+                if pending is None:
+                    pending = _Pending(context, topics)
+                pending.wait(rows, partition, info)
+    if acks == 0:
+        return _finish_without_answer(topics)
+    if pending is not None:
+        return pending.deferred
+    return (encode_produce_response(context.api_version, context.correlation_id, topics),)
+
+
+def _entries_by_topic(
+    context: RequestContext, request: Any
+) -> list[tuple[str | bytes, TopicPartitions | None, Iterable[Any]]]:
+    """The partitions' entries by topic. Of a partition named twice only the last entry counts, as in Kafka."""
+    if len(request.topic_data) == 1 and len(request.topic_data[0].partition_data) == 1:
+        key, topic = _resolve(context, request.topic_data[0])
+        return [(key, topic, request.topic_data[0].partition_data)]
+    grouped: dict[str | bytes, tuple[TopicPartitions | None, dict[int, Any]]] = {}
+    for topic_data in request.topic_data:
+        key, topic = _resolve(context, topic_data)
+        entries = grouped.setdefault(key, (topic, {}))[1]
+        for entry in topic_data.partition_data:
+            entries[entry.index] = entry
+    return [(key, topic, entries.values()) for key, (topic, entries) in grouped.items()]
+
+
+def _resolve(context: RequestContext, topic_data: Any) -> tuple[str | bytes, TopicPartitions | None]:
+    partitions = context.services.partitions
+    if context.api_version >= 13:
+        topic_id: uuid.UUID | None = topic_data.topic_id
+        if topic_id is None:
+            return bytes(16), None
+        topic = partitions.by_id.get(topic_id)
+        return (topic_id.bytes if topic is None else topic.topic_id_bytes), topic
+    name: str = topic_data.name
+    return name, partitions.by_name.get(name)
+
+
+def _append(
+    context: RequestContext,
+    partition: Partition,
+    records: bytes | None,
+    transactional_id: str | None,
+    now_ms: int,
+) -> tuple[ProduceRow, AppendInfo | None]:
+    """Append one partition's batch; what is refused says why in the log as well."""
+    if records is None:
+        return _refused(context, partition, int(ErrorCode.invalid_record), "no records"), None
+    if len(records) > ATTRIBUTES_POSITION and records[ATTRIBUTES_POSITION] & TRANSACTIONAL_BIT:
+        # no transaction coordinator here: no transaction can be open
+        if transactional_id is None:
+            code = ErrorCode.transactional_id_authorization_failed
+        elif context.api_version >= 11:
+            code = ErrorCode.transaction_abortable
+        else:
+            code = ErrorCode.invalid_txn_state
+        return _refused(context, partition, int(code), "transactions are not served"), None
+    try:
+        info = partition.append(records, now_ms)
+    except LogError as error:
+        code_number = error.kafka_error_code
+        if code_number in SEQUENCE_REFUSALS:
+            context.services.rejections += 1
+        return _refused(context, partition, code_number, str(error)), None
+    if info.is_duplicate:
+        context.services.duplicates += 1
+    row = ProduceRow(partition.index, 0, info.base_offset, info.log_append_time_ms, info.log_start_offset)
+    return row, info
+
+
+def _refused(context: RequestContext, partition: Partition, code: int, message: str) -> ProduceRow:
+    logger.info(
+        "refused a batch of %s (client %r) for %s-%d with error %d: %s",
+        context.peer_host,
+        context.client_id,
+        partition.topic,
+        partition.index,
+        code,
+        message,
+    )
+    log_start_offset = -1 if code in REFUSALS_BEFORE_THE_APPEND else partition.log.log_start_offset
+    return ProduceRow(partition.index, code, -1, -1, log_start_offset, message)
+
+
+def _refuse_all(context: RequestContext, request: Any, error: ErrorCode) -> Pieces | None:
+    topics: Topics = [
+        (
+            _resolve(context, topic)[0],
+            [ProduceRow(entry.index, int(error), -1, -1, -1) for entry in topic.partition_data],
+        )
+        for topic in request.topic_data
+    ]
+    return (encode_produce_response(context.api_version, context.correlation_id, topics),)
+
+
+def _finish_without_answer(topics: Topics) -> None:
+    """acks=0 has no answer; an error is told by closing the connection, so that the client refreshes."""
+    for _, rows in topics:
+        for row in rows:
+            if row.error_code:
+                raise CloseConnection(f"an acks=0 request failed with error {row.error_code}")
+
+
+API = Api(key=API_KEY, name="Produce", min_version=3, max_version=13, begin=begin, advertised_min_version=0)

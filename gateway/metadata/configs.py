@@ -1,0 +1,208 @@
+"""Decisions about configurations of topics and brokers.
+
+Rules and order of checks: Kafka's ConfigAdminManager (what a broker refuses at once) and
+ConfigurationControlManager. One resource that is refused leaves the others of the request alone.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from kio.schema.errors import ErrorCode
+
+from gateway.config.setting import InvalidValueError, Setting, SettingType, render
+from gateway.config.table import BY_NAME, BY_TOPIC_NAME, nearest
+from gateway.metadata.decision import ApiError, Decision
+from gateway.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
+from gateway.metadata.records import ConfigRecord, MetadataRecord
+from gateway.metadata.topic_names import name_complaint
+
+
+class Operation(enum.IntEnum):
+    """What an incremental change does to a value (AlterConfigOp.OpType)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """One change of one configuration; `operation` as sent, which may be no Operation."""
+
+    name: str
+    value: str | None
+    operation: int = Operation.SET
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """The changes of one resource. `replace` drops what is set and not named (the AlterConfigs API)."""
+
+    resource_type: int
+    resource_name: str
+    changes: Sequence[ConfigChange]
+    replace: bool = False
+
+
+def alter_configs(
+    image: MetadataImage, alterations: Sequence[Alteration], *, node_id: int, validate_only: bool = False
+) -> Decision[list[ApiError | None]]:
+    """Alter resources; the answer holds the error of each in their order, None where it was carried out."""
+    times = Counter((alteration.resource_type, alteration.resource_name) for alteration in alterations)
+    errors: list[ApiError | None] = []
+    records: list[MetadataRecord] = []
+    for alteration in alterations:
+        if times[alteration.resource_type, alteration.resource_name] > 1:
+            errors.append(ApiError(ErrorCode.invalid_request, "Each resource must appear at most once."))
+            continue
+        outcome = _alter(image, alteration, node_id)
+        if isinstance(outcome, ApiError):
+            errors.append(outcome)
+        else:
+            errors.append(None)
+            records.extend(outcome)
+    return Decision(() if validate_only else records, errors)
+
+
+def _alter(image: MetadataImage, alteration: Alteration, node_id: int) -> list[ConfigRecord] | ApiError:
+    error = _request_error(alteration, node_id)
+    if error:
+        return error
+    current = image.configs(alteration.resource_type, alteration.resource_name)
+    changed: dict[str, str | None] = {}
+    for change in alteration.changes:
+        value = _new_value(alteration.resource_type, change, current.get(change.name))
+        if isinstance(value, ApiError):
+            return value
+        if value != current.get(change.name):
+            changed[change.name] = value
+    if alteration.replace:
+        named = {change.name for change in alteration.changes}
+        changed.update((name, None) for name in current if name not in named)
+    error = _values_error(image, alteration, {**current, **changed})
+    if error:
+        return error
+    return [
+        ConfigRecord(alteration.resource_type, alteration.resource_name, name, value)
+        for name, value in changed.items()
+    ]
+
+
+def _request_error(alteration: Alteration, node_id: int) -> ApiError | None:
+    """What a broker refuses before it looks at the values."""
+    names = [change.name for change in alteration.changes]
+    if len(set(names)) < len(names):
+        return ApiError(ErrorCode.invalid_request, "Error due to duplicate config keys")
+    missing = [
+        change.name
+        for change in alteration.changes
+        if change.value is None and change.operation != Operation.DELETE
+    ]
+    if missing:
+        return ApiError(ErrorCode.invalid_request, f"Null value not supported for : {', '.join(missing)}")
+    if alteration.resource_type == BROKER_RESOURCE:
+        return _broker_error(alteration, node_id)
+    if alteration.resource_type != TOPIC_RESOURCE:
+        return ApiError(ErrorCode.invalid_request, f"Unknown resource type {alteration.resource_type}")
+    return None
+
+
+def _broker_error(alteration: Alteration, node_id: int) -> ApiError | None:
+    name = alteration.resource_name
+    if name and not name.removeprefix("-").isdigit():
+        return ApiError(ErrorCode.invalid_request, f"Node id must be an integer, but it is: {name}")
+    if name and int(name) != node_id:
+        return ApiError(
+            ErrorCode.invalid_request, f"Unexpected broker id, expected {node_id}, but received {name}"
+        )
+    fixed = []
+    for change in alteration.changes:
+        setting = BY_NAME.get(change.name)
+        if setting is None and change.operation != Operation.DELETE:
+            return ApiError(ErrorCode.invalid_request, _unknown_name("broker", change.name, BY_NAME))
+        if setting is not None and not setting.dynamic:
+            fixed.append(change.name)
+    if fixed:
+        return ApiError(
+            ErrorCode.invalid_request, f"Cannot update these configs dynamically: [{', '.join(fixed)}]"
+        )
+    return None
+
+
+def _table(resource_type: int) -> Mapping[str, Setting]:
+    return BY_TOPIC_NAME if resource_type == TOPIC_RESOURCE else BY_NAME
+
+
+def _new_value(resource_type: int, change: ConfigChange, current: str | None) -> str | ApiError | None:
+    if change.operation == Operation.SET:
+        return change.value
+    if change.operation == Operation.DELETE:
+        return None
+    if change.operation not in (Operation.APPEND, Operation.SUBTRACT):
+        return ApiError(ErrorCode.invalid_request, f"Unknown operations type {change.operation}")
+    operation = Operation(change.operation)
+    setting = _table(resource_type).get(change.name)
+    if setting is None or setting.type is not SettingType.LIST:
+        return ApiError(
+            ErrorCode.invalid_config,
+            f"Can't {operation.name} to key {change.name} because its type is not LIST.",
+        )
+    text = current if current is not None else render(setting.default) or ""
+    items = [item for item in text.split(",") if item]
+    for item in (change.value or "").split(","):
+        if operation is Operation.APPEND and item not in items:
+            items.append(item)
+        elif operation is Operation.SUBTRACT and item in items:
+            items.remove(item)
+    return ",".join(items)
+
+
+def _values_error(
+    image: MetadataImage, alteration: Alteration, values: Mapping[str, str | None]
+) -> ApiError | None:
+    present = {name: value for name, value in values.items() if value is not None}
+    name = alteration.resource_name
+    if alteration.resource_type == BROKER_RESOURCE:
+        complaint = _first_complaint("broker", present, BY_NAME)
+        return ApiError(ErrorCode.invalid_request, complaint) if complaint else None
+    if not name:
+        return ApiError(ErrorCode.invalid_request, "Default topic resources are not allowed.")
+    complaint = name_complaint(name)
+    if complaint:
+        return ApiError(ErrorCode.invalid_topic_exception, complaint)
+    error = topic_config_error(present)
+    if error:
+        return error
+    if name not in image.topics_by_name:
+        return ApiError(ErrorCode.unknown_topic_or_partition, f"The topic '{name}' does not exist.")
+    return None
+
+
+def topic_config_error(configs: Mapping[str, str]) -> ApiError | None:
+    """What is wrong with the configurations of a topic, or None."""
+    complaint = _first_complaint("topic", configs, BY_TOPIC_NAME)
+    return ApiError(ErrorCode.invalid_config, complaint) if complaint else None
+
+
+def _first_complaint(kind: str, values: Mapping[str, str], table: Mapping[str, Setting]) -> str | None:
+    for name, text in values.items():
+        setting = table.get(name)
+        if setting is None:
+            return _unknown_name(kind, name, table)
+        try:
+            setting.parse(text)
+        except InvalidValueError as error:
+            shown = "[hidden]" if setting.sensitive else text
+            return f"Invalid value {shown} for configuration {name}: {error}"
+    return None
+
+
+def _unknown_name(kind: str, name: str, table: Mapping[str, Setting]) -> str:
+    near = nearest(name, table)
+    hint = f" (the nearest valid name is {near})" if near else ""
+    return f"Unknown {kind} config name: {name}{hint}"

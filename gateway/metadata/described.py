@@ -1,0 +1,89 @@
+"""What DescribeConfigs shows of a resource: values, where they come from, their synonyms (Kafka's ConfigHelper)."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass
+
+from gateway.config.config import Config, ConfigEntry, ConfigSource
+from gateway.config.setting import Setting, SettingType, render
+from gateway.config.table import BY_NAME, BY_TOPIC_NAME, SETTINGS
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedConfig:
+    """One configuration as clients see it; `synonyms` holds its values by precedence."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    synonyms: tuple[ConfigEntry, ...]
+    read_only: bool
+    is_sensitive: bool
+    type: SettingType
+    documentation: str
+
+
+def describe_topic(
+    config: Config, overrides: Mapping[str, str], names: Container[str] | None = None
+) -> Iterator[DescribedConfig]:
+    """The effective configurations of a topic, by name; `names` None means all."""
+    for name in sorted(BY_TOPIC_NAME):
+        setting = BY_TOPIC_NAME[name]
+        if _wanted(name, setting, names):
+            synonyms = _broker_synonyms(config, setting)
+            if name in overrides:
+                synonyms = (ConfigEntry(name, overrides[name], ConfigSource.DYNAMIC_TOPIC), *synonyms)
+            value = render(config.topic_value(name, overrides))
+            yield _described(name, value, setting, synonyms, read_only=False)
+
+
+def describe_broker(config: Config, names: Container[str] | None = None) -> Iterator[DescribedConfig]:
+    """All settings of this node; a setting that is unset has no value."""
+    for setting in SETTINGS:
+        if _wanted(setting.name, setting, names):
+            synonyms = _broker_synonyms(config, setting)
+            value = synonyms[0].value if synonyms else None
+            yield _described(setting.name, value, setting, synonyms, read_only=not setting.dynamic)
+
+
+def describe_all_brokers(
+    values: Mapping[str, str], names: Container[str] | None = None
+) -> Iterator[DescribedConfig]:
+    """The configurations altered for all brokers."""
+    for name, text in sorted(values.items()):
+        setting = BY_NAME.get(name)
+        if setting is not None and _wanted(name, setting, names):
+            synonyms = (ConfigEntry(name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER),)
+            yield _described(name, text, setting, synonyms, read_only=not setting.dynamic)
+
+
+def _wanted(name: str, setting: Setting, names: Container[str] | None) -> bool:
+    return not setting.internal and (names is None or name in names)
+
+
+def _broker_synonyms(config: Config, setting: Setting) -> tuple[ConfigEntry, ...]:
+    own = tuple(config.entries(setting.name))
+    if not own:
+        # Kafka drops the entries of log.retention.hours where log.retention.ms has none (ConfigHelper.configSynonyms)
+        return ()
+    others = (entry for fallback in setting.fallbacks for entry in config.entries(fallback.name))
+    return (*own, *others)
+
+
+def _described(
+    name: str, value: str | None, setting: Setting, synonyms: tuple[ConfigEntry, ...], *, read_only: bool
+) -> DescribedConfig:
+    if setting.sensitive:
+        value = None
+        synonyms = tuple(ConfigEntry(entry.name, None, entry.source) for entry in synonyms)
+    return DescribedConfig(
+        name=name,
+        value=value,
+        source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
+        synonyms=synonyms,
+        read_only=read_only,
+        is_sensitive=setting.sensitive,
+        type=setting.type,
+        documentation=setting.doc,
+    )

@@ -1,0 +1,50 @@
+"""Decisions about blocks of producer ids (Kafka's ProducerIdControlManager)."""
+
+from __future__ import annotations
+
+from gateway.metadata.decision import Decision
+from gateway.metadata.image import MetadataImage
+from gateway.metadata.records import ProducerIdsRecord
+
+_LAST_ID = 2**63 - 1
+
+
+def claim_block(
+    image: MetadataImage, *, size: int, owner: str, now_ms: int, broker_id: int
+) -> Decision[ProducerIdsRecord]:
+    """Claim the next `size` ids for `owner`; the answer is the record of the block.
+
+    Raises:
+        ValueError: the size is not positive, or fewer than `size` ids are left.
+    """
+    if size <= 0:
+        raise ValueError(f"a block of {size} producer ids can't be claimed")
+    first = image.next_producer_id
+    if first > _LAST_ID - size:
+        raise ValueError(f"only {_LAST_ID - first} producer ids are left")
+    record = ProducerIdsRecord(
+        broker_id=broker_id,
+        broker_epoch=0,
+        next_producer_id=first + size,
+        first_producer_id=first,
+        owner=owner,
+        claimed_at_ms=now_ms,
+    )
+    return Decision((record,), record)
+
+
+def move_next(image: MetadataImage, *, next_producer_id: int, broker_id: int) -> Decision[None]:
+    """Skip all ids below `next_producer_id`.
+
+    Raises:
+        ValueError: that would go back, and so hand out ids a second time.
+    """
+    if not image.next_producer_id <= next_producer_id <= _LAST_ID:
+        raise ValueError(
+            f"the next producer id is {image.next_producer_id} and can't move to {next_producer_id}"
+        )
+    if next_producer_id == image.next_producer_id:
+        return Decision((), None)
+    return Decision(
+        (ProducerIdsRecord(broker_id=broker_id, broker_epoch=0, next_producer_id=next_producer_id),), None
+    )

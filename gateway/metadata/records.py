@@ -1,0 +1,132 @@
+"""The records of the metadata log and their stored form.
+
+A record's value is JSON in the shape in which Kafka's tools print the records of KRaft:
+`{"type": "TOPIC_RECORD", "version": 0, "data": {"name": ..., "topicId": ...}}`. Field names follow Kafka's
+(`metadata/src/main/resources/common/metadata`); topic ids are URL-safe base64 as Kafka prints them.
+"""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from typing import Any
+
+import msgspec
+
+_VERSION = 0
+
+
+class UnknownRecordError(ValueError):
+    """A stored metadata record is of a type or version that this program does not know."""
+
+
+class TopicRecord(msgspec.Struct, frozen=True, rename="camel"):
+    """A topic came into being."""
+
+    name: str
+    topic_id: uuid.UUID
+
+
+class PartitionRecord(msgspec.Struct, frozen=True, rename="camel"):
+    """A partition of a topic came into being, or its leadership was set."""
+
+    partition_id: int
+    topic_id: uuid.UUID
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int = 0
+
+
+class RemoveTopicRecord(msgspec.Struct, frozen=True, rename="camel"):
+    """A topic went, with its partitions and its configuration."""
+
+    topic_id: uuid.UUID
+
+
+class ConfigRecord(msgspec.Struct, frozen=True, rename="camel"):
+    """One configuration of a resource was set, or removed when `value` is None."""
+
+    resource_type: int
+    resource_name: str
+    name: str
+    value: str | None
+
+
+class ProducerIdsRecord(msgspec.Struct, frozen=True, rename="camel"):
+    """A block of producer ids was claimed: `first_producer_id` up to `next_producer_id`, exclusive.
+
+    `first_producer_id` -1 claims nothing: the next id was only moved forward.
+    """
+
+    broker_id: int
+    broker_epoch: int
+    next_producer_id: int
+    first_producer_id: int = -1
+    owner: str = ""
+    claimed_at_ms: int = -1
+
+
+MetadataRecord = TopicRecord | PartitionRecord | RemoveTopicRecord | ConfigRecord | ProducerIdsRecord
+
+_TYPE_NAMES: dict[type[Any], str] = {
+    TopicRecord: "TOPIC_RECORD",
+    PartitionRecord: "PARTITION_RECORD",
+    RemoveTopicRecord: "REMOVE_TOPIC_RECORD",
+    ConfigRecord: "CONFIG_RECORD",
+    ProducerIdsRecord: "PRODUCER_IDS_RECORD",
+}
+_TYPES: dict[str, type[Any]] = {name: record_type for record_type, name in _TYPE_NAMES.items()}
+
+
+class _Envelope(msgspec.Struct, frozen=True):
+    type: str
+    version: int
+    data: dict[str, Any]
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(_Envelope)
+
+
+def topic_id_text(topic_id: uuid.UUID) -> str:
+    """A topic id as Kafka prints it: 22 characters of URL-safe base64."""
+    return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode("ascii")
+
+
+def topic_id_from_text(text: str) -> uuid.UUID:
+    """The topic id that Kafka prints as `text`. Raises ValueError."""
+    return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))
+
+
+def encode_record(record: MetadataRecord) -> bytes:
+    """The stored form of a record."""
+    data: dict[str, Any] = msgspec.to_builtins(record, builtin_types=(uuid.UUID,))
+    topic_id = data.get("topicId")
+    if topic_id is not None:
+        data["topicId"] = topic_id_text(topic_id)
+    return _encoder.encode({"type": _TYPE_NAMES[type(record)], "version": _VERSION, "data": data})
+
+
+def decode_record(value: bytes) -> MetadataRecord:
+    """The record stored as `value`.
+
+    Raises:
+        UnknownRecordError: it is malformed, or a later version of the program wrote it.
+    """
+    try:
+        envelope = _decoder.decode(value)
+    except msgspec.MsgspecError as error:
+        raise UnknownRecordError(f"metadata record is malformed: {error}") from error
+    record_type = _TYPES.get(envelope.type)
+    if record_type is None or envelope.version != _VERSION:
+        raise UnknownRecordError(f"metadata record {envelope.type} version {envelope.version} is not known")
+    data = envelope.data
+    try:
+        if "topicId" in data:
+            data["topicId"] = topic_id_from_text(data["topicId"])
+        record: MetadataRecord = msgspec.convert(data, record_type)
+    except (msgspec.MsgspecError, ValueError, TypeError) as error:
+        raise UnknownRecordError(f"metadata record {envelope.type} is malformed: {error}") from error
+    return record

@@ -1,0 +1,360 @@
+"""Decisions about topics: create, delete, add partitions.
+
+Rules and order of checks: Kafka's ControllerApis and ReplicationControlManager. Each request is decided as a
+whole; a topic that is refused leaves the others of the request alone.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from kio.schema.errors import ErrorCode
+
+from gateway.config.config import Config
+from gateway.metadata.configs import topic_config_error
+from gateway.metadata.decision import UNKNOWN_TOPIC_ID_MESSAGE, UNKNOWN_TOPIC_MESSAGE, ApiError, Decision
+from gateway.metadata.image import TOPIC_RESOURCE, MetadataImage, TopicImage
+from gateway.metadata.records import (
+    ConfigRecord,
+    MetadataRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from gateway.metadata.topic_names import METADATA_TOPIC, has_collision_characters, name_complaint
+
+#: Kafka refuses a request for more (ReplicationControlManager.MAX_RECORDS_PER_USER_OP).
+MAX_PARTITIONS_PER_REQUEST = 10_000
+
+Assignments = Sequence[tuple[int, Sequence[int]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopic:
+    """A topic to create; -1 partitions or replicas mean the default; `assignments` are (partition, brokers)."""
+
+    name: str
+    num_partitions: int = -1
+    replication_factor: int = -1
+    assignments: Assignments = ()
+    configs: Sequence[tuple[str, str | None]] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicToDelete:
+    """A topic to delete, by name or by id."""
+
+    name: str | None = None
+    topic_id: uuid.UUID | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MorePartitions:
+    """A topic to bring to `count` partitions; `assignments` gives the brokers of each new one."""
+
+    name: str
+    count: int
+    assignments: Sequence[Sequence[int]] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicResult:
+    """What became of one topic of a request; `error` None means that it was carried out."""
+
+    name: str | None
+    topic_id: uuid.UUID | None = None
+    error: ApiError | None = None
+    num_partitions: int = -1
+    configs: Mapping[str, str] | None = None
+
+
+def create_topics(
+    image: MetadataImage,
+    topics: Sequence[NewTopic],
+    *,
+    fresh_ids: Sequence[uuid.UUID],
+    config: Config,
+    node_id: int,
+    validate_only: bool = False,
+) -> Decision[list[TopicResult]]:
+    """Create topics; `fresh_ids` holds an unused topic id for each."""
+    times = Counter(topic.name for topic in topics)
+    results: list[TopicResult] = []
+    records: list[MetadataRecord] = []
+    room = _Room(image, config)
+    unified: dict[str, str] = {}
+    for topic, topic_id in zip(topics, fresh_ids, strict=True):
+        if times[topic.name] > 1:
+            if not any(result.name == topic.name for result in results):
+                error: ApiError | None = ApiError(ErrorCode.invalid_request, "Duplicate topic name.")
+                results.append(TopicResult(name=topic.name, error=error))
+            continue
+        error = _refusal(image, topic, unified) or _shape_error(topic, node_id)
+        count = _partition_count(topic, config)
+        error = error or room.take(count)
+        if error:
+            results.append(TopicResult(name=topic.name, error=error))
+            continue
+        unified[topic.name.replace(".", "_")] = topic.name
+        configs = {name: value for name, value in topic.configs if value is not None}
+        records.extend(_creation(topic.name, topic_id, count, configs, node_id))
+        results.append(TopicResult(name=topic.name, topic_id=topic_id, num_partitions=count, configs=configs))
+    return Decision(() if validate_only else records, results)
+
+
+def _refusal(image: MetadataImage, topic: NewTopic, unified: Mapping[str, str]) -> ApiError | None:
+    if topic.name == METADATA_TOPIC:
+        return ApiError(
+            ErrorCode.invalid_request, f"Creation of internal topic {METADATA_TOPIC} is prohibited."
+        )
+    complaint = name_complaint(topic.name)
+    if complaint:
+        return ApiError(ErrorCode.invalid_topic_exception, complaint)
+    if topic.name in image.topics_by_name:
+        return ApiError(ErrorCode.topic_already_exists, f"Topic '{topic.name}' already exists.")
+    if has_collision_characters(topic.name):
+        other = image.colliding_topic(topic.name) or unified.get(topic.name.replace(".", "_"))
+        if other is not None:
+            return ApiError(
+                ErrorCode.invalid_topic_exception,
+                f"Topic '{topic.name}' collides with existing topic: {other}",
+            )
+    missing = [name for name, value in topic.configs if value is None]
+    if missing:
+        return ApiError(
+            ErrorCode.invalid_config, f"Null value not supported for topic configs: {','.join(missing)}"
+        )
+    return topic_config_error({name: value for name, value in topic.configs if value is not None})
+
+
+def _shape_error(topic: NewTopic, node_id: int) -> ApiError | None:
+    """What is wrong with the numbers of partitions and replicas, or with the manual assignment."""
+    if topic.assignments:
+        return _manual_error(topic, node_id)
+    if topic.replication_factor < -1 or topic.replication_factor == 0:
+        return ApiError(
+            ErrorCode.invalid_replication_factor,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if topic.num_partitions < -1 or topic.num_partitions == 0:
+        return ApiError(
+            ErrorCode.invalid_partitions, "Number of partitions was set to an invalid non-positive value."
+        )
+    if topic.replication_factor > 1:
+        return ApiError(
+            ErrorCode.invalid_replication_factor,
+            f"Unable to replicate the partition {topic.replication_factor} time(s): there is 1 broker.",
+        )
+    return None
+
+
+def _manual_error(topic: NewTopic, node_id: int) -> ApiError | None:
+    for number, what in (
+        (topic.replication_factor, "replication factor"),
+        (topic.num_partitions, "numPartitions"),
+    ):
+        if number != -1:
+            return ApiError(
+                ErrorCode.invalid_request,
+                f"A manual partition assignment was specified, but {what} was not set to -1.",
+            )
+    seen: set[int] = set()
+    for partition, brokers in topic.assignments:
+        if partition in seen:
+            return ApiError(
+                ErrorCode.invalid_replica_assignment,
+                f"Found multiple manual partition assignments for partition {partition}",
+            )
+        seen.add(partition)
+        error = _brokers_error(brokers, node_id)
+        if error:
+            return error
+    if seen != set(range(len(seen))):
+        return ApiError(
+            ErrorCode.invalid_replica_assignment,
+            "partitions should be a consecutive 0-based integer sequence",
+        )
+    return None
+
+
+def _brokers_error(brokers: Sequence[int], node_id: int) -> ApiError | None:
+    if not brokers:
+        text = "The manual partition assignment includes an empty replica list."
+        return ApiError(ErrorCode.invalid_replica_assignment, text)
+    previous: int | None = None
+    for broker in sorted(brokers):
+        if broker != node_id:
+            text = (
+                f"The manual partition assignment includes broker {broker}, but no such broker is registered."
+            )
+            return ApiError(ErrorCode.invalid_replica_assignment, text)
+        if broker == previous:
+            text = f"The manual partition assignment includes the broker {broker} more than once."
+            return ApiError(ErrorCode.invalid_replica_assignment, text)
+        previous = broker
+    return None
+
+
+def _partition_count(topic: NewTopic, config: Config) -> int:
+    if topic.assignments:
+        return len(topic.assignments)
+    return config.int("num.partitions") if topic.num_partitions == -1 else topic.num_partitions
+
+
+class _Room:
+    """How many more partitions this request may create."""
+
+    def __init__(self, image: MetadataImage, config: Config) -> None:
+        self._limit = config.int("seqgate.max.partitions")
+        self._left = self._limit - image.partition_count
+        self._left_in_request = MAX_PARTITIONS_PER_REQUEST
+
+    def take(self, count: int) -> ApiError | None:
+        if count > self._left_in_request:
+            return ApiError(ErrorCode.policy_violation, "Excessively large number of partitions per request.")
+        if count > self._left:
+            return ApiError(
+                ErrorCode.policy_violation,
+                f"{count} more partitions would exceed seqgate.max.partitions ({self._limit}).",
+            )
+        self._left -= count
+        self._left_in_request -= count
+        return None
+
+
+def _creation(
+    name: str, topic_id: uuid.UUID, count: int, configs: Mapping[str, str], node_id: int
+) -> Iterator[MetadataRecord]:
+    yield TopicRecord(name, topic_id)
+    for config_name, value in configs.items():
+        yield ConfigRecord(TOPIC_RESOURCE, name, config_name, value)
+    yield from new_partitions(topic_id, range(count), node_id)
+
+
+def new_partitions(topic_id: uuid.UUID, partitions: range, node_id: int) -> Iterator[PartitionRecord]:
+    """The records of new partitions on this node, led by it from leader epoch 0."""
+    replicas = (node_id,)
+    for partition in partitions:
+        yield PartitionRecord(
+            partition_id=partition,
+            topic_id=topic_id,
+            replicas=replicas,
+            isr=replicas,
+            leader=node_id,
+            leader_epoch=0,
+        )
+
+
+def delete_topics(image: MetadataImage, topics: Sequence[TopicToDelete]) -> Decision[list[TopicResult]]:
+    """Delete topics. A name or id that occurs twice, or both for one topic, is INVALID_REQUEST."""
+    names = Counter(topic.name for topic in topics if topic.name is not None and topic.topic_id is None)
+    ids = Counter(topic.topic_id for topic in topics if topic.name is None and topic.topic_id is not None)
+    results: dict[tuple[str | None, uuid.UUID | None], TopicResult] = {}
+    records: list[MetadataRecord] = []
+    deleted: set[uuid.UUID] = set()
+    for topic in topics:
+        key = (topic.name, topic.topic_id)
+        if key in results:
+            continue
+        error = _deletion_error(topic, names, ids)
+        found = None if error else _find(image, topic)
+        if found is None:
+            results[key] = TopicResult(
+                name=topic.name, topic_id=topic.topic_id, error=error or _not_found(topic)
+            )
+        elif found.topic_id in deleted:
+            text = "The provided topic name maps to an ID that was already supplied."
+            results[key] = TopicResult(
+                name=found.name,
+                topic_id=found.topic_id,
+                error=ApiError(ErrorCode.invalid_request, text),
+            )
+        else:
+            deleted.add(found.topic_id)
+            records.append(RemoveTopicRecord(found.topic_id))
+            results[key] = TopicResult(name=found.name, topic_id=found.topic_id)
+    return Decision(records, list(results.values()))
+
+
+def _find(image: MetadataImage, topic: TopicToDelete) -> TopicImage | None:
+    if topic.name is not None:
+        return image.topics_by_name.get(topic.name)
+    return None if topic.topic_id is None else image.topics_by_id.get(topic.topic_id)
+
+
+def _not_found(topic: TopicToDelete) -> ApiError:
+    if topic.name is not None:
+        return ApiError(ErrorCode.unknown_topic_or_partition, UNKNOWN_TOPIC_MESSAGE)
+    return ApiError(ErrorCode.unknown_topic_id, UNKNOWN_TOPIC_ID_MESSAGE)
+
+
+def _deletion_error(
+    topic: TopicToDelete, names: Mapping[str, int], ids: Mapping[uuid.UUID, int]
+) -> ApiError | None:
+    text = None
+    if topic.name is None and topic.topic_id is None:
+        text = "Neither topic name nor id were specified."
+    elif topic.name is not None and topic.topic_id is not None:
+        text = "You may not specify both topic name and topic id."
+    elif topic.name is not None and names[topic.name] > 1:
+        text = "Duplicate topic name."
+    elif topic.topic_id is not None and ids[topic.topic_id] > 1:
+        text = "Duplicate topic id."
+    return ApiError(ErrorCode.invalid_request, text) if text else None
+
+
+def create_partitions(
+    image: MetadataImage,
+    topics: Sequence[MorePartitions],
+    *,
+    config: Config,
+    node_id: int,
+    validate_only: bool = False,
+) -> Decision[list[TopicResult]]:
+    """Add partitions to topics. A topic that occurs twice is INVALID_REQUEST."""
+    times = Counter(topic.name for topic in topics)
+    results: dict[str, TopicResult] = {}
+    records: list[MetadataRecord] = []
+    room = _Room(image, config)
+    for topic in topics:
+        if times[topic.name] > 1:
+            error: ApiError | None = ApiError(ErrorCode.invalid_request, "Duplicate topic name.")
+        else:
+            found = image.topics_by_name.get(topic.name)
+            error = _increase_error(found, topic, node_id)
+            if found is not None and error is None:
+                present = len(found.partitions)
+                error = room.take(topic.count - present)
+                if error is None:
+                    records.extend(new_partitions(found.topic_id, range(present, topic.count), node_id))
+        results[topic.name] = TopicResult(name=topic.name, error=error)
+    return Decision(() if validate_only else records, list(results.values()))
+
+
+def _increase_error(found: TopicImage | None, topic: MorePartitions, node_id: int) -> ApiError | None:
+    if found is None:
+        return ApiError(ErrorCode.unknown_topic_or_partition, None)
+    present = len(found.partitions)
+    if topic.count == present:
+        return ApiError(ErrorCode.invalid_partitions, f"Topic already has {present} partition(s).")
+    if topic.count < present:
+        return ApiError(
+            ErrorCode.invalid_partitions,
+            f"The topic {topic.name} currently has {present} partition(s); {topic.count} would not be an increase.",
+        )
+    if topic.assignments is None:
+        return None
+    additional = topic.count - present
+    if len(topic.assignments) != additional:
+        return ApiError(
+            ErrorCode.invalid_replica_assignment,
+            f"{additional} partition(s) would be added, but {len(topic.assignments)} assignment(s) were given.",
+        )
+    for brokers in topic.assignments:
+        error = _brokers_error(brokers, node_id)
+        if error:
+            return error
+    return None

@@ -1,0 +1,1 @@
+"""What runs in time: the clock, group commit, partitions with their waiters, the metadata log, background jobs."""

@@ -1,0 +1,125 @@
+"""What happens by itself: retention, expiry of producers, flush by time, checkpoints, deletion of files.
+
+Each job runs on the event loop in slices, so that no request waits longer than one partition's share.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gateway.config import Config
+from gateway.runtime.clock import Clock
+from gateway.runtime.partition import FLUSH_NEVER, Partition
+from gateway.runtime.partitions import Partitions
+from log import LogDirectory, LogError
+
+logger = logging.getLogger(__name__)
+
+SLICE_S = 0.005
+"""A job that has run for so long lets requests go first."""
+FLUSH_CHECK_S = 0.25
+"""How often partitions are looked over for `flush.ms`."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    name: str
+    every_s: float
+    work: Callable[[Partition], None] | None
+    once: Callable[[], None] | None = None
+
+
+class BackgroundJobs:
+    """Starts the jobs and stops them."""
+
+    def __init__(
+        self, config: Config, clock: Clock, partitions: Partitions, log_directory: LogDirectory
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._partitions = partitions
+        self._log_directory = log_directory
+        self._tasks: list[asyncio.Task[None]] = []
+        self._unflushed_since_ms: dict[Partition, tuple[int, int]] = {}
+        self.expired_producers = 0
+
+    def start(self) -> None:
+        for job in self._jobs():
+            self._tasks.append(asyncio.create_task(self._repeat(job), name=job.name))
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+
+    def _jobs(self) -> tuple[_Job, ...]:
+        config = self._config
+        return (
+            _Job("retention", config.int("log.retention.check.interval.ms") / 1000, self._retain),
+            _Job(
+                "producer expiry", config.int("producer.id.expiration.check.interval.ms") / 1000, self._expire
+            ),
+            _Job("flush by time", FLUSH_CHECK_S, self._flush_by_time),
+            _Job(
+                "checkpoint",
+                config.int("log.flush.offset.checkpoint.interval.ms") / 1000,
+                None,
+                self._log_directory.checkpoint,
+            ),
+            _Job("file deletion", 1.0, None, self._delete_pending),
+        )
+
+    async def _repeat(self, job: _Job) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(job.every_s)
+            try:
+                if job.once is not None:
+                    job.once()
+                if job.work is not None:
+                    await self._sweep(job.work, loop)
+            except Exception:
+                logger.exception("the job %s failed and will run again in %.0f s", job.name, job.every_s)
+
+    async def _sweep(self, work: Callable[[Partition], None], loop: asyncio.AbstractEventLoop) -> None:
+        started_s = loop.time()
+        for partition in list(self._partitions):
+            if partition.log.offline:
+                continue
+            try:
+                work(partition)
+            except LogError as error:
+                logger.warning("%s-%d: %s", partition.topic, partition.index, error)
+            if loop.time() - started_s > SLICE_S:
+                await asyncio.sleep(0)
+                started_s = loop.time()
+
+    def _retain(self, partition: Partition) -> None:
+        partition.log.delete_old_segments(self._clock.now_ms())
+
+    def _expire(self, partition: Partition) -> None:
+        self.expired_producers += partition.log.expire_producers(self._clock.now_ms())
+
+    def _flush_by_time(self, partition: Partition) -> None:
+        """Flush what has been unflushed for `flush.ms`."""
+        if partition.flush_ms == FLUSH_NEVER:
+            return
+        log = partition.log
+        if log.recovery_point >= log.log_end_offset:
+            self._unflushed_since_ms.pop(partition, None)
+            return
+        now_ms = self._clock.now_ms()
+        recovery_point, since_ms = self._unflushed_since_ms.setdefault(
+            partition, (log.recovery_point, now_ms)
+        )
+        if recovery_point != log.recovery_point:
+            self._unflushed_since_ms[partition] = (log.recovery_point, now_ms)
+        elif now_ms - since_ms >= partition.flush_ms:
+            partition.start_flush()
+
+    def _delete_pending(self) -> None:
+        self._log_directory.delete_pending(self._clock.now_ms())

@@ -1,0 +1,116 @@
+"""Fetch sessions (KIP-227): what a consumer asked for last time and what it was told.
+
+A session lets a consumer name only the partitions whose position changed, and lets the gateway answer
+only the partitions that have news. Source: Kafka's FetchSession and FetchManager.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import OrderedDict
+from typing import NamedTuple
+
+SESSIONLESS = 0
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+EVICTION_AGE_MS = 120_000
+"""A session idle for less than this is not evicted for a new one (Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS)."""
+
+TopicKey = str | bytes
+"""Topic name, or the 16 bytes of the topic id from Fetch v13 on."""
+
+
+class PartitionRequest(NamedTuple):
+    """One partition as a fetch request asks for it. Epochs are −1 where the reader names none."""
+
+    fetch_offset: int
+    partition_max_bytes: int
+    current_leader_epoch: int
+    last_fetched_epoch: int
+
+
+class SessionPartition:
+    """A partition of a session: the last request for it and the last answer."""
+
+    __slots__ = ("high_watermark", "log_start_offset", "request")
+
+    def __init__(self, request: PartitionRequest) -> None:
+        self.request = request
+        self.high_watermark = -1
+        self.log_start_offset = -1
+
+    def has_news(
+        self, error_code: int, record_bytes: int, high_watermark: int, log_start_offset: int, diverges: bool
+    ) -> bool:
+        """Whether the incremental answer must name this partition; remembers what it will say."""
+        news = record_bytes > 0 or diverges
+        if high_watermark != self.high_watermark:
+            self.high_watermark = high_watermark
+            news = True
+        if log_start_offset != self.log_start_offset:
+            self.log_start_offset = log_start_offset
+            news = True
+        if error_code:
+            # an unusual watermark makes the error repeat until it is gone
+            self.high_watermark = -1
+            news = True
+        return news
+
+
+PartitionKey = tuple[TopicKey, int]
+
+
+class FetchSession:
+    """One consumer's session. `partitions` keeps the order in which they are read."""
+
+    __slots__ = ("last_used_ms", "partitions", "session_epoch", "session_id", "uses_topic_ids")
+
+    def __init__(self, session_id: int, uses_topic_ids: bool, now_ms: int) -> None:
+        self.session_id = session_id
+        self.session_epoch = 1
+        self.uses_topic_ids = uses_topic_ids
+        self.last_used_ms = now_ms
+        self.partitions: OrderedDict[PartitionKey, SessionPartition] = OrderedDict()
+
+    def advance(self) -> None:
+        """The next epoch, which wraps to 1 (FetchMetadata.nextEpoch)."""
+        self.session_epoch = 1 if self.session_epoch == 2**31 - 1 else self.session_epoch + 1
+
+
+class FetchSessionCache:
+    """At most `slots` sessions; the longest idle goes first."""
+
+    def __init__(self, slots: int) -> None:
+        self.slots = slots
+        self.evictions = 0
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def create(self, uses_topic_ids: bool, now_ms: int) -> FetchSession | None:
+        """A new session, or None when there is no room: the consumer then sends whole requests."""
+        if self.slots <= 0:
+            return None
+        if len(self._sessions) >= self.slots:
+            oldest = next(iter(self._sessions.values()))
+            if now_ms - oldest.last_used_ms < EVICTION_AGE_MS:
+                return None
+            del self._sessions[oldest.session_id]
+            self.evictions += 1
+        session_id = 0
+        while session_id == 0 or session_id in self._sessions:
+            session_id = random.randrange(1, 2**31)
+        session = FetchSession(session_id, uses_topic_ids, now_ms)
+        self._sessions[session_id] = session
+        return session
+
+    def get(self, session_id: int) -> FetchSession | None:
+        return self._sessions.get(session_id)
+
+    def touch(self, session: FetchSession, now_ms: int) -> None:
+        session.last_used_ms = now_ms
+        self._sessions.move_to_end(session.session_id)
+
+    def remove(self, session_id: int) -> None:
+        self._sessions.pop(session_id, None)

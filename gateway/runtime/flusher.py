@@ -1,0 +1,182 @@
+"""Group commit: one flush round makes everything durable that was appended before it began.
+
+Requests append at once and then wait for a round. While a round's fdatasyncs run in worker threads, new
+appends gather for the next one, so a hundred waiting requests share one flush. A partition's high
+watermark follows its round. After a failed flush the partition is offline; a flush is never retried,
+because the kernel may have dropped the dirty pages (fsyncgate, PostgreSQL 2018).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+from typing import Protocol
+
+from log import StorageFailed, UnifiedLog
+from log.unified_log import FlushTicket
+
+logger = logging.getLogger(__name__)
+
+TICKETS_PER_THREAD = 4
+"""Below this many files a second thread costs more than it saves."""
+
+
+class FlushObserver(Protocol):
+    """Who is told when a log's flush is over; runs in the event loop."""
+
+    def flush_finished(self) -> None: ...
+
+
+class _Round:
+    """The tickets of one flush round; each worker thread takes a share."""
+
+    def __init__(
+        self,
+        logs: dict[UnifiedLog, FlushObserver | None],
+        entries: list[tuple[UnifiedLog, FlushTicket]],
+        waiters: list[Callable[[], None]],
+    ) -> None:
+        self.logs = logs
+        self.entries = entries
+        self.tickets = dict(entries)
+        self.waiters = waiters
+        self.errors: dict[int, OSError] = {}
+        self.shares_left = 0
+
+
+class Flusher:
+    """Collects logs with unflushed appends and flushes them together.
+
+    `threads` bounds how many files are flushed at the same time.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, threads: int = 4) -> None:
+        self._loop = loop
+        self._thread_count = threads
+        self._threads: list[threading.Thread] = []
+        self._work: SimpleQueue[tuple[_Round, Sequence[int]] | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._dirty: dict[UnifiedLog, FlushObserver | None] = {}
+        self._waiters: list[Callable[[], None]] = []
+        self._running: _Round | None = None
+        self._scheduled = False
+        self.rounds = 0
+        self.failures = 0
+
+    def start(self) -> None:
+        for number in range(self._thread_count):
+            thread = threading.Thread(target=self._work_loop, name=f"flush-{number}", daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def stop(self) -> None:
+        """End the worker threads; call after the last round."""
+        for _ in self._threads:
+            self._work.put(None)
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
+
+    def mark_dirty(self, log: UnifiedLog, observer: FlushObserver | None) -> None:
+        """Have the next round flush what this log holds now."""
+        self._dirty[log] = observer
+        self._schedule()
+
+    def when_flushed(self, callback: Callable[[], None]) -> None:
+        """Call back after the round that holds everything marked dirty until now."""
+        self._waiters.append(callback)
+
+    def when_covered(
+        self, log: UnifiedLog, observer: FlushObserver | None, last_offset: int, callback: Callable[[], None]
+    ) -> None:
+        """Call back after the round that decides `last_offset`, which may be under way already."""
+        running = self._running
+        ticket = None if running is None else running.tickets.get(log)
+        if running is not None and ticket is not None and ticket.end_offset > last_offset:
+            running.waiters.append(callback)
+            return
+        self.mark_dirty(log, observer)
+        self._waiters.append(callback)
+
+    async def flushed(self, log: UnifiedLog, observer: FlushObserver | None = None) -> None:
+        """Wait until everything now in the log is durable. Raises StorageFailed."""
+        end_offset = log.log_end_offset
+        if log.recovery_point < end_offset:
+            done: asyncio.Future[None] = self._loop.create_future()
+            self.mark_dirty(log, observer)
+            self.when_flushed(lambda: None if done.done() else done.set_result(None))
+            await done
+        if log.recovery_point < end_offset:
+            raise StorageFailed(f"{log.topic}-{log.partition} could not be flushed")
+
+    async def idle(self) -> None:
+        """Wait until nothing is left to flush."""
+        while self._running is not None or self._dirty or self._waiters:
+            done: asyncio.Future[None] = self._loop.create_future()
+            self.when_flushed(lambda done=done: None if done.done() else done.set_result(None))  # type: ignore[misc]
+            self._schedule()
+            await done
+
+    def _schedule(self) -> None:
+        if not self._scheduled and self._running is None:
+            self._scheduled = True
+            self._loop.call_soon(self._start_round)
+
+    def _start_round(self) -> None:
+        self._scheduled = False
+        if self._running is not None:
+            return
+        logs, self._dirty = self._dirty, {}
+        waiters, self._waiters = self._waiters, []
+        entries = []
+        for log in logs:
+            ticket = log.prepare_flush()
+            if ticket is not None:
+                entries.append((log, ticket))
+        current = _Round(logs, entries, waiters)
+        self._running = current
+        self.rounds += 1
+        if not entries:
+            self._finish_round()
+            return
+        shares = min(self._thread_count, -(-len(entries) // TICKETS_PER_THREAD))
+        current.shares_left = shares
+        for share in range(shares):
+            self._work.put((current, range(share, len(entries), shares)))
+
+    def _work_loop(self) -> None:
+        while (item := self._work.get()) is not None:
+            current, indexes = item
+            for index in indexes:
+                try:
+                    current.entries[index][1].run()
+                except OSError as error:
+                    current.errors[index] = error
+            with self._lock:
+                current.shares_left -= 1
+                finished = current.shares_left == 0
+            if finished:
+                self._loop.call_soon_threadsafe(self._finish_round)
+
+    def _finish_round(self) -> None:
+        current = self._running
+        assert current is not None
+        for index, (log, ticket) in enumerate(current.entries):
+            error = current.errors.get(index)
+            if error is None:
+                log.complete_flush(ticket)
+            else:
+                self.failures += 1
+                logger.error("flush of %s-%d failed, taking it offline: %s", log.topic, log.partition, error)
+                log.fail_flush(ticket, error)
+        self._running = None
+        for observer in current.logs.values():
+            if observer is not None:
+                observer.flush_finished()
+        for waiter in current.waiters:
+            waiter()
+        if self._dirty or self._waiters:
+            self._schedule()

@@ -1,0 +1,106 @@
+"""One partition as the gateway serves it: its log, its leader epoch, and who waits for it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+
+from gateway.runtime.flusher import Flusher
+from log import AppendInfo, UnifiedLog
+
+FLUSH_NEVER = 2**63 - 1
+"""`flush.messages` of Kafka's page-cache behaviour: an append counts as persisted once it is written."""
+
+
+class Partition:
+    """A partition that this node leads.
+
+    With `flush_messages` 1 the high watermark follows the flush; with any larger value it follows the
+    write, as in Kafka, and a flush is started for every `flush_messages` records.
+    """
+
+    __slots__ = (
+        "_flusher",
+        "_waiters",
+        "flush_messages",
+        "flush_ms",
+        "index",
+        "leader_epoch",
+        "log",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        log: UnifiedLog,
+        flusher: Flusher,
+        *,
+        leader_epoch: int,
+        flush_messages: int,
+        flush_ms: int,
+    ) -> None:
+        self.topic = log.topic
+        self.index = log.partition
+        self.topic_id: uuid.UUID = log.topic_id
+        self.log = log
+        self.leader_epoch = leader_epoch
+        self.flush_messages = flush_messages
+        self.flush_ms = flush_ms
+        self._flusher = flusher
+        self._waiters: dict[object, Callable[[], None]] = {}
+
+    def append(self, records: bytes | memoryview, now_ms: int) -> AppendInfo:
+        """Append one batch of a client and start what makes it persisted. Raises LogError."""
+        log = self.log
+        info = log.append(records, now_ms=now_ms, leader_epoch=self.leader_epoch)
+        if info.is_duplicate:
+            return info
+        if self.flush_messages == 1:
+            self._flusher.mark_dirty(log, self)
+        else:
+            log.advance_high_watermark(log.log_end_offset)
+            if log.log_end_offset - log.recovery_point >= self.flush_messages:
+                self._flusher.mark_dirty(log, self)
+            if self._waiters:
+                self._wake()
+        return info
+
+    def is_persisted(self, last_offset: int) -> bool:
+        """Whether an acks=all answer for records up to `last_offset` may leave."""
+        return last_offset < self.log.high_watermark
+
+    def when_persisted(self, info: AppendInfo, callback: Callable[[], None]) -> None:
+        """Call back when the flush that decides these records is over, well or badly."""
+        if info.is_duplicate:
+            self._flusher.when_covered(self.log, self, info.last_offset, callback)
+        else:
+            self._flusher.when_flushed(callback)
+
+    def flush_finished(self) -> None:
+        """The flusher's call: what is durable now is what consumers may see."""
+        log = self.log
+        if log.recovery_point > log.high_watermark:
+            log.advance_high_watermark(log.recovery_point)
+        if self._waiters:
+            self._wake()
+
+    def start_flush(self) -> None:
+        """Have what is written flushed in the background."""
+        self._flusher.mark_dirty(self.log, self)
+
+    def add_waiter(self, key: object, callback: Callable[[], None]) -> None:
+        """Call back whenever the high watermark moved or the partition went away."""
+        self._waiters[key] = callback
+
+    def remove_waiter(self, key: object) -> None:
+        self._waiters.pop(key, None)
+
+    def _wake(self) -> None:
+        for callback in list(self._waiters.values()):
+            callback()
+
+    def close(self) -> None:
+        """Wake everyone who waits, because this partition is going away."""
+        self._wake()
+        self._waiters.clear()

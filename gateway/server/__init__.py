@@ -1,0 +1,1 @@
+"""Sockets: listeners, connections, and the way from a frame to its handler."""

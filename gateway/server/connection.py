@@ -1,0 +1,272 @@
+"""One client's connection: bytes in, requests begun in order, answers out in order.
+
+A connection stops beginning requests while any of these holds, and then stops reading, so that the
+client's own socket fills up and nothing grows here:
+
+    a request holds the later ones back      (long polls, administration; one at a time, as in Kafka)
+    too many answers are outstanding         (seqgate.connection.max.in.flight.requests)
+    the client does not read its answers     (seqgate.connection.response.backlog.bytes)
+    there is no room for its next request    (queued.max.request.bytes)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, cast
+
+from gateway.handlers.api import CloseConnection, Deferred, Pieces
+from gateway.protocol.frames import MalformedRequest
+from gateway.server.frame_reader import FrameReader
+
+if TYPE_CHECKING:
+    from gateway.server.server import Server
+
+logger = logging.getLogger(__name__)
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Protocol of one accepted socket."""
+
+    __slots__ = (
+        "_answers",
+        "_closing",
+        "_consuming",
+        "_draining",
+        "_held",
+        "_held_back_by",
+        "_memory_bytes",
+        "_reader",
+        "_reading_paused",
+        "_server",
+        "_transport",
+        "_waits_for_memory",
+        "_writing_paused",
+        "last_active_s",
+        "listener_name",
+        "peer_host",
+    )
+
+    def __init__(self, server: Server, listener_name: str) -> None:
+        self._server = server
+        self.listener_name = listener_name
+        self.peer_host = ""
+        self.last_active_s = 0.0
+        self._transport: asyncio.Transport | None = None
+        self._reader = FrameReader(server.limits.request_max_bytes)
+        self._answers: deque[Deferred] = deque()
+        self._held: bytes = b""
+        self._held_back_by: Deferred | None = None
+        self._memory_bytes = 0
+        self._consuming = False
+        self._closing = False
+        self._draining = False
+        self._reading_paused = False
+        self._writing_paused = False
+        self._waits_for_memory = False
+
+    # the socket
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport = cast("asyncio.Transport", transport)
+        peer = transport.get_extra_info("peername")
+        self.peer_host = peer[0] if isinstance(peer, tuple) else "unix"
+        transport.set_write_buffer_limits(high=self._server.limits.response_backlog_bytes)
+        self.last_active_s = self._server.loop.time()
+        if not self._server.admit(self):
+            self._closing = True
+            transport.abort()
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the buffer has its own size
+        return self._reader.direct_buffer() or self._server.receive_buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.last_active_s = self._server.loop.time()
+        if self._closing:
+            return
+        if self._reader.in_parts and self._reader.direct_buffer() is not None:
+            frame = self._reader.wrote_direct(nbytes)
+            if frame is not None:
+                self._begin_parted(frame)
+            return
+        self._consume(self._server.received[:nbytes])
+
+    def pause_writing(self) -> None:
+        self._writing_paused = True
+
+    def resume_writing(self) -> None:
+        self._writing_paused = False
+        self._resume()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - why does not matter here
+        self._closing = True
+        for answer in self._answers:
+            answer.abandon()
+        self._answers.clear()
+        self._held = b""
+        if self._waits_for_memory:
+            self._server.memory.forget(self._memory_granted)
+        self._release_memory()
+        self._server.dismiss(self)
+
+    # frames
+
+    @property
+    def _blocked(self) -> bool:
+        return (
+            self._held_back_by is not None
+            or self._writing_paused
+            or self._waits_for_memory
+            or self._draining
+            or self._closing
+            or len(self._answers) >= self._server.limits.in_flight_requests
+        )
+
+    def _consume(self, view: memoryview) -> None:
+        """Begin every request that is whole, keep what is not."""
+        self._consuming = True
+        try:
+            rest = self._consume_frames(view)
+        except MalformedRequest as error:
+            self.close(f"malformed request: {error}")
+            rest = len(view)
+        finally:
+            self._consuming = False
+        if rest < len(view) and not self._closing:
+            self._held = bytes(view[rest:])
+        if self._blocked and (self._held or self._waits_for_memory):
+            self._pause_reading()
+
+    def _consume_frames(self, view: memoryview) -> int:
+        position = 0
+        end = len(view)
+        reader = self._reader
+        while position < end and not self._blocked:
+            if reader.in_parts:
+                frame, position = reader.add(view, position)
+                if frame is not None:
+                    self._begin_parted(frame)
+                continue
+            size, position = reader.next_size(view, position)
+            if size < 0:
+                break
+            if end - position >= size:
+                self._begin(view[position : position + size])
+                position += size
+                continue
+            reader.frame_size = size
+            self._memory_bytes = size
+            if self._server.memory.acquire(size, self._memory_granted):
+                reader.start(size)
+            else:
+                self._memory_bytes = 0
+                self._waits_for_memory = True
+        return position
+
+    def _memory_granted(self) -> None:
+        self._waits_for_memory = False
+        self._memory_bytes = self._reader.frame_size
+        self._reader.start(self._reader.frame_size)
+        self._resume()
+
+    def _release_memory(self) -> None:
+        if self._memory_bytes:
+            size, self._memory_bytes = self._memory_bytes, 0
+            self._server.memory.release(size)
+
+    def _begin_parted(self, frame: memoryview) -> None:
+        self._begin(frame)
+        self._release_memory()
+
+    def _begin(self, frame: memoryview) -> None:
+        try:
+            answer = self._server.dispatcher.begin(frame, self)
+        except (MalformedRequest, CloseConnection) as error:
+            self.close(str(error))
+            return
+        if answer is None:
+            return
+        if isinstance(answer, Deferred):
+            self._await_answer(answer)
+        elif self._answers:
+            later = Deferred()
+            later.pieces = answer
+            self._answers.append(later)
+        else:
+            self._write(answer)
+
+    # answers
+
+    def _await_answer(self, answer: Deferred) -> None:
+        self._answers.append(answer)
+        if answer.holds_back:
+            self._held_back_by = answer
+        if answer.pieces is not None:
+            self._write_ready()
+        else:
+            answer.when_resolved(self._write_ready)
+
+    def _write_ready(self) -> None:
+        """Write every answer that is ready and not behind one that is not."""
+        answers = self._answers
+        while answers and answers[0].pieces is not None:
+            answer = answers.popleft()
+            if answer is self._held_back_by:
+                self._held_back_by = None
+            if answer.failed:
+                self.close("its request failed in the gateway")
+                return
+            self._write(answer.pieces or ())
+        if not self._consuming:
+            self._resume()
+
+    def _write(self, pieces: Pieces) -> None:
+        transport = self._transport
+        if transport is None or self._closing:
+            return
+        if len(pieces) == 1:
+            transport.write(pieces[0])
+        else:
+            transport.writelines(pieces)
+
+    # flow
+
+    def _pause_reading(self) -> None:
+        if not self._reading_paused and not self._closing and self._transport is not None:
+            self._reading_paused = True
+            self._transport.pause_reading()
+
+    def _resume(self) -> None:
+        if self._blocked or self._consuming:
+            return
+        if self._held:
+            held, self._held = self._held, b""
+            self._consume(memoryview(held))
+        if self._reading_paused and not self._blocked and self._transport is not None:
+            self._reading_paused = False
+            self._transport.resume_reading()
+
+    # the end
+
+    @property
+    def has_work(self) -> bool:
+        """Whether answers are outstanding."""
+        return bool(self._answers)
+
+    def drain(self) -> None:
+        """Begin no more requests; those begun are answered."""
+        self._draining = True
+
+    def close(self, reason: str) -> None:
+        """Close after what is already written; `reason` goes to the log."""
+        if self._closing:
+            return
+        self._closing = True
+        logger.warning("closing the connection of %s: %s", self.peer_host, reason)
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        self._closing = True
+        if self._transport is not None:
+            self._transport.close()

@@ -1,0 +1,121 @@
+"""From a frame to its handler."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.api import Api, CloseConnection, Deferred, Pieces, RequestContext
+from gateway.protocol.frames import MalformedRequest, parse_request_header, skip_tagged_fields
+from gateway.protocol.messages import (
+    API_VERSIONS,
+    RequestSchema,
+    encode_response,
+    read_request,
+    request_schema,
+)
+from gateway.runtime.services import Services
+
+logger = logging.getLogger(__name__)
+
+
+class Peer(Protocol):
+    """Who sent a request."""
+
+    peer_host: str
+    listener_name: str
+
+
+class Dispatcher:
+    """Knows the APIs served, reads requests and begins them."""
+
+    def __init__(self, apis: Sequence[Api], services: Services) -> None:
+        self._apis = {api.key: api for api in apis}
+        self._services = services
+        self._schemas: dict[tuple[int, int], tuple[Api, RequestSchema]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.requests = 0
+
+    def begin(self, frame: memoryview, peer: Peer) -> Pieces | Deferred | None:
+        """Begin one request; returns its answer, where it will be, or None when there is none.
+
+        Raises MalformedRequest or CloseConnection when only closing the connection is left.
+        """
+        self.requests += 1
+        api_key, api_version, correlation_id, client_id, position = parse_request_header(frame)
+        found = self._schemas.get((api_key, api_version))
+        if found is None:
+            if api_key == API_VERSIONS and not self._serves(api_key, api_version):
+                return self._refuse_api_versions(correlation_id)
+            found = self._look_up(api_key, api_version, client_id)
+        api, schema = found
+        if schema.flexible:
+            position = skip_tagged_fields(frame, position)
+        request = read_request(schema, frame, position)
+        context = RequestContext(
+            self._services,
+            api_key,
+            api_version,
+            correlation_id,
+            client_id,
+            peer.listener_name,
+            peer.peer_host,
+        )
+        try:
+            if api.begin is not None:
+                return api.begin(context, request)
+        except (CloseConnection, MalformedRequest):
+            raise
+        except Exception as error:
+            logger.exception("%s v%d of %s failed", api.name, api_version, peer.peer_host)
+            raise CloseConnection(f"{api.name} failed: {error}") from error
+        return self._begin_in_task(api, context, request)
+
+    def _serves(self, api_key: int, api_version: int) -> bool:
+        api = self._apis.get(api_key)
+        return api is not None and api.min_version <= api_version <= api.max_version
+
+    def _look_up(self, api_key: int, api_version: int, client_id: str) -> tuple[Api, RequestSchema]:
+        if not self._serves(api_key, api_version):
+            raise CloseConnection(
+                f"client {client_id!r} sent API key {api_key} version {api_version}, which is not served"
+            )
+        found = self._apis[api_key], request_schema(api_key, api_version)
+        self._schemas[api_key, api_version] = found
+        return found
+
+    def _refuse_api_versions(self, correlation_id: int) -> Pieces:
+        """An ApiVersions version too new gets v0 with error 35 and the versions of ApiVersions itself (KIP-511)."""
+        api = self._apis[API_VERSIONS]
+        row = (API_VERSIONS, api.min_version, api.max_version)
+        body = int(ErrorCode.unsupported_version).to_bytes(2, "big") + (1).to_bytes(4, "big")
+        body += b"".join(number.to_bytes(2, "big") for number in row)
+        head = (len(body) + 4).to_bytes(4, "big") + correlation_id.to_bytes(4, "big", signed=True)
+        return (head + body,)
+
+    def _begin_in_task(self, api: Api, context: RequestContext, request: Any) -> Deferred:
+        deferred = Deferred(holds_back=True)
+        task = self._services.loop.create_task(self._run(api, context, request, deferred))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return deferred
+
+    async def _run(self, api: Api, context: RequestContext, request: Any, deferred: Deferred) -> None:
+        assert api.handle is not None
+        try:
+            response = await api.handle(context, request)
+            frame = encode_response(api.key, context.correlation_id, response)
+        except Exception:
+            logger.exception("%s v%d of %s failed", api.name, context.api_version, context.peer_host)
+            deferred.fail()
+            return
+        deferred.resolve((frame,))
+
+    @property
+    def running(self) -> int:
+        """Administrative requests in progress."""
+        return len(self._tasks)

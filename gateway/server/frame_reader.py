@@ -1,0 +1,99 @@
+"""Cuts the bytes of one connection into frames without copying what arrives whole.
+
+Complete frames are handed on as views of the receive buffer that all connections share. Only a frame that
+arrives in parts gets memory of its own, which grows with what really arrives.
+"""
+
+from __future__ import annotations
+
+from gateway.protocol.frames import MalformedRequest
+
+SIZE_BYTES = 4
+FIRST_PART_BYTES = 1 << 20
+"""A frame in parts starts with at most this much memory, whatever size it announces."""
+DIRECT_BYTES = 16 << 10
+"""With more than this missing, the socket is read straight into the frame's own memory."""
+
+
+class FrameReader:
+    """The frame that is under way on one connection."""
+
+    __slots__ = ("_filled", "_frame", "_max_bytes", "_prefix", "frame_size")
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._prefix = b""
+        self._frame: bytearray | None = None
+        self._filled = 0
+        self.frame_size = -1
+        """Size of the frame under way; −1 while its size has not arrived."""
+
+    def direct_buffer(self) -> memoryview | None:
+        """Where the socket may write straight to, when much is missing."""
+        frame = self._frame
+        if frame is None or self.frame_size - self._filled < DIRECT_BYTES:
+            return None
+        if self._filled == len(frame):
+            frame = self._grow(frame)
+        return memoryview(frame)[self._filled :]
+
+    def _grow(self, frame: bytearray) -> bytearray:
+        grown = bytearray(min(self.frame_size, 2 * len(frame)))
+        grown[: self._filled] = frame
+        self._frame = grown
+        return grown
+
+    def wrote_direct(self, size: int) -> memoryview | None:
+        """The socket wrote `size` bytes to the direct buffer; the frame if it is complete."""
+        self._filled += size
+        return self._complete()
+
+    def next_size(self, view: memoryview, position: int) -> tuple[int, int]:
+        """The size of the next frame (−1 if it has not arrived) and the position after it.
+
+        Raises MalformedRequest for a size that is negative or over the limit.
+        """
+        missing = SIZE_BYTES - len(self._prefix)
+        if len(view) - position < missing:
+            self._prefix += view[position:]
+            return -1, len(view)
+        if self._prefix:
+            raw = self._prefix + bytes(view[position : position + missing])
+            self._prefix = b""
+        else:
+            raw = bytes(view[position : position + SIZE_BYTES])
+        size = int.from_bytes(raw, "big", signed=True)
+        if not 0 <= size <= self._max_bytes:
+            raise MalformedRequest(f"a request of {size} bytes; at most {self._max_bytes} are allowed")
+        return size, position + missing
+
+    def start(self, size: int) -> None:
+        """Begin a frame that is not whole yet."""
+        self.frame_size = size
+        self._frame = bytearray(min(size, FIRST_PART_BYTES))
+        self._filled = 0
+
+    @property
+    def in_parts(self) -> bool:
+        return self._frame is not None
+
+    def add(self, view: memoryview, position: int) -> tuple[memoryview | None, int]:
+        """Take up bytes for the frame in parts: the frame if it is complete now, and the position after them."""
+        frame = self._frame
+        assert frame is not None
+        end = min(len(view), position + self.frame_size - self._filled)
+        while position < end:
+            if self._filled == len(frame):
+                frame = self._grow(frame)
+            part = min(end - position, len(frame) - self._filled)
+            frame[self._filled : self._filled + part] = view[position : position + part]
+            self._filled += part
+            position += part
+        return self._complete(), position
+
+    def _complete(self) -> memoryview | None:
+        if self._filled < self.frame_size:
+            return None
+        frame, self._frame = self._frame, None
+        assert frame is not None
+        return memoryview(frame).toreadonly()

@@ -1,0 +1,120 @@
+"""Listeners and the connections they accept."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections import Counter
+
+from gateway.config import Config, Listener
+from gateway.server.connection import Connection
+from gateway.server.dispatcher import Dispatcher
+from gateway.server.limits import ConnectionLimits
+from gateway.server.request_memory import RequestMemory
+
+logger = logging.getLogger(__name__)
+
+RECEIVE_BUFFER_BYTES = 256 << 10
+"""The one buffer all sockets are read into; the event loop reads one socket at a time."""
+
+
+class Server:
+    """Accepts connections on every listener and keeps them within their limits."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, config: Config, dispatcher: Dispatcher) -> None:
+        self.loop = loop
+        self.dispatcher = dispatcher
+        self.limits = ConnectionLimits.of(config)
+        self.memory = RequestMemory(config.int("queued.max.request.bytes"))
+        self.receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
+        self.received = self.receive_buffer.toreadonly()
+        self.refused_connections = 0
+        self._config = config
+        self._connections: set[Connection] = set()
+        self._per_host: Counter[str] = Counter()
+        self._servers: list[asyncio.Server] = []
+        self._idle_timer: asyncio.TimerHandle | None = None
+
+    async def listen(self, listener: Listener) -> int:
+        """Start to accept on one listener; returns the port, which port 0 leaves to the system.
+
+        Raises OSError when the address can't be bound.
+        """
+        bound = await self.loop.create_server(
+            lambda: Connection(self, listener.name),
+            listener.host or None,
+            listener.port,
+            backlog=self._config.int("socket.listen.backlog.size"),
+            reuse_address=True,
+        )
+        for bound_socket in bound.sockets:
+            self._set_buffers(bound_socket)
+        self._servers.append(bound)
+        if self._idle_timer is None:
+            self._watch_idle()
+        return int(bound.sockets[0].getsockname()[1])
+
+    def _set_buffers(self, bound_socket: socket.socket) -> None:
+        """Accepted sockets inherit the buffer sizes of the listening one."""
+        if self.limits.send_buffer_bytes > 0:
+            bound_socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.limits.send_buffer_bytes)
+        if self.limits.receive_buffer_bytes > 0:
+            bound_socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.limits.receive_buffer_bytes)
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    def admit(self, connection: Connection) -> bool:
+        """Whether a new connection is within the limits."""
+        limit = self._config.int("max.connections")
+        per_host = self._config.int("max.connections.per.ip")
+        self._connections.add(connection)
+        self._per_host[connection.peer_host] += 1
+        if len(self._connections) > limit:
+            reason = f"max.connections is {limit}"
+        elif self._per_host[connection.peer_host] > per_host:
+            reason = f"max.connections.per.ip is {per_host}"
+        else:
+            return True
+        self.refused_connections += 1
+        logger.warning("refused a connection of %s: %s", connection.peer_host, reason)
+        return False
+
+    def dismiss(self, connection: Connection) -> None:
+        """A connection is gone."""
+        self._connections.discard(connection)
+        self._per_host[connection.peer_host] -= 1
+        if not self._per_host[connection.peer_host]:
+            del self._per_host[connection.peer_host]
+
+    def _watch_idle(self) -> None:
+        """Close connections on which nothing was asked for too long (connections.max.idle.ms)."""
+        idle_s = self.limits.idle_ms / 1000
+        now_s = self.loop.time()
+        for connection in list(self._connections):
+            if now_s - connection.last_active_s > idle_s and not connection.has_work:
+                connection.close(f"idle for more than {self.limits.idle_ms} ms")
+        self._idle_timer = self.loop.call_later(max(0.05, min(idle_s / 4, 30.0)), self._watch_idle)
+
+    async def stop_accepting(self) -> None:
+        """Close the listeners and begin no more requests."""
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        for server in self._servers:
+            server.close()
+        for connection in self._connections:
+            connection.drain()
+
+    async def finish(self, timeout_s: float) -> None:
+        """Let the requests in flight be answered, then hang up."""
+        deadline_s = self.loop.time() + timeout_s
+        while any(connection.has_work for connection in self._connections):
+            if self.loop.time() > deadline_s:
+                logger.warning("hanging up with requests unanswered after %.0f s", timeout_s)
+                break
+            await asyncio.sleep(0.005)
+        for connection in list(self._connections):
+            connection.hang_up()
+        for server in self._servers:
+            await server.wait_closed()
