@@ -1,0 +1,29 @@
+"""The PySpark side of Seqgate: a session with the right connector, sources and sinks, pipelines.
+
+It speaks to a Kafka endpoint over the wire, as any client would, so everything here works against Apache Kafka too.
+
+    from spark_kafka_compat import session, sink, source
+
+    spark = session("first look")
+    source(spark, "127.0.0.1:9092", "flights").groupBy("partition").count().show()
+"""
+
+from __future__ import annotations
+
+from spark_kafka_compat.endpoints import sink, source
+from spark_kafka_compat.errors import ConnectorMissingError, SparkCompatError, UnknownOptionError
+from spark_kafka_compat.options import OPTIONS, Option, Use, checked_options
+from spark_kafka_compat.session import session
+
+__all__ = [
+    "OPTIONS",
+    "ConnectorMissingError",
+    "Option",
+    "SparkCompatError",
+    "UnknownOptionError",
+    "Use",
+    "checked_options",
+    "session",
+    "sink",
+    "source",
+]

@@ -1,0 +1,252 @@
+"""Reads the headers of record batches from a Kafka endpoint: producer id, epoch, sequences, offsets.
+
+Spark's Kafka source shows records but not which producer's batch they came in. The header of a batch (61 bytes, "Record Batch" in Kafka's
+protocol guide) says it, and Fetch returns batches as they lie in the log, so nothing is decompressed or decoded here.
+Ordinary requests any consumer makes; brokers are found through Metadata.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from spark_kafka_compat.errors import EndpointError
+from spark_kafka_compat.wire import Connection, error_name, is_retriable, parse_bootstrap
+
+METADATA, LIST_OFFSETS, FETCH = 3, 2, 1
+EARLIEST, LATEST = -2, -1
+NO_ERROR, OFFSET_OUT_OF_RANGE = 0, 1
+FETCH_MAX_BYTES = 4 << 20
+PATIENCE_S = 30.0
+
+_HEADER = struct.Struct(">qiiBIhiqqqhii")
+_LENGTH_BEFORE_BATCH = 12
+_CURRENT_MAGIC = 2
+_TRANSACTIONAL, _CONTROL = 1 << 4, 1 << 5
+
+
+class BatchRow(NamedTuple):
+    """One record batch as its header tells of it; `base_sequence` is -1 without idempotence, `record_count` may be less
+    than the offsets it spans after compaction.
+    """
+
+    topic: str
+    partition: int
+    base_offset: int
+    last_offset: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+    is_transactional: bool
+    is_control: bool
+    max_timestamp: int
+    batch_bytes: int
+
+    @property
+    def sequence_count(self) -> int:
+        """How many sequence numbers the batch takes up, compacted or not."""
+        return self.last_offset - self.base_offset + 1
+
+
+@dataclass(frozen=True)
+class Split:
+    """A range of offsets of one partition, `end_offset` exclusive; a batch belongs to the split its base offset is in."""
+
+    bootstrap: str
+    topic: str
+    partition: int
+    start_offset: int
+    end_offset: int
+    log_start_offset: int
+
+
+def plan_splits(bootstrap: str, topics: Sequence[str], records_per_split: int = 1_000_000) -> list[Split]:
+    """All records of these topics up to their high watermarks, cut into splits that can be read side by side.
+
+    Raises `EndpointError` when the endpoint or a topic can't be reached or found.
+    """
+    splits: list[Split] = []
+    for topic in topics:
+        for partition, (start, end) in sorted(_offset_ranges(bootstrap, topic).items()):
+            cuts = [*range(start, end, records_per_split), end]
+            splits += [
+                Split(bootstrap, topic, partition, low, high, start)
+                for low, high in zip(cuts, cuts[1:], strict=False)
+            ]
+    return splits
+
+
+def read_split(split: Split) -> Iterator[BatchRow]:
+    """The headers of a split's batches in offset order; raises `EndpointError`, also when its offsets are gone meanwhile."""
+    offset = split.start_offset
+    deadline = time.monotonic() + PATIENCE_S
+    while offset < split.end_offset:
+        try:
+            with _leader_of(split.bootstrap, split.topic, split.partition) as connection:
+                for rows in _fetched(connection, split, offset):
+                    yield from rows
+                    offset = rows[-1].last_offset + 1
+                    deadline = time.monotonic() + PATIENCE_S
+            return
+        except EndpointError as error:
+            if not error.retriable or time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+
+
+def parse_headers(records: bytes, topic: str, partition: int) -> Iterator[BatchRow]:
+    """The batch headers in a Fetch answer's records, which may end inside a batch: then its header still counts if it is whole."""
+    position = 0
+    while position + _HEADER.size <= len(records):
+        (base_offset, length, _, magic, _, attributes, last_offset_delta, _, max_timestamp, *producer) = (
+            _HEADER.unpack_from(records, position)
+        )
+        if magic != _CURRENT_MAGIC:
+            raise EndpointError(
+                f"{topic}-{partition} holds messages of the old format {magic} at offset {base_offset}: "
+                "they carry no sequence numbers and can't be audited by producer id."
+            )
+        producer_id, producer_epoch, base_sequence, record_count = producer
+        yield BatchRow(
+            topic=topic,
+            partition=partition,
+            base_offset=base_offset,
+            last_offset=base_offset + last_offset_delta,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+            record_count=record_count,
+            is_transactional=bool(attributes & _TRANSACTIONAL),
+            is_control=bool(attributes & _CONTROL),
+            max_timestamp=max_timestamp,
+            batch_bytes=_LENGTH_BEFORE_BATCH + length,
+        )
+        position += _LENGTH_BEFORE_BATCH + length
+
+
+def _fetched(connection: Connection, split: Split, offset: int) -> Iterator[list[BatchRow]]:
+    deadline = time.monotonic() + PATIENCE_S
+    while offset < split.end_offset:
+        records = _fetch(connection, split, offset)
+        rows = [
+            row for row in parse_headers(records, split.topic, split.partition) if row.last_offset >= offset
+        ]
+        if not rows:
+            if time.monotonic() > deadline:
+                raise EndpointError(f"{split.topic}-{split.partition} gives nothing at offset {offset}.")
+            continue
+        offset = rows[-1].last_offset + 1
+        deadline = time.monotonic() + PATIENCE_S
+        mine = [row for row in rows if _belongs(row, split)]
+        if mine:
+            yield mine
+
+
+def _belongs(row: BatchRow, split: Split) -> bool:
+    if row.base_offset < split.start_offset:
+        return split.start_offset == split.log_start_offset
+    return row.base_offset < split.end_offset
+
+
+def _fetch(connection: Connection, split: Split, offset: int) -> bytes:
+    answer = connection.call(
+        FETCH,
+        max_wait=timedelta(milliseconds=500),
+        min_bytes=1,
+        max_bytes=FETCH_MAX_BYTES,
+        isolation_level=0,
+        forgotten_topics_data=(),
+        topics=[
+            {
+                "topic": split.topic,
+                "partitions": [
+                    {
+                        "partition": split.partition,
+                        "fetch_offset": offset,
+                        "partition_max_bytes": FETCH_MAX_BYTES,
+                    }
+                ],
+            }
+        ],
+    )
+    (data,) = (partition for topic in answer.responses for partition in topic.partitions)
+    if data.error_code == OFFSET_OUT_OF_RANGE:
+        raise EndpointError(
+            f"{split.topic}-{split.partition} no longer holds offset {offset}: its records were deleted meanwhile."
+        )
+    _check(data.error_code, f"fetching {split.topic}-{split.partition}")
+    return data.records or b""
+
+
+def _offset_ranges(bootstrap: str, topic: str) -> dict[int, tuple[int, int]]:
+    ranges: dict[int, tuple[int, int]] = {}
+    for leader, partitions in _leaders(bootstrap, topic).items():
+        with Connection(*leader) as connection:
+            starts = _list_offsets(connection, topic, partitions, EARLIEST)
+            ends = _list_offsets(connection, topic, partitions, LATEST)
+            ranges |= {partition: (starts[partition], ends[partition]) for partition in partitions}
+    return ranges
+
+
+def _list_offsets(
+    connection: Connection, topic: str, partitions: Sequence[int], timestamp: int
+) -> dict[int, int]:
+    asked = [{"partition_index": partition, "timestamp": timestamp} for partition in partitions]
+    answer = connection.call(
+        LIST_OFFSETS, replica_id=-1, isolation_level=0, topics=[{"name": topic, "partitions": asked}]
+    )
+    offsets: dict[int, int] = {}
+    for partition in answer.topics[0].partitions:
+        _check(partition.error_code, f"asking for offsets of {topic}-{partition.partition_index}")
+        offsets[partition.partition_index] = partition.offset
+    return offsets
+
+
+def _leader_of(bootstrap: str, topic: str, partition: int) -> Connection:
+    for leader, partitions in _leaders(bootstrap, topic).items():
+        if partition in partitions:
+            return Connection(*leader)
+    raise EndpointError(f"{topic}-{partition} has no leader.", retriable=True)
+
+
+def _leaders(bootstrap: str, topic: str) -> dict[tuple[str, int], list[int]]:
+    answer = _metadata(bootstrap, topic)
+    _check(answer.topics[0].error_code, f"asking for topic {topic}")
+    brokers = {broker.node_id: (broker.host, int(broker.port)) for broker in answer.brokers}
+    leaders: dict[tuple[str, int], list[int]] = {}
+    for partition in answer.topics[0].partitions:
+        address = brokers.get(partition.leader_id)
+        if address is None:
+            raise EndpointError(f"{topic}-{partition.partition_index} has no leader.", retriable=True)
+        leaders.setdefault(address, []).append(partition.partition_index)
+    return leaders
+
+
+def _metadata(bootstrap: str, topic: str) -> Any:
+    failures: list[EndpointError] = []
+    for host, port in parse_bootstrap(bootstrap):
+        try:
+            with Connection(host, port) as connection:
+                return connection.call(
+                    METADATA,
+                    topics=[{"name": topic}],
+                    allow_auto_topic_creation=False,
+                    include_cluster_authorized_operations=False,
+                    include_topic_authorized_operations=False,
+                )
+        except EndpointError as error:
+            failures.append(error)
+    raise failures[-1]
+
+
+def _check(error_code: int, doing: str) -> None:
+    if error_code != NO_ERROR:
+        raise EndpointError(
+            f"The endpoint answered {error_name(error_code)} when {doing}.",
+            retriable=is_retriable(error_code),
+        )

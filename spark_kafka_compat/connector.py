@@ -1,0 +1,76 @@
+"""Which artifact of Spark's Kafka connector belongs to which pyspark.
+
+The connector is published as `org.apache.spark:spark-sql-kafka-0-10_SCALA:SPARK` and must match Spark's own version and
+Scala's binary version exactly.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib import metadata, util
+from pathlib import Path
+
+from spark_kafka_compat.errors import SparkCompatError
+
+_RELEASE = re.compile(r"(\d+)\.(\d+)\.(\d+)(\.?(?:dev|rc|preview)\w*)?")
+
+
+def installed_pyspark_version() -> str:
+    """The version of the installed pyspark; raises `SparkCompatError` when there is none."""
+    for distribution in ("pyspark", "pyspark-client"):
+        try:
+            return metadata.version(distribution)
+        except metadata.PackageNotFoundError:
+            continue
+    raise SparkCompatError('PySpark is not installed; install it with: pip install "seqgate[spark]"')
+
+
+def scala_binary_version(pyspark_version: str, jars: Path | None = None) -> str:
+    """The Scala binary version, such as "2.13": what the jars beside pyspark say, else what that Spark line defaults to."""
+    if jars is not None:
+        for jar in sorted(jars.glob("scala-library-*.jar")):
+            major, minor = jar.stem.removeprefix("scala-library-").split(".")[:2]
+            return f"{major}.{minor}"
+    major_version, _ = _release(pyspark_version)
+    return "2.13" if major_version >= 4 else "2.12"
+
+
+def connector_coordinates(pyspark_version: str | None = None, scala_version: str | None = None) -> str:
+    """Maven coordinates of the connector, for `spark.jars.packages`.
+
+    Without arguments they fit the installed pyspark. Raises `SparkCompatError` for versions older than 3.0 (Kafka 2.4
+    clients that no longer speak to a current broker) and for strings that are no Spark version.
+    """
+    if pyspark_version is None:
+        pyspark_version = installed_pyspark_version()
+        scala_version = scala_version or scala_binary_version(pyspark_version, pyspark_jars())
+    major, release = _release(pyspark_version)
+    if major < 3:
+        raise SparkCompatError(
+            f"Spark {pyspark_version} is too old: its Kafka clients need Spark 3.0 or newer."
+        )
+    scala = scala_version or scala_binary_version(pyspark_version)
+    return f"org.apache.spark:spark-sql-kafka-0-10_{scala}:{release}"
+
+
+def java_requirement(pyspark_version: str) -> int:
+    """The oldest Java that this Spark runs on."""
+    major, _ = _release(pyspark_version)
+    return 17 if major >= 4 else 8
+
+
+def pyspark_jars() -> Path | None:
+    """The folder of jars inside the installed pyspark, if it brings its own Spark."""
+    spec = util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        return None
+    jars = Path(spec.origin).parent / "jars"
+    return jars if jars.is_dir() else None
+
+
+def _release(pyspark_version: str) -> tuple[int, str]:
+    match = _RELEASE.match(pyspark_version)
+    if match is None:
+        raise SparkCompatError(f"{pyspark_version!r} is not a Spark version such as 4.0.0.")
+    major, minor, patch, _ = match.groups()
+    return int(major), f"{major}.{minor}.{patch}"

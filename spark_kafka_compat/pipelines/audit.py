@@ -1,0 +1,184 @@
+"""Audits Kafka topics: per producer id and partition the gaps, duplicates and reorderings.
+
+Exit status: 0 when there are none, 1 when there are, 2 when the audit could not be made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from spark_kafka_compat import session, source
+from spark_kafka_compat.connector import connector_coordinates
+from spark_kafka_compat.errors import SparkCompatError
+from spark_kafka_compat.producer_audit import NO_PRODUCER_ID, AuditReport, audit_producers
+from spark_kafka_compat.record_audit import RecordVerdict, audit_records
+
+CLEAN, BREACHED, FAILED = 0, 1, 2
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    coordinates = connector_coordinates()
+    described = argparse.ArgumentParser(
+        prog="python -m spark_kafka_compat.pipelines.audit",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=f"On a cluster: spark-submit --packages {coordinates} audit.py --bootstrap HOST:PORT TOPIC",
+    )
+    add = described.add_argument
+    add("topics", nargs="+", metavar="TOPIC", help="topics to audit")
+    add(
+        "--bootstrap",
+        required=True,
+        metavar="HOST:PORT",
+        help="the Kafka endpoint, one address or several with commas",
+    )
+    add("--records", action="store_true", help="audit the records' own numbers instead of the batch headers")
+    add(
+        "--producer",
+        default="header:producer",
+        metavar="EXPR",
+        help="with --records: who sent a record; header:NAME, json:$.path or SQL (default: %(default)s)",
+    )
+    add(
+        "--sequence",
+        default="header:sequence",
+        metavar="EXPR",
+        help="with --records: its running number, likewise (default: %(default)s)",
+    )
+    add(
+        "--scope",
+        choices=("partition", "topic"),
+        default="partition",
+        help="with --records: whether a producer counts per partition or over the topic (default: %(default)s)",
+    )
+    add("--compacted", action="store_true", help="the topics are compacted: missing records are no breach")
+    add(
+        "--require-idempotence",
+        action="store_true",
+        help="records without a producer id are a breach too (they can't be audited)",
+    )
+    add("--json", action="store_true", help="print JSON instead of tables")
+    add("--master", help="Spark master (default: this machine, or what spark-submit says)")
+    return described
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the audit; returns the exit status."""
+    chosen = parser().parse_args(arguments)
+    try:
+        spark = session("audit " + ",".join(chosen.topics), master=chosen.master, quiet=True)
+        if chosen.records:
+            frame = source(spark, chosen.bootstrap, chosen.topics, includeHeaders=True)
+            verdicts = audit_records(
+                frame, producer=chosen.producer, sequence=chosen.sequence, scope=chosen.scope
+            )
+            return _show_records(verdicts, as_json=chosen.json)
+        report = audit_producers(spark, chosen.bootstrap, chosen.topics, compacted=chosen.compacted)
+        return _show_producers(report, as_json=chosen.json, require_idempotence=chosen.require_idempotence)
+    except SparkCompatError as error:
+        print(f"audit: {error}", file=sys.stderr)
+        return FAILED
+
+
+def producers_table(report: AuditReport) -> Table:
+    """The verdicts of all producers as a table for people."""
+    columns = ("topic", "partition", "producer id", "batches", "records", "last sequence")
+    table = _table("Producers", columns, ("gaps", "duplicates", "reorderings"))
+    for row in report.producers:
+        numbered = row.producer_id != NO_PRODUCER_ID
+        identity = str(row.producer_id) if numbered else "none"
+        last = f"{row.last_sequence:,}" if numbered else "–"
+        cells = [row.topic, str(row.partition), identity, f"{row.batches:,}", f"{row.records:,}", last]
+        breaches = (row.missing_records, row.duplicate_records, row.reordered_batches)
+        table.add_row(*cells, *(_counted(breach) if numbered else "–" for breach in breaches))
+    return table
+
+
+def records_table(verdicts: Iterable[RecordVerdict]) -> Table:
+    """The verdicts on the records' own numbers as a table for people."""
+    columns = ("topic", "partition", "producer", "records", "first", "last")
+    table = _table("Records", columns, ("gaps", "duplicates", "reorderings"))
+    for row in verdicts:
+        place = "all" if row.partition < 0 else str(row.partition)
+        numbers = (f"{number:,}" for number in (row.records, row.first_sequence, row.last_sequence))
+        breaches = (row.missing_records, row.duplicate_records, row.reordered_records)
+        table.add_row(row.topic, place, row.producer, *numbers, *(_counted(breach) for breach in breaches))
+    return table
+
+
+def _table(title: str, columns: Iterable[str], breaches: Iterable[str]) -> Table:
+    table = Table(title=title)
+    for name in (*columns, *breaches):
+        table.add_column(name, justify="left" if name in {"topic", "producer"} else "right")
+    return table
+
+
+def _counted(breaches: int) -> str:
+    return f"[bold red]{breaches:,}" if breaches else "[green]0"
+
+
+def _show_producers(report: AuditReport, *, as_json: bool, require_idempotence: bool) -> int:
+    unnumbered = report.records_without_producer_id
+    clean = report.is_clean and not (require_idempotence and unnumbered)
+    if as_json:
+        _print_json(
+            {
+                "clean": clean,
+                "records_without_producer_id": unnumbered,
+                "producers": [_producer_object(row) for row in report.producers],
+                "offsets": [row._asdict() for row in report.offsets],
+            }
+        )
+        return CLEAN if clean else BREACHED
+    console = Console()
+    console.print(producers_table(report))
+    for row in report.producers:
+        for finding in row.findings:
+            console.print(
+                f"{row.topic}-{row.partition} producer {row.producer_id} epoch {finding.producer_epoch}: {finding.kind}, "
+                f"sequences {finding.first_sequence}–{finding.last_sequence} ({finding.records:,}), "
+                + (f"offset {finding.offset}" if finding.offset >= 0 else "from the beginning")
+            )
+    for place in report.offsets:
+        if not place.is_clean:
+            console.print(
+                f"{place.topic}-{place.partition}: {place.missing_offsets:,} offsets missing, "
+                f"{place.overlapping_offsets:,} used twice"
+            )
+    if unnumbered:
+        console.print(f"{unnumbered:,} records carry no producer id and can't be audited.")
+    console.print("No gaps, duplicates or reorderings." if clean else "[bold red]The audit found breaches.")
+    return CLEAN if clean else BREACHED
+
+
+def _producer_object(row: Any) -> dict[str, Any]:
+    return {**row._asdict(), "findings": [finding._asdict() for finding in row.findings]}
+
+
+def _show_records(verdicts: Sequence[RecordVerdict], *, as_json: bool) -> int:
+    clean = all(row.is_clean for row in verdicts)
+    if as_json:
+        _print_json({"clean": clean, "producers": [row._asdict() for row in verdicts]})
+    else:
+        console = Console()
+        console.print(records_table(verdicts))
+        console.print(
+            "No gaps, duplicates or reorderings." if clean else "[bold red]The audit found breaches."
+        )
+    return CLEAN if clean else BREACHED
+
+
+def _print_json(content: object) -> None:
+    print(json.dumps(content, indent=2))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,121 @@
+"""A SparkSession that can speak to a Kafka endpoint."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spark_kafka_compat.connector import connector_coordinates, installed_pyspark_version, java_requirement
+from spark_kafka_compat.errors import SparkCompatError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JARS_VARIABLE = "SEQGATE_SPARK_JARS"
+QUIET_LOGGING = Path(__file__).parent / "log4j2-quiet.properties"
+_LOCAL_DEFAULTS = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "8",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+def session(
+    app_name: str = "seqgate",
+    *,
+    master: str | None = None,
+    jars_dir: str | Path | None = None,
+    packages: Sequence[str] = (),
+    conf: Mapping[str, str] | None = None,
+    quiet: bool = False,
+) -> SparkSession:
+    """A SparkSession with the Kafka connector that fits the installed pyspark.
+
+    Without `master` it runs in this machine's cores (`local[*]`), with a small number of shuffle partitions, no web page,
+    and times in UTC. The connector is resolved through Maven (`spark.jars.packages`), or taken from the jars in
+    `jars_dir`, else in the folder that the environment variable SEQGATE_SPARK_JARS names. `packages` adds Maven
+    coordinates, `conf` overrides any setting, `quiet` lets Spark log errors only. Inside `spark-submit` the class path
+    and the master are spark-submit's: pass `--packages` there.
+
+    Raises `SparkCompatError` when pyspark or a fitting Java is missing.
+    """
+    version = installed_pyspark_version()
+    from pyspark.sql import SparkSession
+
+    settings = {"spark.sql.session.timeZone": "UTC"}
+    if not _inside_spark_submit():
+        _require_java(java_requirement(version))
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        settings |= _standalone_settings(master, jars_dir, packages)
+        if quiet:
+            settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={QUIET_LOGGING.as_uri()}"
+    elif master is not None:
+        settings["spark.master"] = master
+    settings |= dict(conf or {})
+    builder = SparkSession.builder.appName(app_name)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def _inside_spark_submit() -> bool:
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _standalone_settings(
+    master: str | None, jars_dir: str | Path | None, packages: Sequence[str]
+) -> dict[str, str]:
+    chosen_master = master or os.environ.get("MASTER") or "local[*]"
+    settings = {"spark.master": chosen_master}
+    if chosen_master.startswith("local"):
+        settings |= _LOCAL_DEFAULTS
+    directory = jars_dir or os.environ.get(JARS_VARIABLE)
+    coordinates = list(packages)
+    if directory:
+        settings["spark.jars"] = ",".join(_jars_in(Path(directory)))
+    else:
+        coordinates.insert(0, connector_coordinates())
+    if coordinates:
+        settings["spark.jars.packages"] = ",".join(coordinates)
+    return settings
+
+
+def _jars_in(directory: Path) -> list[str]:
+    jars = sorted(str(jar) for jar in directory.glob("*.jar"))
+    if not any("spark-sql-kafka-0-10_" in jar for jar in jars):
+        raise SparkCompatError(
+            f"There is no spark-sql-kafka-0-10 jar in {directory}; put the connector and its dependencies there, or "
+            f"leave {JARS_VARIABLE} unset to resolve {connector_coordinates()} through Maven."
+        )
+    return jars
+
+
+def _require_java(oldest: int) -> None:
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if java is None or not Path(java).exists():
+        where = f"JAVA_HOME is {home}, but there is no bin/java in it" if home else "no java is on the PATH"
+        raise SparkCompatError(
+            f"Spark needs Java {oldest} or newer and {where}; install a JDK or set JAVA_HOME."
+        )
+    answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
+    found = java_major_version(answer.stderr + answer.stdout)
+    if found is not None and found < oldest:
+        raise SparkCompatError(f"Spark needs Java {oldest} or newer, but {java} is Java {found}.")
+
+
+def java_major_version(version_text: str) -> int | None:
+    """Java's major version out of what `java -version` prints: 8 for "1.8.0_392", 17 for "17.0.15"."""
+    match = re.search(r'version "(\d+)(?:\.(\d+))?', version_text)
+    if match is None:
+        return None
+    major = int(match[1])
+    return int(match[2]) if major == 1 and match[2] else major

@@ -1,0 +1,166 @@
+"""A blocking connection to a Kafka broker for a handful of requests, with kio's schemas."""
+
+from __future__ import annotations
+
+import io
+import socket
+import struct
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from types import TracebackType, UnionType
+from typing import Any
+
+from kio.index import load_request_schema, load_response_schema
+from kio.schema.errors import ErrorCode
+from kio.serial import entity_reader, entity_writer
+
+from spark_kafka_compat.errors import EndpointError
+
+CLIENT_ID = "seqgate-audit"
+TIMEOUT_S = 30.0
+DEFAULT_PORT = 9092
+API_VERSIONS = 18
+# Topics by name and no fetch sessions needed: understood by Kafka 0.11 to 4.3.
+VERSION_RANGES: Mapping[int, tuple[int, int]] = {1: (4, 12), 2: (1, 7), 3: (4, 9)}
+_MAX_ANSWER_BYTES = 1 << 30
+
+
+class Connection:
+    """One TCP connection, one request at a time. Raises `EndpointError` for whatever goes wrong on it."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._address = f"{host}:{port}"
+        self._correlation_id = 0
+        try:
+            self._socket = socket.create_connection((host, port), timeout=TIMEOUT_S)
+        except OSError as error:
+            message = f"Nothing answers at {self._address} ({error.strerror or error})."
+            raise EndpointError(message, retriable=True) from error
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._versions: dict[int, tuple[int, int]] = {}
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._socket.close()
+
+    def call(self, api_key: int, **values: Any) -> Any:
+        """Send a request in the newest version both sides know, return the answer (kio entities).
+
+        Values for fields that this version lacks are left out; nested structures are given as mappings.
+        """
+        if not self._versions:
+            answer = self._exchange(API_VERSIONS, 0, {})
+            self._versions = {
+                int(row.api_key): (int(row.min_version), int(row.max_version)) for row in answer.api_keys
+            }
+        return self._exchange(api_key, self._version(api_key), values)
+
+    def _version(self, api_key: int) -> int:
+        low, high = VERSION_RANGES[api_key]
+        offered = self._versions.get(api_key)
+        if offered is None or offered[1] < low or offered[0] > high:
+            raise EndpointError(f"{self._address} does not offer a known version of the request {api_key}.")
+        return min(high, offered[1])
+
+    def _exchange(self, api_key: int, version: int, values: Mapping[str, Any]) -> Any:
+        request_type: Any = load_request_schema(api_key, version)
+        header_type: Any = request_type.__header_schema__
+        self._correlation_id += 1
+        header = built(
+            header_type,
+            {
+                "request_api_key": api_key,
+                "request_api_version": version,
+                "correlation_id": self._correlation_id,
+                "client_id": CLIENT_ID,
+            },
+        )
+        buffer = io.BytesIO()
+        entity_writer(header_type)(buffer, header)
+        entity_writer(request_type)(buffer, built(request_type, values))
+        answer = self._round_trip(buffer.getvalue())
+        response_type: Any = load_response_schema(api_key, version)
+        response_header, position = _read(response_type.__header_schema__, answer, 0)
+        if response_header.correlation_id != self._correlation_id:
+            raise EndpointError(f"{self._address} answered out of order.", retriable=True)
+        return _read(response_type, answer, position)[0]
+
+    def _round_trip(self, payload: bytes) -> bytes:
+        try:
+            self._socket.sendall(struct.pack(">i", len(payload)) + payload)
+            (size,) = struct.unpack(">i", self._receive(4))
+            if not 0 < size <= _MAX_ANSWER_BYTES:
+                raise EndpointError(f"{self._address} does not speak Kafka's protocol.")
+            return self._receive(size)
+        except OSError as error:
+            message = f"The connection to {self._address} broke ({error.strerror or error})."
+            raise EndpointError(message, retriable=True) from error
+
+    def _receive(self, size: int) -> bytes:
+        received = bytearray(size)
+        view, position = memoryview(received), 0
+        while position < size:
+            count = self._socket.recv_into(view[position:])
+            if count == 0:
+                raise EndpointError(f"{self._address} closed the connection.", retriable=True)
+            position += count
+        return bytes(received)
+
+
+def built(entity_type: Any, values: Mapping[str, Any]) -> Any:
+    """A kio entity out of plain values: mappings and lists become nested entities, unknown fields are left out."""
+    hints = typing.get_type_hints(entity_type)
+    known = {field.name for field in fields(entity_type)}
+    return entity_type(
+        **{name: _nested(hints[name], value) for name, value in values.items() if name in known}
+    )
+
+
+def _nested(hint: Any, value: Any) -> Any:
+    candidates = typing.get_args(hint) if typing.get_origin(hint) in {UnionType, typing.Union} else (hint,)
+    for candidate in candidates:
+        arguments = typing.get_args(candidate)
+        if isinstance(value, Sequence) and arguments and is_dataclass(arguments[0]):
+            return tuple(built(arguments[0], item) for item in value)
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _read(entity_type: Any, data: bytes, position: int) -> tuple[Any, int]:
+    value, size = entity_reader(entity_type)(data, position)
+    return value, position + size
+
+
+def parse_bootstrap(bootstrap: str) -> list[tuple[str, int]]:
+    """`host:port,[::1]:9092` as addresses; raises `EndpointError` for a text that is none."""
+    addresses: list[tuple[str, int]] = []
+    for part in filter(None, (piece.strip() for piece in bootstrap.split(","))):
+        host, separator, port = part.rpartition(":")
+        if not separator or (":" in host and not host.startswith("[")):
+            host, port = part, str(DEFAULT_PORT)
+        if not port.isdecimal() or not host:
+            raise EndpointError(f"{part!r} is not an address such as 127.0.0.1:9092.")
+        addresses.append((host.strip("[]"), int(port)))
+    if not addresses:
+        raise EndpointError("The list of bootstrap servers is empty.")
+    return addresses
+
+
+def error_name(error_code: int) -> str:
+    """Kafka's name of an error code, or the number when it is unknown."""
+    try:
+        return ErrorCode(error_code).name.upper()
+    except ValueError:
+        return f"error {error_code}"
+
+
+def is_retriable(error_code: int) -> bool:
+    """Whether Kafka marks this error as one to try again after."""
+    try:
+        return bool(ErrorCode(error_code).retriable)
+    except (AttributeError, ValueError):
+        return False

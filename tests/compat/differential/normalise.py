@@ -1,0 +1,145 @@
+"""Takes out of a transcript what two right endpoints must answer differently: addresses, ids, the time of day.
+
+Ids are renumbered in the order of their appearance, so that "the same id again" still compares.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from tests.compat.differential.peer import Exchange, Transcript
+from tests.support.batches import BatchView, read_batches
+from tests.support.wire import NO_TOPIC_ID, Plain
+
+NOW_TOLERANCE_MS = 600_000
+TIMES = {"log_append_time", "timestamp", "last_timestamp", "base_timestamp", "max_timestamp"}
+NODES = {"node_id", "leader_id", "controller_id", "broker_id", "preferred_read_replica"}
+NODE_LISTS = {"replica_nodes", "isr_nodes", "offline_replicas", "eligible_leader_replicas", "last_known_elr"}
+ANY_VALUE = {"throttle_time", "port", "cluster_id", "usable_bytes", "total_bytes", "log_dir"}
+TEXTS = {"error_message", "batch_index_error_message", "documentation"}
+IDENTITY = (
+    "name",
+    "topic",
+    "topic_id",
+    "resource_name",
+    "topic_name",
+    "partition_index",
+    "partition",
+    "index",
+)
+IDENTITY_OF_NUMBERS = ("api_key", "node_id", "broker_id", "producer_id")
+
+
+class Normaliser:
+    """Normalises one endpoint's transcript; keep one per transcript, since it remembers which ids it met."""
+
+    def __init__(self, transcript: Transcript) -> None:
+        self._transcript = transcript
+        self._met: dict[str, list[Any]] = {"node": [], "session": [], "topic id": [], "producer": []}
+        self._rules: dict[str, Callable[[Any], Any]] = {
+            "topic_id": self._topic_id,
+            "producer_id": self._producer_id,
+            "session_id": lambda value: value and self._numbered("session", value),
+            "next_topic_partition": self._value,
+            "records": self._records,
+        }
+
+    def exchanges(self) -> list[Plain]:
+        """Every exchange as plain values, ready for comparison."""
+        return [self._exchange(exchange) for exchange in self._transcript.exchanges]
+
+    def _exchange(self, exchange: Exchange) -> Plain:
+        if exchange.answer is None:
+            return {"label": exchange.label, "instead": exchange.instead}
+        answer = exchange.answer
+        if exchange.only_own:
+            answer = self._own(answer)
+        return {"label": exchange.label, **self._value(answer)}
+
+    def _own(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: self._own(inner) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [self._own(item) for item in value if not self._foreign(item)]
+        return value
+
+    def _foreign(self, item: Any) -> bool:
+        if not isinstance(item, dict) or "partitions" not in item:
+            return False
+        return not str(item.get("name", item.get("topic", ""))).startswith(self._transcript.prefix)
+
+    def _value(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: self._field(key, inner) for key, inner in value.items()}
+        if isinstance(value, list):
+            return sorted_by_identity([self._value(item) for item in value])
+        if isinstance(value, str):
+            return value.replace(self._transcript.prefix, "~")
+        return value
+
+    def _field(self, key: str, value: Any) -> Any:
+        if key in self._rules and value is not None:
+            return self._rules[key](value)
+        if key in ANY_VALUE:
+            return None if value is None else f"<{key}>"
+        if key in TEXTS:
+            return f"<{key}>" if value else value
+        if key in TIMES and isinstance(value, int):
+            return _moment(value)
+        if key in NODES and isinstance(value, int):
+            return self._node(value)
+        if key in NODE_LISTS and isinstance(value, list):
+            return [self._node(item) for item in value]
+        return self._value(value)
+
+    def _numbered(self, kind: str, value: Any) -> str:
+        met = self._met[kind]
+        if value not in met:
+            met.append(value)
+        return f"<{kind} {met.index(value) + 1}>"
+
+    def _node(self, value: int) -> Any:
+        return value if value < 0 else self._numbered("node", value)
+
+    def _topic_id(self, value: str) -> str | None:
+        if value == NO_TOPIC_ID:
+            return None
+        known = self._transcript.topic_names.get(value)
+        return f"<id of {known}>" if known is not None else self._numbered("topic id", value)
+
+    def _producer_id(self, value: int) -> Any:
+        return self._numbered("producer", value) if value in self._transcript.producer_ids else value
+
+    def _records(self, value: Any) -> Any:
+        if not isinstance(value, bytes):
+            return self._value(value)
+        batches, cut = read_batches(value)
+        return {"batches": [self._batch(batch) for batch in batches], "bytes of a cut batch": len(cut)}
+
+    def _batch(self, batch: BatchView) -> Plain:
+        seen = {key: self._field(key, inner) for key, inner in asdict(batch).items()}
+        seen["payload"] = f"{len(batch.payload)} bytes, crc {zlib.crc32(batch.payload):08x}"
+        if batch.crc_is_right:
+            del seen["crc"]
+        return seen
+
+
+def _moment(value: int) -> Any:
+    return "<now>" if abs(value - time.time() * 1000) < NOW_TOLERANCE_MS else value
+
+
+def sorted_by_identity(items: list[Any]) -> list[Any]:
+    """Lists whose order means nothing in Kafka's protocol (topics, partitions, configs) in an order of their own."""
+
+    def identity(item: Any) -> tuple[list[str], list[int]]:
+        words = [str(item[key]).rjust(12) for key in IDENTITY if key in item]
+        numbers = [item[key] for key in IDENTITY_OF_NUMBERS if isinstance(item.get(key), int)]
+        return words, numbers
+
+    if items and all(isinstance(item, dict) for item in items):
+        return sorted(items, key=identity)
+    return items

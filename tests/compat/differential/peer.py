@@ -1,0 +1,362 @@
+"""One side of a differential scenario: sends its requests to one endpoint and records what came back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.support.batches import Batch
+from tests.support.wire import API_KEYS, Answer, Closed, Plain, Silent, Wire, decode, encode
+
+SETTLE_TIMEOUT_S = 6.0
+SILENCE_S = 1.0
+
+Records = Batch | bytes | None
+
+
+class Unsettled(Exception):
+    """What a scenario waits for did not come within `SETTLE_TIMEOUT_S`."""
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A request and what followed it: an answer, or in words why there is none."""
+
+    label: str
+    request: Any
+    answer: Plain | None = None
+    instead: str | None = None
+    only_own: bool = False
+
+
+@dataclass(frozen=True)
+class Topic:
+    name: str
+    topic_id: str
+
+
+@dataclass
+class Transcript:
+    """Everything a scenario saw at one endpoint, and which names and ids in it are the endpoint's own."""
+
+    prefix: str
+    exchanges: list[Exchange] = field(default_factory=list)
+    topic_names: dict[str, str] = field(default_factory=dict)
+    producer_ids: list[int] = field(default_factory=list)
+
+
+def encoded(records: Records) -> bytes | None:
+    """A batch as bytes; bytes and None as they are."""
+    return records.encode() if isinstance(records, Batch) else records
+
+
+class Peer:
+    """A connection that records. `connect` opens a further connection into the same transcript."""
+
+    def __init__(self, bootstrap: str, prefix: str, transcript: Transcript | None = None) -> None:
+        self.bootstrap = bootstrap
+        self.transcript = transcript or Transcript(prefix)
+        self._wire: Wire | None = None
+        self._others: list[Peer] = []
+
+    # --- connections
+
+    @property
+    def wire(self) -> Wire:
+        if self._wire is None:
+            self._wire = Wire(self.bootstrap)
+        return self._wire
+
+    def connect(self) -> Peer:
+        other = Peer(self.bootstrap, self.transcript.prefix, self.transcript)
+        self._others.append(other)
+        return other
+
+    def close(self) -> None:
+        for other in self._others:
+            other.close()
+        self._disconnect()
+
+    def _disconnect(self) -> None:
+        if self._wire is not None:
+            self._wire.close()
+            self._wire = None
+
+    # --- recorded exchanges
+
+    def call(self, api: str, version: int, /, *, only_own: bool = False, **request: Any) -> Plain:
+        """Sends one request and records the answer. Without an answer the result is empty and the connection new.
+
+        `only_own` leaves topics of other scenarios out of the comparison.
+        """
+        return self.exchange(
+            f"{api} v{version}", request, lambda: self.wire.call(api, version, request), only_own=only_own
+        )
+
+    def exchange(
+        self, label: str, request: Any, converse: Callable[[], Answer], *, only_own: bool = False
+    ) -> Plain:
+        """Records what `converse` brings back under `label`."""
+        try:
+            answer = converse()
+        except Closed:
+            self._record(Exchange(label, request, instead="the connection was closed"))
+        except Silent:
+            self._record(Exchange(label, request, instead="no answer came"))
+        else:
+            fields = {**answer.fields, "trailing bytes": len(answer.trailing)}
+            self._record(Exchange(label, request, answer=fields, only_own=only_own))
+            return answer.fields
+        self._disconnect()
+        return {}
+
+    def call_briefly(self, api: str, version: int, /, **request: Any) -> Plain:
+        """As `call`, for a request that an endpoint may never answer."""
+        self._disconnect()
+        self._wire = Wire(self.bootstrap, timeout_s=SILENCE_S)
+        result = self.call(api, version, **request)
+        self._disconnect()
+        return result
+
+    def frame(
+        self,
+        label: str,
+        payload: bytes,
+        *,
+        api: str,
+        version: int = 0,
+        correlation_id: int = 1,
+        only_own: bool = False,
+    ) -> Plain:
+        """Sends bytes as one frame; the answer is decoded as `api`, `version`."""
+
+        def converse() -> Answer:
+            self.wire.send_frame(payload)
+            return decode(api, version, self.wire.receive_frame(), correlation_id=correlation_id)
+
+        return self.exchange(label, payload.hex(), converse, only_own=only_own)
+
+    def pipelined(self, requests: Sequence[tuple[str, int, Plain]]) -> list[Plain]:
+        """Sends all requests before reading the first answer; the order of answers is part of the record."""
+        self._disconnect()
+        for number, (api, version, request) in enumerate(requests, 1):
+            self.wire.send_frame(encode(api, version, request, correlation_id=number))
+        return [
+            self.exchange(
+                f"{api} v{version}, pipelined {number}",
+                request,
+                lambda api=api, version=version, number=number: decode(  # type: ignore[misc]
+                    api, version, self.wire.receive_frame(), correlation_id=number
+                ),
+            )
+            for number, (api, version, request) in enumerate(requests, 1)
+        ]
+
+    def without_answer(self, api: str, version: int, /, **request: Any) -> None:
+        """Sends a request that has no answer (Produce with acks 0) and records whether the connection lives on."""
+        label = f"{api} v{version}, then api_versions"
+
+        def converse() -> Answer:
+            self.wire.send(api, version, request)
+            return Answer({"alive": bool(self.wire.call("api_versions", 0).fields["api_keys"])})
+
+        self.exchange(label, request, converse)
+
+    def eventually(
+        self,
+        api: str,
+        version: int,
+        until: Callable[[Plain], bool],
+        /,
+        *,
+        only_own: bool = False,
+        **request: Any,
+    ) -> Plain:
+        """Repeats a request until `until` holds for its answer, and records only the last."""
+        try:
+            answer = self._await(api, version, until, request)
+        except Unsettled as error:
+            self._record(Exchange(f"{api} v{version}, awaited", request, instead=f"never came: {error}"))
+            return {}
+        self._record(Exchange(f"{api} v{version}, awaited", request, answer=answer, only_own=only_own))
+        return answer
+
+    def note(self, label: str, **seen: Any) -> None:
+        """Records a fact that the scenario found out by itself."""
+        self._record(Exchange(label, None, answer=seen))
+
+    def _record(self, exchange: Exchange) -> None:
+        answer = exchange.answer or {}
+        if exchange.label.startswith("init_producer_id") and answer.get("producer_id", -1) >= 0:
+            self.transcript.producer_ids.append(answer["producer_id"])
+        self.transcript.exchanges.append(exchange)
+
+    # --- preparations, not recorded
+
+    def name(self, suffix: str = "t") -> str:
+        """A topic name of this scenario's own."""
+        return f"{self.transcript.prefix}{suffix}"
+
+    def topic(
+        self, suffix: str = "t", *, partitions: int = 1, configs: Mapping[str, str] | None = None
+    ) -> Topic:
+        """Creates a topic and waits until every partition has a leader and answers."""
+        name = self.name(suffix)
+        settings = [{"name": key, "value": value} for key, value in (configs or {}).items()]
+        wanted = {"name": name, "num_partitions": partitions, "replication_factor": 1, "configs": settings}
+        created = self.wire.call("create_topics", 7, topics=[wanted], timeout=10_000).fields["topics"][0]
+        assert created["error_code"] == 0, created
+        return self.existing(suffix, partitions=partitions)
+
+    def existing(self, suffix: str = "t", *, partitions: int = 1) -> Topic:
+        """Waits until a topic of this scenario is served with this many partitions."""
+        name = self.name(suffix)
+
+        def ready(answer: Plain) -> bool:
+            found = answer["topics"][0]
+            return len(found["partitions"]) >= partitions and not any(
+                partition["error_code"] for partition in found["partitions"]
+            )
+
+        asked = {"topics": [{"name": name}], "allow_auto_topic_creation": False}
+        found = self._await("metadata", 12, ready, asked)["topics"][0]
+        asked = {
+            "replica_id": -1,
+            "topics": [
+                {
+                    "name": name,
+                    "partitions": [
+                        {"partition_index": index, "timestamp": -1} for index in range(partitions)
+                    ],
+                }
+            ],
+        }
+        self._await("list_offsets", 7, lambda answer: not _error_codes(answer), asked)
+        self.transcript.topic_names[found["topic_id"]] = suffix
+        return Topic(name, found["topic_id"])
+
+    def _await(self, api: str, version: int, until: Callable[[Plain], bool], request: Plain) -> Plain:
+        deadline = time.monotonic() + SETTLE_TIMEOUT_S
+        while True:
+            answer = self.wire.call(api, version, request).fields
+            if until(answer):
+                return answer
+            if time.monotonic() > deadline:
+                raise Unsettled(f"{api} v{version} {request} still answers {answer}")
+            time.sleep(0.01)
+
+    # --- the requests that most scenarios make
+
+    def produce(
+        self,
+        topic: Topic,
+        records: Records | Mapping[int, Records],
+        *,
+        version: int = 9,
+        acks: int = -1,
+        transactional_id: str | None = None,
+    ) -> Plain:
+        """Produces to partition 0, or to the partitions that a mapping names."""
+        request = produce_request(topic, records, acks=acks, transactional_id=transactional_id)
+        if acks == 0:
+            self.without_answer("produce", version, **request)
+            return {}
+        return self.call("produce", version, **request)
+
+    def offsets(
+        self, topic: Topic, *timestamps: int, version: int = 7, partition: int = 0, **more: Any
+    ) -> None:
+        """Asks ListOffsets for each of the timestamps in turn."""
+        for timestamp in timestamps:
+            asked = {"partition_index": partition, "timestamp": timestamp, "current_leader_epoch": -1}
+            topics = [{"name": topic.name, "partitions": [asked]}]
+            self.call("list_offsets", version, replica_id=-1, topics=topics, **more)
+
+    def fetch(self, topic: Topic, offset: int = 0, *, version: int = 12, **more: Any) -> Plain:
+        """Fetches from one offset of partition 0; see `fetch_request` for what may be set."""
+        return self.call("fetch", version, **fetch_request(topic, offset, **more))
+
+    def end_offset_reaches(self, topic: Topic, offset: int, *, partition: int = 0) -> None:
+        """Waits for the log's end as consumers see it, and records it."""
+        asked = {"partition_index": partition, "timestamp": -1, "current_leader_epoch": -1}
+
+        def reached(answer: Plain) -> bool:
+            return bool(answer["topics"][0]["partitions"][0]["offset"] >= offset)
+
+        topics = [{"name": topic.name, "partitions": [asked]}]
+        self.eventually("list_offsets", 7, reached, replica_id=-1, topics=topics)
+
+
+def produce_request(
+    topic: Topic,
+    records: Records | Mapping[int, Records],
+    *,
+    acks: int = -1,
+    transactional_id: str | None = None,
+) -> Plain:
+    by_partition = records if isinstance(records, Mapping) else {0: records}
+    data = [{"index": index, "records": encoded(item)} for index, item in by_partition.items()]
+    topic_data = [{"name": topic.name, "topic_id": topic.topic_id, "partition_data": data}]
+    return {"transactional_id": transactional_id, "acks": acks, "timeout": 5_000, "topic_data": topic_data}
+
+
+def fetch_request(
+    topic: Topic,
+    offset: int = 0,
+    *,
+    partition: int = 0,
+    max_wait: int = 100,
+    min_bytes: int = 1,
+    max_bytes: int = 1 << 20,
+    partition_max_bytes: int = 1 << 20,
+    isolation_level: int = 0,
+    current_leader_epoch: int = -1,
+    last_fetched_epoch: int = -1,
+    log_start_offset: int = -1,
+    **more: Any,
+) -> Plain:
+    """A Fetch of one partition; further fields of the request come by name and replace these."""
+    wanted = {
+        "partition": partition,
+        "current_leader_epoch": current_leader_epoch,
+        "fetch_offset": offset,
+        "last_fetched_epoch": last_fetched_epoch,
+        "log_start_offset": log_start_offset,
+        "partition_max_bytes": partition_max_bytes,
+    }
+    request = {
+        "replica_id": -1,
+        "max_wait": max_wait,
+        "min_bytes": min_bytes,
+        "max_bytes": max_bytes,
+        "isolation_level": isolation_level,
+        "session_id": 0,
+        "session_epoch": -1,
+        "topics": [{"topic": topic.name, "topic_id": topic.topic_id, "partitions": [wanted]}],
+        "forgotten_topics_data": [],
+        "rack_id": "",
+    }
+    return {**request, **more}
+
+
+def _error_codes(value: Any) -> list[int]:
+    if isinstance(value, dict):
+        own = [value["error_code"]] if value.get("error_code") else []
+        return own + [code for inner in value.values() for code in _error_codes(inner)]
+    if isinstance(value, list):
+        return [code for inner in value for code in _error_codes(inner)]
+    return []
+
+
+__all__ = [
+    "API_KEYS",
+    "Exchange",
+    "Peer",
+    "Topic",
+    "Transcript",
+    "encoded",
+    "fetch_request",
+    "produce_request",
+]

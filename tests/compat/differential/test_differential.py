@@ -1,0 +1,81 @@
+"""The same bytes to Seqgate and to Apache Kafka: the answers must agree field by field."""
+
+from __future__ import annotations
+
+import uuid
+from functools import cache
+
+import pytest
+
+from tests.compat.differential import scenarios
+from tests.compat.differential.compare import differences
+from tests.compat.differential.known_differences import KNOWN_DIFFERENCES
+from tests.compat.differential.peer import Transcript
+from tests.compat.differential.scenario import SCENARIOS
+from tests.compat.differential.verdict import complaints
+from tests.support.gateway_process import GatewayProcess
+from tests.support.kafka_peer import KafkaPeer
+
+assert scenarios.__all__
+
+TOKEN = uuid.uuid4().hex[:8]
+
+# What Apache Kafka 4.3.1 offers of the APIs that Seqgate answers, first and last version.
+VERSIONS = {
+    "produce": (3, 13),
+    "fetch": (4, 18),
+    "list_offsets": (1, 11),
+    "metadata": (0, 13),
+    "api_versions": (0, 4),
+    "create_topics": (2, 7),
+    "delete_topics": (1, 6),
+    "delete_records": (0, 2),
+    "init_producer_id": (0, 5),
+    "offset_for_leader_epoch": (2, 4),
+    "describe_configs": (1, 4),
+    "alter_configs": (0, 2),
+    "describe_log_dirs": (1, 5),
+    "create_partitions": (0, 3),
+    "incremental_alter_configs": (0, 1),
+    "describe_cluster": (0, 2),
+    "describe_producers": (0, 0),
+    "describe_topic_partitions": (0, 0),
+}
+
+
+@cache
+def _at_kafka(name: str, bootstrap: str) -> Transcript:
+    return SCENARIOS[name].run(bootstrap, TOKEN)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_answers_agree(name: str, kafka: KafkaPeer, shared_gateway: GatewayProcess) -> None:
+    scenario = SCENARIOS[name]
+    expected = _at_kafka(name, kafka.bootstrap)
+    seen = scenario.run(shared_gateway.bootstrap, TOKEN)
+    found = complaints(name, differences(expected, seen), KNOWN_DIFFERENCES)
+    assert not found, "\n".join([f"{name}:", *found])
+
+
+def test_every_known_difference_speaks_for_a_scenario() -> None:
+    idle = [entry for entry in KNOWN_DIFFERENCES if not any(entry.speaks_for(name) for name in SCENARIOS)]
+    assert not idle, idle
+
+
+def test_every_theme_is_there() -> None:
+    themes = {name.partition(".")[0] for name in SCENARIOS}
+    assert themes == set(scenarios.__all__)
+    assert len({name.partition("[")[0] for name in SCENARIOS}) >= 110
+
+
+def test_every_version_of_every_api_is_asked(kafka: KafkaPeer) -> None:
+    asked = {
+        " ".join(exchange.label.split(",")[0].split()[:2])
+        for name in SCENARIOS
+        for exchange in _at_kafka(name, kafka.bootstrap).exchanges
+        if exchange.answer is not None
+    }
+    every = {
+        f"{api} v{version}" for api, (first, last) in VERSIONS.items() for version in range(first, last + 1)
+    }
+    assert sorted(every - asked) == []

@@ -1,0 +1,104 @@
+"""Compares what producers were told with what the partitions hold. Pure: tested with planted faults.
+
+A record's value names it: producer, incarnation, partition and running number. A producer whose library gives up its
+idempotent session goes on as its next incarnation, numbered from 0 again, and sends nothing of the old one again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+SHOWN = 10
+
+
+class RecordName(NamedTuple):
+    producer: str
+    incarnation: int
+    partition: int
+    number: int
+
+    def encode(self) -> bytes:
+        return f"{self.producer}/{self.incarnation}/{self.partition}/{self.number}".encode()
+
+    @classmethod
+    def decode(cls, value: bytes) -> RecordName:
+        """Raises ValueError for anything that `encode` did not write."""
+        producer, incarnation, partition, number = value.decode().split("/")
+        return cls(producer, int(incarnation), int(partition), int(number))
+
+
+@dataclass
+class Ledger:
+    """What one producer sent and what it was told about it; offset -1: acknowledged without one."""
+
+    producer: str
+    sent: Counter[tuple[int, int]] = field(default_factory=Counter)
+    acknowledged: dict[RecordName, int] = field(default_factory=dict)
+    failed: dict[RecordName, str] = field(default_factory=dict)
+
+    @property
+    def incarnations(self) -> int:
+        return len({incarnation for incarnation, _ in self.sent})
+
+
+def check(ledgers: Iterable[Ledger], partitions: Mapping[int, Sequence[tuple[int, bytes]]]) -> list[str]:
+    """Every breach in a sentence: records lost, doubled, out of order, unknown or misplaced, and gaps in offsets."""
+    by_producer = {ledger.producer: ledger for ledger in ledgers}
+    breaches: list[str] = []
+    found: dict[RecordName, int] = {}
+    for partition, rows in sorted(partitions.items()):
+        breaches += _check_partition(partition, rows, by_producer, found)
+    for ledger in by_producer.values():
+        breaches += _check_acknowledged(ledger, found)
+    return breaches
+
+
+def _check_partition(
+    partition: int,
+    rows: Sequence[tuple[int, bytes]],
+    ledgers: Mapping[str, Ledger],
+    found: dict[RecordName, int],
+) -> list[str]:
+    breaches = []
+    latest: dict[tuple[str, int], int] = {}
+    for expected_offset, (offset, value) in enumerate(rows):
+        where = f"partition {partition} offset {offset}"
+        if offset != expected_offset:
+            breaches.append(f"{where}: expected offset {expected_offset}")
+            return breaches
+        try:
+            name = RecordName.decode(value)
+            sent = ledgers[name.producer].sent[name.incarnation, name.partition]
+        except (ValueError, KeyError):
+            breaches.append(f"{where}: nobody sent {value!r}")
+            continue
+        if name.number >= sent or name.partition != partition:
+            breaches.append(f"{where}: {name} was not sent there")
+        if name in found:
+            breaches.append(f"{where}: {name} is doubled, first at offset {found[name]}")
+            continue
+        found[name] = offset
+        before = latest.get(name[:2], -1)
+        if name.number < before:
+            breaches.append(f"{where}: {name} comes after number {before}")
+        latest[name[:2]] = max(before, name.number)
+    return breaches
+
+
+def _check_acknowledged(ledger: Ledger, found: Mapping[RecordName, int]) -> list[str]:
+    breaches = []
+    for name, offset in ledger.acknowledged.items():
+        actual = found.get(name)
+        if actual is None:
+            breaches.append(f"{name} was acknowledged at offset {offset} and is lost")
+        elif offset not in {actual, -1}:
+            breaches.append(f"{name} was acknowledged at offset {offset} and is at {actual}")
+    return breaches
+
+
+def summary(breaches: Sequence[str]) -> str:
+    """The first breaches, and how many there are."""
+    return "\n".join([f"{len(breaches)} breaches", *breaches[:SHOWN]])

@@ -1,0 +1,235 @@
+"""Producers under load as the tests see them: processes with ledgers, and the partitions read back."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+from types import TracebackType
+from typing import Self
+
+from tests.faults.kill.checker import Ledger, RecordName
+from tests.support.gateway_process import REPOSITORY
+from tests.support.wire import Wire
+
+LIBRARIES = ("kafka-python", "aiokafka", "confluent-kafka")
+PROGRESS_TIMEOUT_S = 60.0
+FINISH_TIMEOUT_S = 60.0
+READ_TIMEOUT_S = 60.0
+
+
+def fixed_port(rng: Random) -> int:
+    """A free port below those that the system hands out by itself.
+
+    A client that dials such a port while nobody listens there can end up connected to itself and keep the port taken.
+    """
+    while True:
+        port = rng.randrange(10_000, 32_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+
+
+class ProducerProcess:
+    """One client library under load; what it tells goes into its ledger."""
+
+    def __init__(self, library: str, bootstrap: str, topic: str, partitions: int, directory: Path) -> None:
+        self.ledger = Ledger(library)
+        self.sessions_lost: list[str] = []
+        self._ended = False
+        self._changed = threading.Condition()
+        self._stderr_path = directory / f"{library}.stderr"
+        command = [
+            sys.executable,
+            "-m",
+            "tests.faults.kill.producers",
+            library,
+            bootstrap,
+            topic,
+            str(partitions),
+        ]
+        with self._stderr_path.open("wb") as stderr:
+            self._process = subprocess.Popen(
+                command,
+                cwd=REPOSITORY,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+            )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @property
+    def acknowledged(self) -> int:
+        return len(self.ledger.acknowledged)
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            with self._changed:
+                self._take(line)
+                self._changed.notify_all()
+        with self._changed:
+            self._changed.notify_all()
+
+    def _take(self, line: str) -> None:
+        kind, *fields = line.split(maxsplit=4)
+        if kind == "A":
+            incarnation, partition, number, offset = map(int, fields)
+            self.ledger.acknowledged[RecordName(self.ledger.producer, incarnation, partition, number)] = (
+                offset
+            )
+        elif kind == "F":
+            incarnation, partition, number = map(int, fields[:3])
+            self.ledger.failed[RecordName(self.ledger.producer, incarnation, partition, number)] = fields[3]
+        elif kind == "S":
+            incarnation, partition, count = map(int, fields)
+            self.ledger.sent[incarnation, partition] = count
+        elif kind == "G":
+            self.sessions_lost.append(line.strip())
+        elif kind == "E":
+            self._ended = True
+
+    def await_acknowledged(self, count: int) -> None:
+        """Returns once that many records were acknowledged in all."""
+        self._await(lambda: self.acknowledged >= count, f"{count} acknowledged records", PROGRESS_TIMEOUT_S)
+
+    def stop_sending(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
+    def await_end(self) -> None:
+        """Returns once everything sent is answered and the process has left."""
+        self._await(lambda: self._ended, "the end", FINISH_TIMEOUT_S)
+        assert self._process.wait(FINISH_TIMEOUT_S) == 0, self._told()
+
+    def _await(self, condition: Callable[[], bool], what: str, timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        with self._changed:
+            while not condition():
+                left = deadline - time.monotonic()
+                dead = not self._reader.is_alive() and not condition()
+                assert left > 0, f"no {what} within {timeout_s} s: {self._told()}"
+                assert not dead, f"the process ended before {what}: {self._told()}"
+                self._changed.wait(min(left, 0.5))
+
+    def _told(self) -> str:
+        lost = "; ".join(self.sessions_lost[-3:])
+        errors = self._stderr_path.read_text(errors="replace")[-3000:]
+        return f"{self.ledger.producer}, {self.acknowledged} acknowledged, sessions lost: [{lost}]\n{errors}"
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                stream.close()
+
+
+class Producers:
+    """Several client libraries at once on one topic."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        partitions: int,
+        directory: Path,
+        libraries: Sequence[str] = LIBRARIES,
+    ) -> None:
+        self.all = [
+            ProducerProcess(library, bootstrap, topic, partitions, directory) for library in libraries
+        ]
+
+    @property
+    def ledgers(self) -> list[Ledger]:
+        return [producer.ledger for producer in self.all]
+
+    @property
+    def acknowledged(self) -> int:
+        return sum(producer.acknowledged for producer in self.all)
+
+    def await_further(self, count: int) -> None:
+        """Returns once each producer had about its share of `count` further records acknowledged, and at least one."""
+        share = -(-count // len(self.all))
+        for producer, before in [(producer, producer.acknowledged) for producer in self.all]:
+            producer.await_acknowledged(before + share)
+
+    def finish(self) -> None:
+        for producer in self.all:
+            producer.stop_sending()
+        for producer in self.all:
+            producer.await_end()
+
+    def summary(self) -> str:
+        lines = []
+        for producer in self.all:
+            ledger = producer.ledger
+            lines.append(
+                f"{ledger.producer}: {sum(ledger.sent.values())} sent, {producer.acknowledged} acknowledged, "
+                f"{len(ledger.failed)} given up, {ledger.incarnations} incarnations"
+            )
+            lines += [f"  {line}" for line in producer.sessions_lost[:5]]
+            lines += [f"  {name}: {error}" for name, error in list(ledger.failed.items())[:3]]
+        return "\n".join(lines)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for producer in self.all:
+            producer.kill()
+
+
+def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
+    wanted = {"name": topic, "num_partitions": partitions, "replication_factor": 1, "configs": []}
+    with Wire(bootstrap) as wire:
+        created = wire.call("create_topics", 7, topics=[wanted], timeout=10_000).fields["topics"][0]
+    assert created["error_code"] == 0, created
+
+
+def read_back(bootstrap: str, topic: str, partitions: int) -> dict[int, list[tuple[int, bytes]]]:
+    """(offset, value) of every record of every partition, in the order of the log."""
+    from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reads-back",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+        }
+    )
+    rows: dict[int, list[tuple[int, bytes]]] = {partition: [] for partition in range(partitions)}
+    unread = set(rows)
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in rows])
+    deadline = time.monotonic() + READ_TIMEOUT_S
+    try:
+        while unread:
+            assert time.monotonic() < deadline, f"partitions {sorted(unread)} can't be read to their ends"
+            for message in consumer.consume(1000, timeout=1.0):
+                error = message.error()
+                partition, offset = message.partition(), message.offset()
+                assert partition is not None
+                assert offset is not None
+                if error is None:
+                    rows[partition].append((offset, message.value() or b""))
+                else:
+                    assert error.code() == KafkaError._PARTITION_EOF, error
+                    unread.discard(partition)
+    finally:
+        consumer.close()
+    return rows

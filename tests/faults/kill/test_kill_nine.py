@@ -1,0 +1,38 @@
+"""Fifty times `kill -9` under load from three client libraries: nothing acknowledged is lost, nothing doubled."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from random import Random, SystemRandom
+
+from tests.faults.kill.checker import check, summary
+from tests.faults.kill.load import Producers, create_topic, fixed_port, read_back
+from tests.support.gateway_process import GatewayProcess
+
+KILLS = 50
+AT_ONCE = 0.15
+"""The share of kills that follow a start immediately."""
+MOST_RECORDS_BETWEEN = 1500
+TOPIC = "killed"
+PARTITIONS = 6
+SEED_VARIABLE = "SEQGATE_KILL_SEED"
+
+
+def test_fifty_kills_under_load(tmp_path: Path) -> None:
+    seed = int(os.environ.get(SEED_VARIABLE) or SystemRandom().randrange(2**32))
+    print(f"{SEED_VARIABLE}={seed}")
+    rng = Random(seed)
+    with GatewayProcess(tmp_path / "data", port=fixed_port(rng)) as gateway:
+        create_topic(gateway.bootstrap, TOPIC, PARTITIONS)
+        with Producers(gateway.bootstrap, TOPIC, PARTITIONS, tmp_path) as producers:
+            producers.await_further(1)
+            for _ in range(KILLS):
+                if rng.random() >= AT_ONCE:
+                    producers.await_further(rng.randint(1, MOST_RECORDS_BETWEEN))
+                gateway.restart(kill=True)
+            producers.finish()
+            print(producers.summary())
+            rows = read_back(gateway.bootstrap, TOPIC, PARTITIONS)
+            breaches = check(producers.ledgers, rows)
+            assert not breaches, f"{SEED_VARIABLE}={seed}\n{summary(breaches)}\n{producers.summary()}"

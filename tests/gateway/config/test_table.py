@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import pytest
+
+from gateway.config import BY_NAME, BY_TOPIC_NAME, SETTINGS, InvalidValueError, Setting, SettingType, render
+from gateway.config.documentation import configuration_page
+from gateway.config.table import BY_ENVIRONMENT_NAME, nearest
+
+
+def test_names_are_unique() -> None:
+    assert len(BY_NAME) == len(SETTINGS)
+    assert len(BY_ENVIRONMENT_NAME) == len(SETTINGS)
+    assert len(BY_TOPIC_NAME) == len([setting for setting in SETTINGS if setting.topic_name])
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
+def test_every_row_is_sound(setting: Setting) -> None:
+    assert setting.doc.endswith(".")
+    text = render(setting.default)
+    if text is not None:
+        assert setting.parse(text) == setting.default
+    for fallback in setting.fallbacks:
+        assert BY_NAME[fallback.name].type in (SettingType.INT, SettingType.LONG)
+    if setting.topic_name is not None:
+        assert setting.dynamic
+
+
+def test_defaults_that_differ_from_kafka_are_these_only() -> None:
+    """Kafka 4.3.1's defaults as its DescribeConfigs tells them."""
+    kafka = {
+        "log.segment.bytes": "1073741824",
+        "log.index.interval.bytes": "4096",
+        "log.index.size.max.bytes": "10485760",
+        "message.max.bytes": "1048588",
+        "log.message.timestamp.type": "CreateTime",
+        "log.message.timestamp.before.max.ms": "9223372036854775807",
+        "log.message.timestamp.after.max.ms": "3600000",
+        "log.flush.interval.messages": "9223372036854775807",
+        "log.retention.bytes": "-1",
+        "log.retention.hours": "168",
+        "log.roll.hours": "168",
+        "log.retention.check.interval.ms": "300000",
+        "log.segment.delete.delay.ms": "60000",
+        "log.cleanup.policy": "delete",
+        "log.flush.offset.checkpoint.interval.ms": "60000",
+        "compression.type": "producer",
+        "min.insync.replicas": "1",
+        "num.partitions": "1",
+        "default.replication.factor": "1",
+        "auto.create.topics.enable": "true",
+        "delete.topic.enable": "true",
+        "socket.request.max.bytes": "104857600",
+        "socket.send.buffer.bytes": "102400",
+        "socket.receive.buffer.bytes": "102400",
+        "socket.listen.backlog.size": "50",
+        "max.connections": "2147483647",
+        "max.connections.per.ip": "2147483647",
+        "connections.max.idle.ms": "600000",
+        "queued.max.request.bytes": "-1",
+        "max.incremental.fetch.session.cache.slots": "1000",
+        "fetch.max.bytes": "57671680",
+        "producer.id.expiration.ms": "86400000",
+    }
+    different = {name for name, value in kafka.items() if render(BY_NAME[name].default) != value}
+    assert different == {"log.flush.interval.messages", "queued.max.request.bytes"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("num.partitions", "0"),
+        ("num.partitions", "1.5"),
+        ("seqgate.producer.id.prefetch.ratio", "1.1"),
+        ("seqgate.producer.id.prefetch.ratio", "much"),
+        ("log.retention.ms", str(2**63)),
+        ("log.message.timestamp.type", "createtime"),
+        ("log.cleanup.policy", "delete,compact"),
+    ],
+)
+def test_values_that_are_refused(name: str, text: str) -> None:
+    with pytest.raises(InvalidValueError):
+        BY_NAME[name].parse(text)
+
+
+def test_an_empty_cleanup_policy_is_accepted() -> None:
+    assert BY_NAME["log.cleanup.policy"].parse("") == ()
+
+
+def test_rendering() -> None:
+    assert render(None) is None
+    assert render(True) == "true"
+    assert render(("a", "b")) == "a,b"
+    assert render(0.9) == "0.9"
+
+
+def test_the_nearest_name() -> None:
+    assert nearest("retention.m", BY_TOPIC_NAME) == "retention.ms"
+    assert nearest("????", BY_TOPIC_NAME) is None
+
+
+def test_the_page_names_every_setting_once() -> None:
+    page = configuration_page()
+    for setting in SETTINGS:
+        assert page.count(f"### `{setting.name}`") == (0 if setting.internal else 1)

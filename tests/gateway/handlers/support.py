@@ -1,0 +1,96 @@
+"""A node without sockets: real logs in a temporary directory, handlers called as the dispatcher calls them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any, cast
+
+from kio.index import load_payload_module, load_request_schema
+from kio.static.constants import EntityType
+
+from gateway.config import load_config
+from gateway.handlers.api import Api, RequestContext
+from gateway.protocol.messages import build, encode_response
+from gateway.runtime.fetch_sessions import FetchSessionCache
+from gateway.runtime.flusher import Flusher
+from gateway.runtime.metadata_log import MetadataLog, open_metadata_log
+from gateway.runtime.partitions import Partitions
+from gateway.runtime.services import Endpoint, Services
+from gateway.runtime.topic_lifecycle import TopicLifecycle
+from log import LogDirectory, Storage
+from pid_allocator import ProducerIdAllocator
+
+NOW_MS = 1_700_000_000_000
+
+
+class FixedClock:
+    def now_ms(self) -> int:
+        return NOW_MS
+
+
+class Node:
+    """The services of one node, and `ask` to send it a request."""
+
+    def __init__(self, services: Services) -> None:
+        self.services = services
+
+    async def ask(self, api: Api, version: int, make: Callable[[ModuleType], dict[str, Any]]) -> Any:
+        """Handle the request made from kio's module of its version; the answer is encodable."""
+        module = load_payload_module(api.key, version, EntityType.request)
+        request = build(load_request_schema(api.key, version), **make(module))
+        context = RequestContext(self.services, api.key, version, 7, "test", "PLAINTEXT", "127.0.0.1")
+        assert api.handle is not None
+        response = await api.handle(context, request)
+        assert encode_response(api.key, 7, response)
+        return response
+
+
+@asynccontextmanager
+async def open_node(path: Path, *overrides: str) -> AsyncIterator[Node]:
+    config = load_config(overrides=[f"log.dirs={path}", *overrides])
+    loop = asyncio.get_running_loop()
+    flusher = Flusher(loop)
+    flusher.start()
+    directory = LogDirectory.open(path, Storage(), node_id=config.int("node.id"))
+    partitions = Partitions()
+    clock = FixedClock()
+    metadata_log = MetadataLog(open_metadata_log(directory), flusher, clock)
+    metadata_log.replay()
+    lifecycle = TopicLifecycle(
+        config=config,
+        node_id=config.int("node.id"),
+        metadata_log=metadata_log,
+        directory=directory,
+        partitions=partitions,
+        flusher=flusher,
+    )
+    await lifecycle.start()
+    services = Services(
+        config=config,
+        clock=clock,
+        loop=loop,
+        node_id=config.int("node.id"),
+        cluster_id=directory.cluster_id,
+        log_directory=directory,
+        flusher=flusher,
+        partitions=partitions,
+        metadata_log=metadata_log,
+        producer_ids=cast("ProducerIdAllocator", None),
+        fetch_sessions=FetchSessionCache(10),
+        advertised={"PLAINTEXT": Endpoint("gateway.example", 9092)},
+    )
+    try:
+        yield Node(services)
+    finally:
+        await metadata_log.close()
+        await flusher.idle()
+        flusher.stop()
+        directory.close(clean=True)
+
+
+def versions(api: Api) -> list[int]:
+    return list(range(api.min_version, api.max_version + 1))

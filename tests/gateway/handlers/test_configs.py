@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.handlers import alter_configs, describe_configs, incremental_alter_configs
+from tests.gateway.handlers.requests import alter, create, describe, replace
+from tests.gateway.handlers.support import Node, open_node, versions
+
+TOPIC, BROKER = 2, 4
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[Node]:
+    async with open_node(tmp_path) as node:
+        await create(node, "t", configs={"retention.ms": "5"})
+        yield node
+
+
+def values(result: Any) -> dict[str, str | None]:
+    return {entry.name: entry.value for entry in result.configs}
+
+
+class TestDescribe:
+    @pytest.mark.parametrize("version", versions(describe_configs.API))
+    async def test_a_topic_in_every_version(self, node: Node, version: int) -> None:
+        result = await describe(node, TOPIC, "t", ["retention.ms", "none"], version=version)
+        (entry,) = result.configs
+        assert (entry.name, entry.value, entry.config_source, entry.read_only) == (
+            "retention.ms",
+            "5",
+            1,
+            False,
+        )
+        assert [(synonym.name, synonym.source) for synonym in entry.synonyms] == [("retention.ms", 1)]
+
+    async def test_documentation_where_asked(self, node: Node) -> None:
+        documented = await describe(node, TOPIC, "t", ["segment.bytes"], documented=True)
+        assert documented.configs[0].documentation
+        assert documented.configs[0].config_type == 3
+        plain = await describe(node, TOPIC, "t", ["segment.bytes"])
+        assert plain.configs[0].documentation is None
+
+    async def test_no_keys_mean_all(self, node: Node) -> None:
+        everything = values(await describe(node, TOPIC, "t"))
+        assert values(await describe(node, TOPIC, "t", [])) == everything
+        assert len(everything) > 10
+
+    async def test_this_broker(self, node: Node) -> None:
+        result = await describe(node, BROKER, "1", ["num.partitions", "log.segment.bytes"])
+        assert {entry.name: entry.read_only for entry in result.configs} == {
+            "num.partitions": True,
+            "log.segment.bytes": False,
+        }
+
+    @pytest.mark.parametrize(
+        ("resource_type", "name", "error"),
+        [
+            (TOPIC, "none", "unknown_topic_or_partition"),
+            (TOPIC, "a b", "invalid_topic_exception"),
+            (TOPIC, "", "invalid_topic_exception"),
+            (BROKER, "2", "invalid_request"),
+            (BROKER, "x", "invalid_request"),
+            (8, "1", "invalid_request"),
+            (16, "m", "invalid_request"),
+            (32, "g", "invalid_request"),
+            (99, "x", "invalid_request"),
+        ],
+    )
+    async def test_refusals(self, node: Node, resource_type: int, name: str, error: str) -> None:
+        result = await describe(node, resource_type, name)
+        assert result.error_code.name == error
+        assert result.configs == ()
+
+    async def test_a_kind_that_does_not_exist_refuses_the_whole_request(self, node: Node) -> None:
+        def make(module: Any) -> dict[str, Any]:
+            resources = tuple(
+                module.DescribeConfigsResource(resource_type=kind, resource_name="t", configuration_keys=None)
+                for kind in (TOPIC, 99)
+            )
+            return {"resources": resources}
+
+        response = await node.ask(describe_configs.API, 4, make)
+        assert [result.error_code.name for result in response.results] == ["invalid_request"] * 2
+
+
+class TestAlter:
+    @pytest.mark.parametrize("version", versions(incremental_alter_configs.API))
+    async def test_incrementally_in_every_version(self, node: Node, version: int) -> None:
+        result = await alter(node, TOPIC, "t", {"flush.messages": "9", "retention.ms": None}, version=version)
+        assert result.error_code.name == "none"
+        assert node.services.metadata_log.image.topic_configs("t") == {"flush.messages": "9"}
+        partition = node.services.partitions.get("t", 0)
+        assert partition is not None
+        assert partition.flush_messages == 9
+        assert partition.log.config.retention_ms == 604800000
+
+    @pytest.mark.parametrize("version", versions(alter_configs.API))
+    async def test_as_a_whole_in_every_version(self, node: Node, version: int) -> None:
+        result = await replace(node, TOPIC, "t", {"max.message.bytes": "77"}, version=version)
+        assert result.error_code.name == "none"
+        assert node.services.metadata_log.image.topic_configs("t") == {"max.message.bytes": "77"}
+        partition = node.services.partitions.get("t", 0)
+        assert partition is not None
+        assert partition.log.config.max_message_bytes == 77
+
+    async def test_a_brokers_value_reaches_topics_without_their_own(self, node: Node) -> None:
+        await create(node, "own", configs={"max.message.bytes": "5"})
+        await alter(node, BROKER, "", {"message.max.bytes": "99"})
+        sizes = {
+            name: node.services.partitions.by_name[name].partitions[0].log.config.max_message_bytes
+            for name in ("t", "own")
+        }
+        assert sizes == {"t": 99, "own": 5}
+        shown = await describe(node, TOPIC, "t", ["max.message.bytes"])
+        assert (shown.configs[0].value, shown.configs[0].config_source) == ("99", 3)
+        assert values(await describe(node, BROKER, "")) == {"message.max.bytes": "99"}
+
+    async def test_an_altered_broker_is_the_same_after_a_restart(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path / "other") as node:
+            await alter(node, BROKER, "1", {"message.max.bytes": "99"})
+        async with open_node(tmp_path / "other") as node:
+            assert node.services.config.int("message.max.bytes") == 99
+
+    async def test_a_refusal_says_why(self, node: Node) -> None:
+        result = await alter(node, BROKER, "1", {"num.partitions": "3"})
+        assert result.error_code.name == "invalid_request"
+        assert "num.partitions" in result.error_message

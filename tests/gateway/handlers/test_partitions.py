@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.handlers import delete_records, describe_log_dirs, describe_producers
+from gateway.runtime.partition import Partition
+from log.records import NewRecord, build_batch
+from tests.gateway.handlers.requests import TIMEOUT, create
+from tests.gateway.handlers.support import NOW_MS, Node, open_node, versions
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[Node]:
+    async with open_node(tmp_path) as node:
+        await create(node, "t", 2)
+        yield node
+
+
+def partition_of(node: Node, topic: str = "t", index: int = 0) -> Partition:
+    partition = node.services.partitions.get(topic, index)
+    assert partition is not None
+    return partition
+
+
+async def produce(node: Node, count: int = 10, *, topic: str = "t") -> None:
+    """One batch of an idempotent producer on partition 0, durable."""
+    partition = partition_of(node, topic)
+    records = [NewRecord(b"v%d" % number, timestamp=NOW_MS) for number in range(count)]
+    partition.append(build_batch(records, producer_id=4711, producer_epoch=2, base_sequence=0), NOW_MS)
+    await node.services.flusher.flushed(partition.log, partition)
+
+
+class TestDeleteRecords:
+    @staticmethod
+    async def delete(
+        node: Node, *partitions: tuple[int, int], topic: str = "t", version: int = 2
+    ) -> list[tuple[int, int, str]]:
+        def make(module: Any) -> dict[str, Any]:
+            entries = tuple(
+                module.DeleteRecordsPartition(partition_index=index, offset=offset)
+                for index, offset in partitions
+            )
+            topics = (module.DeleteRecordsTopic(name=topic, partitions=entries),)
+            return {"topics": topics, "timeout": TIMEOUT}
+
+        response = await node.ask(delete_records.API, version, make)
+        return [
+            (entry.partition_index, entry.low_watermark, entry.error_code.name)
+            for entry in response.topics[0].partitions
+        ]
+
+    @pytest.mark.parametrize("version", versions(delete_records.API))
+    async def test_every_version(self, node: Node, version: int) -> None:
+        await produce(node)
+        assert await self.delete(node, (0, 4), version=version) == [(0, 4, "none")]
+        assert partition_of(node).log.log_start_offset == 4
+
+    async def test_minus_one_means_the_high_watermark(self, node: Node) -> None:
+        await produce(node)
+        assert await self.delete(node, (0, -1), (1, -1)) == [(0, 10, "none"), (1, 0, "none")]
+
+    async def test_an_offset_that_is_gone_already(self, node: Node) -> None:
+        await produce(node)
+        await self.delete(node, (0, 5))
+        assert await self.delete(node, (0, 3)) == [(0, 5, "none")]
+
+    async def test_refusals(self, node: Node) -> None:
+        await produce(node)
+        assert await self.delete(node, (0, 11), (1, -2), (9, 0)) == [
+            (0, -1, "offset_out_of_range"),
+            (1, -1, "offset_out_of_range"),
+            (9, -1, "unknown_topic_or_partition"),
+        ]
+        assert await self.delete(node, (0, 0), topic="none") == [(0, -1, "unknown_topic_or_partition")]
+
+    async def test_the_last_offset_of_a_partition_counts(self, node: Node) -> None:
+        await produce(node)
+        assert await self.delete(node, (0, 2), (0, 6)) == [(0, 6, "none")]
+
+    async def test_a_topic_that_keeps_everything(self, node: Node) -> None:
+        await create(node, "kept", configs={"cleanup.policy": ""})
+        assert await self.delete(node, (0, 0), topic="kept") == [(0, -1, "policy_violation")]
+        assert partition_of(node, "kept").log.config.retention_ms == -1
+
+    async def test_an_internal_topic(self, node: Node) -> None:
+        await create(node, "__consumer_offsets")
+        assert await self.delete(node, (0, 0), topic="__consumer_offsets") == [
+            (0, -1, "invalid_topic_exception")
+        ]
+
+
+class TestDescribeLogDirs:
+    @staticmethod
+    async def sizes(
+        node: Node, topics: list[tuple[str, tuple[int, ...]]] | None, version: int = 5
+    ) -> tuple[Any, dict[tuple[str, int], int]]:
+        def make(module: Any) -> dict[str, Any]:
+            if topics is None:
+                return {"topics": None}
+            entries = (
+                module.DescribableLogDirTopic(topic=name, partitions=indexes) for name, indexes in topics
+            )
+            return {"topics": tuple(entries)}
+
+        response = await node.ask(describe_log_dirs.API, version, make)
+        (result,) = response.results
+        return result, {
+            (topic.name, entry.partition_index): entry.partition_size
+            for topic in result.topics
+            for entry in topic.partitions
+        }
+
+    @pytest.mark.parametrize("version", versions(describe_log_dirs.API))
+    async def test_every_version(self, node: Node, version: int, tmp_path: Path) -> None:
+        await produce(node)
+        result, sizes = await self.sizes(node, None, version)
+        assert result.log_dir == str(tmp_path)
+        assert sizes == {("t", 0): partition_of(node).log.size_bytes, ("t", 1): 0}
+        assert sizes["t", 0] > 0
+        if version >= 4:
+            assert result.total_bytes >= result.usable_bytes > 0
+
+    async def test_only_what_is_here(self, node: Node) -> None:
+        _, sizes = await self.sizes(node, [("t", (1, 1, 9)), ("none", (0,))])
+        assert set(sizes) == {("t", 1)}
+        _, sizes = await self.sizes(node, [])
+        assert sizes == {}
+
+    async def test_a_directory_that_is_gone(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(path: str) -> None:
+            raise OSError(5, "Input/output error")
+
+        monkeypatch.setattr("os.statvfs", fail)
+        result, _ = await self.sizes(node, None)
+        assert result.error_code.name == "kafka_storage_error"
+
+
+class TestDescribeProducers:
+    @staticmethod
+    async def describe(node: Node, topic: str, *indexes: int) -> Any:
+        def make(module: Any) -> dict[str, Any]:
+            return {"topics": (module.TopicRequest(name=topic, partition_indexes=indexes),)}
+
+        return (await node.ask(describe_producers.API, 0, make)).topics[0].partitions
+
+    async def test_an_active_producer(self, node: Node) -> None:
+        await produce(node)
+        one, other = await self.describe(node, "t", 0, 1)
+        (producer,) = one.active_producers
+        assert (producer.producer_id, producer.producer_epoch, producer.last_sequence) == (4711, 2, 9)
+        assert producer.last_timestamp == NOW_MS
+        assert producer.current_txn_start_offset == -1
+        assert other.active_producers == ()
+
+    @pytest.mark.parametrize(
+        ("topic", "index", "error"),
+        [
+            ("t", 9, "unknown_topic_or_partition"),
+            ("none", 0, "unknown_topic_or_partition"),
+            ("a b", 0, "invalid_topic_exception"),
+        ],
+    )
+    async def test_refusals(self, node: Node, topic: str, index: int, error: str) -> None:
+        (partition,) = await self.describe(node, topic, index)
+        assert partition.error_code.name == error
+        assert partition.active_producers == ()

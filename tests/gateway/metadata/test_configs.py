@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from gateway.config import ConfigSource, load_config
+from gateway.metadata.configs import Alteration, ConfigChange, Operation, alter_configs
+from gateway.metadata.decision import ApiError
+from gateway.metadata.described import describe_all_brokers, describe_broker, describe_topic
+from gateway.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
+from gateway.metadata.topics import NewTopic
+from tests.gateway.metadata.support import NODE_ID, image_with, replay
+
+SET, DELETE, APPEND, SUBTRACT = Operation.SET, Operation.DELETE, Operation.APPEND, Operation.SUBTRACT
+
+
+def image() -> MetadataImage:
+    return image_with(NewTopic(name="t", configs=[("retention.bytes", "10")]))
+
+
+def names(errors: Sequence[ApiError | None]) -> list[str]:
+    return ["none" if error is None else error.error_code.name for error in errors]
+
+
+def incremental(resource_type: int, resource_name: str, *changes: tuple[str, int, str | None]) -> Alteration:
+    return Alteration(
+        resource_type,
+        resource_name,
+        [ConfigChange(name, value, operation) for name, operation, value in changes],
+    )
+
+
+class TestIncremental:
+    @pytest.mark.parametrize(
+        ("alteration", "error"),
+        [
+            (incremental(2, "t", ("retention.ms", SET, "5000")), "none"),
+            (incremental(2, "t", ("retention.ms", SET, None)), "invalid_request"),
+            (incremental(2, "t", ("retention.mss", SET, "1")), "invalid_config"),
+            (incremental(2, "t", ("retention.mss", DELETE, None)), "none"),
+            (incremental(2, "t", ("retention.ms", APPEND, "1")), "invalid_config"),
+            (incremental(2, "t", ("unknown", APPEND, "x")), "invalid_config"),
+            (incremental(2, "t", ("cleanup.policy", APPEND, "delete")), "none"),
+            (incremental(2, "t", ("cleanup.policy", APPEND, "x")), "invalid_config"),
+            (incremental(2, "t", ("cleanup.policy", SUBTRACT, "delete")), "none"),
+            (
+                incremental(2, "t", ("retention.ms", SET, "1"), ("retention.ms", DELETE, None)),
+                "invalid_request",
+            ),
+            (incremental(2, "t", ("retention.ms", 9, "1")), "invalid_request"),
+            (incremental(2, "none", ("retention.ms", SET, "1")), "unknown_topic_or_partition"),
+            (incremental(2, "none", ("retention.mss", SET, "1")), "invalid_config"),
+            (incremental(2, "", ("retention.ms", SET, "1")), "invalid_request"),
+            (incremental(2, "a b", ("retention.ms", SET, "1")), "invalid_topic_exception"),
+            (incremental(2, "t"), "none"),
+            (incremental(4, "1", ("log.segment.bytes", SET, "2000000")), "none"),
+            (incremental(4, "", ("log.segment.bytes", SET, "2000000")), "none"),
+            (incremental(4, "2", ("log.segment.bytes", SET, "2000000")), "invalid_request"),
+            (incremental(4, "x", ("log.segment.bytes", SET, "2000000")), "invalid_request"),
+            (incremental(4, "1", ("log.segment.bytes", SET, "1")), "invalid_request"),
+            (incremental(4, "1", ("num.partitions", SET, "1")), "invalid_request"),
+            (incremental(4, "1", ("unknown", SET, "1")), "invalid_request"),
+            (incremental(8, "1", ("kafka", SET, "INFO")), "invalid_request"),
+            (incremental(0, "x", ("a", SET, "1")), "invalid_request"),
+            (incremental(99, "x", ("a", SET, "1")), "invalid_request"),
+        ],
+    )
+    def test_as_kafka_answers(self, alteration: Alteration, error: str) -> None:
+        decision = alter_configs(image(), [alteration], node_id=NODE_ID)
+        assert names(decision.answer) == [error]
+        if error != "none":
+            assert decision.records == []
+
+    def test_an_unknown_name_is_told_the_nearest(self) -> None:
+        decision = alter_configs(image(), [incremental(2, "t", ("retention.mss", SET, "1"))], node_id=NODE_ID)
+        assert decision.answer[0] is not None
+        assert decision.answer[0].message is not None
+        assert "retention.ms)" in decision.answer[0].message
+
+    def test_set_delete_append_subtract(self) -> None:
+        state = image()
+        replay(state, alter_configs(state, [incremental(2, "t", ("retention.ms", SET, "7"))], node_id=1))
+        assert state.topic_configs("t") == {"retention.bytes": "10", "retention.ms": "7"}
+        replay(state, alter_configs(state, [incremental(2, "t", ("retention.ms", DELETE, None))], node_id=1))
+        assert state.topic_configs("t") == {"retention.bytes": "10"}
+        replay(
+            state,
+            alter_configs(state, [incremental(2, "t", ("cleanup.policy", SUBTRACT, "delete"))], node_id=1),
+        )
+        assert state.topic_configs("t")["cleanup.policy"] == ""
+        replay(
+            state,
+            alter_configs(state, [incremental(2, "t", ("cleanup.policy", APPEND, "delete"))], node_id=1),
+        )
+        assert state.topic_configs("t")["cleanup.policy"] == "delete"
+
+    def test_what_is_so_already_makes_no_record(self) -> None:
+        decision = alter_configs(
+            image(), [incremental(2, "t", ("retention.bytes", SET, "10"))], node_id=NODE_ID
+        )
+        assert decision.records == []
+
+    def test_one_refusal_leaves_the_others(self) -> None:
+        decision = alter_configs(
+            image(),
+            [
+                incremental(2, "none", ("retention.ms", SET, "1")),
+                incremental(2, "t", ("retention.ms", SET, "1")),
+            ],
+            node_id=NODE_ID,
+        )
+        assert names(decision.answer) == ["unknown_topic_or_partition", "none"]
+        assert len(decision.records) == 1
+
+    def test_a_resource_twice_is_refused_both_times(self) -> None:
+        twice = [incremental(2, "t", ("retention.ms", SET, "1"))] * 2
+        assert names(alter_configs(image(), twice, node_id=NODE_ID).answer) == ["invalid_request"] * 2
+
+    def test_validate_only(self) -> None:
+        alteration = incremental(2, "t", ("retention.ms", SET, "1"))
+        decision = alter_configs(image(), [alteration], node_id=NODE_ID, validate_only=True)
+        assert names(decision.answer) == ["none"]
+        assert decision.records == ()
+
+
+class TestReplacement:
+    def test_what_is_not_named_goes(self) -> None:
+        state = image()
+        alteration = Alteration(TOPIC_RESOURCE, "t", [ConfigChange("retention.ms", "5")], replace=True)
+        replay(state, alter_configs(state, [alteration], node_id=NODE_ID))
+        assert state.topic_configs("t") == {"retention.ms": "5"}
+
+    def test_nothing_named_removes_everything(self) -> None:
+        state = image()
+        replay(state, alter_configs(state, [Alteration(TOPIC_RESOURCE, "t", (), replace=True)], node_id=1))
+        assert state.topic_configs("t") == {}
+
+    def test_a_broker_by_its_number(self) -> None:
+        state = MetadataImage()
+        alteration = Alteration(BROKER_RESOURCE, "1", [ConfigChange("message.max.bytes", "5")], replace=True)
+        replay(state, alter_configs(state, [alteration], node_id=NODE_ID))
+        assert state.configs(BROKER_RESOURCE, "1") == {"message.max.bytes": "5"}
+
+
+class TestDescribed:
+    def test_the_topics_own_value_comes_first(self) -> None:
+        config = load_config(overrides=["log.retention.bytes=20"])
+        (entry,) = describe_topic(config, {"retention.bytes": "10"}, {"retention.bytes"})
+        assert entry.value == "10"
+        assert entry.source is ConfigSource.DYNAMIC_TOPIC
+        assert [(synonym.name, synonym.value, synonym.source) for synonym in entry.synonyms] == [
+            ("retention.bytes", "10", ConfigSource.DYNAMIC_TOPIC),
+            ("log.retention.bytes", "20", ConfigSource.STATIC_BROKER),
+            ("log.retention.bytes", "-1", ConfigSource.DEFAULT),
+        ]
+
+    def test_a_value_from_hours_has_no_synonyms_as_in_kafka(self) -> None:
+        (entry,) = describe_topic(load_config(), {}, {"retention.ms"})
+        assert (entry.value, entry.source, entry.synonyms) == ("604800000", ConfigSource.DEFAULT, ())
+
+    def test_every_topic_setting_but_the_internal_ones_is_listed(self) -> None:
+        listed = [entry.name for entry in describe_topic(load_config(), {})]
+        assert listed == sorted(listed)
+        assert "segment.bytes" in listed
+        assert "internal.segment.bytes" not in listed
+        assert not any(entry.read_only for entry in describe_topic(load_config(), {}))
+
+    def test_a_broker_shows_what_can_be_altered(self) -> None:
+        entries = {entry.name: entry for entry in describe_broker(load_config())}
+        assert entries["num.partitions"].read_only
+        assert not entries["log.segment.bytes"].read_only
+        assert entries["log.retention.ms"].value is None
+
+    def test_secrets_are_hidden(self) -> None:
+        config = load_config(overrides=["seqgate.redis.url=redis://:hunter2@127.0.0.1"])
+        (entry,) = describe_broker(config, {"seqgate.redis.url"})
+        assert entry.is_sensitive
+        assert entry.value is None
+        assert all(synonym.value is None for synonym in entry.synonyms)
+
+    def test_all_brokers_show_what_was_altered(self) -> None:
+        (entry,) = describe_all_brokers({"message.max.bytes": "5"})
+        assert (entry.name, entry.value, entry.source) == (
+            "message.max.bytes",
+            "5",
+            ConfigSource.DYNAMIC_DEFAULT_BROKER,
+        )

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import json
+import uuid
+
+import pytest
+
+from gateway.metadata.records import (
+    ConfigRecord,
+    MetadataRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    UnknownRecordError,
+    decode_record,
+    encode_record,
+    topic_id_from_text,
+    topic_id_text,
+)
+
+TOPIC_ID = uuid.UUID("f19c7319-dc40-44ae-a1b6-b2b2b584141a")
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        TopicRecord("orders", TOPIC_ID),
+        PartitionRecord(
+            partition_id=3,
+            topic_id=TOPIC_ID,
+            replicas=(1,),
+            isr=(1,),
+            leader=1,
+            leader_epoch=4,
+            partition_epoch=5,
+        ),
+        RemoveTopicRecord(TOPIC_ID),
+        ConfigRecord(2, "orders", "retention.ms", "5"),
+        ConfigRecord(2, "orders", "retention.ms", None),
+        ProducerIdsRecord(
+            broker_id=1,
+            broker_epoch=0,
+            next_producer_id=2000,
+            first_producer_id=1000,
+            owner="1",
+            claimed_at_ms=7,
+        ),
+    ],
+    ids=lambda record: type(record).__name__,
+)
+def test_what_is_stored_is_read_again(record: MetadataRecord) -> None:
+    assert decode_record(encode_record(record)) == record
+
+
+def test_the_stored_form_is_that_of_kafkas_tools() -> None:
+    assert json.loads(encode_record(TopicRecord("orders", TOPIC_ID))) == {
+        "type": "TOPIC_RECORD",
+        "version": 0,
+        "data": {"name": "orders", "topicId": topic_id_text(TOPIC_ID)},
+    }
+
+
+def test_a_topic_id_is_printed_as_kafka_prints_it() -> None:
+    text = topic_id_text(TOPIC_ID)
+    assert text == "8ZxzGdxARK6htrKytYQUGg"
+    assert topic_id_from_text(text) == TOPIC_ID
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",
+        b"{}",
+        b'{"type":"FUTURE_RECORD","version":0,"data":{}}',
+        b'{"type":"TOPIC_RECORD","version":1,"data":{"name":"a","topicId":"AAAAAAAAAAAAAAAAAAAAAQ"}}',
+        b'{"type":"TOPIC_RECORD","version":0,"data":{"name":"a"}}',
+        b'{"type":"TOPIC_RECORD","version":0,"data":{"name":"a","topicId":"short"}}',
+        b'{"type":"TOPIC_RECORD","version":0,"data":{"name":"a","topicId":7}}',
+    ],
+)
+def test_what_is_not_known_is_refused(value: bytes) -> None:
+    with pytest.raises(UnknownRecordError):
+        decode_record(value)

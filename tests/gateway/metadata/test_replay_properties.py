@@ -1,0 +1,93 @@
+"""Whatever is decided, replaying the stored records gives the same image as the live one, and its counts are right."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.config import load_config
+from gateway.metadata.configs import Alteration, ConfigChange, alter_configs
+from gateway.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
+from gateway.metadata.producer_ids import claim_block, move_next
+from gateway.metadata.records import decode_record, encode_record
+from gateway.metadata.topics import MorePartitions, NewTopic, TopicToDelete, create_partitions, delete_topics
+from tests.gateway.metadata.support import decide_topics
+
+CONFIG = load_config(overrides=["seqgate.max.partitions=20"])
+NAMES = st.sampled_from(["a", "a.b", "a_b", "c", "", "__cluster_metadata"])
+CONFIGS = st.sampled_from(
+    ["retention.ms", "flush.messages", "cleanup.policy", "message.max.bytes", "nonsense"]
+)
+VALUES = st.sampled_from(["1", "5", "delete", "", "x"])
+STEPS = st.one_of(
+    st.tuples(st.just("create"), st.lists(st.tuples(NAMES, st.integers(-1, 4)), max_size=3)),
+    st.tuples(st.just("delete"), st.lists(NAMES, max_size=3)),
+    st.tuples(st.just("grow"), NAMES, st.integers(-1, 8)),
+    st.tuples(
+        st.just("alter"),
+        st.sampled_from([TOPIC_RESOURCE, BROKER_RESOURCE]),
+        NAMES,
+        CONFIGS,
+        VALUES,
+        st.integers(0, 3),
+        st.booleans(),
+    ),
+    st.tuples(st.just("claim"), st.integers(1, 1000)),
+    st.tuples(st.just("move"), st.integers(0, 5000)),
+)
+
+
+def decide(image: MetadataImage, step: Any) -> list[Any]:
+    kind, *rest = step
+    if kind == "create":
+        topics = [NewTopic(name=name, num_partitions=count) for name, count in rest[0]]
+        return list(decide_topics(image, *topics, config=CONFIG).records)
+    if kind == "delete":
+        return list(delete_topics(image, [TopicToDelete(name=name) for name in rest[0]]).records)
+    if kind == "grow":
+        topic = MorePartitions(name=rest[0], count=rest[1])
+        return list(create_partitions(image, [topic], config=CONFIG, node_id=1).records)
+    if kind == "alter":
+        resource_type, name, config, value, operation, replace = rest
+        change = ConfigChange(config, value, 0 if replace else operation)
+        return list(
+            alter_configs(image, [Alteration(resource_type, name, [change], replace)], node_id=1).records
+        )
+    if kind == "claim":
+        return list(claim_block(image, size=rest[0], owner="n", now_ms=1, broker_id=1).records)
+    next_producer_id = max(rest[0], image.next_producer_id)
+    return list(move_next(image, next_producer_id=next_producer_id, broker_id=1).records)
+
+
+def contents(image: MetadataImage) -> Any:
+    return (
+        image.topics_by_name,
+        image.topics_by_id,
+        image.partition_count,
+        image.producer_id_blocks,
+        image.next_producer_id,
+        image._configs,
+        image._unified_names,
+    )
+
+
+@given(st.lists(STEPS, max_size=20))
+def test_replay_gives_the_same_image(steps: list[Any]) -> None:
+    live, replayed = MetadataImage(), MetadataImage()
+    for step in steps:
+        for record in decide(live, step):
+            live.replay(record)
+            replayed.replay(decode_record(encode_record(record)))
+    assert contents(live) == contents(replayed)
+    topics = list(live.topics_by_name.values())
+    assert live.partition_count == sum(len(topic.partitions) for topic in topics) <= 20
+    assert {topic.topic_id for topic in topics} == set(live.topics_by_id)
+    for topic in topics:
+        assert list(topic.partitions) == list(range(len(topic.partitions)))
+    for resource_type, name in live._configs:
+        assert resource_type != TOPIC_RESOURCE or name in live.topics_by_name
+    ends = [(block.first_producer_id, block.next_producer_id) for block in live.producer_id_blocks]
+    assert all(end <= first for (_, end), (first, _) in pairwise(ends))

@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from gateway.config import load_config
+from gateway.metadata.image import MetadataImage
+from gateway.metadata.records import RemoveTopicRecord
+from gateway.metadata.topic_names import name_complaint
+from gateway.metadata.topics import (
+    MAX_PARTITIONS_PER_REQUEST,
+    MorePartitions,
+    NewTopic,
+    TopicResult,
+    TopicToDelete,
+    create_partitions,
+    delete_topics,
+)
+from tests.gateway.metadata.support import NODE_ID, decide_topics, image_with, replay, topic_id
+
+
+def code(result: TopicResult) -> str:
+    return "none" if result.error is None else result.error.error_code.name
+
+
+def codes(results: list[TopicResult]) -> list[str]:
+    return [code(result) for result in results]
+
+
+class TestCreate:
+    @pytest.mark.parametrize(
+        ("topic", "error"),
+        [
+            (NewTopic(name="t", num_partitions=3, replication_factor=1), "none"),
+            (NewTopic(name="t"), "none"),
+            (NewTopic(name="t", num_partitions=0), "invalid_partitions"),
+            (NewTopic(name="t", num_partitions=-2), "invalid_partitions"),
+            (NewTopic(name="t", replication_factor=0), "invalid_replication_factor"),
+            (NewTopic(name="t", replication_factor=-2), "invalid_replication_factor"),
+            (NewTopic(name="t", replication_factor=2), "invalid_replication_factor"),
+            (NewTopic(name="t", num_partitions=1, assignments=[(0, (1,))]), "invalid_request"),
+            (NewTopic(name="t", replication_factor=1, assignments=[(0, (1,))]), "invalid_request"),
+            (NewTopic(name="t", assignments=[(0, (1,)), (1, (1,))]), "none"),
+            (NewTopic(name="t", assignments=[(0, (2,))]), "invalid_replica_assignment"),
+            (NewTopic(name="t", assignments=[(0, (1, 1))]), "invalid_replica_assignment"),
+            (NewTopic(name="t", assignments=[(0, ())]), "invalid_replica_assignment"),
+            (NewTopic(name="t", assignments=[(1, (1,))]), "invalid_replica_assignment"),
+            (NewTopic(name="t", assignments=[(0, (1,)), (0, (1,))]), "invalid_replica_assignment"),
+            (NewTopic(name=""), "invalid_topic_exception"),
+            (NewTopic(name="a b"), "invalid_topic_exception"),
+            (NewTopic(name="__cluster_metadata"), "invalid_request"),
+            (NewTopic(name="t", configs=[("retention.ms", None)]), "invalid_config"),
+            (NewTopic(name="t", configs=[("retention.mss", "1")]), "invalid_config"),
+            (NewTopic(name="t", configs=[("segment.bytes", "100")]), "invalid_config"),
+            (NewTopic(name="t", configs=[("cleanup.policy", "compact")]), "invalid_config"),
+            (NewTopic(name="t", configs=[("cleanup.policy", "")]), "none"),
+            (NewTopic(name="t", configs=[("min.insync.replicas", "2")]), "none"),
+            (NewTopic(name="t", num_partitions=MAX_PARTITIONS_PER_REQUEST + 1), "policy_violation"),
+        ],
+    )
+    def test_as_kafka_answers(self, topic: NewTopic, error: str) -> None:
+        decision = decide_topics(MetadataImage(), topic)
+        assert codes(decision.answer) == [error]
+        assert bool(decision.records) == (error == "none")
+
+    def test_defaults_come_from_the_settings(self) -> None:
+        decision = decide_topics(
+            MetadataImage(), NewTopic(name="t"), config=load_config(overrides=["num.partitions=4"])
+        )
+        assert decision.answer[0].num_partitions == 4
+
+    def test_a_topic_is_there_only_after_its_records(self) -> None:
+        image = MetadataImage()
+        decision = decide_topics(image, NewTopic(name="t", configs=[("retention.ms", "5")]))
+        assert image.topics_by_name == {}
+        replay(image, decision)
+        assert image.topics_by_name["t"].topic_id == decision.answer[0].topic_id
+        assert image.topic_configs("t") == {"retention.ms": "5"}
+
+    def test_the_last_of_a_doubled_configuration_counts(self) -> None:
+        image = image_with(NewTopic(name="t", configs=[("retention.ms", "1"), ("retention.ms", "2")]))
+        assert image.topic_configs("t") == {"retention.ms": "2"}
+
+    def test_validate_only_leaves_no_records(self) -> None:
+        decision = decide_topics(MetadataImage(), NewTopic(name="t", num_partitions=3), validate_only=True)
+        assert codes(decision.answer) == ["none"]
+        assert decision.answer[0].num_partitions == 3
+        assert decision.records == ()
+
+    def test_existing_and_colliding_names(self) -> None:
+        image = image_with(NewTopic(name="a.b"))
+        decision = decide_topics(image, NewTopic(name="a.b"), NewTopic(name="a_b"), NewTopic(name="a-b"))
+        assert codes(decision.answer) == ["topic_already_exists", "invalid_topic_exception", "none"]
+
+    def test_names_collide_within_one_request(self) -> None:
+        decision = decide_topics(MetadataImage(), NewTopic(name="a.b"), NewTopic(name="a_b"))
+        assert codes(decision.answer) == ["none", "invalid_topic_exception"]
+
+    def test_a_name_twice_is_refused_once_and_others_go_on(self) -> None:
+        decision = decide_topics(
+            MetadataImage(), NewTopic(name="x"), NewTopic(name="y"), NewTopic(name="x", num_partitions=2)
+        )
+        assert [(result.name, code(result)) for result in decision.answer] == [
+            ("x", "invalid_request"),
+            ("y", "none"),
+        ]
+
+    def test_the_gateways_limit_counts_what_exists(self) -> None:
+        config = load_config(overrides=["seqgate.max.partitions=5"])
+        image = image_with(NewTopic(name="a", num_partitions=3))
+        decision = decide_topics(
+            image,
+            NewTopic(name="b", num_partitions=2),
+            NewTopic(name="c", num_partitions=1),
+            config=config,
+        )
+        assert codes(decision.answer) == ["none", "policy_violation"]
+
+
+class TestDelete:
+    def test_by_name_and_by_id(self) -> None:
+        image = image_with(NewTopic(name="a"), NewTopic(name="b"))
+        b_id = image.topics_by_name["b"].topic_id
+        decision = delete_topics(image, [TopicToDelete(name="a"), TopicToDelete(topic_id=b_id)])
+        assert codes(decision.answer) == ["none", "none"]
+        assert [result.name for result in decision.answer] == ["a", "b"]
+        assert len(decision.records) == 2
+        assert all(isinstance(record, RemoveTopicRecord) for record in decision.records)
+        assert replay(image, decision).topics_by_name == {}
+
+    def test_refusals(self) -> None:
+        image = image_with(NewTopic(name="a"))
+        a_id = image.topics_by_name["a"].topic_id
+        decision = delete_topics(
+            image,
+            [
+                TopicToDelete(name="none"),
+                TopicToDelete(topic_id=topic_id(7)),
+                TopicToDelete(),
+                TopicToDelete(name="a", topic_id=a_id),
+                TopicToDelete(name="twice"),
+                TopicToDelete(name="twice"),
+                TopicToDelete(topic_id=topic_id(8)),
+                TopicToDelete(topic_id=topic_id(8)),
+            ],
+        )
+        assert codes(decision.answer) == [
+            "unknown_topic_or_partition",
+            "unknown_topic_id",
+            "invalid_request",
+            "invalid_request",
+            "invalid_request",
+            "invalid_request",
+        ]
+        assert decision.records == []
+
+    def test_name_and_id_of_the_same_topic_delete_it_once(self) -> None:
+        image = image_with(NewTopic(name="a"))
+        a_id = image.topics_by_name["a"].topic_id
+        decision = delete_topics(image, [TopicToDelete(topic_id=a_id), TopicToDelete(name="a")])
+        assert codes(decision.answer) == ["none", "invalid_request"]
+        assert len(decision.records) == 1
+
+
+class TestMorePartitions:
+    @pytest.mark.parametrize(
+        ("topic", "error"),
+        [
+            (MorePartitions(name="none", count=3), "unknown_topic_or_partition"),
+            (MorePartitions(name="a", count=2), "invalid_partitions"),
+            (MorePartitions(name="a", count=1), "invalid_partitions"),
+            (MorePartitions(name="a", count=-1), "invalid_partitions"),
+            (MorePartitions(name="a", count=3, assignments=[(1,), (1,)]), "invalid_replica_assignment"),
+            (MorePartitions(name="a", count=3, assignments=[(2,)]), "invalid_replica_assignment"),
+            (MorePartitions(name="a", count=3, assignments=[()]), "invalid_replica_assignment"),
+            (MorePartitions(name="a", count=3, assignments=[(1,)]), "none"),
+            (MorePartitions(name="a", count=4), "none"),
+            (MorePartitions(name="a", count=20_000), "policy_violation"),
+        ],
+    )
+    def test_as_kafka_answers(self, topic: MorePartitions, error: str) -> None:
+        image = image_with(NewTopic(name="a", num_partitions=2))
+        decision = create_partitions(image, [topic], config=load_config(), node_id=NODE_ID)
+        assert codes(decision.answer) == [error]
+        replay(image, decision)
+        expected = topic.count if error == "none" else 2
+        assert list(image.topics_by_name["a"].partitions) == list(range(expected))
+
+    def test_a_topic_twice_is_refused(self) -> None:
+        image = image_with(NewTopic(name="a"))
+        decision = create_partitions(
+            image,
+            [MorePartitions(name="a", count=2), MorePartitions(name="a", count=3)],
+            config=load_config(),
+            node_id=NODE_ID,
+        )
+        assert codes(decision.answer) == ["invalid_request"]
+
+    def test_validate_only(self) -> None:
+        image = image_with(NewTopic(name="a"))
+        decision = create_partitions(
+            image,
+            [MorePartitions(name="a", count=2)],
+            config=load_config(),
+            node_id=NODE_ID,
+            validate_only=True,
+        )
+        assert codes(decision.answer) == ["none"]
+        assert decision.records == ()
+
+
+@pytest.mark.parametrize("name", ["a", "A-z_0.9", "x" * 249, "...", "__consumer_offsets"])
+def test_valid_names(name: str) -> None:
+    assert name_complaint(name) is None
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "x" * 250, "a b", "ä", "a/b", "a\n"])
+def test_invalid_names(name: str) -> None:
+    complaint = name_complaint(name)
+    assert complaint is not None
+    assert complaint.startswith("Topic name is invalid")
+
+
+def test_error_codes_are_kafkas() -> None:
+    assert ErrorCode.policy_violation == 44

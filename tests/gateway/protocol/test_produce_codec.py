@@ -1,0 +1,65 @@
+"""The hand-written Produce answer reads back, through kio's reader, as what was meant, in every version."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kio.index import load_response_schema
+from kio.serial import entity_reader
+
+from gateway.protocol.produce_codec import ProduceRow, encode_produce_response
+
+int64 = st.integers(-1, 2**63 - 1)
+rows = st.lists(
+    st.builds(
+        ProduceRow,
+        partition=st.integers(0, 2**31 - 1),
+        error_code=st.sampled_from([0, 2, 3, 45, 87]),
+        base_offset=int64,
+        log_append_time_ms=st.integers(-1, 2**40),
+        log_start_offset=int64,
+        error_message=st.none() | st.text(max_size=200),
+    ),
+    max_size=4,
+)
+
+
+def read_back(version: int, frame: bytes) -> tuple[int, Any]:
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    schema: Any = load_response_schema(0, version)
+    position = 9 if schema.__flexible__ else 8
+    entity, size = entity_reader(schema)(frame, position)
+    assert position + size == len(frame)
+    return int.from_bytes(frame[4:8], "big", signed=True), entity
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+@given(
+    topics=st.lists(rows, max_size=3),
+    names=st.lists(st.text(min_size=1, max_size=20), min_size=3, max_size=3),
+)
+def test_reads_back(version: int, topics: list[list[ProduceRow]], names: list[str]) -> None:
+    ids = [uuid.uuid5(uuid.NAMESPACE_OID, name) for name in names]
+    keys: list[str | bytes] = [i.bytes for i in ids] if version == 13 else list(names)
+    correlation_id, response = read_back(
+        version, encode_produce_response(version, -77, list(zip(keys, topics, strict=False)))
+    )
+    assert correlation_id == -77
+    assert len(response.responses) == len(topics)
+    for position, (answer, expected) in enumerate(zip(response.responses, topics, strict=True)):
+        if version == 13:
+            assert answer.topic_id == ids[position]
+        else:
+            assert answer.name == names[position]
+        assert len(answer.partition_responses) == len(expected)
+        for got, row in zip(answer.partition_responses, expected, strict=True):
+            assert (got.index, got.error_code, got.base_offset) == row[:3]
+            if version >= 5:
+                assert got.log_start_offset == row.log_start_offset
+            if version >= 8:
+                assert got.error_message == row.error_message
+                assert got.record_errors == ()

@@ -1,0 +1,126 @@
+"""Group commit: what a round covers, who waits for it, and what a failed flush leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from gateway.runtime.flusher import Flusher
+from log import StorageFailed
+
+
+class FakeTicket:
+    def __init__(self, log: FakeLog, end_offset: int) -> None:
+        self.log = log
+        self.end_offset = end_offset
+
+    def run(self) -> None:
+        self.log.gate.wait(5)
+        self.log.flushes += 1
+        if self.log.broken:
+            raise OSError(5, "Input/output error")
+
+
+class FakeLog:
+    topic = "t"
+
+    def __init__(self, partition: int = 0) -> None:
+        self.partition = partition
+        self.log_end_offset = 0
+        self.recovery_point = 0
+        self.offline = False
+        self.broken = False
+        self.flushes = 0
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def prepare_flush(self) -> FakeTicket | None:
+        if self.offline or self.recovery_point == self.log_end_offset:
+            return None
+        return FakeTicket(self, self.log_end_offset)
+
+    def complete_flush(self, ticket: FakeTicket) -> None:
+        self.recovery_point = ticket.end_offset
+
+    def fail_flush(self, ticket: FakeTicket, error: OSError) -> None:
+        self.offline = True
+
+
+@pytest.fixture
+async def flusher() -> Any:
+    flusher = Flusher(asyncio.get_running_loop())
+    flusher.start()
+    yield flusher
+    await flusher.idle()
+    flusher.stop()
+
+
+async def test_one_round_serves_all_who_wait(flusher: Flusher) -> None:
+    logs: list[Any] = [FakeLog(number) for number in range(20)]
+    for log in logs:
+        log.log_end_offset = 1
+    await asyncio.gather(*(flusher.flushed(log) for log in logs for _ in range(5)))
+    assert flusher.rounds == 1
+    assert [log.flushes for log in logs] == [1] * 20
+    assert all(log.recovery_point == 1 for log in logs)
+
+
+async def test_what_is_appended_during_a_round_waits_for_the_next(flusher: Flusher) -> None:
+    log: Any = FakeLog()
+    log.log_end_offset = 1
+    log.gate.clear()
+    first = asyncio.create_task(flusher.flushed(log))
+    while flusher.rounds == 0:
+        await asyncio.sleep(0)
+    log.log_end_offset = 2
+    second = asyncio.create_task(flusher.flushed(log))
+    await asyncio.sleep(0)
+    log.gate.set()
+    await first
+    assert log.recovery_point >= 1
+    await second
+    assert log.recovery_point == 2
+    assert flusher.rounds == 2
+
+
+async def test_a_duplicate_waits_for_the_round_its_original_is_in(flusher: Flusher) -> None:
+    log: Any = FakeLog()
+    log.log_end_offset = 3
+    log.gate.clear()
+    original = asyncio.create_task(flusher.flushed(log))
+    while flusher.rounds == 0:
+        await asyncio.sleep(0)
+    told: list[int] = []
+    flusher.when_covered(log, None, 2, lambda: told.append(log.recovery_point))
+    assert told == []
+    log.gate.set()
+    await original
+    assert told == [3]
+    assert flusher.rounds == 1, "the round under way covers it"
+
+
+async def test_a_failed_flush_takes_the_log_offline_and_others_go_on(flusher: Flusher) -> None:
+    broken: Any = FakeLog(0)
+    sound: Any = FakeLog(1)
+    broken.broken = True
+    broken.log_end_offset = sound.log_end_offset = 1
+    results = await asyncio.gather(flusher.flushed(broken), flusher.flushed(sound), return_exceptions=True)
+    assert isinstance(results[0], StorageFailed)
+    assert results[1] is None
+    assert broken.offline
+    assert broken.recovery_point == 0
+    assert flusher.failures == 1
+    assert broken.flushes == 1, "an fsync is never retried"
+    with pytest.raises(StorageFailed):
+        await flusher.flushed(broken)
+
+
+async def test_idle_waits_for_everything(flusher: Flusher) -> None:
+    log: Any = FakeLog()
+    log.log_end_offset = 7
+    flusher.mark_dirty(log, None)
+    await flusher.idle()
+    assert log.recovery_point == 7

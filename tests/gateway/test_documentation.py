@@ -1,0 +1,80 @@
+"""The generated pages agree with the code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from kio.schema.index import api_key_map
+
+from gateway.config import SETTINGS
+from gateway.documentation import AREAS, BETWEEN_BROKERS, main, pages, protocol_page
+from gateway.handlers import APIS
+from gateway.handlers.api import Api
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+@pytest.mark.parametrize("name", sorted(pages()))
+def test_page_is_up_to_date(name: str) -> None:
+    assert (DOCS / name).read_text(encoding="utf-8") == pages()[name], "run: make docs"
+
+
+def test_check_succeeds_on_what_was_written(tmp_path: Path) -> None:
+    assert main([str(tmp_path)]) == 0
+    assert main([str(tmp_path), "--check"]) == 0
+
+
+@pytest.mark.parametrize("name", sorted(pages()))
+def test_check_tells_which_page_differs(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main([str(tmp_path)])
+    capsys.readouterr()
+    page = tmp_path / name
+    page.write_text(page.read_text(encoding="utf-8") + "by hand", encoding="utf-8")
+    assert main([str(tmp_path), "--check"]) == 1
+    assert name in capsys.readouterr().err
+    assert page.read_text(encoding="utf-8").endswith("by hand")
+
+
+def test_check_fails_on_missing_pages(tmp_path: Path) -> None:
+    assert main([str(tmp_path / "nothing"), "--check"]) == 1
+
+
+@pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
+def test_every_api_is_described(api: Api) -> None:
+    page = pages()["protocol-support.md"]
+    assert f"| {api.key} | [{api.name}](#{api.name.lower()}) | {api.min_version}" in page
+    assert f"### {api.name}\n" in page
+
+
+def test_every_setting_is_described() -> None:
+    page = pages()["configuration.md"]
+    for setting in SETTINGS:
+        assert (f"### `{setting.name}`" in page) is not setting.internal
+
+
+def test_every_api_of_kafka_is_served_or_listed_as_not_served() -> None:
+    listed = {key for _, keys in AREAS for key in keys}
+    assert not listed & BETWEEN_BROKERS
+    assert set(api_key_map) == {api.key for api in APIS} | listed | BETWEEN_BROKERS
+    assert "ConsumerGroupHeartbeat (68)" in protocol_page(APIS)
+
+
+def test_an_api_that_is_served_is_not_listed_as_not_served() -> None:
+    served = [api for api in APIS if api.name == "Produce"]
+    find_coordinator = Api(
+        key=10, name="FindCoordinator", min_version=0, max_version=6, begin=served[0].begin
+    )
+    assert "FindCoordinator (10)" in protocol_page(served)
+    assert "FindCoordinator (10)" not in protocol_page([*served, find_coordinator])
+
+
+def test_a_module_that_does_not_tell_what_it_does_is_refused() -> None:
+    with pytest.raises(ValueError, match="Nameless"):
+        protocol_page([Api(key=1, name="Nameless", min_version=0, max_version=1, handle=_handler)])
+
+
+async def _handler(context: object, request: object) -> None:
+    """Does nothing."""

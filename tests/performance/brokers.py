@@ -1,0 +1,148 @@
+"""The two brokers under comparison: each in its own process, started alike, observed through /proc."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+import uuid
+from base64 import urlsafe_b64encode
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.support.gateway_process import GatewayProcess, free_port
+from tests.support.kafka_peer import PROPERTIES
+from tests.support.kafka_tools import run_tool
+from tests.support.setup_peers import POMS, kafka_libs
+from tests.support.wire import Closed, Wire
+
+START_TIMEOUT_S = 60.0
+POLL_S = 0.002
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+# What kafka-run-class.sh and kafka-server-start.sh give a JVM that nobody configured.
+JVM_OPTIONS = [
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-Djava.awt.headless=true",
+]
+BROKER_HEAP = ["-Xmx1G", "-Xms1G"]
+TOOL_HEAP = ["-Xmx512M"]
+
+
+def jvm(class_name: str, heap: list[str], logging: str) -> list[str]:
+    """The command for a class of Kafka's jars, with the JVM options of Kafka's own scripts."""
+    java = shutil.which("java")
+    assert java is not None, "Apache Kafka needs Java 17, and there is no java on the PATH"
+    logging_option = f"-Dlog4j2.configurationFile={POMS / logging}"
+    return [java, *heap, *JVM_OPTIONS, logging_option, "-cp", f"{kafka_libs()}/*", class_name]
+
+
+def await_api_versions(bootstrap: str, process: subprocess.Popen[bytes] | None = None) -> None:
+    """Returns once ApiVersions is answered; raises when the process ends or the time is over."""
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while True:
+        try:
+            with Wire(bootstrap) as wire:
+                wire.call("api_versions", 3, client_software_name="bench", client_software_version="1")
+                return
+        except (ConnectionRefusedError, ConnectionResetError, Closed):
+            assert process is None or process.poll() is None, "the broker ended instead of starting"
+            assert time.monotonic() < deadline, "the broker does not answer"
+            time.sleep(POLL_S)
+
+
+class Broker:
+    """What both have in common; `name` is a column of the table."""
+
+    name = ""
+    bootstrap = ""
+    pid = 0
+    start_s = 0.0
+
+    def start(self) -> None:
+        """Starts the process; `start_s` is the time from there to the first ApiVersions answer."""
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        raise NotImplementedError
+
+    def cpu_s(self) -> float:
+        """User and system seconds of the process with all its threads, ended ones included."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+
+    def resident_bytes(self) -> int:
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024
+        raise AssertionError("no VmRSS")
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+class SeqgateBroker(Broker):
+    name = "Seqgate"
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self._gateway = GatewayProcess(directory / "data")
+
+    def start(self) -> None:
+        begin = time.monotonic()
+        self._gateway.start()
+        self.bootstrap = self._gateway.bootstrap
+        await_api_versions(self.bootstrap)
+        self.start_s = time.monotonic() - begin
+        self.pid = self._gateway.pid
+
+    def stop(self) -> None:
+        self._gateway.stop()
+
+
+class KafkaBroker(Broker):
+    name = "Kafka"
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        port = free_port()
+        self.bootstrap = f"127.0.0.1:{port}"
+        properties = self._directory / "server.properties"
+        properties.write_text(
+            PROPERTIES.format(port=port, controller_port=free_port(), directory=self._directory)
+        )
+        # A leading "-" would read as an option: a fixed first byte keeps it away.
+        cluster_id = urlsafe_b64encode(bytes([1]) + uuid.uuid4().bytes[1:]).decode().rstrip("=")
+        run_tool(
+            "kafka-storage", "format", "--standalone", "-t", cluster_id, "-c", properties
+        ).expect_success()
+        command = [*jvm("kafka.Kafka", BROKER_HEAP, "log4j2-broker.yaml"), str(properties)]
+        with (self._directory / "server.log").open("wb") as log:
+            begin = time.monotonic()
+            self._process = subprocess.Popen(
+                command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
+            )
+        self.pid = self._process.pid
+        await_api_versions(self.bootstrap, self._process)
+        self.start_s = time.monotonic() - begin
+
+    def stop(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()

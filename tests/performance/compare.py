@@ -1,0 +1,136 @@
+"""The same load on Seqgate and on Apache Kafka, alternately: `python -m tests.performance.compare`.
+
+Both brokers run all the time and only one is under load. A round loads first the one, then the other, on fresh topics
+with the same settings; after each round the order is swapped. The topics' `flush.messages` chooses the durability on
+both sides. Kafka's JVM gets a long load before the first measurement, and both get a short one before each row.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from tests.performance.brokers import Broker, KafkaBroker, SeqgateBroker
+from tests.performance.loads import load_program
+from tests.performance.report import Cell, as_json, describe_run, markdown
+from tests.performance.rows import DURABILITIES, ROWS, Bench, Extent, Row
+from tests.support.setup_peers import CACHE
+
+MEASURE = Extent(seconds=2.5, share=1.0)
+WARM_UP = Extent(seconds=1.0, share=0.2)
+FIRST_WARM_UP = Extent(seconds=3.0, share=0.7)
+QUICK_MEASURE = Extent(seconds=0.7, share=0.12)
+QUICK_WARM_UP = Extent(seconds=0.2, share=0.02)
+QUICK_FIRST_WARM_UP = Extent(seconds=1.5, share=0.2)
+FIRST_WARM_UP_ROWS = ("jvm-100", "one-64", "fetch")
+STARTS = 3
+
+
+class Comparison:
+    """Runs rows on brokers and keeps what they did."""
+
+    def __init__(self, bench: Bench, brokers: Sequence[Broker], *, rounds: int, quick: bool) -> None:
+        self._bench = bench
+        self._brokers = list(brokers)
+        self._rounds = rounds
+        self._quick = quick
+        self._numbers = itertools.count(1)
+        self.cells: list[Cell] = []
+
+    def _topic(self, row: Row) -> str:
+        return f"bench-{row.name}-{next(self._numbers):04d}"
+
+    def warm_up(self) -> None:
+        """The load that lets the JVM compile what it will need."""
+        extent = QUICK_FIRST_WARM_UP if self._quick else FIRST_WARM_UP
+        for row in ROWS:
+            if row.name in FIRST_WARM_UP_ROWS:
+                for broker in self._brokers:
+                    row.run(self._bench, broker, self._topic(row), extent)
+
+    def measure(self, row: Row, durability: str) -> Cell:
+        bench = Bench(self._bench.program, self._bench.directory, DURABILITIES[durability])
+        for broker in self._brokers:
+            row.run(bench, broker, self._topic(row), QUICK_WARM_UP if self._quick else WARM_UP)
+        cell = Cell(row.name, row.title, durability, {broker.name: [] for broker in self._brokers})
+        extent = QUICK_MEASURE if self._quick else MEASURE
+        for number in range(self._rounds):
+            for broker in self._brokers if number % 2 == 0 else reversed(self._brokers):
+                cell.samples[broker.name].append(row.run(bench, broker, self._topic(row), extent))
+        self.cells.append(cell)
+        return cell
+
+
+@contextmanager
+def workspace() -> Iterator[Path]:
+    """A directory on disk beside the project; gone afterwards."""
+    directory = CACHE / "bench" / f"{time.time_ns()}"
+    directory.mkdir(parents=True)
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def start_times(directory: Path, count: int) -> dict[str, list[float]]:
+    """Seconds from spawn to the first ApiVersions answer, each time on an empty data directory."""
+    times: dict[str, list[float]] = {SeqgateBroker.name: [], KafkaBroker.name: []}
+    for number in range(count):
+        for kind in (SeqgateBroker, KafkaBroker):
+            with kind(directory / f"start-{kind.name}-{number}") as broker:
+                times[broker.name].append(broker.start_s)
+    return times
+
+
+def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.performance.compare", description=__doc__)
+    parser.add_argument(
+        "--rows", default=",".join(row.name for row in ROWS), help="names, separated by commas"
+    )
+    parser.add_argument("--durability", choices=tuple(DURABILITIES), help="only this one")
+    parser.add_argument("--rounds", type=int, help="how often each row loads each broker (3; 1 with --quick)")
+    parser.add_argument("--quick", action="store_true", help="a first impression in about a minute")
+    parser.add_argument("--only-seqgate", action="store_true", help="no Kafka, no ratios")
+    parser.add_argument("--json", type=Path, help="also write everything measured to this file")
+    arguments = parser.parse_args(given)
+    names = arguments.rows.split(",")
+    unknown = sorted(set(names) - {row.name for row in ROWS})
+    if unknown:
+        parser.error(f"no row {', '.join(unknown)}; there are {', '.join(row.name for row in ROWS)}")
+    arguments.rows = [row for row in ROWS if row.name in names]
+    arguments.rounds = arguments.rounds or (1 if arguments.quick else 3)
+    return arguments
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    arguments = _arguments(given)
+    command = " ".join(["python -m tests.performance.compare", *(sys.argv[1:] if given is None else given)])
+    with workspace() as directory, ExitStack() as running:
+        bench = Bench(load_program(directory), directory)
+        starts = {} if arguments.only_seqgate else start_times(directory, 1 if arguments.quick else STARTS)
+        brokers: list[Broker] = [running.enter_context(SeqgateBroker(directory / "seqgate"))]
+        if not arguments.only_seqgate:
+            brokers.append(running.enter_context(KafkaBroker(directory / "kafka")))
+        comparison = Comparison(bench, brokers, rounds=arguments.rounds, quick=arguments.quick)
+        comparison.warm_up()
+        for row in arguments.rows:
+            for durability in row.durabilities:
+                if arguments.durability in {None, durability}:
+                    print(f"{row.name}, {durability} …", file=sys.stderr, flush=True)
+                    comparison.measure(row, durability)
+        run = describe_run(command, bench.program)
+        print(markdown(run, starts, comparison.cells))
+        if arguments.json is not None:
+            arguments.json.write_text(json.dumps(as_json(run, starts, comparison.cells), indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,236 @@
+"""The loads: one-record requests and fetches from `load.c`, batches from Kafka's own ProducerPerformance."""
+
+from __future__ import annotations
+
+import json
+import re
+import resource
+import shutil
+import struct
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.performance.brokers import TOOL_HEAP, Broker, jvm
+from tests.support.batches import Batch, records
+from tests.support.setup_peers import PROJECT
+from tests.support.wire import Plain, Wire, encode
+
+SOURCE = Path(__file__).with_name("load.c")
+LOAD_TIMEOUT_S = 60.0
+CREATE_TIMEOUT_S = 20.0
+PAGE_CACHE = str(2**63 - 1)
+EVERY_MESSAGE = "1"
+CLIENT_WARM_UP = 0.3
+"""The share of ProducerPerformance's records that are sent before its JVM is taken for warm."""
+SESSION_MARK = 0x5A697887
+FETCH_OFFSET_MARK = 0x1122334455667788
+FETCH_MAX_BYTES = 1 << 20
+PLAN_HEAD = struct.Struct("<5I")
+PERFORMANCE_LINE = re.compile(
+    r"^(?P<records>\d+) steady state records sent, (?P<rate>[\d.]+) records/sec .*?"
+    r" (?P<p99>[\d.]+) ms 99th, [\d.]+ ms 99\.9th\.$",
+    re.MULTILINE,
+)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What one load did to one broker; rate and p99 are those after the client's own warm-up."""
+
+    records: int
+    requests: int
+    records_per_s: float
+    p99_ms: float
+    broker_cpu_s: float
+    client_cpu_s: float
+    resident_bytes: int
+
+    @property
+    def records_per_cpu_s(self) -> float:
+        return self.records / max(self.broker_cpu_s, 0.01)
+
+
+def create_topic(broker: Broker, name: str, *, partitions: int, flush_messages: str) -> None:
+    """Creates a topic with its flush policy and waits until every partition has a leader."""
+    configs = [{"name": "flush.messages", "value": flush_messages}]
+    topic = {"name": name, "num_partitions": partitions, "replication_factor": 1, "configs": configs}
+    with Wire(broker.bootstrap) as wire:
+        created = wire.call("create_topics", 7, topics=[topic], timeout=10_000).fields["topics"][0]
+        assert created["error_code"] == 0, created
+        deadline = time.monotonic() + CREATE_TIMEOUT_S
+        while not _is_ready(wire, name, partitions):
+            assert time.monotonic() < deadline, f"topic {name} does not get ready"
+            time.sleep(0.01)
+
+
+def _is_ready(wire: Wire, name: str, partitions: int) -> bool:
+    asked = {"topics": [{"name": name}], "allow_auto_topic_creation": False}
+    topic = wire.call("metadata", 12, asked).fields["topics"][0]
+    if len(topic["partitions"]) < partitions or any(row["error_code"] for row in topic["partitions"]):
+        return False
+    return all(offset >= 0 for offset in log_end_offsets(wire, name, partitions))
+
+
+def delete_topic(broker: Broker, name: str) -> None:
+    with Wire(broker.bootstrap) as wire:
+        answer = wire.call("delete_topics", 5, topic_names=[name], timeout=10_000).fields
+        assert answer["responses"][0]["error_code"] == 0, answer
+
+
+def log_end_offsets(wire: Wire, name: str, partitions: int) -> list[int]:
+    """The log end offset of each partition; -1 where it is not known yet."""
+    asked = [
+        {"partition_index": index, "timestamp": -1, "current_leader_epoch": -1} for index in range(partitions)
+    ]
+    answer = wire.call("list_offsets", 7, replica_id=-1, topics=[{"name": name, "partitions": asked}]).fields
+    rows = sorted(answer["topics"][0]["partitions"], key=lambda row: int(row["partition_index"]))
+    return [row["offset"] if row["error_code"] == 0 else -1 for row in rows]
+
+
+def load_program(directory: Path, *, compiled: bool | None = None) -> list[str]:
+    """The command of the load generator: compiled into `directory`, or in Python where there is no C compiler."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiled is False or (compiled is None and compiler is None):
+        return [sys.executable, "-m", "tests.performance.plan_load"]
+    assert compiler is not None, "there is no C compiler: install gcc"
+    program = directory / "load"
+    subprocess.run(
+        [compiler, "-O2", "-march=native", "-o", str(program), str(SOURCE)], check=True, timeout=60
+    )
+    return [str(program)]
+
+
+def write_produce_plan(
+    plan: Path, broker: Broker, topic: str, *, partitions: int, connections: int, record_count: int, size: int
+) -> None:
+    """Produce v9 requests, acks=all, each connection an idempotent producer of its own."""
+    with Wire(broker.bootstrap) as wire, plan.open("wb") as out:
+        for connection in range(connections):
+            producer_id = new_producer_id(wire)
+            batch = Batch(records(record_count, size)).of(producer_id, 0, 0).encode()
+            data = [{"index": connection % partitions, "records": batch}]
+            request = {"acks": -1, "timeout": 30_000, "topic_data": [{"name": topic, "partition_data": data}]}
+            frame = _frame("produce", 9, request)
+            out.write(
+                PLAN_HEAD.pack(len(frame), frame.index(batch), 12 + len(topic), record_count, 0) + frame
+            )
+
+
+def write_fetch_plan(plan: Path, topic: str, *, partitions: int) -> None:
+    """Fetch v12 requests with a session, one connection for each partition."""
+    with plan.open("wb") as out:
+        for partition in range(partitions):
+            wanted = {
+                "partition": partition,
+                "current_leader_epoch": -1,
+                "fetch_offset": FETCH_OFFSET_MARK,
+                "last_fetched_epoch": -1,
+                "log_start_offset": -1,
+                "partition_max_bytes": FETCH_MAX_BYTES,
+            }
+            request = {
+                "replica_id": -1,
+                "max_wait": 500,
+                "min_bytes": 1,
+                "max_bytes": 50 * FETCH_MAX_BYTES,
+                "session_id": SESSION_MARK,
+                "topics": [{"topic": topic, "partitions": [wanted]}],
+            }
+            frame = _frame("fetch", 12, request)
+            session_at = frame.index(SESSION_MARK.to_bytes(4, "big"))
+            offset_at = frame.index(FETCH_OFFSET_MARK.to_bytes(8, "big"))
+            out.write(PLAN_HEAD.pack(len(frame), session_at, 17 + len(topic), 0, offset_at) + frame)
+
+
+def _frame(api: str, version: int, request: Plain) -> bytes:
+    payload = encode(api, version, request)
+    return struct.pack(">i", len(payload)) + payload
+
+
+def new_producer_id(wire: Wire) -> int:
+    """An id from InitProducerId; asks again while the broker is not ready to give one."""
+    asked = {"transactional_id": None, "transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1}
+    deadline = time.monotonic() + CREATE_TIMEOUT_S
+    while True:
+        answer = wire.call("init_producer_id", 4, asked).fields
+        if answer["error_code"] == 0:
+            return int(answer["producer_id"])
+        assert time.monotonic() < deadline, answer
+        time.sleep(0.01)
+
+
+def run_plan(
+    program: list[str],
+    broker: Broker,
+    plan: Path,
+    kind: str,
+    *,
+    seconds: float,
+    depth: int = 1,
+    max_requests: int = 0,
+) -> Sample:
+    """Runs the plan and observes both sides; fails on any error answer."""
+    host, _, port = broker.bootstrap.rpartition(":")
+    command = [*program, kind, host, port, str(plan), str(seconds), str(max_requests), str(depth)]
+    done, broker_cpu_s, client_cpu_s, resident_bytes = _observed(broker, command)
+    told: dict[str, Any] = json.loads(done.stdout)
+    return Sample(
+        records=told["records"],
+        requests=told["requests"],
+        records_per_s=told["records"] / told["seconds"],
+        p99_ms=told["p99_ms"],
+        broker_cpu_s=broker_cpu_s,
+        client_cpu_s=client_cpu_s,
+        resident_bytes=resident_bytes,
+    )
+
+
+def run_producer_performance(
+    broker: Broker, topic: str, *, count: int, size: int, batch_size: int, rate: int = -1
+) -> Sample:
+    """Kafka's ProducerPerformance, idempotent with acks=all; rate and p99 are what the tool says."""
+    command = [*jvm("org.apache.kafka.tools.ProducerPerformance", TOOL_HEAP, "log4j2-tools.yaml")]
+    warm_up = int(count * CLIENT_WARM_UP)
+    command += ["--topic", topic, "--num-records", str(count), "--warmup-records", str(warm_up)]
+    command += ["--record-size", str(size)]
+    command += ["--throughput", str(rate), "--bootstrap-server", broker.bootstrap, "--command-property"]
+    command += [
+        "acks=all",
+        "enable.idempotence=true",
+        f"batch.size={batch_size}",
+        "enable.metrics.push=false",
+    ]
+    done, broker_cpu_s, client_cpu_s, resident_bytes = _observed(broker, command)
+    *_, told = PERFORMANCE_LINE.finditer(done.stdout)
+    assert int(told["records"]) + warm_up == count, done.stdout
+    return Sample(
+        records=count,
+        requests=0,
+        records_per_s=float(told["rate"]),
+        p99_ms=float(told["p99"]),
+        broker_cpu_s=broker_cpu_s,
+        client_cpu_s=client_cpu_s,
+        resident_bytes=resident_bytes,
+    )
+
+
+def _observed(
+    broker: Broker, command: list[str]
+) -> tuple[subprocess.CompletedProcess[str], float, float, int]:
+    """(the ended client, broker CPU seconds, client CPU seconds, broker's resident bytes after it)."""
+    broker_before, client_before = broker.cpu_s(), _children_cpu_s()
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=LOAD_TIMEOUT_S, check=False, cwd=PROJECT
+    )
+    assert done.returncode == 0, f"{command[0]}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+    client_cpu_s = _children_cpu_s() - client_before
+    return done, broker.cpu_s() - broker_before, client_cpu_s, broker.resident_bytes()
+
+
+def _children_cpu_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime

@@ -1,0 +1,178 @@
+"""What `load.c` does, for machines without a C compiler: the same arguments, plan and output, at a higher cost."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import selectors
+import socket
+import struct
+import sys
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from crc32c import crc32c
+
+from tests.support.batches import read_batches
+
+PLAN_HEAD = struct.Struct("<5I")
+CRC_AT, CRC_FROM, BASE_SEQUENCE_AT, TAGS_AFTER_BATCH = 17, 21, 53, 3
+SILENCE_S = 30.0
+
+
+@dataclass
+class Connection:
+    frame: bytearray
+    patch_at: int
+    answer_at: int
+    records: int
+    offset_at: int
+    socket: socket.socket
+    correlation_id: int = 0
+    base_sequence: int = 0
+    fetch_offset: int = 0
+    session_id: int = 0
+    session_epoch: int = 0
+    unsent: bytearray = field(default_factory=bytearray)
+    received: bytearray = field(default_factory=bytearray)
+    started: deque[float] = field(default_factory=deque)
+
+    def next_frame(self, *, fetching: bool) -> bytes:
+        struct.pack_into(">i", self.frame, 8, self.correlation_id)
+        self.correlation_id += 1
+        if fetching:
+            struct.pack_into(">ii", self.frame, self.patch_at, self.session_id, self.session_epoch)
+            struct.pack_into(">q", self.frame, self.offset_at, self.fetch_offset)
+            return bytes(self.frame)
+        at = self.patch_at
+        struct.pack_into(">i", self.frame, at + BASE_SEQUENCE_AT, self.base_sequence)
+        checked = memoryview(self.frame)[at + CRC_FROM : len(self.frame) - TAGS_AFTER_BATCH]
+        struct.pack_into(">I", self.frame, at + CRC_AT, crc32c(checked))
+        self.base_sequence = (self.base_sequence + self.records) & 0x7FFFFFFF
+        return bytes(self.frame)
+
+
+class Load:
+    def __init__(
+        self, kind: str, host: str, port: str, plan: str, seconds: str, limit: str, depth: str
+    ) -> None:
+        self._fetching = kind == "fetch"
+        self._limit = int(limit)
+        self._depth = int(depth)
+        self._seconds = float(seconds)
+        self._selector = selectors.DefaultSelector()
+        self._connections = self._read(Path(plan).read_bytes(), (host, int(port)))
+        self._begun = self._records = self._errors = self._first_error = self._answer_bytes = 0
+        self._latencies: list[float] = []
+
+    def _read(self, plan: bytes, address: tuple[str, int]) -> list[Connection]:
+        connections = []
+        at = 0
+        while at < len(plan):
+            size, patch_at, answer_at, records, offset_at = PLAN_HEAD.unpack_from(plan, at)
+            at += PLAN_HEAD.size
+            opened = socket.create_connection(address)
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            opened.setblocking(False)
+            frame = bytearray(plan[at : at + size])
+            connection = Connection(frame, patch_at, answer_at, records, offset_at, opened)
+            self._selector.register(opened, selectors.EVENT_READ, connection)
+            connections.append(connection)
+            at += size
+        return connections
+
+    def run(self) -> int:
+        start = time.monotonic()
+        self._deadline = start + self._seconds
+        for connection in self._connections:
+            self._push(connection)
+        while len(self._latencies) < self._begun:
+            ready = self._selector.select(SILENCE_S)
+            if not ready:
+                print(f"no answer for {SILENCE_S} s", file=sys.stderr)
+                return 4
+            for key, events in ready:
+                if events & selectors.EVENT_READ:
+                    self._pull(key.data)
+                self._push(key.data)
+        self._tell(time.monotonic() - start)
+        return 5 if self._errors else 0
+
+    def _push(self, connection: Connection) -> None:
+        now = time.monotonic()
+        while (
+            len(connection.started) < self._depth
+            and now < self._deadline
+            and self._begun != (self._limit or -1)
+        ):
+            connection.started.append(now)
+            connection.unsent += connection.next_frame(fetching=self._fetching)
+            self._begun += 1
+        if connection.unsent:
+            with contextlib.suppress(BlockingIOError):
+                del connection.unsent[: connection.socket.send(connection.unsent)]
+            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if connection.unsent else 0)
+            self._selector.modify(connection.socket, events, connection)
+
+    def _pull(self, connection: Connection) -> None:
+        data = connection.socket.recv(1 << 20)
+        if not data:
+            raise SystemExit("the broker closed a connection")
+        connection.received += data
+        received = connection.received
+        while len(received) >= 4 and len(received) >= 4 + (size := int.from_bytes(received[:4], "big")):
+            answer = bytes(received[4 : 4 + size])
+            del received[: 4 + size]
+            self._latencies.append(time.monotonic() - connection.started.popleft())
+            self._answer_bytes += 4 + size
+            code = (
+                self._take_fetched(connection, answer)
+                if self._fetching
+                else self._take_produced(connection, answer)
+            )
+            if code and not self._errors:
+                self._first_error = code
+            self._errors += bool(code)
+
+    def _take_produced(self, connection: Connection, answer: bytes) -> int:
+        (code,) = struct.unpack_from(">h", answer, connection.answer_at)
+        self._records += 0 if code else connection.records
+        return int(code)
+
+    def _take_fetched(self, connection: Connection, answer: bytes) -> int:
+        code, session_id = struct.unpack_from(">hi", answer, 9)
+        if code:
+            return int(code)
+        connection.session_id = session_id
+        connection.session_epoch += bool(session_id)
+        at = connection.answer_at
+        if answer[15] < 2 or answer[at] < 2:
+            connection.fetch_offset = 0
+            return 0
+        code, high_watermark = struct.unpack_from(">hq", answer, at + 5)
+        at += 1 + 4 + 2 + 8 + 8 + 8 + 1 + 4
+        while answer[at] & 0x80:
+            at += 1
+        before = connection.fetch_offset
+        for batch in read_batches(answer[at + 1 :])[0]:
+            connection.fetch_offset = batch.base_offset + batch.last_offset_delta + 1
+        self._records += connection.fetch_offset - before
+        if connection.fetch_offset >= high_watermark:
+            connection.fetch_offset = 0
+        return int(code)
+
+    def _tell(self, seconds: float) -> None:
+        ordered = sorted(self._latencies)
+        quantiles = {
+            f"{name}_ms": round(ordered[int(part * (len(ordered) - 1))] * 1000, 3) if ordered else 0.0
+            for name, part in (("p50", 0.5), ("p99", 0.99), ("max", 1.0))
+        }
+        counts = {"requests": len(ordered), "records": self._records, "answer_bytes": self._answer_bytes}
+        errors = {"errors": self._errors, "first_error": self._first_error}
+        print(json.dumps({**counts, **errors, "seconds": seconds, **quantiles}))
+
+
+if __name__ == "__main__":
+    sys.exit(Load(*sys.argv[1:]).run())

@@ -1,0 +1,156 @@
+"""The comparison as a markdown table and as JSON."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tomllib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.performance.loads import Sample
+from tests.support.setup_peers import KAFKA_VERSION, PROJECT
+
+MIB = 1024 * 1024
+HEADINGS = (
+    "load",
+    "durability",
+    "records/s",
+    "ratio",
+    "broker CPU s",
+    "ratio of records per CPU s",
+    "p99 ms",
+    "ratio",
+    "resident MiB",
+    "client CPU s",
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One row at one durability: the rounds' samples by broker."""
+
+    row: str
+    title: str
+    durability: str
+    samples: dict[str, list[Sample]]
+
+    def median(self, broker: str, field: str) -> float:
+        return float(statistics.median(getattr(sample, field) for sample in self.samples[broker]))
+
+
+def describe_run(command: str, load_program: list[str]) -> dict[str, str]:
+    """What ran where and when; `load_program` is what made the one-record requests and the fetches."""
+    return {
+        "date": dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "command": command,
+        "seqgate": _seqgate_version(),
+        "python": platform.python_version(),
+        "kafka": KAFKA_VERSION,
+        "java": _java_version(),
+        "cpu": _cpu_model(),
+        "cores": str(len(os.sched_getaffinity(0))),
+        "load": "Python" if sys.executable in load_program else "compiled",
+        "kernel": platform.release(),
+    }
+
+
+def _seqgate_version() -> str:
+    return str(tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["version"])
+
+
+def _cpu_model() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor() or "unknown"
+
+
+def _java_version() -> str:
+    told = subprocess.run(
+        ["java", "-version"], capture_output=True, text=True, check=False
+    ).stderr.splitlines()
+    return told[0].partition('"')[2].rstrip('"').partition('"')[0] if told else "unknown"
+
+
+def markdown(run: dict[str, str], starts: dict[str, list[float]], cells: Sequence[Cell]) -> str:
+    what = f"Seqgate {run['seqgate']} (Python {run['python']}) and Apache Kafka {run['kafka']} (Java {run['java']})"
+    where = f"{run['cpu']}, {run['cores']} cores, Linux {run['kernel']}"
+    lines = [
+        f"{what}, {run['date']}, `{run['command']}`.",
+        f"{where}. Broker and load ({run['load']}) share the cores. Medians; a pair reads Seqgate / Kafka, a ratio Seqgate : Kafka.",
+        "",
+        "| " + " | ".join(HEADINGS) + " |",
+        "| --- | --- |" + " ---: |" * (len(HEADINGS) - 2),
+        *(_table_row(cell) for cell in cells),
+        "",
+    ]
+    if starts:
+        told = " / ".join(f"{statistics.median(times):.2f} s" for times in starts.values())
+        lines += [f"Start, from spawn to the first ApiVersions answer: {told}."]
+    return "\n".join(lines)
+
+
+def _table_row(cell: Cell) -> str:
+    names = list(cell.samples)
+
+    def pair(field: str, form: str, scale: float = 1.0) -> str:
+        return " / ".join(format(cell.median(name, field) / scale, form) for name in names)
+
+    def ratio(field: str) -> str:
+        if len(names) < 2:
+            return "-"
+        return f"{cell.median(names[0], field) / max(cell.median(names[1], field), 1e-9):.2f}"
+
+    return " | ".join(
+        [
+            f"| {cell.title}",
+            cell.durability,
+            pair("records_per_s", ",.0f"),
+            ratio("records_per_s"),
+            pair("broker_cpu_s", ".2f"),
+            ratio("records_per_cpu_s"),
+            pair("p99_ms", ".2f"),
+            ratio("p99_ms"),
+            pair("resident_bytes", ".0f", MIB),
+            pair("client_cpu_s", ".2f") + " |",
+        ]
+    )
+
+
+def as_json(run: dict[str, str], starts: dict[str, list[float]], cells: Sequence[Cell]) -> dict[str, Any]:
+    """Everything measured; seconds, milliseconds and bytes as the field names say."""
+    return {
+        "run": run,
+        "start_s": starts,
+        "rows": [
+            {
+                "row": cell.row,
+                "title": cell.title,
+                "durability": cell.durability,
+                "medians": {
+                    name: {
+                        field: cell.median(name, field)
+                        for field in (
+                            "records_per_s",
+                            "records_per_cpu_s",
+                            "broker_cpu_s",
+                            "p99_ms",
+                            "resident_bytes",
+                        )
+                    }
+                    for name in cell.samples
+                },
+                "samples": {
+                    name: [asdict(sample) for sample in samples] for name, samples in cell.samples.items()
+                },
+            }
+            for cell in cells
+        ],
+    }

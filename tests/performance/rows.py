@@ -1,0 +1,130 @@
+"""The rows of the comparison: what each loads, in which durabilities, and how much of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.performance.brokers import Broker
+from tests.performance.loads import (
+    EVERY_MESSAGE,
+    PAGE_CACHE,
+    Sample,
+    create_topic,
+    delete_topic,
+    run_plan,
+    run_producer_performance,
+    write_fetch_plan,
+    write_produce_plan,
+)
+
+DURABILITIES = {"page cache": PAGE_CACHE, "flush": EVERY_MESSAGE}
+PARTITIONS = 4
+FETCH_FILL_REQUESTS = 1000
+FETCH_FILL_RECORDS = 200
+FETCH_FILL_RECORD_BYTES = 1000
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How long a load goes on: seconds for the load generator, a share of the usual count for ProducerPerformance."""
+
+    seconds: float
+    share: float
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What a row needs to run: the load generator, a place for its plans, and the flush policy of its topics."""
+
+    program: list[str]
+    directory: Path
+    flush_messages: str = PAGE_CACHE
+
+
+Load = Callable[[Bench, Broker, str, Extent], Sample]
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    title: str
+    load: Load
+    durabilities: tuple[str, ...] = tuple(DURABILITIES)
+
+    def run(self, bench: Bench, broker: Broker, topic: str, extent: Extent) -> Sample:
+        """One load on a topic of its own, which is deleted afterwards."""
+        sample = self.load(bench, broker, topic, extent)
+        delete_topic(broker, topic)
+        return sample
+
+
+def _producer_performance(*, count: int, size: int, batch_size: int, rate: int = -1) -> Load:
+    def load(bench: Bench, broker: Broker, topic: str, extent: Extent) -> Sample:
+        create_topic(broker, topic, partitions=PARTITIONS, flush_messages=bench.flush_messages)
+        wanted = max(1000, int(count * extent.share))
+        return run_producer_performance(
+            broker, topic, count=wanted, size=size, batch_size=batch_size, rate=rate
+        )
+
+    return load
+
+
+def _one_record_requests(connections: int) -> Load:
+    def load(bench: Bench, broker: Broker, topic: str, extent: Extent) -> Sample:
+        partitions = min(PARTITIONS, connections)
+        create_topic(broker, topic, partitions=partitions, flush_messages=bench.flush_messages)
+        plan = bench.directory / "produce.plan"
+        write_produce_plan(
+            plan, broker, topic, partitions=partitions, connections=connections, record_count=1, size=100
+        )
+        return run_plan(bench.program, broker, plan, "produce", seconds=extent.seconds)
+
+    return load
+
+
+def fill(bench: Bench, broker: Broker, topic: str, *, requests: int = FETCH_FILL_REQUESTS) -> Sample:
+    """Batches of 200 records of 1,000 bytes, spread over the partitions."""
+    create_topic(broker, topic, partitions=PARTITIONS, flush_messages=bench.flush_messages)
+    plan = bench.directory / "fill.plan"
+    write_produce_plan(
+        plan,
+        broker,
+        topic,
+        partitions=PARTITIONS,
+        connections=PARTITIONS,
+        record_count=FETCH_FILL_RECORDS,
+        size=FETCH_FILL_RECORD_BYTES,
+    )
+    return run_plan(bench.program, broker, plan, "produce", seconds=20, depth=5, max_requests=requests)
+
+
+def _fetch(bench: Bench, broker: Broker, topic: str, extent: Extent) -> Sample:
+    fill(bench, broker, topic)
+    plan = bench.directory / "fetch.plan"
+    write_fetch_plan(plan, topic, partitions=PARTITIONS)
+    return run_plan(bench.program, broker, plan, "fetch", seconds=extent.seconds)
+
+
+ROWS = (
+    Row(
+        "jvm-100",
+        "ProducerPerformance, 100 B, batch.size 16,384",
+        _producer_performance(count=1_000_000, size=100, batch_size=16_384),
+    ),
+    Row(
+        "jvm-1000",
+        "ProducerPerformance, 1,000 B, batch.size 262,144",
+        _producer_performance(count=300_000, size=1000, batch_size=262_144),
+    ),
+    Row(
+        "jvm-paced",
+        "ProducerPerformance, 100 B at 20,000 records/s",
+        _producer_performance(count=80_000, size=100, batch_size=16_384, rate=20_000),
+    ),
+    Row("one-1", "one-record requests, 1 connection", _one_record_requests(1)),
+    Row("one-64", "one-record requests, 64 connections", _one_record_requests(64)),
+    Row("one-500", "one-record requests, 500 connections", _one_record_requests(500)),
+    Row("fetch", "fetch, 4 partitions, 1 MiB each", _fetch, durabilities=("page cache",)),
+)

@@ -1,0 +1,84 @@
+"""The benchmark's harness counts right: what it calls acknowledged is what the log holds."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+from tests.performance.brokers import SeqgateBroker
+from tests.performance.compare import main
+from tests.performance.loads import (
+    EVERY_MESSAGE,
+    PAGE_CACHE,
+    create_topic,
+    load_program,
+    log_end_offsets,
+    run_plan,
+    run_producer_performance,
+    write_fetch_plan,
+    write_produce_plan,
+)
+from tests.performance.rows import PARTITIONS, Bench, fill
+from tests.support.wire import Wire
+
+NUMBERS = itertools.count()
+
+
+@pytest.fixture(
+    scope="module", params=[False, *([True] if shutil.which("cc") or shutil.which("gcc") else [])]
+)
+def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    """The load generator in Python, and compiled where there is a compiler."""
+    directory = tmp_path_factory.mktemp("bench")
+    return Bench(load_program(directory, compiled=request.param), directory)
+
+
+@pytest.fixture(scope="module")
+def seqgate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeqgateBroker]:
+    with SeqgateBroker(tmp_path_factory.mktemp("seqgate")) as broker:
+        yield broker
+
+
+@pytest.mark.parametrize("flush_messages", [PAGE_CACHE, EVERY_MESSAGE])
+@pytest.mark.parametrize(("connections", "depth"), [(1, 1), (16, 1), (8, 5)])
+def test_acknowledged_records_are_in_the_log(
+    bench: Bench, seqgate: SeqgateBroker, flush_messages: str, connections: int, depth: int
+) -> None:
+    topic = f"one-{next(NUMBERS)}"
+    create_topic(seqgate, topic, partitions=2, flush_messages=flush_messages)
+    plan = bench.directory / "plan"
+    write_produce_plan(plan, seqgate, topic, partitions=2, connections=connections, record_count=3, size=100)
+    sample = run_plan(bench.program, seqgate, plan, "produce", seconds=30, depth=depth, max_requests=1000)
+    with Wire(seqgate.bootstrap) as wire:
+        assert sum(log_end_offsets(wire, topic, 2)) == sample.records == 3000
+    assert sample.requests == 1000
+    assert sample.broker_cpu_s >= 0
+    assert sample.resident_bytes > 0
+
+
+def test_fetching_goes_round_and_counts_every_record(bench: Bench, seqgate: SeqgateBroker) -> None:
+    topic = f"fetched-{next(NUMBERS)}"
+    filled = fill(bench, seqgate, topic, requests=20)
+    plan = bench.directory / "plan"
+    write_fetch_plan(plan, topic, partitions=PARTITIONS)
+    sample = run_plan(bench.program, seqgate, plan, "fetch", seconds=30, max_requests=200)
+    assert sample.requests == 200
+    assert sample.records >= filled.records
+
+
+def test_producer_performance_is_read_right(seqgate: SeqgateBroker) -> None:
+    create_topic(seqgate, "tool", partitions=1, flush_messages=EVERY_MESSAGE)
+    sample = run_producer_performance(seqgate, "tool", count=3000, size=100, batch_size=16_384)
+    with Wire(seqgate.bootstrap) as wire:
+        assert log_end_offsets(wire, "tool", 1) == [3000]
+    assert sample.records == 3000
+    assert sample.client_cpu_s > 0
+
+
+def test_an_unknown_row_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--rows", "nonsense"])
+    assert "no row nonsense" in capsys.readouterr().err

@@ -1,0 +1,117 @@
+"""A gateway in a process of its own, as a user starts it, for tests that talk to it over the wire."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 30.0
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class GatewayProcess:
+    """`python -m gateway serve` on a data directory; restartable on the same port, killable."""
+
+    def __init__(self, data_dir: Path, *, settings: dict[str, str] | None = None, port: int = 0) -> None:
+        self.data_dir = data_dir
+        self.settings = dict(settings or {})
+        self.port = port or free_port()
+        self.stderr_path = data_dir.parent / f"{data_dir.name}.stderr"
+        self.ready_line = ""
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> GatewayProcess:
+        command = [sys.executable, "-m", "gateway", "serve", "--listen", self.bootstrap]
+        command += ["--data-dir", str(self.data_dir)]
+        for name, value in self.settings.items():
+            command += ["--set", f"{name}={value}"]
+        with self.stderr_path.open("ab") as stderr:
+            self._process = subprocess.Popen(
+                command,
+                cwd=REPOSITORY,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                stdin=subprocess.DEVNULL,
+                text=True,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            )
+        self.ready_line = self._await_line(time.monotonic() + START_TIMEOUT_S)
+        return self
+
+    def _await_line(self, deadline: float) -> str:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        readable, _, _ = select.select([self._process.stdout], [], [], max(0.0, deadline - time.monotonic()))
+        line = self._process.stdout.readline() if readable else ""
+        if not line.startswith("seqgate ready"):
+            self._process.kill()
+            self._process.wait()
+            raise AssertionError(f"the gateway did not start: {line!r}\n{self.stderr_text()[-4000:]}")
+        return line.strip()
+
+    def stop(self) -> None:
+        """SIGTERM; the gateway must leave cleanly with exit code 0."""
+        code = self._end(signal.SIGTERM)
+        assert code == 0, f"exit code {code} after SIGTERM\n{self.stderr_text()[-4000:]}"
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def _end(self, number: signal.Signals) -> int:
+        process, self._process = self._process, None
+        if process is None:
+            return 0
+        process.send_signal(number)
+        try:
+            return process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
+        finally:
+            if process.stdout is not None:
+                process.stdout.close()
+
+    def restart(self, *, kill: bool = False) -> GatewayProcess:
+        if kill:
+            self.kill()
+        else:
+            self.stop()
+        return self.start()
+
+    def stderr_text(self) -> str:
+        return self.stderr_path.read_text(errors="replace") if self.stderr_path.exists() else ""
+
+    def __enter__(self) -> GatewayProcess:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.stop()
+        else:
+            self.kill()

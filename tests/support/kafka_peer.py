@@ -1,0 +1,120 @@
+"""A real Apache Kafka node for the tests to compare with: one process, broker and KRaft controller in one."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+import uuid
+from base64 import urlsafe_b64encode
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.support.gateway_process import free_port
+from tests.support.kafka_tools import java_command, run_tool
+from tests.support.wire import Wire
+
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 30.0
+READY = "Kafka Server started"
+
+PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=127.0.0.1:{controller_port}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
+controller.listener.names=CONTROLLER
+inter.broker.listener.name=PLAINTEXT
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+log.dirs={directory}/data
+auto.create.topics.enable=true
+num.partitions=1
+default.replication.factor=1
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+share.coordinator.state.topic.num.partitions=1
+group.initial.rebalance.delay.ms=0
+log.initial.task.delay.ms=86400000
+"""
+
+
+class KafkaPeer:
+    """Starts on entering, stops on leaving; everything it writes lies below `directory`."""
+
+    def __init__(
+        self, directory: Path, *, properties: dict[str, str] | None = None, heap: str = "512m"
+    ) -> None:
+        self.directory = directory
+        self.port = free_port()
+        self.log_path = directory / "server.log"
+        self._properties = properties or {}
+        self._heap = heap
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> Self:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        properties = self.directory / "server.properties"
+        text = PROPERTIES.format(port=self.port, controller_port=free_port(), directory=self.directory)
+        properties.write_text(text + "".join(f"{name}={value}\n" for name, value in self._properties.items()))
+        # A leading "-" would read as an option: a fixed first byte keeps it away.
+        cluster_id = urlsafe_b64encode(bytes([1]) + uuid.uuid4().bytes[1:]).decode().rstrip("=")
+        run_tool(
+            "kafka-storage", "format", "--standalone", "-t", cluster_id, "-c", properties
+        ).expect_success()
+        command = java_command("kafka.Kafka", heap=self._heap, logging="log4j2-broker.yaml")
+        with self.log_path.open("wb") as log:
+            self._process = subprocess.Popen(
+                [*command, str(properties)], stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
+            )
+        self._await_ready(time.monotonic() + START_TIMEOUT_S)
+        return self
+
+    def _await_ready(self, deadline: float) -> None:
+        assert self._process is not None
+        while READY not in self.log_text():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self._process.kill()
+                self._process.wait()
+                raise AssertionError(f"Apache Kafka did not start:\n{self.log_text()[-4000:]}")
+            time.sleep(0.05)
+        self._await_producer_ids(deadline)
+
+    def _await_producer_ids(self, deadline: float) -> None:
+        """The first block of producer ids comes from the controller; until then clients are told to ask again."""
+        with Wire(self.bootstrap) as wire:
+            while wire.call("init_producer_id", 4, transaction_timeout=60_000).fields["error_code"] != 0:
+                assert time.monotonic() < deadline, "Apache Kafka hands out no producer ids"
+                time.sleep(0.05)
+
+    def log_text(self) -> str:
+        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+
+    def stop(self) -> None:
+        """SIGTERM, then SIGKILL for a node that does not leave: what it leaves behind interests nobody."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.terminate()
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()

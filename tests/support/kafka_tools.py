@@ -1,0 +1,96 @@
+"""Apache Kafka's own command line tools, run as they come against any bootstrap address."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.setup_peers import POMS, kafka_libs
+
+TOOL_TIMEOUT_S = 60.0
+
+TOOL_CLASSES = {
+    "kafka-topics": "org.apache.kafka.tools.TopicCommand",
+    "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
+    "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
+    "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
+    "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
+    "kafka-consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
+    "kafka-transactions": "org.apache.kafka.tools.TransactionsCommand",
+    "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
+    "kafka-storage": "kafka.tools.StorageTool",
+    "kafka-dump-log": "org.apache.kafka.tools.DumpLogSegments",
+}
+
+
+@dataclass(frozen=True)
+class ToolRun:
+    """What one run of a tool left: its exit code and both outputs."""
+
+    command: str
+    exit_code: int
+    stdout: str
+    stderr: str
+
+    def expect_success(self) -> ToolRun:
+        """Returns itself; fails the test with everything the tool said when it did not exit with 0."""
+        assert self.exit_code == 0, (
+            f"{self.command}: exit code {self.exit_code}\n{self.stdout}\n{self.stderr}"
+        )
+        return self
+
+
+def java_command(class_name: str, *, heap: str = "256m", logging: str = "log4j2-tools.yaml") -> list[str]:
+    """The command that starts a Java class of Kafka's jars, without its own arguments.
+
+    Fails the test with a sentence when Java or the jars are missing: `make test` prepares both.
+    """
+    java = shutil.which("java")
+    assert java is not None, "Kafka's tools need Java 17, and there is no java on the PATH"
+    libs = kafka_libs()
+    assert any(libs.glob("kafka-tools-*.jar")), f"Apache Kafka's jars are missing in {libs}: run `make test`"
+    # Tools live for a second: the quick compiler and the serial collector start fastest.
+    start_fast = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+    configuration = f"-Dlog4j2.configurationFile={POMS / logging}"
+    return [java, f"-Xmx{heap}", *start_fast, configuration, "-cp", f"{libs}/*", class_name]
+
+
+def run_tool(
+    name: str, *arguments: str | Path, stdin: str | None = None, timeout_s: float = TOOL_TIMEOUT_S
+) -> ToolRun:
+    """Runs the tool `name` (a name of `TOOL_CLASSES` or a Java class) to its end."""
+    command = [*java_command(TOOL_CLASSES.get(name, name)), *map(str, arguments)]
+    shown = " ".join([name, *map(str, arguments)])
+    try:
+        done = subprocess.run(
+            command, input=stdin or "", capture_output=True, text=True, timeout=timeout_s, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise AssertionError(
+            f"{shown}: no end after {timeout_s} s\n{error.stdout!r}\n{error.stderr!r}"
+        ) from None
+    return ToolRun(shown, done.returncode, done.stdout, done.stderr)
+
+
+def run_program(
+    name: str, *arguments: str, stdin: bytes = b"", timeout_s: float = TOOL_TIMEOUT_S
+) -> subprocess.CompletedProcess[bytes]:
+    """Runs an installed program such as kcat; fails the test when it is missing, runs too long or exits non-zero."""
+    path = shutil.which(name)
+    assert path is not None, f"{name} is not installed: run `make test`, which installs it"
+    try:
+        done = subprocess.run(
+            [path, *arguments], input=stdin, capture_output=True, timeout=timeout_s, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise AssertionError(f"{name} {arguments}: no end after {timeout_s} s\n{error.stderr!r}") from None
+    assert done.returncode == 0, (
+        f"{name} {arguments}: exit code {done.returncode}\n{done.stdout!r}\n{done.stderr!r}"
+    )
+    return done

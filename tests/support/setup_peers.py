@@ -1,0 +1,164 @@
+"""Prepares what the tests run beside the gateway: Redis, kcat, Apache Kafka's jars, Spark's Kafka connector.
+
+`make test` runs it first. Everything that is there already is left alone, so a second run takes no time. What can't be
+had is reported in one line each, with what follows from it; with ``CI=true`` in the environment that is an error.
+Programs come through the system's package manager, jars through Maven with the repositories it is configured for.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[2]
+POMS = Path(__file__).resolve().parent / "peer"
+CACHE = PROJECT / ".cache"
+KAFKA_VERSION = "4.3.1"
+INSTALL_TIMEOUT_S = 600
+
+
+class Unavailable(Exception):
+    """Something that a peer needs can't be had; the message is a sentence for people."""
+
+
+@dataclass(frozen=True)
+class Peer:
+    """One thing to prepare: `prepare` returns where it is or raises `Unavailable`."""
+
+    name: str
+    consequence: str
+    prepare: Callable[[], str]
+
+
+def kafka_libs() -> Path:
+    """The directory that holds Apache Kafka's jars once they are fetched."""
+    return CACHE / f"kafka-{KAFKA_VERSION}" / "libs"
+
+
+def spark_connector_libs() -> Path:
+    """The directory that holds the Kafka connector's jars for the installed pyspark; raises `Unavailable` without it."""
+    return CACHE / f"spark-{_pyspark_version()}"
+
+
+def _run(command: list[str], what: str) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S, check=False)
+    except FileNotFoundError:
+        raise Unavailable(f"{what}: the program {command[0]} is not installed") from None
+    except subprocess.TimeoutExpired:
+        raise Unavailable(f"{what}: {command[0]} took longer than {INSTALL_TIMEOUT_S} s") from None
+    if done.returncode != 0:
+        lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        raise Unavailable(f"{what}: {lines[-1] if lines else f'exit status {done.returncode}'}")
+
+
+def _program(program: str, package: str) -> str:
+    found = shutil.which(program)
+    if found is not None:
+        return found
+    if shutil.which("apt-get") is None:
+        raise Unavailable(f"{program} is not installed, and there is no apt-get to install it with")
+    if os.geteuid() == 0:
+        as_root = []
+    elif shutil.which("sudo") is not None:
+        as_root = ["sudo", "-n"]
+    else:
+        raise Unavailable(f"{program} is not installed, and installing it needs root or sudo")
+    install = [*as_root, "apt-get", "install", "-y", "--no-install-recommends", package]
+    try:
+        _run(install, f"installing {package}")
+    except Unavailable:
+        _run([*as_root, "apt-get", "update"], "reading the package lists")
+        _run(install, f"installing {package}")
+    found = shutil.which(program)
+    if found is None:
+        raise Unavailable(f"{package} was installed, but {program} is still not on the PATH")
+    return found
+
+
+def _jars(pom: Path, directory: Path, properties: dict[str, str]) -> str:
+    stamp = directory / ".complete"
+    wanted = pom.read_text() + repr(sorted(properties.items()))
+    if stamp.is_file() and stamp.read_text() == wanted:
+        return str(directory)
+    if shutil.which("mvn") is None:
+        raise Unavailable("Maven (mvn) is not installed; it needs a JDK 17 too")
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    flags = [f"-D{name}={value}" for name, value in properties.items()]
+    goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={directory}"]
+    _run(["mvn", "-B", "-q", "-f", str(pom), *goal, *flags], f"fetching the jars of {pom.name}")
+    stamp.write_text(wanted)
+    return str(directory)
+
+
+def _pyspark_version() -> str:
+    try:
+        return metadata.version("pyspark")
+    except metadata.PackageNotFoundError:
+        raise Unavailable("pyspark is not installed") from None
+
+
+def _scala_binary_version() -> str:
+    spec = find_spec("pyspark")
+    if spec is not None and spec.origin is not None:
+        for jar in (Path(spec.origin).parent / "jars").glob("scala-library-*.jar"):
+            return ".".join(jar.stem.removeprefix("scala-library-").split(".")[:2])
+    raise Unavailable("pyspark's own jars are missing, so its Scala version is unknown")
+
+
+def _java() -> str:
+    found = shutil.which("java")
+    if found is None:
+        raise Unavailable("java is not installed; Java 17 or newer is needed")
+    return found
+
+
+def _kafka() -> str:
+    return _jars(POMS / "kafka.xml", kafka_libs(), {"kafka.version": KAFKA_VERSION})
+
+
+def _spark_connector() -> str:
+    versions = {"spark.version": _pyspark_version(), "scala.binary.version": _scala_binary_version()}
+    return _jars(POMS / "spark.xml", spark_connector_libs(), versions)
+
+
+PEERS = (
+    Peer("Java", "tests with Spark and with Kafka's own tools will fail", _java),
+    Peer(
+        "Redis server",
+        "tests of the Redis block store will fail",
+        lambda: _program("redis-server", "redis-server"),
+    ),
+    Peer("kcat", "tests with kcat will fail", lambda: _program("kcat", "kcat")),
+    Peer(
+        f"Apache Kafka {KAFKA_VERSION}",
+        "the differential test and tests with Kafka's tools will fail",
+        _kafka,
+    ),
+    Peer("Spark's Kafka connector", "tests with Spark will fail", _spark_connector),
+)
+
+
+def main() -> int:
+    """Prepares every peer, one line each; returns the exit status."""
+    missing = 0
+    for peer in PEERS:
+        try:
+            print(f"ready    {peer.name}: {peer.prepare()}")
+        except Unavailable as error:
+            missing += 1
+            print(f"MISSING  {peer.name}: {error}; {peer.consequence}.", file=sys.stderr)
+    in_ci = os.environ.get("CI", "").lower() == "true"
+    return 1 if missing and in_ci else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,284 @@
+"""A Kafka client for tests that hides nothing: any request of any version, or any bytes, and what comes back.
+
+Requests are given as plain Python (dicts, lists, ints, strings, bytes) by kio's field names and answered the same way,
+so that answers of two endpoints and of several versions can be compared without their classes getting in the way:
+durations and times are milliseconds, error codes are ints, topic ids are text.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import socket
+import struct
+import uuid
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from enum import Enum
+from functools import cache
+from types import UnionType
+from typing import Any, Self, get_args, get_origin
+
+from kio.index import load_payload_module
+from kio.schema.errors import ErrorCode
+from kio.schema.index import api_key_map, schema_name_map
+from kio.serial import entity_reader, entity_writer
+from kio.static.constants import EntityType
+
+Plain = dict[str, Any]
+
+API_KEYS: Mapping[str, int] = {name: key for key, name in api_key_map.items()}
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+CLIENT_ID = "wire"
+TIMEOUT_S = 10.0
+NO_TOPIC_ID = "00000000-0000-0000-0000-000000000000"
+
+
+class Closed(Exception):
+    """The peer closed the connection instead of answering."""
+
+
+class Silent(Exception):
+    """The peer neither answered nor closed the connection within the time given."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A decoded response; `trailing` holds the bytes that the schema leaves over (none in a proper answer)."""
+
+    fields: Plain
+    trailing: bytes = b""
+
+
+def milliseconds(moment: dt.datetime) -> int:
+    """Whole milliseconds since 1970, exactly."""
+    return (moment - EPOCH) // dt.timedelta(milliseconds=1)
+
+
+@cache
+def entity(api: str, version: int, kind: EntityType) -> type[Any]:
+    """kio's class of the request or response of one version."""
+    module, _, name = schema_name_map[api][version][kind].partition(":")  # type: ignore[index]
+    loaded = load_payload_module(API_KEYS[api], version, kind)  # type: ignore[arg-type]
+    assert loaded.__name__ == module
+    return getattr(loaded, name)  # type: ignore[no-any-return]
+
+
+def _item_type(field_type: Any) -> tuple[Any, bool, bool]:
+    """(type without Optional and tuple, is it an array, may it be null)."""
+    nullable = array = False
+    while True:
+        if isinstance(field_type, UnionType):
+            nullable = True
+            field_type = next(part for part in get_args(field_type) if part is not type(None))
+        elif get_origin(field_type) is tuple:
+            array = True
+            field_type = get_args(field_type)[0]
+        else:
+            return field_type, array, nullable
+
+
+def _value(entity_field: Field[Any], item_type: Any, plain: Any) -> Any:
+    if plain is None:
+        return None
+    if isinstance(item_type, type) and is_dataclass(item_type):
+        return build(item_type, plain)
+    kafka_type = entity_field.metadata.get("kafka_type")
+    if kafka_type in ("timedelta_i32", "timedelta_i64"):
+        return dt.timedelta(milliseconds=plain)
+    if kafka_type == "datetime_i64":
+        return EPOCH + dt.timedelta(milliseconds=plain)
+    if kafka_type == "error_code":
+        return ErrorCode(plain)
+    if kafka_type == "uuid":
+        return uuid.UUID(plain)
+    return plain
+
+
+def _missing(entity_field: Field[Any]) -> Any:
+    item_type, array, nullable = _item_type(entity_field.type)
+    if nullable:
+        return None
+    if array:
+        return ()
+    kafka_type = entity_field.metadata.get("kafka_type")
+    if kafka_type == "uuid":
+        return None
+    zero: Plain = {"string": "", "bytes": b"", "records": b"", "bool": False}
+    return _value(entity_field, item_type, zero.get(str(kafka_type), 0))
+
+
+def build(entity_type: type[Any], plain: Plain) -> Any:
+    """An entity from plain values: fields that this version lacks are left out, missing ones get default or zero."""
+    values: Plain = {}
+    for entity_field in fields(entity_type):
+        if entity_field.name in plain:
+            item_type, array, _ = _item_type(entity_field.type)
+            given = plain[entity_field.name]
+            if array and given is not None:
+                values[entity_field.name] = tuple(_value(entity_field, item_type, item) for item in given)
+            else:
+                values[entity_field.name] = _value(entity_field, item_type, given)
+        elif entity_field.default is MISSING:
+            values[entity_field.name] = _missing(entity_field)
+    return entity_type(**values)
+
+
+def plain(value: Any) -> Any:
+    """A response entity, or a part of one, as plain values."""
+    if is_dataclass(value):
+        return {entity_field.name: plain(getattr(value, entity_field.name)) for entity_field in fields(value)}
+    if isinstance(value, tuple | list):
+        return [plain(item) for item in value]
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, dt.timedelta):
+        return value // dt.timedelta(milliseconds=1)
+    if isinstance(value, dt.datetime):
+        return milliseconds(value)
+    if isinstance(value, uuid.UUID):
+        return str(value)
+    return value
+
+
+def _known_names(entity_type: type[Any]) -> set[str]:
+    names = set()
+    for entity_field in fields(entity_type):
+        names.add(entity_field.name)
+        item_type, _, _ = _item_type(entity_field.type)
+        if is_dataclass(item_type):
+            names |= _known_names(item_type)  # type: ignore[arg-type]
+    return names
+
+
+@cache
+def _names_of_any_version(api: str) -> frozenset[str]:
+    versions = [version for version, kinds in schema_name_map[api].items() if EntityType.request in kinds]
+    return frozenset().union(
+        *(_known_names(entity(api, version, EntityType.request)) for version in versions)
+    )
+
+
+def _check_names(api: str, value: Any) -> None:
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            if name not in _names_of_any_version(api):
+                raise KeyError(f"no version of {api} has a field {name!r}")
+            _check_names(api, inner)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            _check_names(api, item)
+
+
+def encode_header(
+    api_key: int, version: int, correlation_id: int, *, flexible: bool, client_id: str | None
+) -> bytes:
+    """A request header of version 1, or of version 2 (with an empty tag section) when `flexible`."""
+    head = struct.pack(">hhi", api_key, version, correlation_id)
+    name = (
+        struct.pack(">h", -1) if client_id is None else struct.pack(">h", len(client_id)) + client_id.encode()
+    )
+    return head + name + (b"\0" if flexible else b"")
+
+
+def encode_body(api: str, version: int, request: Plain) -> bytes:
+    """The bytes of a request without its header."""
+    _check_names(api, request)
+    request_type = entity(api, version, EntityType.request)
+    buffer = io.BytesIO()
+    entity_writer(request_type)(buffer, build(request_type, request))
+    return buffer.getvalue()
+
+
+def encode(api: str, version: int, request: Plain, *, correlation_id: int = 1) -> bytes:
+    """A whole request, header included, without the length before it."""
+    flexible = entity(api, version, EntityType.request).__flexible__
+    header = encode_header(API_KEYS[api], version, correlation_id, flexible=flexible, client_id=CLIENT_ID)
+    return header + encode_body(api, version, request)
+
+
+def decode(api: str, version: int, frame: bytes, *, correlation_id: int = 1) -> Answer:
+    """A whole response, header included, without the length before it."""
+    response_type = entity(api, version, EntityType.response)
+    header_type = response_type.__header_schema__
+    header, size = entity_reader(header_type)(frame, 0)
+    assert header.correlation_id == correlation_id, (
+        f"answer {header.correlation_id} to request {correlation_id}"
+    )
+    response, body_size = entity_reader(response_type)(frame, size)
+    return Answer(plain(response), bytes(frame[size + body_size :]))
+
+
+class Wire:
+    """One connection. Requests may be sent ahead of their answers; answers come in the order of the requests."""
+
+    def __init__(self, bootstrap: str, *, timeout_s: float = TIMEOUT_S) -> None:
+        host, _, port = bootstrap.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)), timeout_s)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._timeout_s = timeout_s
+        self._correlation_id = 0
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def send(self, api: str, version: int, request: Plain) -> int:
+        """Sends a request; returns its correlation id for `receive`."""
+        self._correlation_id += 1
+        self.send_frame(encode(api, version, request, correlation_id=self._correlation_id))
+        return self._correlation_id
+
+    def receive(self, api: str, version: int, correlation_id: int) -> Answer:
+        return decode(api, version, self.receive_frame(), correlation_id=correlation_id)
+
+    def call(self, api: str, version: int, request: Plain | None = None, /, **more: Any) -> Answer:
+        """Sends one request and waits for its answer; raises `Closed` or `Silent`."""
+        return self.receive(api, version, self.send(api, version, {**(request or {}), **more}))
+
+    def send_frame(self, payload: bytes) -> None:
+        """Sends the length and then `payload` as they are."""
+        self.send_bytes(struct.pack(">i", len(payload)) + payload)
+
+    def send_bytes(self, data: bytes) -> None:
+        try:
+            self._socket.sendall(data)
+        except (ConnectionResetError, BrokenPipeError):
+            raise Closed from None
+
+    def receive_frame(self) -> bytes:
+        (size,) = struct.unpack(">i", self._receive_exactly(4))
+        return self._receive_exactly(size)
+
+    def expect_nothing(self, seconds: float) -> None:
+        """Raises AssertionError when anything arrives, `Closed` when the peer hangs up within `seconds`."""
+        self._socket.settimeout(seconds)
+        try:
+            data = self._receive_some(1)
+        except Silent:
+            return
+        finally:
+            self._socket.settimeout(self._timeout_s)
+        raise AssertionError(f"an unexpected answer starting with {data!r}")
+
+    def _receive_exactly(self, size: int) -> bytes:
+        parts = bytearray()
+        while len(parts) < size:
+            parts += self._receive_some(size - len(parts))
+        return bytes(parts)
+
+    def _receive_some(self, size: int) -> bytes:
+        try:
+            data = self._socket.recv(size)
+        except TimeoutError:
+            raise Silent from None
+        except ConnectionResetError:
+            raise Closed from None
+        if not data:
+            raise Closed
+        return data
