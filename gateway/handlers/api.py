@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gateway.protocol.schema_reader import Read
 from gateway.runtime.services import Services
 
 Pieces = Sequence[bytes | memoryview]
@@ -93,6 +94,7 @@ HotHandler = Callable[[RequestContext, Any], Pieces | Deferred | None]
 class Api:
     """One API of the Kafka protocol as served here. Exactly one of `handle` and `begin` is set.
 
+    `reader` gives the request reader of a version where it is not the one made from kio's schema.
     `advertised_min_version` differs from `min_version` where Kafka's own ApiVersions does.
     """
 
@@ -102,4 +104,5 @@ class Api:
     max_version: int
     handle: ColdHandler | None = None
     begin: HotHandler | None = None
+    reader: Callable[[int], Read] | None = None
     advertised_min_version: int | None = None

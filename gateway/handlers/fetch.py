@@ -7,15 +7,14 @@ Source: Kafka's KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages, Fetc
 
 from __future__ import annotations
 
-from typing import Any
-
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.api import Api, Deferred, Pieces, RequestContext
 from gateway.handlers.fetch_context import FetchContext, open_context
 from gateway.protocol.fetch_codec import FetchRow, encode_fetch_response
+from gateway.protocol.fetch_request import FetchPosition, FetchRequest, fetch_reader
 from gateway.runtime.delayed_fetch import DelayedFetch
-from gateway.runtime.fetch_sessions import PartitionKey, PartitionRequest
+from gateway.runtime.fetch_sessions import PartitionKey
 from gateway.runtime.partition import Partition
 from log import LogError, OffsetOutOfRange, UnifiedLog
 
@@ -37,7 +36,7 @@ class _Read:
         """An error or a diverging epoch, which the reader should learn of without waiting."""
 
 
-def begin(context: RequestContext, request: Any) -> Pieces | Deferred:
+def begin(context: RequestContext, request: FetchRequest) -> Pieces | Deferred:
     """Answer from what is there, or wait for more."""
     fetch_context, error = open_context(context, request)
     if fetch_context is None:
@@ -45,7 +44,7 @@ def begin(context: RequestContext, request: Any) -> Pieces | Deferred:
     limit = context.services.config.int("fetch.max.bytes")
     max_bytes = max(0, min(request.max_bytes, limit))
     min_bytes = min(request.min_bytes, max_bytes)
-    max_wait_ms = round(request.max_wait.total_seconds() * 1000)
+    max_wait_ms = request.max_wait_ms
     read = _read_all(context, request, fetch_context, max_bytes)
     if read.must_answer or max_wait_ms <= 0 or not read.partitions or read.record_bytes >= min_bytes:
         return _answer(context, fetch_context, read)
@@ -71,7 +70,9 @@ def _answer(context: RequestContext, fetch_context: FetchContext, read: _Read) -
     return encode_fetch_response(context.api_version, context.correlation_id, 0, session_id, topics)
 
 
-def _read_all(context: RequestContext, request: Any, fetch_context: FetchContext, max_bytes: int) -> _Read:
+def _read_all(
+    context: RequestContext, request: FetchRequest, fetch_context: FetchContext, max_bytes: int
+) -> _Read:
     """Read partition after partition until `max_bytes`; the first batch may be larger (KIP-74)."""
     read = _Read()
     left = max_bytes
@@ -97,12 +98,12 @@ def _read_all(context: RequestContext, request: Any, fetch_context: FetchContext
 
 
 def _resolve(
-    context: RequestContext, key: PartitionKey, wanted: PartitionRequest
+    context: RequestContext, key: PartitionKey, wanted: FetchPosition
 ) -> tuple[Partition | None, ErrorCode]:
     topic_key, index = key
     partitions = context.services.partitions
     if isinstance(topic_key, bytes):
-        topic = partitions.by_id_bytes.get(topic_key)
+        topic = partitions.by_key.get(topic_key)
         if topic is None:
             return None, ErrorCode.unknown_topic_id
     else:
@@ -120,7 +121,7 @@ def _resolve(
 
 def _read_partition(
     partition: Partition,
-    wanted: PartitionRequest,
+    wanted: FetchPosition,
     left: int,
     *,
     min_one_batch: bool,
@@ -167,7 +168,7 @@ def _error_row(index: int, error: ErrorCode) -> FetchRow:
     return FetchRow(index, int(error), -1, -1, -1, (), b"")
 
 
-def _diverging_epoch(log: UnifiedLog, wanted: PartitionRequest) -> tuple[int, int] | None:
+def _diverging_epoch(log: UnifiedLog, wanted: FetchPosition) -> tuple[int, int] | None:
     """Where the reader's log and this one part (KIP-595; UnifiedLog.endOffsetForEpoch)."""
     if wanted.last_fetched_epoch < 0:
         return None
@@ -179,4 +180,4 @@ def _diverging_epoch(log: UnifiedLog, wanted: PartitionRequest) -> tuple[int, in
     return None
 
 
-API = Api(key=API_KEY, name="Fetch", min_version=4, max_version=18, begin=begin)
+API = Api(key=API_KEY, name="Fetch", min_version=4, max_version=18, begin=begin, reader=fetch_reader)

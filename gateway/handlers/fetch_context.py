@@ -13,41 +13,39 @@ Source: Kafka's FetchManager.newContext and its FetchContext classes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.api import RequestContext
 from gateway.protocol.fetch_codec import FetchRow, TopicRows
+from gateway.protocol.fetch_request import FetchPosition, FetchRequest
 from gateway.runtime.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     SESSIONLESS,
     FetchSession,
     PartitionKey,
-    PartitionRequest,
     SessionPartition,
 )
 from gateway.runtime.services import Services
 
 FIRST_SESSION_VERSION = 7
 FIRST_TOPIC_ID_VERSION = 13
-ZERO_ID = bytes(16)
 
 
 class FetchContext:
     """A whole fetch: every partition it names is read and answered."""
 
     def __init__(
-        self, requests: dict[PartitionKey, PartitionRequest], *, wants_session: bool, uses_topic_ids: bool
+        self, positions: dict[PartitionKey, FetchPosition], *, wants_session: bool, uses_topic_ids: bool
     ) -> None:
-        self.requests = requests
+        self.positions = positions
         self.wants_session = wants_session
         self.uses_topic_ids = uses_topic_ids
 
-    def wanted(self) -> Iterable[tuple[PartitionKey, PartitionRequest]]:
+    def wanted(self) -> Iterable[tuple[PartitionKey, FetchPosition]]:
         """What to read, in order."""
-        return self.requests.items()
+        return self.positions.items()
 
     def answer(
         self, rows: Sequence[tuple[PartitionKey, FetchRow]], services: Services
@@ -59,7 +57,7 @@ class FetchContext:
             if session is not None:
                 session_id = session.session_id
                 for key, row in rows:
-                    cached = SessionPartition(self.requests[key])
+                    cached = SessionPartition(self.positions[key])
                     _has_news(cached, row)
                     session.partitions[key] = cached
         return session_id, _by_topic(rows)
@@ -72,8 +70,8 @@ class IncrementalFetchContext(FetchContext):
         super().__init__({}, wants_session=False, uses_topic_ids=session.uses_topic_ids)
         self.session = session
 
-    def wanted(self) -> Iterable[tuple[PartitionKey, PartitionRequest]]:
-        return [(key, cached.request) for key, cached in self.session.partitions.items()]
+    def wanted(self) -> Iterable[tuple[PartitionKey, FetchPosition]]:
+        return [(key, cached.position) for key, cached in self.session.partitions.items()]
 
     def answer(
         self, rows: Sequence[tuple[PartitionKey, FetchRow]], services: Services
@@ -92,19 +90,18 @@ class IncrementalFetchContext(FetchContext):
         return self.session.session_id, _by_topic(news)
 
 
-def open_context(context: RequestContext, request: Any) -> tuple[FetchContext | None, ErrorCode]:
+def open_context(context: RequestContext, request: FetchRequest) -> tuple[FetchContext | None, ErrorCode]:
     """The context of a fetch request, or the error that answers the whole request."""
     version = context.api_version
     uses_topic_ids = version >= FIRST_TOPIC_ID_VERSION
-    requests = _requests(request, version)
     if version < FIRST_SESSION_VERSION:
-        return FetchContext(requests, wants_session=False, uses_topic_ids=False), ErrorCode.none
+        return FetchContext(request.positions, wants_session=False, uses_topic_ids=False), ErrorCode.none
     cache = context.services.fetch_sessions
     if request.session_epoch in {FINAL_EPOCH, INITIAL_EPOCH}:
         if request.session_id != SESSIONLESS:
             cache.remove(request.session_id)
         wants_session = request.session_epoch == INITIAL_EPOCH
-        whole = FetchContext(requests, wants_session=wants_session, uses_topic_ids=uses_topic_ids)
+        whole = FetchContext(request.positions, wants_session=wants_session, uses_topic_ids=uses_topic_ids)
         return whole, ErrorCode.none
     session = cache.get(request.session_id)
     if session is None:
@@ -113,7 +110,7 @@ def open_context(context: RequestContext, request: Any) -> tuple[FetchContext | 
         return None, ErrorCode.invalid_fetch_session_epoch
     if session.uses_topic_ids != uses_topic_ids:
         return None, ErrorCode.fetch_session_topic_id_error
-    _update(session, requests, request, version)
+    _update(session, request)
     cache.touch(session, context.services.clock.now_ms())
     if not session.partitions:
         cache.remove(session.session_id)
@@ -122,40 +119,16 @@ def open_context(context: RequestContext, request: Any) -> tuple[FetchContext | 
     return IncrementalFetchContext(session), ErrorCode.none
 
 
-def _requests(request: Any, version: int) -> dict[PartitionKey, PartitionRequest]:
-    requests: dict[PartitionKey, PartitionRequest] = {}
-    for topic in request.topics:
-        topic_key = _topic_key(topic, version)
-        for entry in topic.partitions:
-            requests[topic_key, entry.partition] = PartitionRequest(
-                entry.fetch_offset,
-                entry.partition_max_bytes,
-                entry.current_leader_epoch if version >= 9 else -1,
-                entry.last_fetched_epoch if version >= 12 else -1,
-            )
-    return requests
-
-
-def _topic_key(topic: Any, version: int) -> str | bytes:
-    if version >= FIRST_TOPIC_ID_VERSION:
-        return topic.topic_id.bytes if topic.topic_id is not None else ZERO_ID
-    return str(topic.topic)
-
-
-def _update(
-    session: FetchSession, requests: dict[PartitionKey, PartitionRequest], request: Any, version: int
-) -> None:
+def _update(session: FetchSession, request: FetchRequest) -> None:
     """Fold the named partitions into the session and drop the forgotten ones."""
-    for key, wanted in requests.items():
+    for key, position in request.positions.items():
         cached = session.partitions.get(key)
         if cached is None:
-            session.partitions[key] = SessionPartition(wanted)
+            session.partitions[key] = SessionPartition(position)
         else:
-            cached.request = wanted
-    for topic in request.forgotten_topics_data:
-        topic_key = _topic_key(topic, version)
-        for index in topic.partitions:
-            session.partitions.pop((topic_key, index), None)
+            cached.position = position
+    for key in request.forgotten:
+        session.partitions.pop(key, None)
 
 
 def _has_news(cached: SessionPartition, row: FetchRow) -> bool:

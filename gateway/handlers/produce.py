@@ -12,14 +12,18 @@ Source: Kafka's KafkaApis.handleProduceRequest, ReplicaManager.appendRecords, Pr
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Iterable
-from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.api import Api, CloseConnection, Deferred, Pieces, RequestContext
-from gateway.protocol.produce_codec import ProduceRow, encode_produce_response
+from gateway.protocol.produce_codec import (
+    PartitionRecords,
+    ProduceRequest,
+    ProduceRow,
+    encode_produce_response,
+    produce_reader,
+)
 from gateway.runtime.partition import Partition
 from gateway.runtime.partitions import TopicPartitions
 from log import AppendInfo, LogError
@@ -86,7 +90,7 @@ class _Pending:
         )
 
 
-def begin(context: RequestContext, request: Any) -> Pieces | Deferred | None:
+def begin(context: RequestContext, request: ProduceRequest) -> Pieces | Deferred | None:
     """Append everything at once; the answer follows when it is persisted."""
     acks = request.acks
     if acks not in {-1, 0, 1}:
@@ -110,44 +114,33 @@ def begin(context: RequestContext, request: Any) -> Pieces | Deferred | None:
                     pending = _Pending(context, topics)
                 pending.wait(rows, partition, info)
     if acks == 0:
-        return _finish_without_answer(topics)
+        _close_on_error(topics)
+        return None
     if pending is not None:
         return pending.deferred
     return (encode_produce_response(context.api_version, context.correlation_id, topics),)
 
 
 def _entries_by_topic(
-    context: RequestContext, request: Any
-) -> list[tuple[str | bytes, TopicPartitions | None, Iterable[Any]]]:
+    context: RequestContext, request: ProduceRequest
+) -> list[tuple[str | bytes, TopicPartitions | None, Iterable[PartitionRecords]]]:
     """The partitions' entries by topic. Of a partition named twice only the last entry counts, as in Kafka."""
-    if len(request.topic_data) == 1 and len(request.topic_data[0].partition_data) == 1:
-        key, topic = _resolve(context, request.topic_data[0])
-        return [(key, topic, request.topic_data[0].partition_data)]
-    grouped: dict[str | bytes, tuple[TopicPartitions | None, dict[int, Any]]] = {}
-    for topic_data in request.topic_data:
-        key, topic = _resolve(context, topic_data)
-        entries = grouped.setdefault(key, (topic, {}))[1]
-        for entry in topic_data.partition_data:
-            entries[entry.index] = entry
-    return [(key, topic, entries.values()) for key, (topic, entries) in grouped.items()]
-
-
-def _resolve(context: RequestContext, topic_data: Any) -> tuple[str | bytes, TopicPartitions | None]:
     partitions = context.services.partitions
-    if context.api_version >= 13:
-        topic_id: uuid.UUID | None = topic_data.topic_id
-        if topic_id is None:
-            return bytes(16), None
-        topic = partitions.by_id.get(topic_id)
-        return (topic_id.bytes if topic is None else topic.topic_id_bytes), topic
-    name: str = topic_data.name
-    return name, partitions.by_name.get(name)
+    if len(request.topics) == 1 and len(request.topics[0].partitions) == 1:
+        key, entries = request.topics[0]
+        return [(key, partitions.by_key.get(key), entries)]
+    grouped: dict[str | bytes, dict[int, PartitionRecords]] = {}
+    for key, entries in request.topics:
+        last = grouped.setdefault(key, {})
+        for entry in entries:
+            last[entry.index] = entry
+    return [(key, partitions.by_key.get(key), last.values()) for key, last in grouped.items()]
 
 
 def _append(
     context: RequestContext,
     partition: Partition,
-    records: bytes | None,
+    records: memoryview | None,
     transactional_id: str | None,
     now_ms: int,
 ) -> tuple[ProduceRow, AppendInfo | None]:
@@ -190,18 +183,15 @@ def _refused(context: RequestContext, partition: Partition, code: int, message: 
     return ProduceRow(partition.index, code, -1, -1, log_start_offset, message)
 
 
-def _refuse_all(context: RequestContext, request: Any, error: ErrorCode) -> Pieces | None:
+def _refuse_all(context: RequestContext, request: ProduceRequest, error: ErrorCode) -> Pieces:
     topics: Topics = [
-        (
-            _resolve(context, topic)[0],
-            [ProduceRow(entry.index, int(error), -1, -1, -1) for entry in topic.partition_data],
-        )
-        for topic in request.topic_data
+        (key, [ProduceRow(entry.index, int(error), -1, -1, -1) for entry in entries])
+        for key, entries in request.topics
     ]
     return (encode_produce_response(context.api_version, context.correlation_id, topics),)
 
 
-def _finish_without_answer(topics: Topics) -> None:
+def _close_on_error(topics: Topics) -> None:
     """acks=0 has no answer; an error is told by closing the connection, so that the client refreshes."""
     for _, rows in topics:
         for row in rows:
@@ -209,4 +199,12 @@ def _finish_without_answer(topics: Topics) -> None:
                 raise CloseConnection(f"an acks=0 request failed with error {row.error_code}")
 
 
-API = Api(key=API_KEY, name="Produce", min_version=3, max_version=13, begin=begin, advertised_min_version=0)
+API = Api(
+    key=API_KEY,
+    name="Produce",
+    min_version=3,
+    max_version=13,
+    begin=begin,
+    reader=produce_reader,
+    advertised_min_version=0,
+)

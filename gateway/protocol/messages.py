@@ -1,4 +1,4 @@
-"""Every message but the hot answers, through kio's schemas (generated from Kafka's own message definitions).
+"""Every message but Produce and Fetch, through kio's schemas (generated from Kafka's own message definitions).
 
 A handler serves all versions of its API with one piece of code: it reads the request's fields that its
 version has and builds the answer with `build`, which leaves out what that version of the answer lacks.
@@ -7,7 +7,6 @@ version has and builds the answer with `build`, which leaves out what that versi
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
 from dataclasses import MISSING, fields
 from datetime import timedelta
 from functools import cache
@@ -15,11 +14,10 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from kio.index import load_payload_module, load_request_schema, load_response_schema
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_writer
 from kio.static.constants import EntityType
 
-from gateway.protocol.frames import MalformedRequest
-from gateway.protocol.tolerant_reader import read_tolerantly
+from gateway.protocol.schema_reader import Read, entity_reader
 
 ZERO_DURATION = timedelta(0)
 API_VERSIONS = 18
@@ -28,28 +26,21 @@ API_VERSIONS = 18
 class RequestSchema(NamedTuple):
     """How a request of one API and version is read."""
 
-    entity_type: Any
-    read: Callable[[memoryview, int], tuple[Any, int]]
+    read: Read
     flexible: bool
 
 
 @cache
 def request_schema(api_key: int, version: int) -> RequestSchema:
+    """The reader of a request, and whether its header and fields are of the flexible kind (KIP-482)."""
     entity_type: Any = load_request_schema(api_key, version)
-    return RequestSchema(entity_type, entity_reader(entity_type), entity_type.__flexible__)
+    return RequestSchema(entity_reader(entity_type), entity_type.__flexible__)
 
 
-def read_request(schema: RequestSchema, body: memoryview, position: int) -> Any:
-    """The request entity at `position` of the frame.
-
-    kio's reader is strict where Kafka's is not (unknown tags, array counts below −1, invalid UTF-8), so
-    what it refuses is read once more the way Kafka does (org.apache.kafka.common.protocol.Readable).
-    Raises MalformedRequest when Kafka could not read it either.
-    """
-    try:
-        return schema.read(body, position)[0]
-    except Exception:  # noqa: BLE001 - kio raises KeyError, ValueError, OverflowError and its own errors alike
-        return read_tolerantly(schema.entity_type, body, position)
+def is_flexible(api_key: int, version: int) -> bool:
+    """Whether requests of this version have a header with tagged fields."""
+    entity_type: Any = load_request_schema(api_key, version)
+    return bool(entity_type.__flexible__)
 
 
 @cache
@@ -99,11 +90,10 @@ def encode_response(api_key: int, correlation_id: int, response: Any) -> bytes:
 
 
 __all__ = [
-    "MalformedRequest",
     "RequestSchema",
     "build",
     "encode_response",
-    "read_request",
+    "is_flexible",
     "request_schema",
     "response_module",
     "response_type",

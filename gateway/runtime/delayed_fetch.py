@@ -39,7 +39,8 @@ class DelayedFetch:
         return sum(partition.log.size_bytes for partition in self._partitions)
 
     def _progress(self) -> None:
-        if self._min_bytes > 1 and not any(partition.log.offline for partition in self._partitions):
+        ended = any(partition.closed or partition.log.offline for partition in self._partitions)
+        if self._min_bytes > 1 and not ended:
             written = self._visible_bytes() - self._size_bytes
             if 0 <= written < self._min_bytes:
                 return

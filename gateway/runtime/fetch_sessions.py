@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import random
 from collections import OrderedDict
-from typing import NamedTuple
+
+from gateway.protocol.fetch_request import FetchPosition, TopicKey
 
 SESSIONLESS = 0
 INITIAL_EPOCH = 0
@@ -16,26 +17,14 @@ FINAL_EPOCH = -1
 EVICTION_AGE_MS = 120_000
 """A session idle for less than this is not evicted for a new one (Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS)."""
 
-TopicKey = str | bytes
-"""Topic name, or the 16 bytes of the topic id from Fetch v13 on."""
-
-
-class PartitionRequest(NamedTuple):
-    """One partition as a fetch request asks for it. Epochs are −1 where the reader names none."""
-
-    fetch_offset: int
-    partition_max_bytes: int
-    current_leader_epoch: int
-    last_fetched_epoch: int
-
 
 class SessionPartition:
     """A partition of a session: the last request for it and the last answer."""
 
-    __slots__ = ("high_watermark", "log_start_offset", "request")
+    __slots__ = ("high_watermark", "log_start_offset", "position")
 
-    def __init__(self, request: PartitionRequest) -> None:
-        self.request = request
+    def __init__(self, position: FetchPosition) -> None:
+        self.position = position
         self.high_watermark = -1
         self.log_start_offset = -1
 

@@ -15,8 +15,7 @@ from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import Protocol
 
-from log import StorageFailed, UnifiedLog
-from log.unified_log import FlushTicket
+from log import FlushTicket, StorageFailed, UnifiedLog
 
 logger = logging.getLogger(__name__)
 

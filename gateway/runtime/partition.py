@@ -22,6 +22,7 @@ class Partition:
     __slots__ = (
         "_flusher",
         "_waiters",
+        "closed",
         "flush_messages",
         "flush_ms",
         "index",
@@ -47,6 +48,7 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.flush_messages = flush_messages
         self.flush_ms = flush_ms
+        self.closed = False
         self._flusher = flusher
         self._waiters: dict[object, Callable[[], None]] = {}
 
@@ -101,6 +103,7 @@ class Partition:
             callback()
 
     def close(self) -> None:
-        """Wake everyone who waits, because this partition is going away."""
+        """Wake everyone who waits, because this partition, or the whole gateway, is going away."""
+        self.closed = True
         self._wake()
         self._waiters.clear()

@@ -29,7 +29,8 @@ class Partitions:
     def __init__(self) -> None:
         self.by_name: dict[str, TopicPartitions] = {}
         self.by_id: dict[uuid.UUID, TopicPartitions] = {}
-        self.by_id_bytes: dict[bytes, TopicPartitions] = {}
+        self.by_key: dict[str | bytes, TopicPartitions] = {}
+        """By name and by the 16 bytes of the id, as requests name topics."""
 
     def get(self, topic: str, index: int) -> Partition | None:
         found = self.by_name.get(topic)
@@ -42,7 +43,7 @@ class Partitions:
             topic = TopicPartitions(partition.topic, partition.topic_id)
             self.by_name[topic.name] = topic
             self.by_id[topic.topic_id] = topic
-            self.by_id_bytes[topic.topic_id_bytes] = topic
+            self.by_key[topic.name] = self.by_key[topic.topic_id_bytes] = topic
         if partition.index != len(topic.partitions):
             raise ValueError(f"{partition.topic}-{partition.index} added out of order")
         topic.partitions.append(partition)
@@ -52,7 +53,8 @@ class Partitions:
         if topic is None:
             return None
         self.by_id.pop(topic.topic_id, None)
-        self.by_id_bytes.pop(topic.topic_id_bytes, None)
+        self.by_key.pop(topic.name, None)
+        self.by_key.pop(topic.topic_id_bytes, None)
         for partition in topic.partitions:
             partition.close()
         return topic

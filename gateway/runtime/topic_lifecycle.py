@@ -30,7 +30,7 @@ from log import LogConfig, LogDirectory, LogError
 
 logger = logging.getLogger(__name__)
 
-_LOGS_AT_ONCE = 32
+_LOGS_AT_ONCE = 4
 """Partition logs created or deleted before other work of the event loop gets its turn."""
 
 

@@ -15,7 +15,7 @@ from gateway.protocol.messages import (
     API_VERSIONS,
     RequestSchema,
     encode_response,
-    read_request,
+    is_flexible,
     request_schema,
 )
 from gateway.runtime.services import Services
@@ -55,7 +55,7 @@ class Dispatcher:
         api, schema = found
         if schema.flexible:
             position = skip_tagged_fields(frame, position)
-        request = read_request(schema, frame, position)
+        request = schema.read(frame, position)[0]
         context = RequestContext(
             self._services,
             api_key,
@@ -84,7 +84,12 @@ class Dispatcher:
             raise CloseConnection(
                 f"client {client_id!r} sent API key {api_key} version {api_version}, which is not served"
             )
-        found = self._apis[api_key], request_schema(api_key, api_version)
+        api = self._apis[api_key]
+        if api.reader is None:
+            schema = request_schema(api_key, api_version)
+        else:
+            schema = RequestSchema(api.reader(api_version), is_flexible(api_key, api_version))
+        found = api, schema
         self._schemas[api_key, api_version] = found
         return found
 

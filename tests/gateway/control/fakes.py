@@ -8,6 +8,7 @@ from typing import Any
 
 from gateway.config import load_config
 from gateway.control.blocks import BlockSource
+from log.environment import LogEnvironment
 from pid_allocator import (
     NextIdBehind,
     ProducerIdAllocator,
@@ -92,7 +93,7 @@ class FakeLog:
     def __init__(self, limit: ProducerLimit) -> None:
         self.producers = ProducerTable(limit=limit)
         self.offline = False
-        self.failure: Exception | None = None
+        self.failure: str | None = None
         self.log_start_offset = 0
         self.log_end_offset = 0
         self.reopen_error: Exception | None = None
@@ -127,7 +128,7 @@ class FakeFlusher:
 
 @dataclass
 class FakeLogDirectory:
-    producer_limit: ProducerLimit
+    environment: LogEnvironment
 
 
 class FakeServices:
@@ -144,7 +145,7 @@ class FakeServices:
         self.advertised: dict[str, Any] = {}
         self.partitions = Partitions()
         self.flusher = FakeFlusher()
-        self.log_directory = FakeLogDirectory(self.limit)
+        self.log_directory = FakeLogDirectory(LogEnvironment(producer_limit=self.limit))
         self.producer_ids = allocator
         self.duplicates = 3
         self.rejections = 2

@@ -33,9 +33,7 @@ async def running_source(store: FakeStore, taken: int) -> BlockSource:
     assert first is not None
     for _ in range(taken):
         await allocator.next_producer_id()
-    return fake_source(
-        store, allocator=allocator, owner="node-0", first_of_this_run=first.first_producer_id
-    )
+    return fake_source(store, allocator=allocator, owner="node-0", first_of_this_run=first.first_producer_id)
 
 
 class TestStates:

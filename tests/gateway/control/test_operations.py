@@ -129,7 +129,7 @@ class TestStatus:
     async def test_tells_counts_and_offline_partitions(self) -> None:
         operations = operations_on({"a": 2, "b": 1})
         log = fake_log(operations, "a", 1)
-        log.offline, log.failure = True, OSError("No space left on device")
+        log.offline, log.failure = True, "No space left on device"
         status = operations.status()
         assert (status.topics, status.partitions, status.uptime_ms) == (2, 3, 5000)
         assert (status.connections, status.refused_connections, status.requests) == (4, 1, 99)

@@ -210,10 +210,10 @@ def test_no_directory_is_no_gateway(tmp_path: Path) -> None:
 def test_descriptors_of_long_paths_are_closed(tmp_path: Path) -> None:
     directory = tmp_path / ("x" * 200)
     directory.mkdir()
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     with short_path(directory / SOCKET_NAME) as path:
         assert len(path) < LONGEST_PATH_BYTES
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 async def test_a_gateway_that_does_not_answer_is_told(tmp_path: Path) -> None:

@@ -55,9 +55,9 @@ async def open_node(path: Path, *overrides: str) -> AsyncIterator[Node]:
     loop = asyncio.get_running_loop()
     flusher = Flusher(loop)
     flusher.start()
-    directory = LogDirectory.open(path, Storage(), node_id=config.int("node.id"))
-    partitions = Partitions()
     clock = FixedClock()
+    directory = LogDirectory.open(path, Storage(), node_id=config.int("node.id"), now_ms=clock.now_ms)
+    partitions = Partitions()
     metadata_log = MetadataLog(open_metadata_log(directory), flusher, clock)
     metadata_log.replay()
     lifecycle = TopicLifecycle(

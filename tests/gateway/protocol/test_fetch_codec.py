@@ -6,7 +6,7 @@ import uuid
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.index import load_response_schema
 from kio.serial import entity_reader
@@ -33,6 +33,7 @@ rows = st.lists(
 
 
 @pytest.mark.parametrize("version", range(4, 19))
+@settings(max_examples=30)
 @given(topics=st.lists(rows, max_size=3))
 def test_reads_back(version: int, topics: list[list[FetchRow]]) -> None:
     names = [f"topic-{number}" for number in range(len(topics))]

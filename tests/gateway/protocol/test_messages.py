@@ -1,28 +1,38 @@
-"""Requests that kio refuses and Kafka answers are read; those nobody can read are refused."""
+"""Requests are read as Kafka reads them, in every version, and no bytes do more than be refused."""
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import io
+import uuid
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from kio.serial import entity_reader as kio_entity_reader
 from kio.serial import entity_writer
 
 from gateway.handlers import APIS
+from gateway.protocol.fetch_request import FetchPosition
 from gateway.protocol.frames import MalformedRequest, parse_request_header, skip_tagged_fields
-from gateway.protocol.messages import read_request, request_schema
-from gateway.protocol.tolerant_reader import read_tolerantly
+from gateway.protocol.messages import request_schema
+from gateway.protocol.schema_reader import Read
 
 EVERY_VERSION = [
     (api.key, version) for api in APIS for version in range(api.min_version, api.max_version + 1)
 ]
 
 
+def reader_of(key: int, version: int) -> Read:
+    api = next(api for api in APIS if api.key == key)
+    return request_schema(key, version).read if api.reader is None else api.reader(version)
+
+
 def metadata_request(body: bytes, version: int = 4) -> Any:
-    return read_request(request_schema(3, version), memoryview(body), 0)
+    return reader_of(3, version)(memoryview(body), 0)[0]
 
 
 def test_an_array_count_below_minus_one_counts_as_null() -> None:
@@ -40,7 +50,7 @@ def test_bytes_after_the_body_are_ignored() -> None:
 
 
 def test_unknown_and_repeated_tags_are_passed_over() -> None:
-    plain = metadata_request(b"\1\0\0\0", version=9)
+    plain = metadata_request(b"\1\0\0\0\0", version=9)
     tagged = metadata_request(b"\1\0\0\0\2\x63\2ab\x63\0", version=9)
     assert plain == tagged
 
@@ -52,40 +62,136 @@ def test_bytes_that_end_too_early_are_malformed(body: bytes) -> None:
 
 
 @pytest.mark.parametrize(("key", "version"), EVERY_VERSION)
+@settings(max_examples=30)
 @given(body=st.binary(max_size=120))
 def test_no_bytes_raise_anything_else(key: int, version: int, body: bytes) -> None:
-    schema = request_schema(key, version)
-    try:
-        request = read_request(schema, memoryview(body), 0)
-    except MalformedRequest:
-        return
-    assert isinstance(request, schema.entity_type)
+    with contextlib.suppress(MalformedRequest):
+        _, end = reader_of(key, version)(memoryview(body), 0)
+        assert end <= len(body)
 
 
-@given(
-    session_id=st.integers(0, 2**31 - 1), offset=st.integers(-(2**63), 2**63 - 1), rack=st.text(max_size=20)
-)
-def test_both_readers_agree(session_id: int, offset: int, rack: str) -> None:
-    schema = request_schema(1, 12)
-    module = __import__("kio.schema.fetch.v12.request", fromlist=["x"])
-    partition = module.FetchPartition(
-        partition=3, fetch_offset=offset, log_start_offset=-1, partition_max_bytes=7, last_fetched_epoch=2
+@pytest.mark.parametrize(("key", "version"), EVERY_VERSION)
+@pytest.mark.parametrize("fill", [b"\xff", b"\x7f", b"\xfe\xff\xff\xff\x0f"])
+def test_counts_of_billions_take_no_memory(key: int, version: int, fill: bytes) -> None:
+    for zeros in range(24):
+        with contextlib.suppress(MalformedRequest):
+            reader_of(key, version)(memoryview(bytes(zeros) + fill * 12), 0)
+
+
+def encoded(entity: Any) -> memoryview:
+    buffer = io.BytesIO()
+    entity_writer(type(entity))(buffer, entity)
+    return memoryview(buffer.getvalue())
+
+
+def request_module(name: str, version: int) -> Any:
+    return importlib.import_module(f"kio.schema.{name}.v{version}.request")
+
+
+def made(entity_type: Any, **values: Any) -> Any:
+    """An entity with those of the values that its version has."""
+    return entity_type(
+        **{key: value for key, value in values.items() if key in entity_type.__dataclass_fields__}
     )
-    request = module.FetchRequest(
+
+
+TOPIC_ID = uuid.UUID("0123456789abcdef0123456789abcdef")
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+@settings(max_examples=30)
+@given(
+    session_id=st.integers(0, 2**31 - 1),
+    offset=st.integers(-(2**63), 2**63 - 1),
+    rack=st.text(max_size=20),
+    indexes=st.lists(st.integers(0, 2**31 - 1), max_size=3, unique=True),
+)
+def test_fetch_requests_are_read_as_kio_wrote_them(
+    version: int, session_id: int, offset: int, rack: str, indexes: list[int]
+) -> None:
+    module = request_module("fetch", version)
+    partitions = tuple(
+        made(
+            module.FetchPartition,
+            partition=index,
+            fetch_offset=offset,
+            log_start_offset=-1,
+            partition_max_bytes=7,
+            current_leader_epoch=4,
+            last_fetched_epoch=2,
+        )
+        for index in indexes
+    )
+    entity = made(
+        module.FetchRequest,
         replica_id=-1,
         max_wait=timedelta(milliseconds=500),
         min_bytes=1,
+        max_bytes=99,
+        isolation_level=1,
         session_id=session_id,
-        topics=(module.FetchTopic(topic="t", partitions=(partition,)),),
-        forgotten_topics_data=(),
+        session_epoch=3,
+        topics=(made(module.FetchTopic, topic="t", topic_id=TOPIC_ID, partitions=partitions),),
+        forgotten_topics_data=(
+            (made(module.ForgottenTopic, topic="u", topic_id=TOPIC_ID, partitions=tuple(indexes)),)
+            if version >= 7
+            else ()
+        ),
         rack_id=rack,
         cluster_id="c",
     )
-    buffer = io.BytesIO()
-    entity_writer(module.FetchRequest)(buffer, request)
-    view = memoryview(buffer.getvalue())
-    assert read_request(schema, view, 0) == request
-    assert read_tolerantly(schema.entity_type, view, 0) == request
+    frame = encoded(entity)
+    request, end = reader_of(1, version)(frame, 0)
+    assert end == len(frame)
+    assert request[:4] == (500, 1, 99, 1)
+    key: str | bytes = TOPIC_ID.bytes if version >= 13 else "t"
+    position = FetchPosition(offset, 7, 4 if version >= 9 else -1, 2 if version >= 12 else -1)
+    assert request.positions == {(key, index): position for index in indexes}
+    if version >= 7:
+        assert (request.session_id, request.session_epoch) == (session_id, 3)
+        forgotten_key: str | bytes = TOPIC_ID.bytes if version >= 13 else "u"
+        assert request.forgotten == [(forgotten_key, index) for index in indexes]
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+@settings(max_examples=30)
+@given(
+    transactional_id=st.none() | st.text(max_size=20),
+    batches=st.lists(st.none() | st.binary(max_size=300), max_size=3),
+)
+def test_produce_requests_are_read_as_kio_wrote_them(
+    version: int, transactional_id: str | None, batches: list[bytes | None]
+) -> None:
+    module = request_module("produce", version)
+    entries = tuple(
+        module.PartitionProduceData(index=index, records=batch) for index, batch in enumerate(batches)
+    )
+    entity = module.ProduceRequest(
+        transactional_id=transactional_id,
+        acks=-1,
+        timeout=timedelta(milliseconds=1234),
+        topic_data=(made(module.TopicProduceData, name="t", topic_id=TOPIC_ID, partition_data=entries),),
+    )
+    frame = encoded(entity)
+    request, end = reader_of(0, version)(frame, 0)
+    assert end == len(frame)
+    assert request[:3] == (transactional_id, -1, 1234)
+    ((key, partitions),) = request.topics
+    assert key == (TOPIC_ID.bytes if version >= 13 else "t")
+    assert [(entry.index, entry.records) for entry in partitions] == list(enumerate(batches))
+
+
+@given(names=st.lists(st.text(max_size=10), max_size=4), flag=st.booleans())
+def test_cold_requests_are_read_as_kio_reads_them(names: list[str], flag: bool) -> None:
+    module = request_module("metadata", 12)
+    entity = module.MetadataRequest(
+        topics=tuple(module.MetadataRequestTopic(topic_id=TOPIC_ID, name=name) for name in names),
+        allow_auto_topic_creation=flag,
+        include_topic_authorized_operations=not flag,
+    )
+    frame = encoded(entity)
+    assert reader_of(3, 12)(frame, 0) == (entity, len(frame))
+    assert kio_entity_reader(module.MetadataRequest)(bytes(frame), 0) == (entity, len(frame))
 
 
 class TestRequestHeader:

@@ -6,7 +6,7 @@ import uuid
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.index import load_response_schema
 from kio.serial import entity_reader
@@ -38,6 +38,7 @@ def read_back(version: int, frame: bytes) -> tuple[int, Any]:
 
 
 @pytest.mark.parametrize("version", range(3, 14))
+@settings(max_examples=30)
 @given(
     topics=st.lists(rows, max_size=3),
     names=st.lists(st.text(min_size=1, max_size=20), min_size=3, max_size=3),

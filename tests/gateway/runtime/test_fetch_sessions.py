@@ -1,14 +1,14 @@
 from __future__ import annotations
 
+from gateway.protocol.fetch_request import FetchPosition
 from gateway.runtime.fetch_sessions import (
     EVICTION_AGE_MS,
     FetchSession,
     FetchSessionCache,
-    PartitionRequest,
     SessionPartition,
 )
 
-REQUEST = PartitionRequest(0, 100, -1, -1)
+REQUEST = FetchPosition(0, 100, -1, -1)
 
 
 def test_a_full_cache_refuses_until_the_oldest_is_stale() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,7 +44,7 @@ def test_frames_survive_any_cut(frames: list[bytes], cuts: list[int]) -> None:
     bounds = sorted({0, len(stream), *(cut for cut in cuts if cut < len(stream))})
     reader = FrameReader(1 << 20)
     got = []
-    for start, end in zip(bounds, bounds[1:], strict=False):
+    for start, end in itertools.pairwise(bounds):
         got += feed(reader, stream[start:end])
     assert got == frames
 

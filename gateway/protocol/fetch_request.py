@@ -1,0 +1,171 @@
+"""Fetch requests, read by hand: consumers send one for every answer.
+
+    v4       int32 replica_id, int32 max_wait_ms, int32 min_bytes, int32 max_bytes, int8 isolation_level,
+             topics[name, partitions[int32 index, int64 fetch_offset, int32 partition_max_bytes]]
+    v5       … int64 log_start_offset after fetch_offset
+    v7       session_id and session_epoch before topics, forgotten topics after them
+    v9       int32 current_leader_epoch before fetch_offset
+    v11      rack_id at the end
+    v12      compact lengths and tagged fields, int32 last_fetched_epoch after fetch_offset
+    v13      topic_id (16 bytes) instead of the name
+    v15      replica_id moves into a tagged field
+
+Source: Kafka's FetchRequest.json.
+"""
+
+from __future__ import annotations
+
+import struct
+from struct import Struct
+from typing import NamedTuple
+
+from gateway.protocol.frames import MalformedRequest, read_unsigned_varint, skip_tagged_fields
+from gateway.protocol.schema_reader import Read
+
+TopicKey = str | bytes
+"""Topic name, or from v13 on the 16 bytes of the topic id."""
+
+_INT32 = Struct(">i")
+_LIMITS = Struct(">iiib")
+_SESSION = Struct(">ii")
+_TOPIC_ID_BYTES = 16
+
+
+class FetchPosition(NamedTuple):
+    """Where one partition is read. Epochs are −1 where the reader names none."""
+
+    fetch_offset: int
+    partition_max_bytes: int
+    current_leader_epoch: int
+    last_fetched_epoch: int
+
+
+class FetchRequest(NamedTuple):
+    """What a consumer asks. Session fields are 0 and −1 where the version has none."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation_level: int
+    session_id: int
+    session_epoch: int
+    positions: dict[tuple[TopicKey, int], FetchPosition]
+    forgotten: list[tuple[TopicKey, int]]
+
+
+def fetch_reader(version: int) -> Read:
+    """The reader of requests of one version; it raises MalformedRequest."""
+
+    def read_request(frame: memoryview, position: int) -> tuple[FetchRequest, int]:
+        cursor = _Cursor(frame, position, version)
+        try:
+            request = _read(cursor, version)
+        except struct.error:
+            raise MalformedRequest("the request ends too early") from None
+        return request, cursor.position
+
+    return read_request
+
+
+def _read(cursor: _Cursor, version: int) -> FetchRequest:
+    if version < 15:
+        cursor.position += 4
+    max_wait_ms, min_bytes, max_bytes, isolation_level = cursor.unpack(_LIMITS)
+    session_id, session_epoch = cursor.unpack(_SESSION) if version >= 7 else (0, -1)
+    positions: dict[tuple[TopicKey, int], FetchPosition] = {}
+    layout = _PARTITION_LAYOUTS[version]
+    for _ in range(cursor.count()):
+        key = cursor.topic_key()
+        for _ in range(cursor.count()):
+            index, position = _position(version, cursor.unpack(layout))
+            positions[key, index] = position
+            cursor.skip_tags()
+        cursor.skip_tags()
+    forgotten: list[tuple[TopicKey, int]] = []
+    if version >= 7:
+        for _ in range(cursor.count()):
+            key = cursor.topic_key()
+            forgotten += [(key, cursor.unpack(_INT32)[0]) for _ in range(cursor.count())]
+            cursor.skip_tags()
+    if version >= 11:
+        cursor.skip_text()
+    cursor.skip_tags()
+    return FetchRequest(
+        max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, positions, forgotten
+    )
+
+
+def _layout(version: int) -> Struct:
+    return Struct(
+        ">i"
+        + ("i" if version >= 9 else "")
+        + "q"
+        + ("i" if version >= 12 else "")
+        + ("q" if version >= 5 else "")
+        + "i"
+    )
+
+
+_PARTITION_LAYOUTS = {version: _layout(version) for version in range(4, 19)}
+
+
+def _position(version: int, row: tuple[int, ...]) -> tuple[int, FetchPosition]:
+    if version >= 12:
+        index, leader_epoch, offset, last_fetched_epoch, _, max_bytes = row
+        return index, FetchPosition(offset, max_bytes, leader_epoch, last_fetched_epoch)
+    if version >= 9:
+        index, leader_epoch, offset, _, max_bytes = row
+        return index, FetchPosition(offset, max_bytes, leader_epoch, -1)
+    return row[0], FetchPosition(row[1], row[-1], -1, -1)
+
+
+class _Cursor:
+    """A position in a frame, and how lengths and topics look in its version."""
+
+    __slots__ = ("flexible", "frame", "position", "with_ids")
+
+    def __init__(self, frame: memoryview, position: int, version: int) -> None:
+        self.frame = frame
+        self.position = position
+        self.flexible = version >= 12
+        self.with_ids = version >= 13
+
+    def unpack(self, layout: Struct) -> tuple[int, ...]:
+        values = layout.unpack_from(self.frame, self.position)
+        self.position += layout.size
+        return values
+
+    def count(self) -> int:
+        """The length of an array or text that may not be null. Raises MalformedRequest for one that can't fit."""
+        if self.flexible:
+            value, self.position = read_unsigned_varint(self.frame, self.position)
+            value -= 1
+        else:
+            (value,) = self.unpack(_INT32)
+        return self._checked(value)
+
+    def _checked(self, count: int) -> int:
+        if not 0 <= count <= len(self.frame) - self.position:
+            raise MalformedRequest(f"a length of {count} with {len(self.frame) - self.position} bytes left")
+        return count
+
+    def _text_size(self) -> int:
+        if self.flexible:
+            return self.count()
+        size = int.from_bytes(self.frame[self.position : self.position + 2], "big", signed=True)
+        self.position += 2
+        return self._checked(size)
+
+    def topic_key(self) -> TopicKey:
+        size = _TOPIC_ID_BYTES if self.with_ids else self._text_size()
+        raw = self.frame[self.position : self.position + self._checked(size)]
+        self.position += size
+        return bytes(raw) if self.with_ids else str(raw, "utf-8", "replace")
+
+    def skip_text(self) -> None:
+        size = self._text_size()
+        self.position += size
+
+    def skip_tags(self) -> None:
+        if self.flexible:
+            self.position = skip_tagged_fields(self.frame, self.position)

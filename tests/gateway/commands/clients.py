@@ -1,0 +1,50 @@
+"""What these tests ask a gateway over the wire."""
+
+from __future__ import annotations
+
+from tests.support.batches import Batch, records
+from tests.support.wire import Wire
+
+
+def next_producer_id(bootstrap: str) -> int:
+    """InitProducerId."""
+    with Wire(bootstrap) as wire:
+        answer = wire.call("init_producer_id", 4, transactional_id=None, transaction_timeout=60_000).fields
+    assert answer["error_code"] == 0
+    return int(answer["producer_id"])
+
+
+def create_topic(bootstrap: str, name: str, partitions: int) -> None:
+    """CreateTopics."""
+    with Wire(bootstrap) as wire:
+        topic = {"name": name, "num_partitions": partitions, "replication_factor": 1}
+        (created,) = wire.call("create_topics", 7, topics=[topic], timeout=10_000).fields["topics"]
+    assert created["error_code"] == 0
+
+
+def produce(
+    bootstrap: str, topic: str, partition: int, producer_id: int, base_sequence: int, count: int
+) -> tuple[int, int]:
+    """Produce one batch of an idempotent producer; the error code and base offset answered."""
+    batch = Batch(records(count)).of(producer_id, 0, base_sequence).encode()
+    with Wire(bootstrap) as wire:
+        answer = wire.call(
+            "produce",
+            9,
+            acks=-1,
+            timeout=10_000,
+            topic_data=[{"name": topic, "partition_data": [{"index": partition, "records": batch}]}],
+        ).fields
+    (row,) = answer["responses"][0]["partition_responses"]
+    return row["error_code"], row["base_offset"]
+
+
+def described_producers(bootstrap: str, topic: str, partition: int) -> list[dict[str, int]]:
+    """DescribeProducers of one partition, by producer id."""
+    with Wire(bootstrap) as wire:
+        answer = wire.call(
+            "describe_producers", 0, topics=[{"name": topic, "partition_indexes": [partition]}]
+        ).fields
+    (row,) = answer["topics"][0]["partitions"]
+    assert row["error_code"] == 0
+    return sorted(row["active_producers"], key=lambda producer: int(producer["producer_id"]))

@@ -1,0 +1,69 @@
+"""How these tests run commands and what they run them against."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.gateway_process import REPOSITORY
+
+
+@dataclass(frozen=True)
+class Outcome:
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def json(self) -> Any:
+        assert self.code == 0, self.stderr
+        return json.loads(self.stdout)
+
+
+def seqgate(
+    *arguments: str | Path, code: int | None = 0, environment: dict[str, str] | None = None
+) -> Outcome:
+    """Run a command as a person would, in a terminal 100 characters wide."""
+    done = subprocess.run(
+        [sys.executable, "-m", "gateway", *map(str, arguments)],
+        cwd=REPOSITORY,
+        env={**os.environ, "COLUMNS": "100", **(environment or {})},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    if code is not None:
+        assert done.returncode == code, done.stderr + done.stdout
+    return Outcome(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture
+def redis_url(tmp_path: Path) -> Iterator[str]:
+    """The address of a Redis server of its own, on a Unix domain socket."""
+    from redis import Redis
+
+    path = tmp_path / "redis.sock"
+    process = subprocess.Popen(
+        ["redis-server", "--port", "0", "--unixsocket", str(path), "--save", "", "--dir", str(tmp_path)],
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        if b"ready to accept connections" in line.lower():
+            break
+    with Redis(unix_socket_path=str(path)) as client:
+        assert client.ping()
+    yield f"unix://{path}"
+    process.terminate()
+    process.wait(10)
+    process.stdout.close()

@@ -1,0 +1,50 @@
+"""How numbers and times look to people."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.commands.printing import Column, count, counted, duration, moment, print_json, print_table
+
+
+@pytest.mark.parametrize(
+    ("length_ms", "shown"),
+    [
+        (0, "0.0 s"),
+        (400, "0.4 s"),
+        (9_999, "10.0 s"),
+        (12_345, "12 s"),
+        (60_000, "1 min"),
+        (725_000, "12 min 5 s"),
+        (3_600_000, "1 h"),
+        (7_260_000, "2 h 1 min"),
+        (90_000_000, "1 d 1 h"),
+        (864_000_000, "10 d"),
+    ],
+)
+def test_duration(length_ms: int, shown: str) -> None:
+    assert duration(length_ms) == shown
+
+
+def test_counts() -> None:
+    assert (count(None), count(0), count(1234567)) == ("?", "0", "1,234,567")
+    assert (counted(1, "block"), counted(0, "block")) == ("1 block", "0 blocks")
+    assert counted(2_000, "batch", "batches") == "2,000 batches"
+
+
+def test_moments(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert moment(-1) == "-"
+    assert len(moment(1_700_000_000_000)) == len("2023-11-14 22:13:20")
+
+
+def test_json_keeps_64_bits(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"id": 2**63 - 1, "left": None})
+    assert capsys.readouterr().out == '{\n  "id": 9223372036854775807,\n  "left": null\n}\n'
+
+
+def test_numbers_are_never_cut(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    print_table((Column("topic"), Column("id", number=True)), [("t" * 100, str(2**62))])
+    out = capsys.readouterr().out
+    assert str(2**62) in out
+    assert max(map(len, out.splitlines())) <= 40
