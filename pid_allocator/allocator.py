@@ -15,7 +15,7 @@ DEFAULT_PREFETCH_AT: Final = 0.9
 DEFAULT_RETRY_MS: Final = 1_000
 
 
-class NoProducerIds(Exception):  # noqa: N818 - named for what it tells
+class NoProducerIds(Exception):
     """The claimed ids are used up and no new block could be claimed yet. Retriable: the allocator keeps trying."""
 
 
@@ -109,7 +109,12 @@ class ProducerIdAllocator:
     def give_up_below(self, producer_id: int) -> None:
         """Hand out no id below `producer_id` any more; what lies below in the blocks at hand is given up."""
         self._lowest_producer_id = max(self._lowest_producer_id, producer_id)
-        self._advance()
+        if self._current is not None:
+            self._next_producer_id = max(self._next_producer_id, producer_id)
+            if self._current.last_producer_id < producer_id:
+                self._current = None
+        if not self._advance() and not self._closed:
+            self._begin_claim()
 
     def state(self) -> AllocatorState:
         """Return what is at hand now."""
@@ -125,18 +130,14 @@ class ProducerIdAllocator:
 
     def _advance(self) -> bool:
         """Take up the claimed block when the current one is used up; tell whether an id is at hand."""
-        while True:
-            current = self._current
-            if current is not None:
-                if self._next_producer_id < self._lowest_producer_id:
-                    self._next_producer_id = min(self._lowest_producer_id, current.next_producer_id)
-                if self._next_producer_id <= current.last_producer_id:
-                    return True
-            if self._prefetched is None:
-                return False
-            self._current = self._prefetched
-            self._prefetched = None
-            self._next_producer_id = self._current.first_producer_id
+        if self._current is not None and self._next_producer_id <= self._current.last_producer_id:
+            return True
+        block, self._prefetched = self._prefetched, None
+        if block is None or block.last_producer_id < self._lowest_producer_id:
+            return False
+        self._current = block
+        self._next_producer_id = max(block.first_producer_id, self._lowest_producer_id)
+        return True
 
     def _prefetch(self) -> None:
         state = self.state()

@@ -12,18 +12,18 @@ class BlockStoreError(Exception):
     """A block store can't do what was asked; the message is a sentence for the operator."""
 
 
-class StoreUnavailable(BlockStoreError):  # noqa: N818 - named for what it tells
+class StoreUnavailable(BlockStoreError):
     """The store did not answer in time, or can't write now. Trying again later is right."""
 
 
-class StoreWentBack(BlockStoreError):  # noqa: N818 - named for what it tells
+class StoreWentBack(BlockStoreError):
     """The store knows less than it did: its data was lost, replaced, or set back to an older state.
 
     Nothing was claimed. It stays so until an operator moves the store's next id forward.
     """
 
 
-class NextIdBehind(BlockStoreError):  # noqa: N818 - named for what it tells
+class NextIdBehind(BlockStoreError):
     """The next id can only be moved forward."""
 
 

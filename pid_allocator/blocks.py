@@ -13,7 +13,7 @@ from typing import Final
 MAX_PRODUCER_ID: Final = 2**63 - 1
 
 
-class ProducerIdsExhausted(Exception):  # noqa: N818 - named for what it tells
+class ProducerIdsExhausted(Exception):
     """No block of the wanted size is left below 2**63."""
 
 

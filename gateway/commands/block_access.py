@@ -165,12 +165,13 @@ def _redis_blocks(config: Config, url: str | None, prefix: str | None) -> Stored
     @contextlib.asynccontextmanager
     async def opened() -> AsyncIterator[BlockSource]:
         try:
-            source, store = redis_source(config, url=url, prefix=prefix)
+            source = redis_source(config, url=url, prefix=prefix)
         except ValueError as error:
             raise ControlError(f"the address of Redis is not understood: {error}") from error
         try:
             yield source
         finally:
-            await store.close()
+            if source.close is not None:
+                await source.close()
 
     return StoredBlocks(None, opened, opened)

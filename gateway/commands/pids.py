@@ -113,7 +113,7 @@ def claim(
     if as_json:
         printing.print_json(block)
     else:
-        printing.print_lines(f"Claimed {_range(block)} ({printing.count(size)} ids) for {owner}.")
+        printing.print_lines(f"Claimed {_range(block)} ({printing.counted(size, 'id')}) for {owner}.")
 
 
 @app.command("owner")
@@ -196,7 +196,7 @@ def check(
     if as_json:
         printing.print_json(result)
     elif not result.overlaps:
-        printing.print_lines(f"{printing.count(result.checked)} blocks checked: no id is in two of them.")
+        printing.print_lines(f"{printing.counted(result.checked, 'block')} checked: no id is in two of them.")
     else:
         columns = [printing.Column(name) for name in ("shared ids", "block", "owner", "block", "owner")]
         printing.print_table(
@@ -213,7 +213,7 @@ def check(
             ],
         )
         printing.print_lines(
-            f"{printing.count(result.checked)} blocks checked: {len(result.overlaps)} pairs share ids.",
+            f"{printing.counted(result.checked, 'block')} checked: {printing.counted(len(result.overlaps), 'pair')} of them share ids.",
             "Ids from them may be in use twice. Restore the store, or move the next id beyond all blocks.",
         )
     raise typer.Exit(1 if result.overlaps else 0)
@@ -273,7 +273,7 @@ def _about(listing: BlockListing) -> list[str]:
         else f", the last {printing.count(len(listing.blocks))} shown"
     )
     lines = [
-        f"{printing.count(listing.total)} blocks in the {listing.store} store{shown}.",
+        f"{printing.counted(listing.total, 'block')} in the {listing.store} store{shown}.",
         f"The next one begins at {listing.next_producer_id} or later.",
     ]
     if listing.gateway == STOPPED and listing.blocks:

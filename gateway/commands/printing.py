@@ -56,6 +56,11 @@ def count(value: int | None) -> str:
     return UNKNOWN if value is None else f"{value:,}"
 
 
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """A number of things: `1 block`, `1,200 blocks`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {plural or noun + 's'}"
+
+
 def moment(time_ms: int) -> str:
     """A moment in the local time zone, to the second."""
     if time_ms < 0:

@@ -140,14 +140,14 @@ def _print_producers(rows: list[ProducerRow]) -> None:
 
 
 def _about(counters: ProducerCounters) -> list[str]:
-    from gateway.commands.printing import count
+    from gateway.commands.printing import counted
 
     return [
         "Since the gateway started:",
-        f"  {count(counters.duplicates)} batches answered as duplicates, with the offset of their original",
-        f"  {count(counters.rejections)} batches refused for their sequence or epoch",
-        f"  {count(counters.evictions)} idle producers forgotten for new ones (seqgate.producer.max…)",
-        f"  {count(counters.refusals)} new producers refused for want of room",
+        f"  {counted(counters.duplicates, 'duplicate')} answered with the offset of the original",
+        f"  {counted(counters.rejections, 'batch', 'batches')} refused for sequence or epoch",
+        f"  {counted(counters.evictions, 'idle producer')} forgotten to make room for a new one",
+        f"  {counted(counters.refusals, 'new producer')} refused for want of room",
     ]
 
 

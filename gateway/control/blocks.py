@@ -50,6 +50,8 @@ class BlockSource:
     next_producer_id: Callable[[], Awaitable[int]]
     shared: bool
     usage: UsageStore | None = None
+    close: Callable[[], Awaitable[None]] | None = None
+    """Gives back what `store` holds open."""
     allocator: ProducerIdAllocator | None = None
     owner: str | None = None
     first_of_this_run: int | None = None

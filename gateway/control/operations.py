@@ -7,7 +7,6 @@ import heapq
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -95,7 +94,7 @@ class Operations:
             topics=len(services.partitions.by_name),
             partitions=len(services.partitions),
             offline_partitions=[
-                OfflinePartition(partition.topic, partition.index, _reason(partition))
+                OfflinePartition(partition.topic, partition.index, partition.log.failure or "unknown")
                 for partition in services.partitions
                 if partition.log.offline
             ],
@@ -113,13 +112,13 @@ class Operations:
     def counters(self) -> ProducerCounters:
         """What became of producers and their batches since the start."""
         services = self.services
-        limit = services.log_directory.producer_limit
+        limit = services.log_directory.environment.producer_limit
         return ProducerCounters(
             duplicates=services.duplicates,
             rejections=services.rejections,
-            evictions=limit.evictions,
-            refusals=limit.refusals,
-            remembered=len(limit),
+            evictions=0 if limit is None else limit.evictions,
+            refusals=0 if limit is None else limit.refusals,
+            remembered=sum(len(partition.log.producers) for partition in services.partitions),
         )
 
     async def list_producers(self, request: ListProducersRequest) -> ProducerPage:
@@ -176,14 +175,12 @@ class Operations:
 
 
 def _version() -> str:
+    from importlib import metadata  # noqa: PLC0415 - slow to import, and few ask
+
     try:
         return metadata.version("seqgate")
     except metadata.PackageNotFoundError:
         return "not installed"
-
-
-def _reason(partition: Partition) -> str:
-    return str(partition.log.failure or "unknown")
 
 
 def _entries(partition: Partition, lowest: int, count: int) -> list[ProducerEntry]:

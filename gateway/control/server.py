@@ -81,6 +81,8 @@ class ControlServer:
             client.cancel()
         await asyncio.gather(*self._clients, return_exceptions=True)
         self._server = None
+        if self._operations.source.close is not None:
+            await self._operations.source.close()
         with contextlib.suppress(OSError):
             self.path.unlink(missing_ok=True)
 

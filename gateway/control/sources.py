@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gateway.config import Config
 from gateway.control.blocks import BlockSource
@@ -11,9 +10,6 @@ from gateway.runtime.embedded_block_store import EmbeddedBlockStore
 from gateway.runtime.producer_id_source import SEEN_FILE
 from gateway.runtime.services import Services
 from pid_allocator import LastSeen, LastSeenPort
-
-if TYPE_CHECKING:
-    from pid_allocator.redis_store import RedisBlockStore
 
 EMBEDDED = "embedded"
 REDIS = "redis"
@@ -56,7 +52,7 @@ def gateway_source(services: Services) -> BlockSource:
             owner=owner,
             first_of_this_run=None if current is None else current.first_producer_id,
         )
-    source, _ = redis_source(config, last_seen=_SeenByTheGateway(Path(config.str("log.dirs")) / SEEN_FILE))
+    source = redis_source(config, last_seen=_SeenByTheGateway(Path(config.str("log.dirs")) / SEEN_FILE))
     source.allocator = allocator
     source.owner = owner
     return source
@@ -68,8 +64,8 @@ def redis_source(
     url: str | None = None,
     prefix: str | None = None,
     last_seen: LastSeenPort | None = None,
-) -> tuple[BlockSource, RedisBlockStore]:
-    """The blocks in Redis, of all gateways that share it, and the store for its `close`.
+) -> BlockSource:
+    """The blocks in Redis, of all gateways that share it.
 
     Address and prefix are those of the settings unless given. Raises ValueError for an address that can't be read.
     """
@@ -83,7 +79,11 @@ def redis_source(
         request_timeout_ms=timeout_ms,
         last_seen=last_seen,
     )
-    source = BlockSource(
-        name=REDIS, store=store, next_producer_id=store.next_producer_id, shared=True, usage=store
+    return BlockSource(
+        name=REDIS,
+        store=store,
+        next_producer_id=store.next_producer_id,
+        shared=True,
+        usage=store,
+        close=store.close,
     )
-    return source, store

@@ -23,14 +23,15 @@ from gateway.runtime.clock import SystemClock
 from gateway.runtime.embedded_block_store import EmbeddedBlockStore, blocks_of
 from gateway.runtime.flusher import Flusher
 from gateway.runtime.metadata_log import METADATA_LOG_CONFIG, METADATA_TOPIC_ID, MetadataLog
+from gateway.runtime.producer_id_source import SEEN_FILE
 from log import DirectoryLocked, LogError, Storage, UnifiedLog
 from log.environment import LogEnvironment
+from log.log_directory import LOCK
 from log.names import LOG_SUFFIX, parse_offset_name
 from log.record_batch import HEADER_BYTES, crc_matches, parse_header
 from log.records import iterate_records
 from pid_allocator import ProducerIdBlock, StoreUnavailable
 
-LOCK_FILE: Final = ".lock"
 _METADATA_DIRECTORY: Final = f"{METADATA_TOPIC}-0"
 
 
@@ -53,6 +54,7 @@ class _BlocksToLookAt:
 def look_at(data_dir: Path) -> BlockSource:
     """What the data directory holds, without the lock and without a change. Raises ControlError."""
     image = _read_image(_metadata_directory(data_dir))
+    _check_is_embedded(data_dir, image)
     return _source(_BlocksToLookAt(blocks_of(image)), image)
 
 
@@ -61,7 +63,7 @@ async def open_to_change(data_dir: Path, node_id: int) -> AsyncIterator[BlockSou
     """The store of a data directory, under its lock. Raises ControlError, also when a gateway holds the lock."""
     directory = _metadata_directory(data_dir)
     storage = Storage()
-    lock = str(data_dir / LOCK_FILE)
+    lock = str(data_dir / LOCK)
     try:
         storage.lock(lock)
     except DirectoryLocked as error:
@@ -73,22 +75,25 @@ async def open_to_change(data_dir: Path, node_id: int) -> AsyncIterator[BlockSou
         raise ControlError(f"{data_dir} can't be locked: {error.strerror or error}") from error
     flusher = Flusher(asyncio.get_running_loop(), threads=1)
     flusher.start()
+    log: UnifiedLog | None = None
     try:
         log = _open_log(storage, directory)
         metadata_log = MetadataLog(log, flusher, SystemClock())
         metadata_log.replay()
+        _check_is_embedded(data_dir, metadata_log.image)
         yield _source(EmbeddedBlockStore(metadata_log, node_id), metadata_log.image)
         await metadata_log.close()
-        log.close(clean=True)
     except (LogError, OSError, UnknownRecordError) as error:
         raise ControlError(f"the metadata in {data_dir} can't be used: {error}") from error
     finally:
         flusher.stop()
+        if log is not None:
+            log.close(clean=True)
         storage.unlock(lock)
 
 
 def _open_log(storage: Storage, directory: Path) -> UnifiedLog:
-    log = UnifiedLog(
+    return UnifiedLog(
         LogEnvironment(storage),
         str(directory),
         topic=METADATA_TOPIC,
@@ -97,8 +102,6 @@ def _open_log(storage: Storage, directory: Path) -> UnifiedLog:
         config=METADATA_LOG_CONFIG,
         now_ms=SystemClock().now_ms(),
     )
-    log.advance_high_watermark(log.log_end_offset)
-    return log
 
 
 def _source(store: _BlocksToLookAt | EmbeddedBlockStore, image: MetadataImage) -> BlockSource:
@@ -115,6 +118,15 @@ def _metadata_directory(data_dir: Path) -> Path:
             f"{data_dir} is no data directory of a gateway; name the right one with --data-dir, or Redis with --redis"
         )
     return directory
+
+
+def _check_is_embedded(data_dir: Path, image: MetadataImage) -> None:
+    """An id claimed here would mean nothing to a gateway that takes its ids from Redis."""
+    if not image.producer_id_blocks and (data_dir / SEEN_FILE).exists():
+        raise ControlError(
+            f"the gateway of {data_dir} takes its producer ids from Redis; name that with --redis, or the gateway's "
+            "settings file with --config"
+        )
 
 
 def _read_image(directory: Path) -> MetadataImage:

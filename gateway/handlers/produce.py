@@ -35,6 +35,9 @@ Topics = list[tuple[str | bytes, list[ProduceRow]]]
 ATTRIBUTES_POSITION = 22
 """The low byte of a batch's attributes."""
 TRANSACTIONAL_BIT = 0x10
+CODEC_BITS = 0x07
+ZSTD = 4
+FIRST_ZSTD_VERSION = 7
 UNKNOWN_TOPIC = int(ErrorCode.unknown_topic_or_partition)
 UNKNOWN_TOPIC_ID = int(ErrorCode.unknown_topic_id)
 STORAGE_ERROR = int(ErrorCode.kafka_storage_error)
@@ -147,7 +150,8 @@ def _append(
     """Append one partition's batch; what is refused says why in the log as well."""
     if records is None:
         return _refused(context, partition, int(ErrorCode.invalid_record), "no records"), None
-    if len(records) > ATTRIBUTES_POSITION and records[ATTRIBUTES_POSITION] & TRANSACTIONAL_BIT:
+    attributes = records[ATTRIBUTES_POSITION] if len(records) > ATTRIBUTES_POSITION else 0
+    if attributes & TRANSACTIONAL_BIT:
         # no transaction coordinator here: no transaction can be open
         if transactional_id is None:
             code = ErrorCode.transactional_id_authorization_failed
@@ -156,6 +160,9 @@ def _append(
         else:
             code = ErrorCode.invalid_txn_state
         return _refused(context, partition, int(code), "transactions are not served"), None
+    if attributes & CODEC_BITS == ZSTD and context.api_version < FIRST_ZSTD_VERSION:
+        message = f"zstd came with Produce v{FIRST_ZSTD_VERSION}; this is v{context.api_version}"
+        return _refused(context, partition, int(ErrorCode.unsupported_compression_type), message), None
     try:
         info = partition.append(records, now_ms)
     except LogError as error:

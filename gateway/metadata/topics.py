@@ -88,9 +88,6 @@ def create_topics(
     unified: dict[str, str] = {}
     for topic, topic_id in zip(topics, fresh_ids, strict=True):
         if times[topic.name] > 1:
-            if not any(result.name == topic.name for result in results):
-                error: ApiError | None = ApiError(ErrorCode.invalid_request, "Duplicate topic name.")
-                results.append(TopicResult(name=topic.name, error=error))
             continue
         error = _refusal(image, topic, unified) or _shape_error(topic, node_id)
         count = _partition_count(topic, config)
@@ -102,7 +99,14 @@ def create_topics(
         configs = {name: value for name, value in topic.configs if value is not None}
         records.extend(_creation(topic.name, topic_id, count, configs, node_id))
         results.append(TopicResult(name=topic.name, topic_id=topic_id, num_partitions=count, configs=configs))
+    results.extend(_doubled(times))
     return Decision(() if validate_only else records, results)
+
+
+def _doubled(times: Mapping[str, int]) -> list[TopicResult]:
+    """One refusal for each name that a request has more than once."""
+    error = ApiError(ErrorCode.invalid_request, "Duplicate topic name.")
+    return [TopicResult(name=name, error=error) for name, count in times.items() if count > 1]
 
 
 def _refusal(image: MetadataImage, topic: NewTopic, unified: Mapping[str, str]) -> ApiError | None:
@@ -316,22 +320,21 @@ def create_partitions(
 ) -> Decision[list[TopicResult]]:
     """Add partitions to topics. A topic that occurs twice is INVALID_REQUEST."""
     times = Counter(topic.name for topic in topics)
-    results: dict[str, TopicResult] = {}
+    results = _doubled(times)
     records: list[MetadataRecord] = []
     room = _Room(image, config)
     for topic in topics:
         if times[topic.name] > 1:
-            error: ApiError | None = ApiError(ErrorCode.invalid_request, "Duplicate topic name.")
-        else:
-            found = image.topics_by_name.get(topic.name)
-            error = _increase_error(found, topic, node_id)
-            if found is not None and error is None:
-                present = len(found.partitions)
-                error = room.take(topic.count - present)
-                if error is None:
-                    records.extend(new_partitions(found.topic_id, range(present, topic.count), node_id))
-        results[topic.name] = TopicResult(name=topic.name, error=error)
-    return Decision(() if validate_only else records, list(results.values()))
+            continue
+        found = image.topics_by_name.get(topic.name)
+        error = _increase_error(found, topic, node_id)
+        if found is not None and error is None:
+            present = len(found.partitions)
+            error = room.take(topic.count - present)
+            if error is None:
+                records.extend(new_partitions(found.topic_id, range(present, topic.count), node_id))
+        results.append(TopicResult(name=topic.name, error=error))
+    return Decision(() if validate_only else records, results)
 
 
 def _increase_error(found: TopicImage | None, topic: MorePartitions, node_id: int) -> ApiError | None:

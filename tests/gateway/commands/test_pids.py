@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.gateway.commands.clients import next_producer_id
-from tests.gateway.commands.conftest import seqgate
+from tests.gateway.commands.conftest import seqgate, seqgate_process
 from tests.support.gateway_process import GatewayProcess
 
 
@@ -34,6 +34,13 @@ class TestRunningGateway:
         assert (block["first_producer_id"], block["last_producer_id"]) == (0, 999)
         assert (block["used"], block["left"], block["state"]) == (7, 993, "in use")
         assert block["owner"] == "node-1"
+
+    def test_in_a_process_of_its_own(self, gateway: GatewayProcess) -> None:
+        here = ("--data-dir", gateway.data_dir)
+        assert seqgate_process("pids", "list", "--json", *here).json["blocks"] == blocks(*here)
+        refused = seqgate_process("pids", "move", "0", *here)
+        assert (refused.code, refused.stdout) == (1, "")
+        assert refused.stderr == "seqgate: the next producer id is 1000 and can't move to 0\n"
 
     def test_the_table_has_one_line_per_block(self, gateway: GatewayProcess) -> None:
         seqgate("pids", "claim", "5", "--owner", "loader", "--data-dir", gateway.data_dir)

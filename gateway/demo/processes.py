@@ -1,0 +1,127 @@
+"""The processes the demo starts: a gateway, and producers that report their progress."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from gateway.demo.flights import FlightFile, Share
+
+STOP_TIMEOUT_S = 30.0
+_READY = "seqgate ready on "
+
+
+class DemoFailedError(Exception):
+    """The demo can't go on; the message is a sentence for people."""
+
+
+class DemoGateway:
+    """`seqgate serve` on a free port of the loopback address, as a context manager."""
+
+    def __init__(self, data_dir: Path, log_path: Path) -> None:
+        self.data_dir = data_dir
+        self.host, self.port = "", 0
+        self._log_path = log_path
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """`host:port` for clients."""
+        return f"{self.host}:{self.port}"
+
+    def __enter__(self) -> Self:
+        command = [sys.executable, "-m", "gateway", "serve", "--listen", "127.0.0.1:0"]
+        command += ["--data-dir", str(self.data_dir)]
+        with self._log_path.open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line.startswith(_READY):
+            self._process.kill()
+            self._process.wait()
+            self._process.stdout.close()
+            raise DemoFailedError(f"The gateway did not start:\n{self._log_path.read_text(errors='replace')}")
+        self.host, _, port = line.removeprefix(_READY).split()[0].rpartition(":")
+        self.port = int(port)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
+
+    def duplicates_rejected(self) -> int:
+        """How many batches the gateway answered as duplicates, by its own count (`seqgate producers`)."""
+        from gateway.control.client import ask
+        from gateway.control.messages import Status, StatusRequest
+
+        return ask(self.data_dir, StatusRequest(), Status).counters.duplicates
+
+
+class Sender(NamedTuple):
+    """One producer: its name, its client library, and how much of the work it gets."""
+
+    name: str
+    library: str
+    weight: float
+
+
+def run_senders(
+    senders: tuple[Sender, ...],
+    file: FlightFile,
+    bootstrap: str,
+    topic: str,
+    on_progress: Callable[[Sender, int], None],
+) -> None:
+    """Let all senders send their shares of the file at once; raises `DemoFailedError` when one gives up."""
+    shares = file.shares([sender.weight for sender in senders])
+    running = [_start(*work, file, bootstrap, topic) for work in zip(senders, shares, strict=True)]
+    readers = [
+        threading.Thread(target=_follow, args=(sender, process, on_progress), daemon=True)
+        for sender, process in zip(senders, running, strict=True)
+    ]
+    try:
+        for reader in readers:
+            reader.start()
+        for reader in readers:
+            reader.join()
+        failures = [process.stderr.read() for process in running if process.wait() and process.stderr]
+    finally:
+        for process in running:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+            for pipe in filter(None, (process.stdout, process.stderr)):
+                pipe.close()
+    if failures:
+        raise DemoFailedError("A producer gave up:\n" + "\n".join(text[-2000:] for text in failures))
+
+
+def _start(
+    sender: Sender, share: Share, file: FlightFile, bootstrap: str, topic: str
+) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "gateway.demo.producers", sender.library, "--name", sender.name]
+    command += ["--bootstrap", bootstrap, "--topic", topic, "--path", str(file.path)]
+    command += ["--position", str(share.position), "--records", str(share.records)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def _follow(
+    sender: Sender, process: subprocess.Popen[str], on_progress: Callable[[Sender, int], None]
+) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        on_progress(sender, int(line))

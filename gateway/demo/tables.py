@@ -1,0 +1,105 @@
+"""The demo's result as tables, and whether everything agrees."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table
+
+from gateway.demo.proxy import Fault, ProxyReport
+from gateway.demo.reading import Findings
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Everything the demo counted: what was sent, broken on the way, rejected by the gateway, found by Spark."""
+
+    sent: int
+    flights_by_carrier: Counter[str]
+    proxy: ProxyReport
+    duplicates_rejected: int
+    findings: Findings
+
+    def disagreements(self) -> list[str]:
+        """What does not add up, as sentences; empty when all is well."""
+        found, wrong = self.findings, []
+        if found.records != self.sent:
+            wrong.append(f"{self.sent:,} flights were sent, Spark reads {found.records:,}.")
+        if found.gaps:
+            wrong.append(f"Spark finds {found.gaps:,} flights missing.")
+        if found.duplicates:
+            wrong.append(f"Spark finds {found.duplicates:,} flights more than once.")
+        if found.reorderings:
+            wrong.append(f"Spark finds {found.reorderings:,} flights out of order.")
+        if not found.audit.is_clean:
+            wrong.append("The audit of the batch headers finds breaches.")
+        if found.audit.records_without_producer_id:
+            wrong.append("Some records were sent without idempotence.")
+        if found.flights_by_carrier != self.flights_by_carrier:
+            wrong.append("Flights per carrier differ from those in the file.")
+        if self.duplicates_rejected != self.proxy.duplicate_answers:
+            wrong.append(
+                f"The gateway counts {self.duplicates_rejected:,} duplicates, "
+                f"the proxy saw {self.proxy.duplicate_answers:,} answered."
+            )
+        return wrong
+
+
+def show(console: Console, outcome: Outcome) -> None:
+    """Print the tables."""
+    for table in (_partitions(outcome), _carriers(outcome), _faults(outcome), _spark(outcome)):
+        console.print(table)
+
+
+def _partitions(outcome: Outcome) -> Table:
+    table = _table("Records per partition", "partition", "records")
+    for partition, records in outcome.findings.records_by_partition.items():
+        table.add_row(str(partition), f"{records:,}")
+    table.add_section()
+    table.add_row("all", f"{outcome.findings.records:,}")
+    return table
+
+
+def _faults(outcome: Outcome) -> Table:
+    table = _table("What went wrong on the way, and what the gateway made of it", "", "batches")
+    proxy = outcome.proxy
+    table.add_row("Produce requests through the proxy", f"{proxy.produce_requests:,}")
+    table.add_row(
+        "connections closed instead of passing an answer on", f"{proxy.faults[Fault.LOSE_ACKNOWLEDGEMENT]:,}"
+    )
+    table.add_row("connections closed right after a request", f"{proxy.faults[Fault.DROP_CONNECTION]:,}")
+    table.add_row("batches stored whose producer never heard of it", f"{proxy.unknown_to_clients:,}")
+    table.add_section()
+    rejected = f"[bold]{outcome.duplicates_rejected:,}"
+    table.add_row("duplicates rejected by the gateway (retries answered with their first offset)", rejected)
+    return table
+
+
+def _spark(outcome: Outcome) -> Table:
+    findings = outcome.findings
+    table = _table("Found by Spark", "", "records")
+    for what, count in (
+        ("duplicates", findings.duplicates),
+        ("gaps", findings.gaps),
+        ("out of order", findings.reorderings),
+    ):
+        table.add_row(what, f"[bold red]{count:,}" if count else "[bold green]none")
+    return table
+
+
+def _carriers(outcome: Outcome) -> Table:
+    table = _table("Flights per carrier", "carrier", "in the file", "in Spark", "equal")
+    found = outcome.findings.flights_by_carrier
+    for carrier, flights in outcome.flights_by_carrier.most_common():
+        equal = "[green]yes" if found[carrier] == flights else "[bold red]no"
+        table.add_row(carrier, f"{flights:,}", f"{found[carrier]:,}", equal)
+    return table
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="left" if index == 0 else "right")
+    return table
