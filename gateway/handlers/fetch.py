@@ -20,6 +20,8 @@ from log import LogError, OffsetOutOfRange, UnifiedLog
 
 API_KEY = 1
 READ_COMMITTED = 1
+BATCH_OVERHEAD_BYTES = 12
+BATCH_LENGTH = slice(8, 12)
 RowOf = tuple[PartitionKey, FetchRow]
 
 
@@ -141,7 +143,14 @@ def _read_partition(
         return _error_row(partition.index, ErrorCode.offset_out_of_range)
     except LogError as error:
         return _error_row(partition.index, ErrorCode(error.kafka_error_code))
-    return _row(partition, 0, result.records, committed_only, None)
+    records = result.records if min_one_batch else _unless_first_is_cut(result.records)
+    return _row(partition, 0, records, committed_only, None)
+
+
+def _unless_first_is_cut(records: bytes) -> bytes:
+    """Nothing in place of a first batch that is not whole, which no consumer could use (ReplicaManager.readFromLog)."""
+    end = BATCH_OVERHEAD_BYTES + int.from_bytes(records[BATCH_LENGTH], "big")
+    return records if end <= len(records) else b""
 
 
 def _row(
