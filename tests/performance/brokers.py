@@ -71,6 +71,10 @@ class Broker:
     def stop(self) -> None:
         raise NotImplementedError
 
+    def kill(self) -> None:
+        """Ends the process at once, also one that never came up."""
+        raise NotImplementedError
+
     def cpu_s(self) -> float:
         """User and system seconds of the process with all its threads, ended ones included."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
@@ -83,13 +87,20 @@ class Broker:
         raise AssertionError("no VmRSS")
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.kill()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.stop()
+        if kind is None:
+            self.stop()
+        else:
+            self.kill()
 
 
 class SeqgateBroker(Broker):
@@ -109,6 +120,9 @@ class SeqgateBroker(Broker):
 
     def stop(self) -> None:
         self._gateway.stop()
+
+    def kill(self) -> None:
+        self._gateway.kill()
 
 
 class KafkaBroker(Broker):
@@ -142,6 +156,9 @@ class KafkaBroker(Broker):
         self.start_s = time.monotonic() - begin
 
     def stop(self) -> None:
+        self.kill()
+
+    def kill(self) -> None:
         process, self._process = self._process, None
         if process is not None:
             process.kill()

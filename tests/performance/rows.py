@@ -60,10 +60,12 @@ class Row:
         return sample
 
 
-def _producer_performance(*, count: int, size: int, batch_size: int, rate: int = -1) -> Load:
+def _producer_performance(
+    *, count: int, size: int, batch_size: int, rate: int = -1, at_least: int = 1000
+) -> Load:
     def load(bench: Bench, broker: Broker, topic: str, extent: Extent) -> Sample:
         create_topic(broker, topic, partitions=PARTITIONS, flush_messages=bench.flush_messages)
-        wanted = max(1000, int(count * extent.share))
+        wanted = max(at_least, int(count * extent.share))
         return run_producer_performance(
             broker, topic, count=wanted, size=size, batch_size=batch_size, rate=rate
         )
@@ -121,7 +123,7 @@ ROWS = (
     Row(
         "jvm-paced",
         "ProducerPerformance, 100 B at 20,000 records/s",
-        _producer_performance(count=80_000, size=100, batch_size=16_384, rate=20_000),
+        _producer_performance(count=80_000, size=100, batch_size=16_384, rate=20_000, at_least=30_000),
     ),
     Row("one-1", "one-record requests, 1 connection", _one_record_requests(1)),
     Row("one-64", "one-record requests, 64 connections", _one_record_requests(64)),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.admin import KafkaAdminClient, NewTopic
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition  # type: ignore[import-untyped]
+from kafka.admin import KafkaAdminClient, NewTopic  # type: ignore[import-untyped]
 
 from tests.compat.topics import expect_unbroken, fresh_topic, stored_batches
 from tests.support.batches import DEFAULT_TIMESTAMP

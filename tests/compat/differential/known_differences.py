@@ -1,8 +1,8 @@
 """Where Seqgate answers otherwise than Apache Kafka on purpose, and why.
 
 An entry speaks for the scenarios and paths that its patterns match (`*` for anything; a path is the number of the
-exchange and the way to the field, by dots). In every scenario it speaks for, it must occur: a difference that has gone
-away fails the test, so that this list stays true.
+exchange and the way to the field, by dots). In every scenario it speaks for, or in its witnesses where it has some, it
+must occur: a difference that has gone away fails the test, so that this list stays true.
 """
 
 from __future__ import annotations
@@ -15,14 +15,20 @@ from tests.compat.differential.compare import Difference
 
 @dataclass(frozen=True)
 class KnownDifference:
-    """`scenarios` and `path` are patterns; several scenarios may be named."""
+    """`scenarios` and `path` are patterns. It must occur in every scenario, or with `witnesses` in those."""
 
     scenarios: tuple[str, ...]
     path: str
     reason: str
+    witnesses: tuple[str, ...] = ()
 
     def speaks_for(self, scenario: str) -> bool:
         return any(fnmatchcase(_plain(scenario), _plain(pattern)) for pattern in self.scenarios)
+
+    def must_occur_in(self, scenario: str) -> bool:
+        return any(
+            fnmatchcase(_plain(scenario), _plain(pattern)) for pattern in self.witnesses or self.scenarios
+        )
 
     def covers(self, scenario: str, difference: Difference) -> bool:
         return self.speaks_for(scenario) and fnmatchcase(difference.path, self.path)
@@ -33,4 +39,53 @@ def _plain(text: str) -> str:
     return text.replace("[", "(").replace("]", ")")
 
 
-KNOWN_DIFFERENCES: tuple[KnownDifference, ...] = ()
+ANSWERED = "Kafka never answers and leaves the client to its timeout; a clear error is better"
+UNREADABLE = (
+    "records are not decoded on the way in unless deep validation is on: the header and its CRC are checked, what the "
+    "producer packed is stored as it is"
+)
+CORRECTED = (
+    "correcting a header means decoding the records; without deep validation the producer's word stands"
+)
+NO_COMPACTION = (
+    "compaction is not supported, so a topic that asks for it is refused instead of never being compacted"
+)
+NO_RECOMPRESSION = "batches are stored as producers send them; a topic that asks for another codec is refused"
+DURABLE = "acks=all waits for the disk by default; Kafka leaves it to the page cache"
+ELR = "Kafka sets min.insync.replicas for the whole cluster when eligible leader replicas are on; there are none here"
+NOT_UNKNOWN = "Kafka answers UNKNOWN_SERVER_ERROR; an error that names the mistake is better"
+READS_ON = "Kafka fails with UNKNOWN_SERVER_ERROR on a value that the protocol does not define; it is read as the nearest"
+NO_FEATURES = "features are switches of a KRaft cluster; there is none to be switched"
+
+KNOWN_DIFFERENCES: tuple[KnownDifference, ...] = (
+    KnownDifference(("*",), "*.configs.flush.messages.value", DURABLE, ("topics.create[v7]",)),
+    KnownDifference(("*",), "*.configs.min.insync.replicas.config_source", ELR, ("topics.create[v7]",)),
+    KnownDifference(
+        ("frames.*",), "*ed_features*", NO_FEATURES, ("frames.api_versions[v3]", "frames.api_versions[v4]")
+    ),
+    KnownDifference(("produce.null_records",), "1.*", ANSWERED),
+    KnownDifference(("configs.altered_resource_twice",), "2.*", ANSWERED),
+    KnownDifference(
+        (
+            "produce.batch[record count too *]",
+            "produce.batch[record body *]",
+            "produce.batch[* garbage]",
+            "produce.batch[lz4 with linked blocks]",
+        ),
+        "*",
+        UNREADABLE,
+    ),
+    KnownDifference(("produce.batch[max timestamp too *]",), "3.*.max_timestamp", CORRECTED),
+    KnownDifference(("produce.batch[codec ?]",), "1.*.error_code", NOT_UNKNOWN),
+    KnownDifference(("produce.compression_of_the_topic[gzip]",), "*", NO_RECOMPRESSION),
+    KnownDifference(("produce.compression_of_the_topic[uncompressed]",), "*", NO_RECOMPRESSION),
+    KnownDifference(
+        ("produce.compacted_topic", "topics.delete_records_of_a_compacted_topic"), "*", NO_COMPACTION
+    ),
+    KnownDifference(("configs.compaction",), "1.*", NO_COMPACTION),
+    KnownDifference(("configs.incremental_operation[unknown operation]",), "1.*", NOT_UNKNOWN),
+    KnownDifference(("metadata.by_id_and_name[*]",), "4.*error_code", NOT_UNKNOWN),
+    KnownDifference(("fetch.isolation[2]", "fetch.isolation[-1]"), "*", READS_ON),
+    KnownDifference(("list_offsets.isolation[2]", "list_offsets.isolation[-1]"), "*", READS_ON),
+    KnownDifference(("fetch.negative_limits[*]",), "*", READS_ON),
+)

@@ -62,7 +62,7 @@ class Normaliser:
 
     def _own(self, value: Any) -> Any:
         if isinstance(value, dict):
-            return {key: self._own(inner) for key, inner in value.items()}
+            return {key: self._own(inner) for key, inner in value.items() if key != "next_cursor"}
         if isinstance(value, list):
             return [self._own(item) for item in value if not self._foreign(item)]
         return value
@@ -86,6 +86,8 @@ class Normaliser:
             return self._rules[key](value)
         if key in ANY_VALUE:
             return None if value is None else f"<{key}>"
+        if key == "finalized_features_epoch":
+            return value if value < 0 else f"<{key}>"
         if key in TEXTS:
             return f"<{key}>" if value else value
         if key in TIMES and isinstance(value, int):

@@ -16,6 +16,10 @@ SILENCE_S = 1.0
 Records = Batch | bytes | None
 
 
+class Refused(Exception):
+    """The endpoint would not create the topic that a scenario needs."""
+
+
 class Unsettled(Exception):
     """What a scenario waits for did not come within `SETTLE_TIMEOUT_S`."""
 
@@ -78,6 +82,10 @@ class Peer:
         for other in self._others:
             other.close()
         self._disconnect()
+
+    def stopped(self, reason: str) -> None:
+        """Records that the conversation could not go on."""
+        self._record(Exchange("the end", None, instead=reason))
 
     def _disconnect(self) -> None:
         if self._wire is not None:
@@ -176,7 +184,7 @@ class Peer:
     ) -> Plain:
         """Repeats a request until `until` holds for its answer, and records only the last."""
         try:
-            answer = self._await(api, version, until, request)
+            answer = self.until(api, version, until, request)
         except Unsettled as error:
             self._record(Exchange(f"{api} v{version}, awaited", request, instead=f"never came: {error}"))
             return {}
@@ -207,7 +215,8 @@ class Peer:
         settings = [{"name": key, "value": value} for key, value in (configs or {}).items()]
         wanted = {"name": name, "num_partitions": partitions, "replication_factor": 1, "configs": settings}
         created = self.wire.call("create_topics", 7, topics=[wanted], timeout=10_000).fields["topics"][0]
-        assert created["error_code"] == 0, created
+        if created["error_code"] != 0:
+            raise Refused(f"creating the topic is refused with error {created['error_code']}")
         return self.existing(suffix, partitions=partitions)
 
     def existing(self, suffix: str = "t", *, partitions: int = 1) -> Topic:
@@ -221,7 +230,7 @@ class Peer:
             )
 
         asked = {"topics": [{"name": name}], "allow_auto_topic_creation": False}
-        found = self._await("metadata", 12, ready, asked)["topics"][0]
+        found = self.until("metadata", 12, ready, asked)["topics"][0]
         asked = {
             "replica_id": -1,
             "topics": [
@@ -233,11 +242,11 @@ class Peer:
                 }
             ],
         }
-        self._await("list_offsets", 7, lambda answer: not _error_codes(answer), asked)
+        self.until("list_offsets", 7, lambda answer: not _error_codes(answer), asked)
         self.transcript.topic_names[found["topic_id"]] = suffix
         return Topic(name, found["topic_id"])
 
-    def _await(self, api: str, version: int, until: Callable[[Plain], bool], request: Plain) -> Plain:
+    def until(self, api: str, version: int, until: Callable[[Plain], bool], request: Plain) -> Plain:
         deadline = time.monotonic() + SETTLE_TIMEOUT_S
         while True:
             answer = self.wire.call(api, version, request).fields

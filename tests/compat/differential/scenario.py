@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.compat.differential.peer import Peer, Transcript
+from tests.compat.differential.peer import Peer, Refused, Transcript, Unsettled
 
 SCENARIOS: dict[str, Scenario] = {}
 
@@ -22,6 +22,8 @@ class Scenario:
         peer = Peer(bootstrap, f"{token}-{legal}-")
         try:
             self.converse(peer)
+        except (Refused, Unsettled) as error:
+            peer.stopped(str(error))
         finally:
             peer.close()
         return peer.transcript

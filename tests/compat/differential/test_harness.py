@@ -178,3 +178,28 @@ def test_only_what_both_endpoints_know_is_compared_in_lists_of_apis_and_configs(
     assert [item.path for item in found] == ["1.api_keys.0.max_version"]
     assert differences(answering((0, 13)), answering()) != []
     assert MISSING in {item.gateway for item in differences(answering((0, 13)), answering())}
+
+
+def test_words_for_an_error_that_kafka_leaves_without_are_no_difference() -> None:
+    def answering(error_code: int, message: str | None) -> Transcript:
+        answer = {"error_code": error_code, "error_message": message}
+        return Transcript("t", [Exchange("produce v9", {}, answer=answer)])
+
+    assert differences(answering(2, None), answering(2, "the CRC is wrong")) == []
+    assert differences(answering(2, "the CRC is wrong"), answering(2, None)) != []
+    assert differences(answering(0, None), answering(0, "all is well")) != []
+
+
+def test_configs_are_told_by_name() -> None:
+    def answering(**configs: str) -> Transcript:
+        rows = [{"name": name, "value": value} for name, value in configs.items()]
+        return Transcript("t", [Exchange("describe_configs v4", {}, answer={"configs": rows})])
+
+    found = differences(answering(a="1", b="2", c="3"), answering(b="5", a="1"))
+    assert [item.path for item in found] == ["1.configs.b.value"]
+
+
+def test_a_difference_with_witnesses_must_occur_only_there() -> None:
+    known = [KnownDifference(("*",), "*.error_code", "for a reason", ("theme.seen",))]
+    assert complaints("theme.other", [], known) == []
+    assert complaints("theme.seen", [], known) != []

@@ -14,7 +14,7 @@ def complaints(scenario: str, found: Sequence[Difference], known: Sequence[Known
     gone = [
         entry
         for entry in known
-        if entry.speaks_for(scenario) and not any(entry.covers(scenario, item) for item in found)
+        if entry.must_occur_in(scenario) and not any(entry.covers(scenario, item) for item in found)
     ]
     return [f"differs at {item}" for item in new] + [
         f"is listed as a known difference and no longer differs at {entry.path}: {entry.reason}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import subprocess
 import sys
@@ -14,10 +15,11 @@ from types import TracebackType
 from typing import Self
 
 from tests.faults.kill.checker import Ledger, RecordName
-from tests.support.gateway_process import REPOSITORY
+from tests.support.gateway_process import REPOSITORY, GatewayProcess
 from tests.support.wire import Wire
 
 LIBRARIES = ("kafka-python", "aiokafka", "confluent-kafka")
+POLL_S = 0.002
 PROGRESS_TIMEOUT_S = 60.0
 FINISH_TIMEOUT_S = 60.0
 READ_TIMEOUT_S = 60.0
@@ -36,6 +38,35 @@ def fixed_port(rng: Random) -> int:
             except OSError:
                 continue
             return port
+
+
+class KillableGateway(GatewayProcess):
+    """A gateway that can also be killed before it answers."""
+
+    _ticks_to_live: int | None = None
+
+    def kill_while_starting(self, processor_ticks: int) -> None:
+        """Starts it and kills it once it has used that much processor time, or answers before."""
+        self._ticks_to_live = processor_ticks
+        try:
+            self.start()
+        finally:
+            self._ticks_to_live = None
+            self.kill()
+
+    def _await_line(self, deadline: float) -> str:
+        if self._ticks_to_live is None:
+            return super()._await_line(deadline)
+        assert self._process is not None
+        assert self._process.stdout is not None
+        while self._processor_ticks() < self._ticks_to_live and time.monotonic() < deadline:
+            if select.select([self._process.stdout], [], [], POLL_S)[0]:
+                break
+        return ""
+
+    def _processor_ticks(self) -> int:
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])
 
 
 class ProducerProcess:

@@ -7,12 +7,15 @@ from pathlib import Path
 from random import Random, SystemRandom
 
 from tests.faults.kill.checker import check, summary
-from tests.faults.kill.load import Producers, create_topic, fixed_port, read_back
-from tests.support.gateway_process import GatewayProcess
+from tests.faults.kill.load import KillableGateway, Producers, create_topic, fixed_port, read_back
 
 KILLS = 50
 AT_ONCE = 0.15
 """The share of kills that follow a start immediately."""
+WHILE_STARTING = 0.3
+"""The share of kills after which the next gateway is killed too, before it answers."""
+START_TICKS = (5, 45)
+"""Processor time, in hundredths of a second, within which a start gets as far as recovery."""
 MOST_RECORDS_BETWEEN = 1500
 TOPIC = "killed"
 PARTITIONS = 6
@@ -23,16 +26,28 @@ def test_fifty_kills_under_load(tmp_path: Path) -> None:
     seed = int(os.environ.get(SEED_VARIABLE) or SystemRandom().randrange(2**32))
     print(f"{SEED_VARIABLE}={seed}")
     rng = Random(seed)
-    with GatewayProcess(tmp_path / "data", port=fixed_port(rng)) as gateway:
+    gateway = KillableGateway(tmp_path / "data", port=fixed_port(rng))
+    with gateway:
         create_topic(gateway.bootstrap, TOPIC, PARTITIONS)
         with Producers(gateway.bootstrap, TOPIC, PARTITIONS, tmp_path) as producers:
             producers.await_further(1)
-            for _ in range(KILLS):
-                if rng.random() >= AT_ONCE:
-                    producers.await_further(rng.randint(1, MOST_RECORDS_BETWEEN))
-                gateway.restart(kill=True)
+            _kill_again_and_again(gateway, producers, rng)
             producers.finish()
             print(producers.summary())
             rows = read_back(gateway.bootstrap, TOPIC, PARTITIONS)
             breaches = check(producers.ledgers, rows)
             assert not breaches, f"{SEED_VARIABLE}={seed}\n{summary(breaches)}\n{producers.summary()}"
+    assert "Traceback" not in gateway.stderr_text()
+
+
+def _kill_again_and_again(gateway: KillableGateway, producers: Producers, rng: Random) -> None:
+    kills = 0
+    while kills < KILLS:
+        if rng.random() >= AT_ONCE:
+            producers.await_further(rng.randint(1, MOST_RECORDS_BETWEEN))
+        gateway.kill()
+        kills += 1
+        if rng.random() < WHILE_STARTING:
+            gateway.kill_while_starting(rng.randint(*START_TICKS))
+            kills += 1
+        gateway.start()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from tests.compat.differential.peer import Peer, Topic
+from tests.compat.differential.peer import Peer, Topic, produce_request
 from tests.compat.differential.scenario import scenario, scenario_for_each
+from tests.support.batches import Batch, Record
 from tests.support.wire import Plain
 
 TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
@@ -61,7 +62,7 @@ def _node(peer: Peer) -> str:
 
 @scenario_for_each(range(1, 5))
 def describe_topic(peer: Peer, version: int) -> None:
-    topic = peer.topic(configs={"retention.ms": "7777", "cleanup.policy": "compact"})
+    topic = peer.topic(configs={"retention.ms": "7777", "segment.bytes": "2000000"})
     _describe(peer, TOPIC, topic.name, version=version)
     _describe(peer, TOPIC, topic.name, NAMES, version=version, include_synonyms=True)
     _describe(peer, TOPIC, topic.name, NAMES, version=version, include_documentation=True)
@@ -114,7 +115,7 @@ def describe_several(peer: Peer) -> None:
 @scenario_for_each(range(3))
 def alter(peer: Peer, version: int) -> None:
     """Replaces everything that was set before."""
-    topic = peer.topic(configs={"retention.ms": "7777", "cleanup.policy": "compact"})
+    topic = peer.topic(configs={"retention.ms": "7777", "segment.bytes": "2000000"})
     _alter(peer, topic, {"max.message.bytes": "5000"}, version=version)
     _settled(peer, topic, {"max.message.bytes": "5000", "retention.ms": "604800000"})
     _alter(peer, topic, {}, version=version)
@@ -170,12 +171,16 @@ def incremental(peer: Peer, version: int) -> None:
     _settled(peer, topic, {"max.message.bytes": "5000", "retention.ms": "7777"})
     _incremental(peer, topic.name, ("retention.ms", DELETE, None), version=version)
     _settled(peer, topic, {"retention.ms": "604800000"})
-    _incremental(peer, topic.name, ("cleanup.policy", APPEND, "compact"), version=version)
-    _settled(peer, topic, {"cleanup.policy": "delete,compact"})
-    _incremental(peer, topic.name, ("cleanup.policy", SUBTRACT, "delete"), version=version)
-    _settled(peer, topic, {"cleanup.policy": "compact"})
-    _incremental(peer, topic.name, ("cleanup.policy", DELETE, "ignored"), version=version)
+    _incremental(peer, topic.name, ("max.message.bytes", DELETE, "ignored"), version=version)
+    _settled(peer, topic, {"max.message.bytes": "1048588"})
+    _incremental(peer, topic.name, ("cleanup.policy", APPEND, "delete"), version=version)
     _settled(peer, topic, {"cleanup.policy": "delete"})
+
+
+@scenario
+def compaction(peer: Peer) -> None:
+    topic = peer.topic()
+    _incremental(peer, topic.name, ("cleanup.policy", APPEND, "compact"))
 
 
 OPERATIONS: dict[str, list[tuple[str, int, str | None]]] = {
@@ -206,14 +211,14 @@ def incremental_operation(peer: Peer, operations: list[tuple[str, int, str | Non
 @scenario
 def changes_take_effect(peer: Peer) -> None:
     """max.message.bytes lowered and raised again while the topic is in use."""
-    from tests.support.batches import Batch, Record
-
     topic = peer.topic()
-    large = Batch((Record(value=b"x" * 2_000),))
-    peer.produce(topic, large)
-    _incremental(peer, topic.name, ("max.message.bytes", SET, "1000"))
-    _settled(peer, topic, {"max.message.bytes": "1000"})
-    peer.produce(topic, large)
-    _incremental(peer, topic.name, ("max.message.bytes", DELETE, None))
-    _settled(peer, topic, {"max.message.bytes": "1048588"})
-    peer.produce(topic, large)
+    request = produce_request(topic, Batch((Record(value=b"x" * 2_000),)))
+    for operation, value, error_code in ((SET, "1000", 10), (DELETE, None, 0)):
+        _incremental(peer, topic.name, ("max.message.bytes", operation, value))
+        _settled(peer, topic, {"max.message.bytes": value or "1048588"})
+        answers = peer.until("produce", 9, _answers(error_code), request)
+        peer.note("an answer that shows the change came", came=answers is not None)
+
+
+def _answers(error_code: int) -> Callable[[Plain], bool]:
+    return lambda answer: answer["responses"][0]["partition_responses"][0]["error_code"] == error_code

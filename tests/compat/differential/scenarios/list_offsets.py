@@ -69,7 +69,6 @@ def without_timestamps(peer: Peer) -> None:
 def log_append_time(peer: Peer) -> None:
     topic = peer.topic(configs={"message.timestamp.type": "LogAppendTime"})
     peer.produce(topic, Batch(records(3, step_ms=100)))
-    peer.produce(topic, Batch(records(2)))
     peer.offsets(topic, 0, T, -3, -1, version=7)
 
 

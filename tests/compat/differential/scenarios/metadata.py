@@ -179,7 +179,8 @@ def describe_topic_partitions_illegal_name(peer: Peer, name: str) -> None:
 
 @scenario
 def describe_all_topic_partitions(peer: Peer) -> None:
-    """No topics means all of them."""
-    peer.topic("one")
+    """No topics means all of them; the cursor leads past those of other scenarios."""
+    first = peer.topic("one")
     peer.topic("two", partitions=2)
-    peer.call("describe_topic_partitions", 0, only_own=True, **_described())
+    cursor = {"topic_name": first.name, "partition_index": 0}
+    peer.call("describe_topic_partitions", 0, only_own=True, **_described(cursor=cursor))

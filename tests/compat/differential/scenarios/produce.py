@@ -211,7 +211,7 @@ def topic_without_partitions(peer: Peer) -> None:
     peer.call("produce", 9, acks=-1, timeout=1_000, topic_data=[{"name": topic.name, "partition_data": []}])
 
 
-@scenario_for_each({"empty": "", "illegal": "a b", "dot": ".", "internal": "__consumer_offsets"})
+@scenario_for_each({"empty": "", "illegal": "a b", "dot": ".", "internal": "__cluster_metadata"})
 def topic_names(peer: Peer, name: str) -> None:
     peer.produce(Topic(name, ""), THREE, version=9)
 

@@ -39,7 +39,7 @@ def create(peer: Peer, version: int) -> None:
 def create_with_configs(peer: Peer, version: int) -> None:
     configs = [
         {"name": "retention.ms", "value": "12345"},
-        {"name": "cleanup.policy", "value": "compact,delete"},
+        {"name": "segment.bytes", "value": "2000000"},
     ]
     _create(peer, _wanted(peer.name(), configs=configs), version=version)
     peer.existing()

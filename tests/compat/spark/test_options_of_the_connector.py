@@ -1,0 +1,50 @@
+"""The table of options against the connector itself."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_kafka_compat import source
+from spark_kafka_compat.options import OPTIONS, Use
+from tests.compat.spark.topics import Topics
+
+PROVIDER = "org.apache.spark.sql.kafka010.KafkaSourceProvider$"
+NOT_OF_THE_CONNECTOR = {"checkpointlocation"}  # Structured Streaming's own
+
+
+def test_the_table_has_all_the_names_the_connector_has(spark: SparkSession) -> None:
+    jvm = spark._jvm
+    assert jvm is not None
+    provider = jvm.org.apache.spark.util.Utils.classForName(PROVIDER, True, False)
+    names = set()
+    for field in provider.getDeclaredFields():
+        if field.getType().getName() == "java.lang.String":
+            field.setAccessible(True)
+            value = field.get(None)
+            if value is not None and re.fullmatch(r"[a-z]+(\.[a-z]+)?", value):
+                names.add(value)
+    assert names == {option.name.lower() for option in OPTIONS} - NOT_OF_THE_CONNECTOR
+
+
+@pytest.mark.parametrize(
+    "option",
+    [option for option in OPTIONS if option.name.startswith("ending")],
+    ids=lambda option: str(option.name),
+)
+def test_spark_refuses_what_the_table_keeps_from_streams(
+    spark: SparkSession, topics: Topics, option: object
+) -> None:
+    name = str(getattr(option, "name", ""))
+    assert not Use.STREAM_READ & getattr(option, "uses", Use.STREAM_READ)
+    reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", topics.bootstrap)
+    with pytest.raises(Exception, match="(?i)not valid in streaming|ending"):
+        reader.option("subscribe", "t").option(name, "latest").load()
+
+
+def test_names_go_to_spark_in_any_case(spark: SparkSession, topics: Topics) -> None:
+    topic = topics.fresh()
+    topics.fill(topic, range(10))
+    assert source(spark, topics.bootstrap, topic, STARTINGOFFSETS={topic: {"0": 4}}).count() == 6

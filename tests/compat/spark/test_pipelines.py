@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_kafka_compat import SparkCompatError, source
+from spark_kafka_compat.errors import EndpointError
+from spark_kafka_compat.landing import land
+from spark_kafka_compat.pipelines import audit
+from spark_kafka_compat.producer_audit import audit_producers, batch_headers
+from spark_kafka_compat.record_audit import audit_records
+from spark_kafka_compat.session import JARS_VARIABLE
+from tests.compat.spark.topics import Topics
+from tests.support.setup_peers import spark_connector_libs
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+
+
+class TestAuditOfProducers:
+    def test_two_producers_in_two_partitions(self, spark: SparkSession, topics: Topics) -> None:
+        topic = topics.fresh(partitions=2)
+        for partition in (0, 1):
+            for _ in range(2):
+                topics.fill(topic, range(500), partition=partition)
+
+        report = audit_producers(spark, topics.bootstrap, [topic], records_per_split=300)
+
+        assert report.is_clean
+        assert [(row.partition, row.records, row.last_sequence) for row in report.producers] == [
+            (0, 500, 499),
+            (0, 500, 499),
+            (1, 500, 499),
+            (1, 500, 499),
+        ]
+        assert len({row.producer_id for row in report.producers}) == 4
+        assert [(row.partition, row.end_offset) for row in report.offsets] == [(0, 1_000), (1, 1_000)]
+
+    def test_deleted_records_are_no_gap(self, spark: SparkSession, topics: Topics) -> None:
+        topic = topics.fresh()
+        for first in range(0, 300, 100):
+            topics.fill(topic, range(first, first + 100))
+        topics.delete_records_before(topic, 0, 150)
+        report = audit_producers(spark, topics.bootstrap, [topic])
+        assert report.is_clean
+        assert report.offsets[0].log_start_offset == 150
+
+    def test_records_nobody_numbered_are_counted(self, spark: SparkSession, topics: Topics) -> None:
+        topic = topics.fresh()
+        rows = spark.range(10).selectExpr("CAST(id AS STRING) AS value")
+        rows.write.format("kafka").options(
+            **{
+                "kafka.bootstrap.servers": topics.bootstrap,
+                "kafka.enable.idempotence": "false",
+                "topic": topic,
+            }
+        ).save()
+        assert audit_producers(spark, topics.bootstrap, [topic]).records_without_producer_id == 10
+
+    def test_batches_are_rows(self, spark: SparkSession, topics: Topics) -> None:
+        topic = topics.fresh()
+        topics.fill(topic, range(100))
+        frame = batch_headers(spark, topics.bootstrap, [topic])
+        assert frame.groupBy().sum("record_count").first()[0] == 100  # type: ignore[index]
+
+    def test_an_empty_topic(self, spark: SparkSession, topics: Topics) -> None:
+        assert audit_producers(spark, topics.bootstrap, [topics.fresh()]).is_clean
+
+    def test_no_such_topic(self, spark: SparkSession, topics: Topics) -> None:
+        with pytest.raises(EndpointError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+            audit_producers(spark, topics.bootstrap, ["there-is-no-such-topic"])
+
+
+class TestAuditOfRecords:
+    def frame(self, spark: SparkSession, topics: Topics, numbers: list[int]) -> str:
+        topic = topics.fresh()
+        for number in numbers:
+            topics.fill(topic, [number], headers=[("producer", b"p"), ("sequence", b"%d" % number)])
+        return topic
+
+    def test_gap_duplicate_and_reordering(self, spark: SparkSession, topics: Topics) -> None:
+        topic = self.frame(spark, topics, [0, 1, 3, 2, 2, 6])
+        (row,) = audit_records(source(spark, topics.bootstrap, topic, includeHeaders=True))
+        assert (row.producer, row.records, row.first_sequence, row.last_sequence) == ("p", 6, 0, 6)
+        assert (row.missing_records, row.duplicate_records, row.reordered_records) == (2, 1, 2)
+
+    def test_a_producer_that_counts_over_the_topic(self, spark: SparkSession, topics: Topics) -> None:
+        topic = topics.fresh(partitions=2)
+        topics.fill(topic, range(0, 100, 2), partition=0)
+        topics.fill(topic, range(1, 100, 2), partition=1)
+        frame = source(spark, topics.bootstrap, topic)
+        number = "CAST(value AS STRING)"
+        per_topic = audit_records(frame, producer="'p'", sequence=number, scope="topic")
+        per_partition = audit_records(frame, producer="'p'", sequence=number, scope="partition")
+        assert [row.missing_records for row in per_topic] == [0]
+        assert [row.missing_records for row in per_partition] == [49, 49]
+
+    def test_records_without_a_number_are_an_error(self, spark: SparkSession, topics: Topics) -> None:
+        topic = topics.fresh()
+        topics.fill(topic, range(3))
+        with pytest.raises(SparkCompatError, match="carry no producer"):
+            audit_records(source(spark, topics.bootstrap, topic, includeHeaders=True))
+
+
+class TestAuditProgram:
+    def test_clean(self, spark: SparkSession, topics: Topics, capsys: pytest.CaptureFixture[str]) -> None:
+        topic = topics.fresh()
+        topics.fill(topic, range(100))
+        assert audit.main(["--bootstrap", topics.bootstrap, "--json", topic]) == audit.CLEAN
+        assert json.loads(capsys.readouterr().out)["clean"] is True
+
+    def test_breached(self, spark: SparkSession, topics: Topics, capsys: pytest.CaptureFixture[str]) -> None:
+        topic = topics.fresh()
+        topics.fill(topic, [0, 1, 1, 5])
+        by_value = ["--records", "--producer", "'p'", "--sequence", "CAST(value AS STRING)"]
+        assert audit.main(["--bootstrap", topics.bootstrap, topic, *by_value]) == audit.BREACHED
+        assert "breaches" in capsys.readouterr().out
+
+    def test_unreachable(self, spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+        assert audit.main(["--bootstrap", "127.0.0.1:1", "t"]) == audit.FAILED
+        assert "Nothing answers at 127.0.0.1:1" in capsys.readouterr().err
+
+
+def test_land_by_date_with_parsed_values(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
+    topic = topics.fresh()
+    day = 86_400_000
+    for index in range(3):
+        value = json.dumps({"number": index})
+        topics.fill(topic, [value], timestamps={value: 1_700_000_000_000 + index * day})
+    query = land(spark, topics.bootstrap, topic, str(tmp_path), schema="number int")
+    assert query.awaitTermination(60)
+    found = spark.read.parquet(str(tmp_path)).select("topic", "date", "record.number").collect()
+    assert sorted((row.topic, str(row.date), row.number) for row in found) == [
+        (topic, "2023-11-14", 0),
+        (topic, "2023-11-15", 1),
+        (topic, "2023-11-16", 2),
+    ]
+
+
+def test_land_refuses_columns_that_are_not_there(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(SparkCompatError, match="colour"):
+        land(spark, "127.0.0.1:1", "t", str(tmp_path), partition_by=["colour"])
+
+
+@pytest.mark.parametrize("launcher", ["python", "spark-submit"])
+def test_as_programs_of_their_own(topics: Topics, tmp_path: Path, launcher: str) -> None:
+    topic = topics.fresh()
+    topics.fill(topic, range(100))
+    jars = spark_connector_libs()
+    script = REPOSITORY / "spark_kafka_compat" / "pipelines" / "land.py"
+    if launcher == "python":
+        command = [sys.executable, "-m", "spark_kafka_compat.pipelines.land"]
+    else:
+        program = Path(sys.executable).parent / "spark-submit"
+        listed = ",".join(str(jar) for jar in jars.glob("*.jar"))
+        command = [str(program), "--master", "local[1]", "--jars", listed, str(script)]
+    command += ["--bootstrap", topics.bootstrap, "--path", str(tmp_path / "out"), topic]
+    paths = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
+    environment |= {JARS_VARIABLE: str(jars), "PYTHONPATH": paths, "PYSPARK_PYTHON": sys.executable}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert "landed 100 records" in done.stdout

@@ -1,0 +1,74 @@
+"""Topics for Spark to read: made, filled, grown and cut with confluent-kafka."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions, NewTopic
+from pyspark.sql import DataFrame, SparkSession
+
+TIMEOUT_S = 30.0
+
+
+class Topics:
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+
+    def fresh(self, *, partitions: int = 1, prefix: str = "spark") -> str:
+        name = f"{prefix}-{uuid.uuid4().hex[:10]}"
+        for created in self._admin.create_topics([NewTopic(name, partitions, 1)]).values():
+            created.result(TIMEOUT_S)
+        return name
+
+    def grow(self, topic: str, partitions: int) -> None:
+        for grown in self._admin.create_partitions([NewPartitions(topic, partitions)]).values():
+            grown.result(TIMEOUT_S)
+
+    def delete_records_before(self, topic: str, partition: int, offset: int) -> None:
+        for deleted in self._admin.delete_records([TopicPartition(topic, partition, offset)]).values():
+            assert deleted.result(TIMEOUT_S).low_watermark == offset
+
+    def fill(
+        self,
+        topic: str,
+        values: Iterable[object],
+        *,
+        partition: int = 0,
+        codec: str = "none",
+        timestamps: Mapping[object, int] | None = None,
+        headers: list[tuple[str, bytes | None]] | None = None,
+    ) -> None:
+        failures: list[object] = []
+        producer = Producer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "enable.idempotence": True,
+                "compression.type": codec,
+                "linger.ms": 5,
+            }
+        )
+        for value in values:
+            producer.produce(
+                topic,
+                str(value).encode(),
+                f"key-{value}".encode(),
+                partition,
+                timestamp=(timestamps or {}).get(value, 0),
+                headers=headers,
+                on_delivery=lambda error, _: failures.append(error) if error else None,
+            )
+        assert producer.flush(TIMEOUT_S) == 0
+        assert not failures
+
+
+def values_of(frame: DataFrame) -> list[int]:
+    """The values as numbers, sorted; a value that is there twice is there twice."""
+    return sorted(int(row[0]) for row in frame.selectExpr("CAST(value AS STRING)").collect())
+
+
+def landed(spark: SparkSession, path: object) -> list[int]:
+    return values_of(spark.read.parquet(str(path)))
