@@ -16,6 +16,7 @@ from log.errors import (
     CorruptRecord,
     InvalidRecord,
     InvalidTimestamp,
+    MalformedBatch,
     RecordBatchTooLarge,
     RecordTooLarge,
     UnsupportedCompressionType,
@@ -46,7 +47,9 @@ _NEWEST_MAGIC: Final = 2
 _FOREVER: Final = 2**63 - 1
 
 
-def check_batch(records: memoryview, config: LogConfig, now_ms: int, is_client: bool) -> BatchHeader:
+def check_batch(  # noqa: C901 - the checks of every batch, in Kafka's order and in one call
+    records: memoryview, config: LogConfig, now_ms: int, is_client: bool
+) -> BatchHeader:
     """The header of the one batch in `records`, after all checks that need no state of the partition.
 
     Bytes after the batch that are no whole batch are ignored, as Kafka does. Under deep validation the header's
@@ -79,13 +82,13 @@ def check_batch(records: memoryview, config: LogConfig, now_ms: int, is_client: 
         or (attributes & CONTROL_FLAG and is_client)
     ):
         _refuse_content(batch, is_client)
-    if config.message_timestamp_type == "CreateTime":
-        if is_client:
+    if is_client:
+        if config.message_timestamp_type == "CreateTime":
             _check_create_time(batch, config, now_ms)
-    elif attributes & TIMESTAMP_TYPE_FLAG and is_client:
-        raise InvalidTimestamp("A producer must not set the timestamp type to LogAppendTime.")
-    if config.deep_validation and is_client:
-        _check_records(batch, records[HEADER_BYTES:size_bytes], config, now_ms)
+        elif attributes & TIMESTAMP_TYPE_FLAG:
+            raise InvalidTimestamp("A producer must not set the timestamp type to LogAppendTime.")
+        if config.deep_validation:
+            _check_records(batch, records[HEADER_BYTES:size_bytes], config, now_ms)
     if size_bytes > config.segment_bytes:
         raise RecordBatchTooLarge(
             f"The batch has {size_bytes} bytes; segment.bytes is {config.segment_bytes}."
@@ -117,8 +120,10 @@ def _refuse_short(records: memoryview) -> None:
     if len(records) >= UP_TO_MAGIC_BYTES:
         _check_frame_start(records)
         if 0 <= records[_MAGIC_AT] < MAGIC:
-            raise InvalidRecord("Only record batches of magic 2 can be produced.")
-    raise InvalidRecord("A produce request carries exactly one record batch per partition; this one has none.")
+            raise MalformedBatch("Only record batches of magic 2 can be produced.")
+    raise MalformedBatch(
+        "A produce request carries exactly one record batch per partition; this one has none."
+    )
 
 
 def _refuse_frame(batch: BatchHeader, available: int) -> None:
@@ -127,11 +132,11 @@ def _refuse_frame(batch: BatchHeader, available: int) -> None:
     if not 0 <= batch.magic <= _NEWEST_MAGIC:
         raise CorruptRecord(f"There is no record format of magic {batch.magic}.")
     if batch.size_bytes > available:
-        raise InvalidRecord(
+        raise MalformedBatch(
             f"A produce request carries exactly one record batch per partition; this one is cut: {available} of {batch.size_bytes} bytes."
         )
     if batch.magic != MAGIC:
-        raise InvalidRecord(f"Only record batches of magic 2 can be produced, not of magic {batch.magic}.")
+        raise MalformedBatch(f"Only record batches of magic 2 can be produced, not of magic {batch.magic}.")
     raise CorruptRecord(f"A batch of {batch.size_bytes} bytes has no room for its header.")
 
 
@@ -147,11 +152,14 @@ def _check_frame_start(rest: memoryview) -> int:
 
 def _check_trailing(rest: memoryview) -> None:
     if len(rest) < UP_TO_MAGIC_BYTES:
-        if len(rest) >= LOG_OVERHEAD_BYTES and _INT32.unpack_from(rest, _LENGTH_AT)[0] < SMALLEST_BATCH_LENGTH:
+        if (
+            len(rest) >= LOG_OVERHEAD_BYTES
+            and _INT32.unpack_from(rest, _LENGTH_AT)[0] < SMALLEST_BATCH_LENGTH
+        ):
             raise CorruptRecord("The bytes after the batch are no batch.")
         return
     if _check_frame_start(rest) <= len(rest):
-        raise InvalidRecord("A produce request carries exactly one record batch per partition.")
+        raise MalformedBatch("A produce request carries exactly one record batch per partition.")
 
 
 def _refuse_content(batch: BatchHeader, is_client: bool) -> None:
@@ -175,12 +183,16 @@ def _check_records(batch: BatchHeader, body: memoryview, config: LogConfig, now_
     latest = now_ms + config.message_timestamp_after_max_ms
     for delta, record in enumerate(iterate_body(batch, body, config.max_decompressed_bytes)):
         if record.offset != batch.base_offset + delta:
-            raise InvalidRecord(f"Record {delta} of the batch has offset delta {record.offset - batch.base_offset}.")
+            raise InvalidRecord(
+                f"Record {delta} of the batch has offset delta {record.offset - batch.base_offset}."
+            )
         timestamp = record.timestamp
         max_timestamp = max(max_timestamp, timestamp)
         if create_time:
             if timestamp > latest:
-                raise InvalidTimestamp(f"Record {delta} has timestamp {timestamp}; the gateway's clock is {now_ms}.")
+                raise InvalidTimestamp(
+                    f"Record {delta} has timestamp {timestamp}; the gateway's clock is {now_ms}."
+                )
             _check_not_too_old(timestamp, config.message_timestamp_before_max_ms, now_ms)
     if create_time:
         batch.max_timestamp = max_timestamp

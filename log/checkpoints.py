@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _VERSION: Final = 0
 
 
-class CorruptCheckpoint(Exception):  # noqa: N818 - named for what it tells, like the log's errors
+class CorruptCheckpoint(Exception):
     """The file is damaged; what it says can't be trusted."""
 
 
@@ -74,8 +74,10 @@ def _encode(lines: list[str]) -> bytes:
 
 
 def _decode(content: bytes, name: str) -> list[str]:
-    lines = content.decode().splitlines()
-    if len(lines) < 2:
+    text = content.decode()
+    lines = text.splitlines()
+    # A last line without its end may have lost digits.
+    if len(lines) < 2 or not text.endswith("\n"):
         raise CorruptCheckpoint(f"{name} is cut short.")
     version = int(lines[0])
     if version > _VERSION:

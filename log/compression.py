@@ -54,7 +54,10 @@ def compress(codec: int, data: bytes) -> bytes:
     if codec == SNAPPY:
         return _xerial(data)
     if codec == LZ4:
-        return bytes(cramjam.lz4.compress(data))
+        # Kafka's reader refuses frames whose blocks depend on each other.
+        compressor = cramjam.lz4.Compressor(block_linked=False)
+        compressor.compress(data)
+        return bytes(compressor.finish())
     if codec == ZSTD:
         return bytes(cramjam.zstd.compress(data))
     raise UnsupportedCompressionType(f"unknown compression type {codec}")

@@ -1,4 +1,3 @@
-# ruff: noqa: N818 - named after Kafka's error codes
 """What a partition log refuses, and the Kafka error code each refusal is answered with.
 
 Codes are those of `org.apache.kafka.common.protocol.Errors`.
@@ -79,6 +78,10 @@ class InvalidRecord(LogError):
     """A well-formed batch breaks a rule of its content."""
 
     kafka_error_code = 87
+
+
+class MalformedBatch(InvalidRecord):
+    """The bytes are not exactly one batch of magic 2; Kafka refuses them before they come near a log."""
 
 
 class ProducerLimitReached(LogError):

@@ -6,7 +6,16 @@ import contextlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from log.storage import DataFile, Storage
+
+
+def sync_paths(storage: Storage, paths: Iterable[str]) -> None:
+    """Make files durable by name. One that retention has deleted meanwhile is needed by nobody."""
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            storage.sync_path(path)
 
 
 class FlushTicket:
@@ -52,9 +61,64 @@ class FlushTicket:
         """Flush. Raises OSError; then `fail_flush` must be called, never `run` again."""
         for file in self.files:
             self._storage.sync(file)
-        for path in self._paths:
-            # Retention may have deleted it meanwhile; then nobody needs it.
-            with contextlib.suppress(FileNotFoundError):
-                self._storage.sync_path(path)
+        sync_paths(self._storage, self._paths)
         for directory in self._directories:
-            self._storage.sync_directory(directory)
+            try:
+                self._storage.sync_directory(directory)
+            except FileNotFoundError:
+                # The whole partition may have been deleted meanwhile: then its files were released.
+                if not all(file.closing for file in self.files):
+                    raise
+
+
+class UndurableNames:
+    """Files and directories written besides the data and not yet durable, and the tickets that are to make them so.
+
+    A ticket that is out has proven nothing, so each new one carries the names of all that are out.
+    """
+
+    __slots__ = ("_directories", "_out", "_paths")
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._paths: list[str] = []
+        self._directories: list[str] = []
+        self._out: list[FlushTicket] = []
+
+    def __bool__(self) -> bool:
+        """Whether something waits for a ticket."""
+        return bool(self._paths)
+
+    @property
+    def tickets_out(self) -> int:
+        """How many tickets have not come back."""
+        return len(self._out)
+
+    def add(self, paths: list[str], directory: str) -> None:
+        """Note files in `directory` that were made or replaced."""
+        self._paths += paths
+        self._directories.append(directory)
+
+    def names_for_ticket(self) -> tuple[list[str], list[str]]:
+        """(files, directories) that the next ticket must make durable."""
+        paths, directories = self._paths, self._directories
+        for ticket in self._out:
+            paths = ticket.paths + paths
+            directories = ticket.directories + directories
+        return list(dict.fromkeys(paths)), list(dict.fromkeys(directories))
+
+    def sent(self, ticket: FlushTicket) -> None:
+        """The ticket took the names."""
+        self._out.append(ticket)
+        self._paths = []
+        self._directories = []
+
+    def came_true(self) -> None:
+        """All names that wait were made durable without a ticket."""
+        self._paths = []
+        self._directories = []
+
+    def came_back(self, ticket: FlushTicket) -> None:
+        """The ticket is over, well or badly."""
+        if ticket in self._out:
+            self._out.remove(ticket)

@@ -42,6 +42,12 @@ class LeaderEpochs:
         while self._entries and self._entries[-1][1] >= log_end_offset:
             self._entries.pop()
 
+    def truncate_start(self, log_start_offset: int) -> None:
+        """Forget epochs that ended before the log starts; the one that goes on begins at its start."""
+        index = bisect_right(self._entries, log_start_offset, key=lambda entry: entry[1])
+        if index:
+            self._entries[:index] = [(self._entries[index - 1][0], log_start_offset)]
+
     def at(self, offset: int) -> int:
         """The leader_epoch of the batch that holds `offset`, -1 when unknown."""
         index = bisect_right(self._entries, offset, key=lambda entry: entry[1])

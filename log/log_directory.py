@@ -54,7 +54,7 @@ class _CleanShutdown(msgspec.Struct):
     """Content of the clean-shutdown marker; `logs` by directory name."""
 
     version: int
-    logs: dict[str, tuple[int, int, int]]
+    logs: dict[str, tuple[int, int, int, int]]
 
 
 class LogDirectory:
@@ -71,6 +71,7 @@ class LogDirectory:
         self._storage = environment.storage
         self._logs: dict[tuple[str, int], UnifiedLog] = {}
         self._doomed: list[tuple[int, str]] = []
+        self._checkpointed: set[tuple[str, int]] = set()
 
     @classmethod
     def open(
@@ -96,6 +97,8 @@ class LogDirectory:
             directory._read_identity(node_id)
             directory._load(config or LogConfig())
         except BaseException:
+            for log in directory.logs():
+                log.close(clean=False)
             storage.unlock(str(path / LOCK))
             raise
         return directory
@@ -116,7 +119,9 @@ class LogDirectory:
         text = self._storage.read_file(path).decode()
         fields = dict(line.split("=", 1) for line in text.splitlines() if "=" in line and line[:1] != "#")
         if fields.get("version") != "1":
-            raise IncompatibleFormat(f"{path} has version {fields.get('version')}; this program reads version 1.")
+            raise IncompatibleFormat(
+                f"{path} has version {fields.get('version')}; this program reads version 1."
+            )
         if fields.get("node.id") != str(node_id):
             raise IncompatibleFormat(
                 f"The data in {self.path} belongs to node.id {fields.get('node.id')}, this gateway is node.id {node_id}."
@@ -149,7 +154,9 @@ class LogDirectory:
             "%s: %d partitions loaded after %s",
             self.path,
             len(self._logs),
-            "a clean stop, no record data read" if self.was_clean else f"a crash or first start, {cut} torn bytes cut off",
+            "a clean stop, no record data read"
+            if self.was_clean
+            else f"a crash or first start, {cut} torn bytes cut off",
         )
 
     def _load_log(
@@ -206,10 +213,12 @@ class LogDirectory:
         if not self._storage.exists(path):
             return {}
         try:
-            return decode_offsets(self._storage.read_file(path), path)
+            points = decode_offsets(self._storage.read_file(path), path)
         except CorruptCheckpoint as error:
-            logger.warning("%s, every log is checked from its start", error)
+            logger.warning("%s Every log is checked from its start.", error)
             return {}
+        self._checkpointed = set(points)
+        return points
 
     # Partitions.
 
@@ -229,10 +238,23 @@ class LogDirectory:
         if (topic, partition) in self._logs:
             raise ValueError(f"{topic}-{partition} exists")
         directory = str(self.path / f"{topic}-{partition}")
-        self._storage.make_directory(directory)
-        metadata = f"{directory}/{PARTITION_METADATA}"
+        if self._storage.exists(directory):
+            # What a failed creation or deletion left must not become the new topic's records.
+            self._doom(directory, 0)
+        if (topic, partition) in self._checkpointed:
+            # The recovery point of the log that had this name must not vouch for the new one.
+            self.checkpoint()
+        # It gets its name when it is whole: what a crash leaves under this one is deleted at the next start.
+        unfinished = self._name_to_delete(directory)
+        self._doomed.append((0, unfinished))
+        self._storage.make_directory(unfinished)
+        metadata = f"{unfinished}/{PARTITION_METADATA}"
         self._storage.write_file(metadata, encode_partition_metadata(topic_id))
         self._storage.sync_path(metadata)
+        self._storage.sync_directory(unfinished)
+        self._storage.rename(unfinished, directory)
+        self._doomed.pop()
+        self._storage.sync_directory(str(self.path))
         log = UnifiedLog(
             self.environment,
             directory,
@@ -242,7 +264,6 @@ class LogDirectory:
             config=config,
             now_ms=self._now_ms(),
         )
-        self._storage.sync_directory(str(self.path))
         self._logs[topic, partition] = log
         return log
 
@@ -256,39 +277,62 @@ class LogDirectory:
         self._doom(log.directory, self._now_ms() + delay_ms)
 
     def _doom(self, directory: str, due_ms: int) -> None:
-        # Kafka names it TOPIC-PARTITION.UUID-delete; long topic names are cut so that the name stays valid
-        name = f"{Path(directory).name[:180]}.{uuid.uuid4().hex}{DELETE_SUFFIX}"
-        target = str(self.path / name)
+        target = self._name_to_delete(directory)
         self._storage.rename(directory, target)
         self._storage.sync_directory(str(self.path))
         self._doomed.append((due_ms, target))
 
+    def _name_to_delete(self, directory: str) -> str:
+        # Kafka's form is TOPIC-PARTITION.UUID-delete; long topic names are cut so that the name stays valid.
+        return str(self.path / f"{Path(directory).name[:180]}.{uuid.uuid4().hex}{DELETE_SUFFIX}")
+
     def delete_pending(self, now_ms: int) -> int:
-        """Delete a bounded number of files whose delay is over; returns how many. Raises OSError."""
+        """Delete a bounded number of files whose delay is over; returns how many.
+
+        What can't be deleted is tried again at the next call, and holds up nothing else.
+        """
         deleted = 0
         for log in self.logs():
-            deleted += log.delete_pending(now_ms)
+            try:
+                deleted += log.delete_pending(now_ms)
+            except OSError as error:
+                logger.warning("deleted segments of %s stay for now: %s", log.directory, error)
         for entry in [entry for entry in self._doomed if entry[0] <= now_ms]:
-            names = self._storage.list_directory(entry[1])
-            for name in names[: FILES_PER_STEP - deleted]:
-                self._storage.delete(f"{entry[1]}/{name}")
-                deleted += 1
             if deleted >= FILES_PER_STEP:
                 break
+            try:
+                deleted += self._delete_some(entry, FILES_PER_STEP - deleted)
+            except FileNotFoundError:
+                self._doomed.remove(entry)
+            except OSError as error:
+                logger.warning("%s stays for now: %s", entry[1], error)
+        return deleted
+
+    def _delete_some(self, entry: tuple[int, str], limit: int) -> int:
+        names = self._storage.list_directory(entry[1])
+        for name in names[:limit]:
+            self._storage.delete(f"{entry[1]}/{name}")
+        if len(names) <= limit:
             self._storage.delete_directory(entry[1])
             self._doomed.remove(entry)
-        return deleted
+        return min(len(names), limit)
 
     # The end, and what is noted on the way.
 
     def checkpoint(self) -> None:
         """Note how far every log is durable, so that a crash re-reads little. Raises OSError."""
-        points = {key: log.recovery_point for key, log in self._logs.items()}
+        self._write_recovery_points({key: log.recovery_point for key, log in self._logs.items()})
+
+    def _write_recovery_points(self, points: dict[tuple[str, int], int]) -> None:
         self._storage.replace_file(str(self.path / RECOVERY_POINTS), encode_offsets(points))
+        self._checkpointed = set(points)
 
     def close(self, *, clean: bool = True) -> None:
-        """Close all logs and give the lock back; a clean close leaves the marker when every log closed cleanly."""
-        stops: dict[str, tuple[int, int, int]] = {}
+        """Close all logs and give the lock back; a clean close leaves the marker when every log closed cleanly.
+
+        Never raises for the disk: without the marker the next start checks what there is.
+        """
+        stops: dict[str, tuple[int, int, int, int]] = {}
         points: dict[tuple[str, int], int] = {}
         all_clean = clean
         for key, log in self._logs.items():
@@ -301,14 +345,19 @@ class LogDirectory:
                     stop.log_end_offset,
                     stop.active_base_offset,
                     stop.active_size_bytes,
+                    stop.size_bytes,
                 )
-        if clean:
-            self._storage.replace_file(str(self.path / RECOVERY_POINTS), encode_offsets(points))
-        if all_clean:
-            marker = _CleanShutdown(CLEAN_SHUTDOWN_VERSION, stops)
-            self._storage.replace_file(str(self.path / CLEAN_SHUTDOWN), msgspec.json.encode(marker))
-        self._logs.clear()
-        self._storage.unlock(str(self.path / LOCK))
+        try:
+            if clean:
+                self._write_recovery_points(points)
+            if all_clean:
+                marker = _CleanShutdown(CLEAN_SHUTDOWN_VERSION, stops)
+                self._storage.replace_file(str(self.path / CLEAN_SHUTDOWN), msgspec.json.encode(marker))
+        except OSError as error:
+            logger.warning("%s: the clean stop can't be noted, the next start checks: %s", self.path, error)
+        finally:
+            self._logs.clear()
+            self._storage.unlock(str(self.path / LOCK))
 
 
 def _fresh_id() -> str:

@@ -29,14 +29,23 @@ def snapshot_offsets(names: Iterable[str]) -> list[int]:
 
 
 def write_snapshot(
-    environment: LogEnvironment, directory: str, producers: ProducerTable, log_end_offset: int
+    environment: LogEnvironment,
+    directory: str,
+    producers: ProducerTable,
+    log_end_offset: int,
+    recovery_point: int,
 ) -> str:
-    """Write the snapshot and drop the ones beyond the newest three; return its path, not yet durable. Raises OSError."""
+    """Write the snapshot and drop old ones; return its path, not yet durable. Raises OSError.
+
+    The newest three that belong to durable data are kept, and all later ones: a crash may take their data, and they
+    with it.
+    """
     storage = environment.storage
     path = f"{directory}/{offset_name(log_end_offset, SNAPSHOT_SUFFIX)}"
     storage.write_file(path + TEMPORARY_SUFFIX, producers.snapshot(log_end_offset))
     storage.rename(path + TEMPORARY_SUFFIX, path)
-    for offset in snapshot_offsets(storage.list_directory(directory))[:-KEPT_SNAPSHOTS]:
+    offsets = snapshot_offsets(storage.list_directory(directory))
+    for offset in [offset for offset in offsets if offset <= recovery_point][:-KEPT_SNAPSHOTS]:
         storage.delete(f"{directory}/{offset_name(offset, SNAPSHOT_SUFFIX)}")
     return path
 
@@ -53,7 +62,7 @@ def restore_newest(
                 retained_batches=config.retained_batches,
                 limit=environment.producer_limit,
             )
-        except CorruptSnapshot as error:
+        except (CorruptSnapshot, OSError) as error:
             _logger.warning("%s is not used: %s", path, error)
             continue
         if log_end_offset == offset:

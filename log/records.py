@@ -113,9 +113,7 @@ def build_batch(
     return bytes(batch)
 
 
-def iterate_records(
-    batch: Buffer, *, limit_bytes: int = compression.DEFAULT_LIMIT_BYTES
-) -> Iterator[Record]:
+def iterate_records(batch: Buffer, *, limit_bytes: int = compression.DEFAULT_LIMIT_BYTES) -> Iterator[Record]:
     """The records of the one batch that `batch` starts with, in order; the CRC is not checked.
 
     Under LogAppendTime every record has the batch's max_timestamp. Decompression stops at `limit_bytes`.

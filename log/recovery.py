@@ -8,11 +8,12 @@ Source: Kafka's `LogLoader`, `LogSegment.recover`.
 from __future__ import annotations
 
 import logging
-from bisect import bisect_right
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from log.checkpoints import CorruptCheckpoint, decode_leader_epochs, decode_offsets
+from log.checkpoints import CorruptCheckpoint, decode_leader_epochs, decode_offsets, encode_leader_epochs
+from log.errors import CorruptRecord
 from log.leader_epochs import LeaderEpochs
 from log.names import (
     DELETED_SUFFIX,
@@ -42,11 +43,13 @@ _SEGMENT_SUFFIXES = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 
 @dataclass(frozen=True, slots=True)
 class CleanStop:
-    """What a clean stop left of one partition; it holds only while the active segment still has that size."""
+    """What a clean stop left of one partition; it holds only while the files still look like that."""
 
     log_end_offset: int
     active_base_offset: int
     active_size_bytes: int
+    size_bytes: int
+    """Bytes of all segments."""
 
 
 @dataclass(slots=True)
@@ -74,19 +77,18 @@ def load_log(
     """Load the partition in `directory`. Raises OSError, IncompatibleFormat."""
     loader = _Loader(environment, directory, config, now_ms)
     loader.list_segments()
-    if clean_stop is None or not loader.matches(clean_stop):
+    if clean_stop is None or not loader.trusts(clean_stop):
         loader.recover(recovery_point)
-    else:
-        loader.log_end_offset = clean_stop.log_end_offset
     if loader.log_end_offset < loader.log_start_offset or not loader.segments:
         loader.begin_anew(max(loader.log_start_offset, loader.log_end_offset))
     loader.segments[-1].become_active()
-    loader.log_start_offset = max(loader.log_start_offset, loader.segments[0].base_offset)
+    log_start_offset = max(loader.log_start_offset, loader.segments[0].base_offset)
+    loader.leader_epochs.truncate_start(log_start_offset)
     return LoadedLog(
         loader.segments,
         loader.load_producers(),
         loader.leader_epochs,
-        loader.log_start_offset,
+        log_start_offset,
         loader.log_end_offset,
         loader.bytes_cut,
     )
@@ -104,6 +106,8 @@ class _Loader:
         self.segments: list[Segment] = []
         self.files: dict[str, int] = {}
         self.leader_epochs = LeaderEpochs()
+        self.saved_epochs: list[tuple[int, int]] | None = None
+        """What the checkpoint says, None when there is no readable one."""
         self.log_start_offset = 0
         self.log_end_offset = 0
         self.bytes_cut = 0
@@ -119,7 +123,9 @@ class _Loader:
             parsed = parse_offset_name(name)
             if parsed and parsed[1] == LOG_SUFFIX:
                 bases.append(parsed[0])
-            elif parsed and parsed[1] in _SEGMENT_SUFFIXES and offset_name(parsed[0], LOG_SUFFIX) not in files:
+            elif (
+                parsed and parsed[1] in _SEGMENT_SUFFIXES and offset_name(parsed[0], LOG_SUFFIX) not in files
+            ):
                 self.storage.delete(f"{self.directory}/{name}")
         for base_offset in sorted(bases):
             size_bytes = files[offset_name(base_offset, LOG_SUFFIX)]
@@ -127,6 +133,9 @@ class _Loader:
                 Segment(self.environment, self.directory, base_offset, size_bytes, self.now_ms)
             )
         self._read_checkpoints()
+        # Removed one by one: a crash may have brought some of them back, with holes between them.
+        while len(self.segments) > 1 and self.segments[1].base_offset <= self.log_start_offset:
+            self._remove(self.segments.pop(0))
 
     def _read_checkpoints(self) -> None:
         if LOG_START_OFFSET in self.files:
@@ -139,53 +148,98 @@ class _Loader:
         if LEADER_EPOCHS in self.files:
             path = f"{self.directory}/{LEADER_EPOCHS}"
             try:
-                self.leader_epochs = LeaderEpochs(decode_leader_epochs(self.storage.read_file(path), path))
+                self.saved_epochs = decode_leader_epochs(self.storage.read_file(path), path)
+                self.leader_epochs = LeaderEpochs(self.saved_epochs)
             except CorruptCheckpoint as error:
                 _logger.warning("%s Leader epochs are read from the log.", error)
 
-    def matches(self, clean_stop: CleanStop) -> bool:
-        """Whether the files are still those of the clean stop."""
+    def trusts(self, clean_stop: CleanStop) -> bool:
+        """Whether the files are still those of the clean stop; the log then ends where it says."""
         if not self.segments:
             return False
         active = self.segments[-1]
-        return (
-            active.base_offset == clean_stop.active_base_offset
-            and active.size_bytes == clean_stop.active_size_bytes
-            and clean_stop.log_end_offset >= self.log_start_offset
-        )
+        size_bytes = sum(segment.size_bytes for segment in self.segments)
+        if (
+            active.base_offset != clean_stop.active_base_offset
+            or active.size_bytes != clean_stop.active_size_bytes
+            or size_bytes != clean_stop.size_bytes
+            or clean_stop.log_end_offset < self.log_start_offset
+            or (size_bytes and self.saved_epochs is None)
+        ):
+            _logger.warning("%s is not as the clean stop left it, it is checked", self.directory)
+            return False
+        try:
+            active.become_active()
+        except CorruptRecord as error:
+            _logger.warning("%s is checked: %s", self.directory, error)
+            return False
+        self.log_end_offset = clean_stop.log_end_offset
+        return True
 
     def recover(self, recovery_point: int) -> None:
         """Check the batches from the segment of the recovery point on, and end the log before the first bad one."""
-        bases = [segment.base_offset for segment in self.segments]
-        first = max(0, bisect_right(bases, recovery_point) - 1)
-        if LEADER_EPOCHS not in self.files:
-            first = 0
-        next_offset = self.segments[first].base_offset if self.segments else 0
-        touched: list[str] = []
-        for index in range(first, len(self.segments)):
-            segment = self.segments[index]
-            file_size = segment.size_bytes
-            next_offset = self._recover_segment(segment, max(next_offset, segment.base_offset))
-            self._keep(segment, file_size)
-            if index + 1 < len(self.segments):
-                touched += segment.write_indexes()
-            if segment.size_bytes < file_size:
-                self._drop_segments_after(index)
-                break
-            if index + 1 < len(self.segments):
-                segment.become_closed()
-        for path in touched:
-            self.storage.sync_path(path)
-        self.storage.sync_directory(self.directory)
-        self.log_end_offset = next_offset
-        self.leader_epochs.truncate(next_offset)
+        # A segment that ends at the recovery point is checked too: its indexes were written later.
+        first = max(0, bisect_left([segment.base_offset for segment in self.segments], recovery_point) - 1)
+        if self.saved_epochs is None:
+            self._read_leader_epochs(self.segments[:first])
+        next_offset = self._check_from(first, recovery_point)
         if next_offset < recovery_point:
             _logger.error(
-                "%s ends at offset %d, but was durable up to %d: data has been lost",
+                "%s ends at offset %d, but its recovery point is %d: data has been lost, or the checkpoint belongs to "
+                "another log; everything is checked",
                 self.directory,
                 next_offset,
                 recovery_point,
             )
+            if first:
+                next_offset = self._check_from(0, 0)
+        self.log_end_offset = next_offset
+        self.leader_epochs.truncate(next_offset)
+        if self.leader_epochs.entries() != (self.saved_epochs or []):
+            path = f"{self.directory}/{LEADER_EPOCHS}"
+            self.storage.replace_file(path, encode_leader_epochs(self.leader_epochs.entries()))
+        # They must not come back when the log has grown again: the state in them is that of lost batches.
+        for offset in snapshot_offsets(self.files):
+            if offset > next_offset:
+                name = offset_name(offset, SNAPSHOT_SUFFIX)
+                self.storage.delete(f"{self.directory}/{name}")
+                del self.files[name]
+        self.storage.sync_directory(self.directory)
+
+    def _check_from(self, first: int, recovery_point: int) -> int:
+        """Check the segments from the index `first` on, remove what can't stay; return the log end offset."""
+        next_offset = self.segments[first].base_offset if self.segments else 0
+        self.leader_epochs.truncate(next_offset)
+        touched: list[str] = []
+        for index in range(first, len(self.segments)):
+            segment = self.segments[index]
+            if segment.base_offset < next_offset or recovery_point <= next_offset < segment.base_offset:
+                # What was written before this segment is lost, and with it the order of what comes after.
+                self._drop_segments_from(index)
+                break
+            file_size = segment.size_bytes
+            next_offset = self._recover_segment(
+                segment, max(next_offset, segment.base_offset), recovery_point
+            )
+            self._keep(segment, file_size)
+            if index + 1 < len(self.segments):
+                touched += segment.write_indexes()
+                segment.become_closed()
+            if segment.size_bytes < file_size:
+                self._drop_segments_from(index + 1)
+                break
+        for path in touched:
+            self.storage.sync_path(path)
+        return next_offset
+
+    def _read_leader_epochs(self, segments: list[Segment]) -> None:
+        """Take the leader epochs of durable segments from their batches, as the checkpoint is missing."""
+        for segment in segments:
+            try:
+                for _, batch in segment.batches(0, segment.size_bytes):
+                    self.leader_epochs.assign(batch.partition_leader_epoch, batch.base_offset)
+            except CorruptRecord as error:
+                _logger.error("leader epochs may be missing: %s", error)  # noqa: TRY400 - the sentence says it
 
     def _keep(self, segment: Segment, file_size: int) -> None:
         if segment.size_bytes < file_size:
@@ -197,14 +251,20 @@ class _Loader:
                 segment.size_bytes,
             )
             self.storage.truncate(segment.file, segment.size_bytes)
+            self._sync(segment)
+
+    def _sync(self, segment: Segment) -> None:
         self.storage.pin(segment.file)
         try:
             self.storage.sync(segment.file)
         finally:
             self.storage.unpin(segment.file)
 
-    def _recover_segment(self, segment: Segment, next_offset: int) -> int:
+    def _recover_segment(self, segment: Segment, next_offset: int, recovery_point: int) -> int:
         """Fold in the good batches of the segment, set its size to where they end; return the offset after them."""
+        # What is served from here on must be on the disk, and checked as it is there: see `Storage.forget_cached`.
+        self._sync(segment)
+        self.storage.forget_cached(segment.file)
         end = segment.size_bytes
         segment.start_over()
         position = 0
@@ -221,7 +281,10 @@ class _Loader:
                 if batch is None and len(data) >= HEADER_BYTES and _bytes_wanted(data, 0) <= end - position:
                     data = memoryview(self.storage.read(segment.file, _bytes_wanted(data, 0), position))
                     batch = _whole_batch(data, 0)
-            if batch is None or not _is_good(batch, data, at, next_offset, segment.base_offset):
+            if batch is None or not _is_good(batch, data, at, segment.base_offset):
+                break
+            # Offsets are dense but for what cleaning may have taken out of durable data.
+            if batch.base_offset != next_offset and not next_offset < batch.base_offset <= recovery_point:
                 break
             segment.appended(batch, batch.last_offset, self.config.index_interval_bytes)
             self.leader_epochs.assign(batch.partition_leader_epoch, batch.base_offset)
@@ -229,12 +292,12 @@ class _Loader:
             position += batch.size_bytes
         return next_offset
 
-    def _drop_segments_after(self, index: int) -> None:
-        for segment in self.segments[index + 1 :]:
+    def _drop_segments_from(self, index: int) -> None:
+        for segment in self.segments[index:]:
             _logger.warning("%s is removed: the log ends before it", segment.file.path)
             self.bytes_cut += segment.size_bytes
             self._remove(segment)
-        del self.segments[index + 1 :]
+        del self.segments[index:]
 
     def _remove(self, segment: Segment) -> None:
         self.storage.release(segment.file)
@@ -244,34 +307,37 @@ class _Loader:
 
     def begin_anew(self, offset: int) -> None:
         """Put one empty segment at `offset` in place of what is there."""
-        for segment in self.segments:
-            self._remove(segment)
         segment = Segment(self.environment, self.directory, offset, 0, self.now_ms)
         self.storage.create(segment.file)
         self.storage.sync_directory(self.directory)
+        for old in self.segments:
+            self._remove(old)
         self.segments = [segment]
         self.log_end_offset = offset
 
     def load_producers(self) -> ProducerTable:
         """The producer state: the newest readable snapshot, and the batches of the log after it."""
-        offsets = snapshot_offsets(self.files)
-        for offset in offsets:
-            if offset > self.log_end_offset:
-                self.storage.delete(f"{self.directory}/{offset_name(offset, SNAPSHOT_SUFFIX)}")
-        usable = [offset for offset in offsets if offset <= self.log_end_offset]
+        usable = [offset for offset in snapshot_offsets(self.files) if offset <= self.log_end_offset]
         producers, from_offset = restore_newest(self.environment, self.directory, self.config, usable)
         start = from_offset or 0
-        for index, segment in enumerate(self.segments):
-            end = self.segments[index + 1].base_offset if index + 1 < len(self.segments) else self.log_end_offset
-            if end > start:
-                self._replay(segment, start, producers)
+        try:
+            for index, segment in enumerate(self.segments):
+                is_last = index + 1 == len(self.segments)
+                if (self.log_end_offset if is_last else self.segments[index + 1].base_offset) > start:
+                    self._replay(segment, start, producers)
+        except BaseException:
+            producers.clear()
+            raise
         return producers
 
     def _replay(self, segment: Segment, start: int, producers: ProducerTable) -> None:
-        position = segment.position_of(start, segment.size_bytes) if start > segment.base_offset else 0
-        for _, batch in segment.batches(position, segment.size_bytes):
-            if batch.producer_id >= 0 and not batch.is_control and batch.base_offset >= start:
-                producers.update(batch, batch.base_offset, self.now_ms)
+        try:
+            position = segment.position_of(start, segment.size_bytes) if start > segment.base_offset else 0
+            for _, batch in segment.batches(position, segment.size_bytes):
+                if batch.producer_id >= 0 and not batch.is_control and batch.base_offset >= start:
+                    producers.update(batch, batch.base_offset, self.now_ms)
+        except CorruptRecord as error:
+            _logger.error("producers may be forgotten: %s", error)  # noqa: TRY400 - the sentence says it
 
 
 def _whole_batch(data: memoryview, at: int) -> BatchHeader | None:
@@ -288,10 +354,9 @@ def _bytes_wanted(data: memoryview, at: int) -> int:
     return max(SCAN_CHUNK_BYTES, parse_header(data, at).size_bytes)
 
 
-def _is_good(batch: BatchHeader, data: memoryview, at: int, next_offset: int, base_offset: int) -> bool:
+def _is_good(batch: BatchHeader, data: memoryview, at: int, base_offset: int) -> bool:
     return (
         batch.magic == MAGIC
-        and batch.base_offset >= next_offset
         and batch.last_offset_delta >= 0
         and batch.last_offset - base_offset < 2**31
         and crc_matches(batch, data, at)

@@ -29,7 +29,7 @@ def segments_to_delete(
 ) -> list[tuple[SegmentFacts, str]]:
     """The oldest segments that go, each with the reason; `segments` are in order, the last one is the active one.
 
-    Only from the front and only below the high watermark. The active segment goes by age alone, and only when it
+    Only from the front and only below the high watermark. The active segment goes only when it
     holds something. A limit of -1 keeps for ever.
     """
     doomed: list[tuple[SegmentFacts, str]] = []
@@ -42,7 +42,7 @@ def segments_to_delete(
             reason = f"all of it is below the log start offset {log_start_offset}"
         elif 0 <= retention_ms < now_ms - segment.largest_timestamp and segment.largest_timestamp >= 0:
             reason = f"its newest record is older than retention.ms={retention_ms}"
-        elif not is_active and retention_bytes >= 0 and excess_bytes >= segment.size_bytes:
+        elif retention_bytes >= 0 and excess_bytes >= segment.size_bytes:
             reason = f"the partition is larger than retention.bytes={retention_bytes}"
         else:
             break

@@ -5,6 +5,7 @@ Source of the roll and index rules: Kafka's `LogSegment`.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final
 
 from log.errors import CorruptRecord
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from log.environment import LogEnvironment
     from log.record_batch import BatchHeader
 
+_logger = logging.getLogger(__name__)
 _MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 _LOOKUP_CHUNK_BYTES: Final = 4096
 SCAN_CHUNK_BYTES: Final = 1024 * 1024
@@ -68,7 +70,10 @@ class Segment:
     # Writing.
 
     def must_roll(self, batch: BatchHeader, last_offset: int, config: LogConfig, now_ms: int) -> bool:
-        """Whether the batch belongs into a new segment: by size, time, full index, or offsets too far apart."""
+        """Whether the batch belongs into a new segment: by size, time, full index, or offsets too far apart.
+
+        Raises CorruptRecord, OSError when the first batch's timestamp must be read and can't be.
+        """
         if self.size_bytes > config.segment_bytes - batch.size_bytes:
             return True
         if last_offset - self.base_offset > _MAX_RELATIVE_OFFSET:
@@ -78,7 +83,8 @@ class Segment:
         first = self._first_timestamp
         if first is None:
             first = self._read_first_timestamp()
-        waited_ms = batch.max_timestamp - first if first >= 0 else now_ms - self.created_ms
+        timestamp = batch.max_timestamp if config.message_timestamp_type == "CreateTime" else now_ms
+        waited_ms = timestamp - first if first >= 0 else now_ms - self.created_ms
         return waited_ms > config.segment_ms or self.indexes().is_full(config.segment_index_bytes)
 
     def appended(self, batch: BatchHeader, last_offset: int, interval_bytes: int) -> None:
@@ -150,7 +156,8 @@ class Segment:
                 storage.read_file(self.path(OFFSET_INDEX_SUFFIX)),
                 storage.read_file(self.path(TIME_INDEX_SUFFIX)),
             )
-        except FileNotFoundError:
+        except OSError:
+            # Missing, or on a bad sector: the log file has all that is in it.
             indexes = None
         if indexes is None or not indexes.is_sane(self.size_bytes):
             return self.rebuild_indexes()
@@ -158,16 +165,28 @@ class Segment:
         return indexes
 
     def rebuild_indexes(self, interval_bytes: int = 4096) -> SegmentIndexes:
-        """Read all batch headers and make the indexes anew, in memory and on disk; return them."""
+        """Read all batch headers and make the indexes anew, in memory and on disk; return them.
+
+        Raises CorruptRecord, OSError; nothing is changed then.
+        """
         end = self.size_bytes
         self.start_over()
-        for position, batch in self.batches(0, end):
-            if position + batch.size_bytes > end:
-                break
-            self.appended(batch, batch.last_offset, interval_bytes)
-        self.size_bytes = end
-        self.write_indexes()
+        try:
+            for position, batch in self.batches(0, end):
+                if position + batch.size_bytes > end:
+                    break
+                self.appended(batch, batch.last_offset, interval_bytes)
+        except (CorruptRecord, OSError):
+            self._indexes = self._max_timestamp = self._first_timestamp = None
+            raise
+        finally:
+            self.size_bytes = end
         rebuilt = self.indexes()
+        try:
+            for path in self.write_indexes():
+                self._environment.storage.sync_path(path)
+        except OSError as error:
+            _logger.warning("%s: the rebuilt indexes stay in memory: %s", self.file.path, error)
         self.become_closed()
         return rebuilt
 
@@ -197,6 +216,15 @@ class Segment:
             if not at:
                 return
             position += at
+
+    def largest_timestamp(self) -> int:
+        """What retention goes by: the largest timestamp, or when the file was last written if no record has one."""
+        largest = self.max_timestamp
+        return (
+            largest
+            if largest >= 0 or not self.size_bytes
+            else self._environment.storage.modified_ms(self.file.path)
+        )
 
     def position_of(self, offset: int, end: int) -> int:
         """The position of the batch that holds `offset`, or `end` when it lies beyond."""

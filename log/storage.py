@@ -1,3 +1,4 @@
+# ruff: noqa: PTH102, PTH105, PTH106, PTH108, PTH110, PTH112, PTH116, PTH120, PTH123, PTH208
 """The one place that opens, writes, flushes, renames and deletes data files.
 
 `Storage` keeps at most `max_open_files` descriptors open and closes the least recently used ones (second chance). A
@@ -90,6 +91,15 @@ class Storage:
             file.failed = True
             raise
 
+    def forget_cached(self, file: DataFile) -> None:
+        """Have what is read next come from the disk: after a failed flush the page cache shows what the disk never got.
+
+        Only flushed pages can be dropped, so `sync` the file first.
+        """
+        if hasattr(os, "posix_fadvise"):
+            descriptor = file.descriptor if file.descriptor >= 0 else self._open(file)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+
     def pin(self, file: DataFile) -> None:
         """Open the file and keep its descriptor until `unpin`."""
         if file.descriptor < 0:
@@ -150,8 +160,14 @@ class Storage:
             os.unlink(path)
 
     def make_directory(self, path: str) -> None:
-        """Create the directory and its missing parents; one that exists is fine."""
-        os.makedirs(path, exist_ok=True)
+        """Create the directory and its missing parents, their names durable; one that exists is fine."""
+        if os.path.isdir(path):
+            return
+        parent = os.path.dirname(path) or "."
+        self.make_directory(parent)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path)
+        self.sync_directory(parent)
 
     def delete_directory(self, path: str) -> None:
         """Delete an empty directory."""

@@ -30,7 +30,7 @@ _BATCH: Final = struct.Struct(">iiqqq")
 _CRC: Final = struct.Struct(">I")
 
 
-class CorruptSnapshot(Exception):  # noqa: N818 - named for what it tells, like the log's errors
+class CorruptSnapshot(Exception):
     """The bytes are no snapshot that this version can read; the message is a sentence that says why."""
 
 
@@ -56,7 +56,7 @@ def encode(entries: Collection[ProducerEntry], log_end_offset: int) -> bytes:
 def decode(data: bytes, retained_batches: int) -> tuple[list[ProducerEntry], int]:
     """Return the entries in `data`, each keeping its newest `retained_batches`, and the log end offset.
 
-    Raises CorruptSnapshot when the bytes are cut, damaged, or written by a newer version.
+    Raises CorruptSnapshot when the bytes are cut, damaged, or written in another version.
     """
     _check(data)
     _, _, log_end_offset, count = _HEADER.unpack_from(data)
@@ -68,7 +68,7 @@ def decode(data: bytes, retained_batches: int) -> tuple[list[ProducerEntry], int
             position = _decode_entry(data, position, retained_batches, entries)
     except struct.error as error:
         raise _miscounted() from error
-    if position != end:
+    if count < 0 or position != end:
         raise _miscounted()
     return entries, log_end_offset
 
@@ -81,9 +81,9 @@ def _check(data: bytes) -> None:
     if magic != _MAGIC:
         message = f"This is no producer snapshot: it begins with {magic!r}."
         raise CorruptSnapshot(message)
-    # A newer version may protect itself otherwise, so it is named before its checksum is tried.
-    if version > VERSION:
-        message = f"The producer snapshot has version {version}; this program reads up to version {VERSION}."
+    # Another version may protect itself otherwise, so it is named before its checksum is tried.
+    if version != VERSION:
+        message = f"The producer snapshot has version {version}; this program reads version {VERSION}."
         raise CorruptSnapshot(message)
     (expected,) = _CRC.unpack_from(data, len(data) - _CRC.size)
     actual = crc32c.crc32c(memoryview(data)[: -_CRC.size])

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 from seq_validator import snapshot
-from seq_validator.entry import ProducerEntry, RetainedBatch
+from seq_validator.entry import NO_PRODUCER_EPOCH, ProducerEntry, RetainedBatch
 from seq_validator.limit import ProducerLimit
 from seq_validator.rule import judge_known
 from seq_validator.sequence import MAX_SEQUENCE
@@ -56,6 +56,11 @@ class ProducerTable:
             if batch.base_sequence == entry.next_sequence and batch.producer_epoch == entry.producer_epoch:
                 return ACCEPTED
             return judge_known(entry, batch)
+        if batch.producer_epoch < NO_PRODUCER_EPOCH:
+            return Rejected(
+                RejectionReason.INVALID_PRODUCER_EPOCH,
+                f"Producer {batch.producer_id} sent epoch {batch.producer_epoch}, which no producer can have.",
+            )
         if self._limit.refuses(self, now_ms):
             return Rejected(
                 RejectionReason.PRODUCER_LIMIT_REACHED,

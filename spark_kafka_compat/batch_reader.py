@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from spark_kafka_compat.errors import EndpointError
@@ -74,10 +75,7 @@ def plan_splits(bootstrap: str, topics: Sequence[str], records_per_split: int = 
     for topic in topics:
         for partition, (start, end) in sorted(_offset_ranges(bootstrap, topic).items()):
             cuts = [*range(start, end, records_per_split), end]
-            splits += [
-                Split(bootstrap, topic, partition, low, high, start)
-                for low, high in zip(cuts, cuts[1:], strict=False)
-            ]
+            splits += [Split(bootstrap, topic, partition, low, high, start) for low, high in pairwise(cuts)]
     return splits
 
 
@@ -92,11 +90,12 @@ def read_split(split: Split) -> Iterator[BatchRow]:
                     yield from rows
                     offset = rows[-1].last_offset + 1
                     deadline = time.monotonic() + PATIENCE_S
-            return
         except EndpointError as error:
             if not error.retriable or time.monotonic() > deadline:
                 raise
             time.sleep(0.2)
+        else:
+            return
 
 
 def parse_headers(records: bytes, topic: str, partition: int) -> Iterator[BatchRow]:

@@ -6,10 +6,11 @@ producer, so that memory stays flat however large the topic is.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spark_kafka_compat.batch_reader import BatchRow, Split, plan_splits, read_split
 from spark_kafka_compat.sequence_audit import Finding, Kind, OffsetTrail, SequencedBatch, Trail
@@ -111,7 +112,7 @@ def audit_producers(
     log_starts = {(split.topic, split.partition): split.log_start_offset for split in splits}
     tasks = max(1, min(len(splits), spark.sparkContext.defaultParallelism))
     keyed = _read(spark, splits).flatMap(_keyed)
-    in_order = keyed.repartitionAndSortWithinPartitions(tasks, _task_of)
+    in_order = keyed.repartitionAndSortWithinPartitions(tasks, _task_of, keyfunc=_sort_key)
     verdicts = in_order.mapPartitions(lambda rows: _judged_groups(rows, log_starts, compacted)).collect()
     return AuditReport(
         producers=tuple(sorted(row for row in verdicts if isinstance(row, ProducerVerdict))),
@@ -134,9 +135,11 @@ def _keyed(row: BatchRow) -> Iterator[tuple[_Key, BatchRow]]:
 
 
 def _task_of(key: _Key) -> int:
-    from pyspark.rdd import portable_hash
+    return zlib.crc32(repr(key[:3]).encode())
 
-    return portable_hash(key[:3])
+
+def _sort_key(key: _Key) -> Any:
+    return key
 
 
 def _judged_groups(

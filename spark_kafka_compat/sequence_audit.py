@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import pairwise
 from typing import NamedTuple
 
 SEQUENCE_SPAN = 1 << 31
@@ -138,7 +139,7 @@ class Trail:
         self._last_base_offset = base_offset
 
     def _close_epoch(self) -> None:
-        for (_, low), (high, _) in zip(self._seen, self._seen[1:], strict=False):
+        for (_, low), (high, _) in pairwise(self._seen):
             self.missing_records += high - low
             self._report(Kind.GAP, self.producer_epoch, low, high - low, self._offset_before.get(high, -1))
         self._seen = []

@@ -9,7 +9,7 @@ import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from types import TracebackType, UnionType
-from typing import Any
+from typing import Any, Self
 
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
@@ -40,7 +40,7 @@ class Connection:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._versions: dict[int, tuple[int, int]] = {}
 
-    def __enter__(self) -> Connection:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -45,7 +45,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
             build(
                 module.DescribeConfigsResult,
                 error_code=error.error_code if error else ErrorCode.none,
-                error_message=error.message if error else None,
+                error_message=error.message if error else "",
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
                 configs=tuple(

@@ -80,7 +80,10 @@ def _read_all(
     left = max_bytes
     committed_only = request.isolation_level == READ_COMMITTED
     for key, wanted in fetch_context.wanted():
-        partition, error = _resolve(context, key, wanted)
+        partition, error = _resolve(context, key)
+        if partition is not None and request.replica_id >= 0:
+            # a follower; there are none, so whoever says so asks the wrong broker
+            partition, error = None, ErrorCode.not_leader_or_follower
         if partition is None:
             read.rows.append((key, _error_row(key[1], error)))
             read.must_answer = True
@@ -99,9 +102,7 @@ def _read_all(
     return read
 
 
-def _resolve(
-    context: RequestContext, key: PartitionKey, wanted: FetchPosition
-) -> tuple[Partition | None, ErrorCode]:
+def _resolve(context: RequestContext, key: PartitionKey) -> tuple[Partition | None, ErrorCode]:
     topic_key, index = key
     partitions = context.services.partitions
     if isinstance(topic_key, bytes):
@@ -113,11 +114,6 @@ def _resolve(
     partition = None if topic is None else topic.get(index)
     if partition is None:
         return None, ErrorCode.unknown_topic_or_partition
-    if wanted.current_leader_epoch >= 0:
-        if wanted.current_leader_epoch < partition.leader_epoch:
-            return None, ErrorCode.fenced_leader_epoch
-        if wanted.current_leader_epoch > partition.leader_epoch:
-            return None, ErrorCode.unknown_leader_epoch
     return partition, ErrorCode.none
 
 
@@ -129,22 +125,25 @@ def _read_partition(
     min_one_batch: bool,
     committed_only: bool,
 ) -> FetchRow:
+    error = partition.check_leader_epoch(wanted.current_leader_epoch)
+    if error is not ErrorCode.none:
+        return _error_row(partition.index, error)
     log = partition.log
     upper_bound = log.last_stable_offset if committed_only else log.high_watermark
     try:
         diverging = _diverging_epoch(log, wanted)
         if diverging is not None:
-            return _row(partition, 0, b"", committed_only, diverging)
+            return _row(partition, b"", None, diverging)
         max_bytes = max(0, min(wanted.partition_max_bytes, left))
         result = log.read(
             wanted.fetch_offset, max_bytes, upper_bound=upper_bound, min_one_batch=min_one_batch
         )
     except OffsetOutOfRange:
         return _error_row(partition.index, ErrorCode.offset_out_of_range)
-    except LogError as error:
-        return _error_row(partition.index, ErrorCode(error.kafka_error_code))
+    except LogError as failure:
+        return _error_row(partition.index, ErrorCode(failure.kafka_error_code))
     records = result.records if min_one_batch else _unless_first_is_cut(result.records)
-    return _row(partition, 0, records, committed_only, None)
+    return _row(partition, records, () if committed_only else None, None)
 
 
 def _unless_first_is_cut(records: bytes) -> bytes:
@@ -155,26 +154,27 @@ def _unless_first_is_cut(records: bytes) -> bytes:
 
 def _row(
     partition: Partition,
-    error_code: int,
-    records: bytes | memoryview,
-    committed_only: bool,
+    records: bytes,
+    aborted_transactions: tuple[()] | None,
     diverging: tuple[int, int] | None,
 ) -> FetchRow:
     log = partition.log
     return FetchRow(
         partition.index,
-        error_code,
+        0,
         log.high_watermark,
         log.last_stable_offset,
         log.log_start_offset,
-        () if committed_only else None,
+        aborted_transactions,
         records,
         diverging,
     )
 
 
 def _error_row(index: int, error: ErrorCode) -> FetchRow:
-    return FetchRow(index, int(error), -1, -1, -1, (), b"")
+    """A partition that can't be read. As in Kafka, an unknown one has no aborted transactions, others a null."""
+    unknown = error in {ErrorCode.unknown_topic_id, ErrorCode.unknown_topic_or_partition}
+    return FetchRow(index, int(error), -1, -1, -1, () if unknown else None, b"")
 
 
 def _diverging_epoch(log: UnifiedLog, wanted: FetchPosition) -> tuple[int, int] | None:

@@ -52,7 +52,7 @@ class FetchContext:
     ) -> tuple[int, list[TopicRows]]:
         """The session id to answer and the rows by topic."""
         session_id = SESSIONLESS
-        if self.wants_session and rows:
+        if self.wants_session:
             session = services.fetch_sessions.create(self.uses_topic_ids, services.clock.now_ms())
             if session is not None:
                 session_id = session.session_id

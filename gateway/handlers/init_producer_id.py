@@ -24,6 +24,8 @@ async def handle(context: RequestContext, request: Any) -> Any:
     """Hand out the next id of the current block."""
     if request.transactional_id is not None:
         return _refused(context, _transactional_error(request.transactional_id))
+    if context.api_version >= 3 and (request.producer_id == -1) != (request.producer_epoch == -1):
+        return _refused(context, ErrorCode.invalid_request)
     try:
         producer_id = await context.services.producer_ids.next_producer_id()
     except NoProducerIds as error:

@@ -48,12 +48,17 @@ async def handle(context: RequestContext, request: Any) -> Any:
     """Look every partition up; one asked for twice is INVALID_REQUEST, as in Kafka."""
     module = response_module(API_KEY, context.api_version)
     doubled = _asked_twice(request)
+    refused: set[tuple[str, int]] = set()
     committed_only = context.api_version >= 2 and request.isolation_level == READ_COMMITTED
     topics = []
     for topic in request.topics:
         rows = []
         for entry in topic.partitions:
-            if (topic.name, entry.partition_index) in doubled:
+            key = (topic.name, entry.partition_index)
+            if key in doubled:
+                if key in refused:
+                    continue
+                refused.add(key)
                 found = _Found(ErrorCode.invalid_request)
             else:
                 found = _look_up(context, topic.name, entry, committed_only)
@@ -67,7 +72,8 @@ async def handle(context: RequestContext, request: Any) -> Any:
                     leader_epoch=found.leader_epoch,
                 )
             )
-        topics.append(build(module.ListOffsetsTopicResponse, name=topic.name, partitions=tuple(rows)))
+        if rows:
+            topics.append(build(module.ListOffsetsTopicResponse, name=topic.name, partitions=tuple(rows)))
     return build(module.ListOffsetsResponse, topics=tuple(topics))
 
 
@@ -90,14 +96,13 @@ def _look_up(context: RequestContext, topic: str, entry: Any, committed_only: bo
     if partition is None:
         return _Found(ErrorCode.unknown_topic_or_partition)
     current_leader_epoch = entry.current_leader_epoch if context.api_version >= 4 else -1
-    if 0 <= current_leader_epoch < partition.leader_epoch:
-        return _Found(ErrorCode.fenced_leader_epoch)
-    if current_leader_epoch > partition.leader_epoch:
-        return _Found(ErrorCode.unknown_leader_epoch)
+    error = partition.check_leader_epoch(current_leader_epoch)
+    if error is not ErrorCode.none:
+        return _Found(error)
     try:
         return _position(partition, entry.timestamp, committed_only)
-    except LogError as error:
-        return _Found(ErrorCode(error.kafka_error_code))
+    except LogError as failure:
+        return _Found(ErrorCode(failure.kafka_error_code))
 
 
 def _position(partition: Partition, timestamp: int, committed_only: bool) -> _Found:
@@ -106,7 +111,8 @@ def _position(partition: Partition, timestamp: int, committed_only: bool) -> _Fo
     if timestamp == LATEST:
         return _Found(ErrorCode.none, -1, end_offset, partition.leader_epoch)
     if timestamp in {EARLIEST, EARLIEST_LOCAL}:
-        return _Found(ErrorCode.none, -1, log.log_start_offset, _epoch_at_start(partition))
+        start_offset = log.log_start_offset
+        return _Found(ErrorCode.none, -1, start_offset, log.leader_epoch_at(start_offset))
     if timestamp in {LATEST_TIERED, EARLIEST_PENDING_UPLOAD}:
         return _Found(ErrorCode.none)
     found = (
@@ -115,13 +121,6 @@ def _position(partition: Partition, timestamp: int, committed_only: bool) -> _Fo
     if found is None or found.offset >= end_offset:
         return _Found(ErrorCode.none)
     return _Found(ErrorCode.none, found.timestamp, found.offset, found.leader_epoch)
-
-
-def _epoch_at_start(partition: Partition) -> int:
-    """The leader epoch of the first record; of an empty log that never had one, none (−1)."""
-    log = partition.log
-    leader_epoch, _ = log.leader_epoch_end_offset(partition.leader_epoch)
-    return leader_epoch if log.log_start_offset < log.log_end_offset else -1
 
 
 API = Api(key=API_KEY, name="ListOffsets", min_version=1, max_version=11, handle=handle)

@@ -37,12 +37,9 @@ def _end_offset(context: RequestContext, module: Any, topic: str, entry: Any) ->
         error = ErrorCode.unknown_topic_or_partition
     elif partition.log.offline:
         error = ErrorCode.kafka_storage_error
-    elif 0 <= entry.current_leader_epoch < partition.leader_epoch:
-        error = ErrorCode.fenced_leader_epoch
-    elif entry.current_leader_epoch > partition.leader_epoch:
-        error = ErrorCode.unknown_leader_epoch
     else:
-        error = ErrorCode.none
+        error = partition.check_leader_epoch(entry.current_leader_epoch)
+    if partition is not None and error is ErrorCode.none:
         leader_epoch, end_offset = partition.log.leader_epoch_end_offset(entry.leader_epoch)
     return build(
         module.EpochEndOffset,

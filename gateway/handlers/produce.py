@@ -26,7 +26,7 @@ from gateway.protocol.produce_codec import (
 )
 from gateway.runtime.partition import Partition
 from gateway.runtime.partitions import TopicPartitions
-from log import AppendInfo, LogError
+from log import AppendInfo, LogError, MalformedBatch
 
 logger = logging.getLogger(__name__)
 
@@ -102,13 +102,15 @@ def begin(context: RequestContext, request: ProduceRequest) -> Pieces | Deferred
     pending: _Pending | None = None
     now_ms = context.services.clock.now_ms()
     for key, topic, entries in _entries_by_topic(context, request):
+        if not entries:
+            continue
         rows: list[ProduceRow] = []
         topics.append((key, rows))
         for entry in entries:
-            partition = None if topic is None else topic.get(entry.index)
+            partition = None if topic is None else topic.get(entry.partition)
             if partition is None:
                 code = UNKNOWN_TOPIC_ID if topic is None and isinstance(key, bytes) else UNKNOWN_TOPIC
-                rows.append(ProduceRow(entry.index, code, -1, -1, -1))
+                rows.append(ProduceRow(entry.partition, code, -1, -1, -1))
                 continue
             row, info = _append(context, partition, entry.records, request.transactional_id, now_ms)
             rows.append(row)
@@ -136,7 +138,7 @@ def _entries_by_topic(
     for key, entries in request.topics:
         last = grouped.setdefault(key, {})
         for entry in entries:
-            last[entry.index] = entry
+            last[entry.partition] = entry
     return [(key, partitions.by_key.get(key), last.values()) for key, last in grouped.items()]
 
 
@@ -149,7 +151,8 @@ def _append(
 ) -> tuple[ProduceRow, AppendInfo | None]:
     """Append one partition's batch; what is refused says why in the log as well."""
     if records is None:
-        return _refused(context, partition, int(ErrorCode.invalid_record), "no records"), None
+        code = ErrorCode.invalid_record
+        return _refused(context, partition, int(code), "no records", appended=False), None
     attributes = records[ATTRIBUTES_POSITION] if len(records) > ATTRIBUTES_POSITION else 0
     if attributes & TRANSACTIONAL_BIT:
         # no transaction coordinator here: no transaction can be open
@@ -159,24 +162,29 @@ def _append(
             code = ErrorCode.transaction_abortable
         else:
             code = ErrorCode.invalid_txn_state
-        return _refused(context, partition, int(code), "transactions are not served"), None
+        return _refused(context, partition, int(code), "transactions are not served", appended=False), None
     if attributes & CODEC_BITS == ZSTD and context.api_version < FIRST_ZSTD_VERSION:
         message = f"zstd came with Produce v{FIRST_ZSTD_VERSION}; this is v{context.api_version}"
-        return _refused(context, partition, int(ErrorCode.unsupported_compression_type), message), None
+        code = ErrorCode.unsupported_compression_type
+        return _refused(context, partition, int(code), message, appended=False), None
     try:
         info = partition.append(records, now_ms)
     except LogError as error:
         code_number = error.kafka_error_code
         if code_number in SEQUENCE_REFUSALS:
             context.services.rejections += 1
-        return _refused(context, partition, code_number, str(error)), None
+        appended = code_number not in REFUSALS_BEFORE_THE_APPEND and not isinstance(error, MalformedBatch)
+        return _refused(context, partition, code_number, str(error), appended=appended), None
     if info.is_duplicate:
         context.services.duplicates += 1
     row = ProduceRow(partition.index, 0, info.base_offset, info.log_append_time_ms, info.log_start_offset)
     return row, info
 
 
-def _refused(context: RequestContext, partition: Partition, code: int, message: str) -> ProduceRow:
+def _refused(
+    context: RequestContext, partition: Partition, code: int, message: str, *, appended: bool = True
+) -> ProduceRow:
+    """The row of a refusal. One before the append carries no log_start_offset, one by the log itself does."""
     logger.info(
         "refused a batch of %s (client %r) for %s-%d with error %d: %s",
         context.peer_host,
@@ -186,13 +194,13 @@ def _refused(context: RequestContext, partition: Partition, code: int, message: 
         code,
         message,
     )
-    log_start_offset = -1 if code in REFUSALS_BEFORE_THE_APPEND else partition.log.log_start_offset
+    log_start_offset = partition.log.log_start_offset if appended else -1
     return ProduceRow(partition.index, code, -1, -1, log_start_offset, message)
 
 
 def _refuse_all(context: RequestContext, request: ProduceRequest, error: ErrorCode) -> Pieces:
     topics: Topics = [
-        (key, [ProduceRow(entry.index, int(error), -1, -1, -1) for entry in entries])
+        (key, [ProduceRow(entry.partition, int(error), -1, -1, -1) for entry in entries])
         for key, entries in request.topics
     ]
     return (encode_produce_response(context.api_version, context.correlation_id, topics),)

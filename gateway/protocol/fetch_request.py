@@ -29,6 +29,7 @@ _INT32 = Struct(">i")
 _LIMITS = Struct(">iiib")
 _SESSION = Struct(">ii")
 _TOPIC_ID_BYTES = 16
+_REPLICA_STATE_TAG = 1
 
 
 class FetchPosition(NamedTuple):
@@ -51,6 +52,8 @@ class FetchRequest(NamedTuple):
     session_epoch: int
     positions: dict[tuple[TopicKey, int], FetchPosition]
     forgotten: list[tuple[TopicKey, int]]
+    replica_id: int
+    """-1 of a consumer, otherwise the broker that follows."""
 
 
 def fetch_reader(version: int) -> Read:
@@ -68,8 +71,7 @@ def fetch_reader(version: int) -> Read:
 
 
 def _read(cursor: _Cursor, version: int) -> FetchRequest:
-    if version < 15:
-        cursor.position += 4
+    replica_id = cursor.unpack(_INT32)[0] if version < 15 else -1
     max_wait_ms, min_bytes, max_bytes, isolation_level = cursor.unpack(_LIMITS)
     session_id, session_epoch = cursor.unpack(_SESSION) if version >= 7 else (0, -1)
     positions: dict[tuple[TopicKey, int], FetchPosition] = {}
@@ -89,9 +91,20 @@ def _read(cursor: _Cursor, version: int) -> FetchRequest:
             cursor.skip_tags()
     if version >= 11:
         cursor.skip_text()
-    cursor.skip_tags()
+    if version >= 15:
+        replica_id = cursor.replica_id()
+    else:
+        cursor.skip_tags()
     return FetchRequest(
-        max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, positions, forgotten
+        max_wait_ms,
+        min_bytes,
+        max_bytes,
+        isolation_level,
+        session_id,
+        session_epoch,
+        positions,
+        forgotten,
+        replica_id,
     )
 
 
@@ -165,6 +178,21 @@ class _Cursor:
     def skip_text(self) -> None:
         size = self._text_size()
         self.position += size
+
+    def replica_id(self) -> int:
+        """The follower named in the tagged fields at the end, -1 when there is none."""
+        replica_id = -1
+        for _ in range(self._varint()):
+            tag = self._varint()
+            size = self._checked(self._varint())
+            if tag == _REPLICA_STATE_TAG:
+                (replica_id,) = _INT32.unpack_from(self.frame, self.position)
+            self.position += size
+        return replica_id
+
+    def _varint(self) -> int:
+        value, self.position = read_unsigned_varint(self.frame, self.position)
+        return value
 
     def skip_tags(self) -> None:
         if self.flexible:

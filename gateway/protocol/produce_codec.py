@@ -43,7 +43,7 @@ _TOPIC_ID_BYTES = 16
 class PartitionRecords(NamedTuple):
     """One partition's part of a request. `records` is a view of the frame, gone when the request is begun."""
 
-    index: int
+    partition: int
     records: memoryview | None
 
 

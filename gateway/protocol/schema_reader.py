@@ -89,12 +89,16 @@ def _check_room(frame: memoryview, position: int, size: int) -> None:
 
 def _field_reader(field: Field[Any], flexible: bool) -> Read:
     inner, nullable, is_array = _shape(field.type)
+    read_entity: Read | None = entity_reader(inner) if _is_entity(inner) else None
     if is_array:
-        item = entity_reader(inner) if is_dataclass(inner) else _primitive(field, flexible, False)
-        return _array(field.name, item, nullable, flexible)
-    if is_dataclass(inner):
-        return _nullable_entity(entity_reader(inner)) if nullable else entity_reader(inner)
+        return _array(field.name, read_entity or _primitive(field, flexible, False), nullable, flexible)
+    if read_entity is not None:
+        return _nullable_entity(read_entity) if nullable else read_entity
     return _primitive(field, flexible, nullable)
+
+
+def _is_entity(annotation: Any) -> bool:
+    return is_dataclass(annotation)
 
 
 def _shape(annotation: Any) -> tuple[Any, bool, bool]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 
+from kio.schema.errors import ErrorCode
+
 from gateway.runtime.flusher import Flusher
 from log import AppendInfo, UnifiedLog
 
@@ -51,6 +53,7 @@ class Partition:
         self.closed = False
         self._flusher = flusher
         self._waiters: dict[object, Callable[[], None]] = {}
+        log.begin_leader_epoch(leader_epoch)
 
     def append(self, records: bytes | memoryview, now_ms: int) -> AppendInfo:
         """Append one batch of a client and start what makes it persisted. Raises LogError."""
@@ -67,6 +70,14 @@ class Partition:
             if self._waiters:
                 self._wake()
         return info
+
+    def check_leader_epoch(self, current_leader_epoch: int) -> ErrorCode:
+        """What is wrong with the leader epoch a client believes in; -1 stands for none (KIP-320)."""
+        if current_leader_epoch in {-1, self.leader_epoch}:
+            return ErrorCode.none
+        if current_leader_epoch < self.leader_epoch:
+            return ErrorCode.fenced_leader_epoch
+        return ErrorCode.unknown_leader_epoch
 
     def is_persisted(self, last_offset: int) -> bool:
         """Whether an acks=all answer for records up to `last_offset` may leave."""

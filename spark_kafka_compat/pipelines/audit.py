@@ -90,15 +90,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def producers_table(report: AuditReport) -> Table:
     """The verdicts of all producers as a table for people."""
-    columns = ("topic", "partition", "producer id", "batches", "records", "last sequence")
+    columns = ("topic", "partition", "producer id", "batches", "records", "sequences up to")
     table = _table("Producers", columns, ("gaps", "duplicates", "reorderings"))
     for row in report.producers:
         numbered = row.producer_id != NO_PRODUCER_ID
         identity = str(row.producer_id) if numbered else "none"
-        last = f"{row.last_sequence:,}" if numbered else "–"
+        last = f"{row.last_sequence:,}" if numbered else "-"
         cells = [row.topic, str(row.partition), identity, f"{row.batches:,}", f"{row.records:,}", last]
         breaches = (row.missing_records, row.duplicate_records, row.reordered_batches)
-        table.add_row(*cells, *(_counted(breach) if numbered else "–" for breach in breaches))
+        table.add_row(*cells, *(_counted(breach) if numbered else "-" for breach in breaches))
     return table
 
 
@@ -144,7 +144,7 @@ def _show_producers(report: AuditReport, *, as_json: bool, require_idempotence: 
         for finding in row.findings:
             console.print(
                 f"{row.topic}-{row.partition} producer {row.producer_id} epoch {finding.producer_epoch}: {finding.kind}, "
-                f"sequences {finding.first_sequence}–{finding.last_sequence} ({finding.records:,}), "
+                f"sequences {finding.first_sequence}-{finding.last_sequence} ({finding.records:,}), "
                 + (f"offset {finding.offset}" if finding.offset >= 0 else "from the beginning")
             )
     for place in report.offsets:

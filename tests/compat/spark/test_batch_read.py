@@ -80,7 +80,7 @@ class TestByTimestamp:
     def test_later_than_every_record(self, spark: SparkSession, topics: Topics, topic: str) -> None:
         late = {"startingTimestamp": self.BEGIN + 10**9, "startingOffsetsByTimestampStrategy": "latest"}
         assert values_of(source(spark, topics.bootstrap, topic, options=late)) == []
-        with pytest.raises(Exception, match="[Oo]ffset"):
+        with pytest.raises(Exception, match=r"[Oo]ffset"):
             source(spark, topics.bootstrap, topic, startingTimestamp=self.BEGIN + 10**9).count()
 
 
@@ -132,7 +132,7 @@ class TestDeletedRecords:
         assert values_of(source(spark, topics.bootstrap, topic)) == list(range(60, 100))
 
     def test_asking_for_them_fails(self, spark: SparkSession, topics: Topics, topic: str) -> None:
-        with pytest.raises(Exception, match="(?i)data|offset"):
+        with pytest.raises(Exception, match=r"(?i)data|offset"):
             source(spark, topics.bootstrap, topic, startingOffsets={topic: {"0": 10}}).count()
 
     def test_or_goes_on_with_what_is_left(self, spark: SparkSession, topics: Topics, topic: str) -> None:

@@ -178,7 +178,7 @@ def test_produce_requests_are_read_as_kio_wrote_them(
     assert request[:3] == (transactional_id, -1, 1234)
     ((key, partitions),) = request.topics
     assert key == (TOPIC_ID.bytes if version >= 13 else "t")
-    assert [(entry.index, entry.records) for entry in partitions] == list(enumerate(batches))
+    assert [(entry.partition, entry.records) for entry in partitions] == list(enumerate(batches))
 
 
 @given(names=st.lists(st.text(max_size=10), max_size=4), flag=st.booleans())

@@ -1,0 +1,235 @@
+"""A partition's life in one run, what it was promised on the way, and the check that the promises hold."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from log import LogConfig, LogDirectory, Storage, StorageFailed, UnifiedLog
+from log.record_batch import HEADER_BYTES, parse_header
+from log.records import NewRecord, build_batch, iterate_records
+
+TOPIC = "flights"
+TOPIC_ID = uuid.UUID(int=77)
+CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=150, retention_ms=-1, file_delete_delay_ms=0)
+PRODUCERS = 3
+
+
+@dataclass
+class Written:
+    """One batch that the log took: where it lies and what is in it."""
+
+    base_offset: int
+    producer_id: int
+    base_sequence: int
+    values: list[bytes]
+
+    @property
+    def end_offset(self) -> int:
+        return self.base_offset + len(self.values)
+
+
+@dataclass
+class Promises:
+    """What a caller knows of the log. Offsets exclusive."""
+
+    written: list[Written] = field(default_factory=list)
+    durable_end_offset: int = 0
+    log_start_offset: int = 0
+    asked_log_start_offset: int = 0
+    sequences: dict[int, int] = field(default_factory=dict)
+    created: bool = False
+
+    def cut(self, log_end_offset: int) -> None:
+        """The log ends there now: what was written beyond never was, for the producers too."""
+        self.written = [batch for batch in self.written if batch.end_offset <= log_end_offset]
+        for producer_id in range(PRODUCERS):
+            kept = [batch for batch in self.written if batch.producer_id == producer_id]
+            last = kept[-1] if kept else None
+            self.sequences[producer_id] = last.base_sequence + len(last.values) if last else 0
+
+
+def now_ms() -> int:
+    return 1_000_000
+
+
+class Life:
+    """Drives a log directory; every step notes what it was promised."""
+
+    def __init__(self, storage: Storage, root: Path, promises: Promises | None = None) -> None:
+        self.storage = storage
+        self.root = root
+        self.promises = promises or Promises()
+        self.directory: LogDirectory | None = None
+
+    @property
+    def log(self) -> UnifiedLog:
+        assert self.directory is not None
+        log = self.directory.get(TOPIC, 0)
+        assert log is not None
+        return log
+
+    def open(self) -> None:
+        self.directory = LogDirectory.open(self.root, self.storage, node_id=1, now_ms=now_ms, config=CONFIG)
+        if self.directory.get(TOPIC, 0) is None:
+            self.directory.create(TOPIC, TOPIC_ID, 0, CONFIG)
+        self.promises.created = True
+
+    def append(self, producer_id: int, count: int = 1, leader_epoch: int = 0) -> None:
+        promises = self.promises
+        sequence = promises.sequences.get(producer_id, 0)
+        values = [f"p{producer_id}-{sequence + index:05d}".encode().ljust(40, b".") for index in range(count)]
+        batch = encode(producer_id, sequence, values)
+        base_offset = self.log.log_end_offset
+        written = Written(base_offset, producer_id, sequence, values)
+        # Even an append that fails may have reached the disk whole.
+        promises.written.append(written)
+        info = self.log.append(batch, now_ms=now_ms(), leader_epoch=leader_epoch)
+        assert info.base_offset == base_offset
+        assert not info.is_duplicate
+        promises.sequences[producer_id] = sequence + count
+
+    def flush(self) -> None:
+        log = self.log
+        ticket = log.prepare_flush()
+        if ticket is None:
+            return
+        try:
+            ticket.run()
+        except OSError as error:
+            log.fail_flush(ticket, error)
+            raise StorageFailed("the flush failed") from error
+        except BaseException:
+            log.fail_flush(ticket, OSError("power"))
+            raise
+        log.complete_flush(ticket)
+        log.advance_high_watermark(log.recovery_point)
+        self.promises.durable_end_offset = max(self.promises.durable_end_offset, log.recovery_point)
+
+    def delete_records(self, offset: int) -> None:
+        self.promises.asked_log_start_offset = max(self.promises.asked_log_start_offset, offset)
+        self.promises.log_start_offset = self.log.delete_records_before(offset)
+
+    def checkpoint(self) -> None:
+        assert self.directory is not None
+        self.directory.checkpoint()
+
+    def clean_up(self) -> None:
+        assert self.directory is not None
+        self.directory.delete_pending(now_ms() + 10_000_000)
+
+    def stop(self, *, clean: bool = True) -> None:
+        assert self.directory is not None
+        if clean:
+            self.flush()
+        self.directory.close(clean=clean)
+        self.directory = None
+
+    def reopen(self) -> None:
+        """Bring the partition back after a failure; the promises forget what was cut."""
+        self.log.reopen(now_ms())
+        self.promises.cut(self.log.log_end_offset)
+
+
+def steps(life: Life) -> list[Callable[[], object]]:
+    """The life: three producers, rolled segments, flushes, a new leader epoch, deletions, clean stops and starts."""
+
+    def some(*producers: int, leader_epoch: int = 0) -> list[Callable[[], object]]:
+        return [
+            lambda p=producer, n=number: life.append(p, 1 + n % 2, leader_epoch)
+            for number, producer in enumerate(producers)
+        ]
+
+    return [
+        life.open,
+        *some(0, 1, 2, 0, 1),
+        life.flush,
+        *some(0, 0, 1, 2),
+        lambda: life.log.roll(now_ms()),
+        *some(2, 1),
+        life.flush,
+        life.checkpoint,
+        *some(0, 1, 2, 0, 1, 0, 0, 1, leader_epoch=3),
+        life.flush,
+        lambda: life.delete_records(9),
+        *some(0, 1, leader_epoch=3),
+        life.clean_up,
+        lambda: life.log.roll(now_ms()),
+        life.flush,
+        lambda: life.delete_records(-1),
+        life.clean_up,
+        *some(1, 2, leader_epoch=3),
+        life.stop,
+        life.open,
+        *some(0, 0, 0, 1, 2, 0, leader_epoch=4),
+        life.flush,
+        *some(1, 2, 2, leader_epoch=4),
+        life.stop,
+    ]
+
+
+def encode(producer_id: int, sequence: int, values: list[bytes]) -> bytes:
+    return build_batch(
+        [NewRecord(value, timestamp=1_000 + sequence) for value in values],
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_sequence=sequence,
+    )
+
+
+def read_all(log: UnifiedLog) -> list[Written]:
+    """Every batch from log_start_offset to the end."""
+    found = []
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        data = log.read(offset, 500, upper_bound=log.log_end_offset).records
+        position = 0
+        while len(data) - position >= HEADER_BYTES:
+            header = parse_header(data, position)
+            if position + header.size_bytes > len(data):
+                break
+            values = [record.value or b"" for record in iterate_records(data[position:])]
+            found.append(Written(header.base_offset, header.producer_id, header.base_sequence, values))
+            position += header.size_bytes
+            offset = header.last_offset + 1
+        assert position, f"no whole batch at offset {offset}"
+    return found
+
+
+def check(log: UnifiedLog, promises: Promises) -> None:
+    """Nothing promised is lost, nothing is doubled or out of place, and every producer goes on where it was."""
+    assert log.log_end_offset >= promises.durable_end_offset
+    assert log.log_start_offset >= promises.log_start_offset
+    asked = max(promises.asked_log_start_offset, promises.log_start_offset)
+    assert log.log_start_offset <= (
+        log.log_end_offset if promises.asked_log_start_offset == -1 else max(asked, 0)
+    ) or (log.log_start_offset <= promises.durable_end_offset)
+    kept = [batch for batch in promises.written if batch.end_offset <= log.log_end_offset]
+    assert [batch for batch in kept if batch.end_offset > log.log_start_offset] == read_all(log)
+    if kept:
+        assert kept[-1].end_offset == log.log_end_offset
+    check_producers(log, kept)
+
+
+def check_producers(log: UnifiedLog, kept: list[Written]) -> None:
+    for producer_id in range(PRODUCERS):
+        batches = [batch for batch in kept if batch.producer_id == producer_id]
+        entry = log.producers.get(producer_id)
+        if not batches:
+            assert entry is None
+            continue
+        assert entry is not None, f"producer {producer_id} is forgotten"
+        expected = [(batch.base_sequence, batch.base_offset, batch.end_offset - 1) for batch in batches[-5:]]
+        assert [
+            (batch.base_sequence, batch.base_offset, batch.last_offset) for batch in entry.batches
+        ] == expected
+        end_offset = log.log_end_offset
+        for batch in batches[-5:]:
+            again = log.append(
+                encode(producer_id, batch.base_sequence, batch.values), now_ms=now_ms(), leader_epoch=9
+            )
+            assert again.is_duplicate
+            assert again.base_offset == batch.base_offset
+        assert log.log_end_offset == end_offset

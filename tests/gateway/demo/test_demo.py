@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from spark_kafka_compat.session import JARS_VARIABLE
+from tests.support.gateway_process import REPOSITORY
+from tests.support.setup_peers import spark_connector_libs
+
+SCRIPT = "import sys; from pathlib import Path; from gateway.demo import run_demo; sys.exit(run_demo({}))"
+
+
+def demo(arguments: str) -> subprocess.CompletedProcess[str]:
+    jars = spark_connector_libs()
+    environment = {**os.environ, "COLUMNS": "120"}
+    if jars.is_dir():
+        environment[JARS_VARIABLE] = str(jars)
+    command = [sys.executable, "-c", SCRIPT.format(arguments)]
+    return subprocess.run(
+        command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=180, check=False
+    )
+
+
+def test_everything_adds_up(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    done = demo(f"rows=6000, fault_rate=0.2, keep=Path({str(kept)!r})")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Everything adds up" in done.stdout
+    assert "duplicates rejected by the gateway" in done.stdout
+    assert (kept / "meta.properties").is_file()
+
+
+def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "something").touch()
+    done = demo(f"keep=Path({str(tmp_path)!r})")
+    assert done.returncode == 2
+    assert "is not empty" in done.stdout

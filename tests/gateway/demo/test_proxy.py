@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from gateway.demo.proxy import Fault, LossyProxy
+from tests.compat.topics import expect_unbroken, fresh_topic, stored_batches
+from tests.support.gateway_process import GatewayProcess
+
+RECORDS = 300
+
+
+def send(bootstrap: str, topic: str) -> None:
+    from confluent_kafka import Producer
+
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,
+            "batch.num.messages": 5,
+            "retry.backoff.ms": 20,
+            "reconnect.backoff.ms": 10,
+            "reconnect.backoff.max.ms": 50,
+            "log_level": 0,
+        }
+    )
+    for number in range(RECORDS):
+        producer.produce(topic, b"%d" % number, partition=0)
+    assert producer.flush(60) == 0
+
+
+def test_lost_acknowledgements_make_duplicates_that_are_not_stored(shared_gateway: GatewayProcess) -> None:
+    topic = fresh_topic(shared_gateway.bootstrap, "lossy")
+    with LossyProxy(("127.0.0.1", shared_gateway.port), fault_rate=0.2, seed=7) as proxy:
+        send(proxy.address, topic)
+    report = proxy.report
+    assert report.faults[Fault.LOSE_ACKNOWLEDGEMENT]
+    assert report.faults[Fault.DROP_CONNECTION]
+    assert report.unknown_to_clients >= report.faults.total()
+    assert report.duplicate_answers
+    expect_unbroken(stored_batches(shared_gateway.bootstrap, topic), RECORDS)
+
+
+def test_without_faults_nothing_is_lost_or_repeated(shared_gateway: GatewayProcess) -> None:
+    topic = fresh_topic(shared_gateway.bootstrap, "lossless")
+    with LossyProxy(("127.0.0.1", shared_gateway.port), fault_rate=0.0, seed=7) as proxy:
+        send(proxy.address, topic)
+    assert not proxy.report.faults
+    assert proxy.report.unknown_to_clients == proxy.report.duplicate_answers == 0
+    assert proxy.report.acknowledged_batches == RECORDS / 5
+
+
+def test_nobody_behind_it_closes_the_connection() -> None:
+    import socket
+
+    with LossyProxy(("127.0.0.1", 1), fault_rate=0.0, seed=7) as proxy:
+        host, _, port = proxy.address.rpartition(":")
+        with socket.create_connection((host, int(port)), timeout=10) as client:
+            assert client.recv(1) == b""

@@ -1,0 +1,54 @@
+"""A block store in memory whose claims a test holds back, fails, and counts."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pid_allocator import NextIdBehind, ProducerIdBlock, StoreUnavailable, block_at, next_after
+
+
+class MemoryStore:
+    def __init__(self) -> None:
+        self.claimed: list[ProducerIdBlock] = []
+        self.counts: dict[int, int] = {}
+        self.calls = 0
+        self.away = False
+        self.error: Exception = StoreUnavailable("the store is away")
+        self.open = asyncio.Event()
+        self.open.set()
+        self.running = 0
+        self.refused_reports = 0
+        self.most_running = 0
+
+    async def claim(self, size: int, owner: str, now_ms: int) -> ProducerIdBlock:
+        self.calls += 1
+        self.running += 1
+        self.most_running = max(self.running, self.most_running)
+        try:
+            await self.open.wait()
+            if self.away:
+                raise self.error
+            block = block_at(next_after(self.claimed), size, owner, now_ms)
+            self.claimed.append(block)
+            return block
+        finally:
+            self.running -= 1
+
+    async def blocks(self) -> list[ProducerIdBlock]:
+        return list(self.claimed)
+
+    async def move_next(self, producer_id: int) -> int:
+        previous = next_after(self.claimed)
+        if producer_id < previous:
+            raise NextIdBehind("behind")
+        return previous
+
+    async def report_used(self, first_producer_id: int, used: int) -> None:
+        await self.open.wait()
+        if self.away:
+            self.refused_reports += 1
+            raise self.error
+        self.counts[first_producer_id] = used
+
+    async def used(self) -> dict[int, int]:
+        return self.counts

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pid_allocator import LastSeen, StoreWentBack
+from pid_allocator.seen_file import SeenFile
+
+
+async def test_what_was_saved_last_is_loaded(tmp_path: Path) -> None:
+    file = SeenFile(tmp_path / "seen.json")
+    assert await file.load() is None
+    await file.save(LastSeen("a", 5))
+    await file.save(LastSeen("b", 2**62))
+    assert await SeenFile(tmp_path / "seen.json").load() == LastSeen("b", 2**62)
+    assert [path.name for path in tmp_path.iterdir()] == ["seen.json"]
+
+
+@pytest.mark.parametrize("content", [b"", b'{"store_id":"a"', b"{}", b'{"store_id":"\xff"}'])
+async def test_a_damaged_file_is_no_empty_memory(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "seen.json"
+    path.write_bytes(content)
+    with pytest.raises(StoreWentBack, match="no longer tells"):
+        await SeenFile(path).load()

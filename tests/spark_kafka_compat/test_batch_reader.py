@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import socket
+import struct
+
+import pytest
+
+from spark_kafka_compat.batch_reader import BatchRow, parse_headers, plan_splits, read_split
+from spark_kafka_compat.errors import EndpointError
+from spark_kafka_compat.wire import parse_bootstrap
+from tests.compat.topics import fresh_topic
+from tests.support.gateway_process import GatewayProcess
+
+HEADER = struct.Struct(">qiiBIhiqqqhii")
+
+
+def encoded(base_offset: int, records: int, *, attributes: int = 0, magic: int = 2, body: int = 40) -> bytes:
+    header = HEADER.pack(base_offset, 49 + body, 0, magic, 0, attributes, records - 1, 5, 6, 7, 1, 9, records)
+    return header + bytes(body)
+
+
+def test_headers() -> None:
+    first, second = parse_headers(encoded(10, 3) + encoded(13, 2, attributes=0x30), "t", 4)
+    assert first == BatchRow("t", 4, 10, 12, 7, 1, 9, 3, False, False, 6, 101)
+    assert (second.base_offset, second.is_transactional, second.is_control) == (13, True, True)
+    assert second.sequence_count == 2
+
+
+@pytest.mark.parametrize(("kept", "rows"), [(61 + 40 + 60, 1), (61 + 40 + 61, 2), (30, 0), (0, 0)])
+def test_a_cut_answer_gives_the_whole_headers(kept: int, rows: int) -> None:
+    assert len(list(parse_headers((encoded(0, 1) + encoded(1, 1))[:kept], "t", 0))) == rows
+
+
+def test_messages_of_the_old_format() -> None:
+    with pytest.raises(EndpointError, match="old format 1"):
+        list(parse_headers(encoded(0, 1, magic=1), "t", 0))
+
+
+@pytest.mark.parametrize(
+    ("text", "addresses"),
+    [
+        ("localhost:9092", [("localhost", 9092)]),
+        ("a:1, b:2", [("a", 1), ("b", 2)]),
+        ("broker", [("broker", 9092)]),
+        ("[::1]:9094", [("::1", 9094)]),
+    ],
+)
+def test_addresses(text: str, addresses: list[tuple[str, int]]) -> None:
+    assert parse_bootstrap(text) == addresses
+
+
+@pytest.mark.parametrize("text", ["", "a:b", ":1", ","])
+def test_no_address(text: str) -> None:
+    with pytest.raises(EndpointError):
+        parse_bootstrap(text)
+
+
+def test_nobody_there() -> None:
+    with pytest.raises(EndpointError, match="Nothing answers at 127.0.0.1:1 ") as raised:
+        plan_splits("127.0.0.1:1", ["t"])
+    assert raised.value.retriable
+
+
+def test_something_else_there() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        peer = socket.create_connection(("127.0.0.1", port))
+        accepted, _ = server.accept()
+        accepted.close()
+        peer.close()
+        server.close()
+        with pytest.raises(EndpointError):
+            plan_splits(f"127.0.0.1:{port}", ["t"])
+
+
+def test_splits_meet_without_overlap(shared_gateway: GatewayProcess) -> None:
+    from confluent_kafka import Producer
+
+    bootstrap = shared_gateway.bootstrap
+    topic = fresh_topic(bootstrap, "splits", partitions=2)
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "batch.num.messages": 7})
+    for number in range(100):
+        producer.produce(topic, b"%d" % number, partition=0)
+    assert producer.flush(30) == 0
+
+    splits = plan_splits(bootstrap, [topic], records_per_split=10)
+    rows = [row for split in splits for row in read_split(split)]
+
+    assert [(split.start_offset, split.end_offset) for split in splits] == [
+        (first, first + 10) for first in range(0, 100, 10)
+    ]
+    assert rows[0].base_offset == 0
+    assert [row.base_offset for row in rows[1:]] == [row.last_offset + 1 for row in rows[:-1]]
+    assert rows[-1].last_offset == 99

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spark_kafka_compat import SparkCompatError, session
+from spark_kafka_compat.session import JARS_VARIABLE, java_major_version
+
+
+@pytest.fixture
+def java_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The script that stands for `java` on an otherwise empty PATH; write what it does."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    return tmp_path / "java"
+
+
+def test_without_java(java_says: Path) -> None:
+    with pytest.raises(SparkCompatError, match="needs Java 17 or newer and no java is on the PATH"):
+        session()
+
+
+def test_with_a_wrong_java_home(java_says: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
+    with pytest.raises(SparkCompatError, match="there is no bin/java in it"):
+        session()
+
+
+def test_with_an_old_java(java_says: Path) -> None:
+    java_says.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+    java_says.chmod(0o755)
+    with pytest.raises(SparkCompatError, match="is Java 11"):
+        session()
+
+
+def test_without_the_connector_among_the_jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(JARS_VARIABLE, str(tmp_path))
+    with pytest.raises(SparkCompatError, match="no spark-sql-kafka-0-10 jar"):
+        session(master="local[1]")
+
+
+@pytest.mark.parametrize(
+    ("text", "major"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15', 17),
+        ('java version "1.8.0_392"', 8),
+        ('openjdk version "21" 2023', 21),
+        ("nothing of the kind", None),
+    ],
+)
+def test_java_versions(text: str, major: int | None) -> None:
+    assert java_major_version(text) == major
