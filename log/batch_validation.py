@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
 
-from log.compression import ZSTD
+from log.compression import FRAME_MAGIC, ZSTD
 from log.errors import (
     CorruptRecord,
     InvalidRecord,
@@ -47,7 +47,7 @@ _NEWEST_MAGIC: Final = 2
 _FOREVER: Final = 2**63 - 1
 
 
-def check_batch(  # noqa: C901 - the checks of every batch, in Kafka's order and in one call
+def check_batch(  # noqa: C901, PLR0912 - the checks of every batch, in Kafka's order and in one call
     records: memoryview, config: LogConfig, now_ms: int, is_client: bool
 ) -> BatchHeader:
     """The header of the one batch in `records`, after all checks that need no state of the partition.
@@ -83,6 +83,8 @@ def check_batch(  # noqa: C901 - the checks of every batch, in Kafka's order and
     ):
         _refuse_content(batch, is_client)
     if is_client:
+        if attributes & COMPRESSION_MASK:
+            _check_frame_magic(batch.compression, records)
         if config.message_timestamp_type == "CreateTime":
             _check_create_time(batch, config, now_ms)
         elif attributes & TIMESTAMP_TYPE_FLAG:
@@ -94,6 +96,13 @@ def check_batch(  # noqa: C901 - the checks of every batch, in Kafka's order and
             f"The batch has {size_bytes} bytes; segment.bytes is {config.segment_bytes}."
         )
     return batch
+
+
+def _check_frame_magic(codec: int, records: memoryview) -> None:
+    """Refuse what can't be of its codec at first sight; only deep validation looks further."""
+    magic = FRAME_MAGIC.get(codec, b"")
+    if records[HEADER_BYTES : HEADER_BYTES + len(magic)] != magic:
+        raise InvalidRecord(f"The batch says it is compressed with codec {codec}, but its content is not.")
 
 
 def _check_create_time(batch: BatchHeader, config: LogConfig, now_ms: int) -> None:

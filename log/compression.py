@@ -21,6 +21,8 @@ SNAPPY: Final = 2
 LZ4: Final = 3
 ZSTD: Final = 4
 CODEC_IDS: Final = {"none": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
+FRAME_MAGIC: Final = {GZIP: b"\x1f\x8b", LZ4: b"\x04\x22\x4d\x18", ZSTD: b"\x28\xb5\x2f\xfd"}
+"""How compressed records begin, by codec; snappy blocks have no mark of their own."""
 DEFAULT_LIMIT_BYTES: Final = 128 * 1024 * 1024
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"

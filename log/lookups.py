@@ -42,13 +42,23 @@ def first_of_largest(environment: LogEnvironment, segments: Sequence[Segment]) -
         return None
     segment = max(holding, key=lambda candidate: candidate.max_timestamp)
     largest = segment.max_timestamp
-    if largest < 0:
-        return None
     start = segment.position_of(segment.offset_of_max_timestamp, segment.size_bytes)
     for position, batch in segment.batches(start, segment.size_bytes):
         if batch.max_timestamp == largest:
-            return _in_batch(environment, segment, position, batch, largest, 0)
+            return _first_of_largest_in_batch(environment, segment, position, batch)
     return None
+
+
+def _first_of_largest_in_batch(
+    environment: LogEnvironment, segment: Segment, position: int, batch: BatchHeader
+) -> TimestampAndOffset:
+    """Looks at the records themselves: without deep validation the header's max_timestamp may be wrong."""
+    leader_epoch = batch.partition_leader_epoch
+    if batch.is_log_append_time:
+        return TimestampAndOffset(batch.max_timestamp, batch.base_offset, leader_epoch)
+    data = environment.storage.read(segment.file, batch.size_bytes, position)
+    newest = max(iterate_records(data), key=lambda record: record.timestamp)
+    return TimestampAndOffset(newest.timestamp, newest.offset, leader_epoch)
 
 
 def _in_batch(

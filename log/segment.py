@@ -83,8 +83,7 @@ class Segment:
         first = self._first_timestamp
         if first is None:
             first = self._read_first_timestamp()
-        timestamp = batch.max_timestamp if config.message_timestamp_type == "CreateTime" else now_ms
-        waited_ms = timestamp - first if first >= 0 else now_ms - self.created_ms
+        waited_ms = batch.max_timestamp - first if first >= 0 else now_ms - self.created_ms
         return waited_ms > config.segment_ms or self.indexes().is_full(config.segment_index_bytes)
 
     def appended(self, batch: BatchHeader, last_offset: int, interval_bytes: int) -> None:

@@ -100,6 +100,8 @@ class UnifiedLog(DurableLog):
         base_offset = batch.base_offset = self.log_end_offset
         last_offset = base_offset + batch.last_offset_delta
         batch.partition_leader_epoch = leader_epoch
+        if config.message_timestamp_type != "CreateTime":
+            batch.max_timestamp = now_ms  # the time that counts, also for rolling by time
         try:
             must_roll = self._active.must_roll(batch, last_offset, config, now_ms)
         except (CorruptRecord, OSError) as error:
@@ -124,10 +126,12 @@ class UnifiedLog(DurableLog):
             log_append_time_ms = now_ms
             head = stamped_head(batch, view, batch.attributes | TIMESTAMP_TYPE_FLAG, now_ms)
             rest = view[PATCHED.size : size_bytes]
-        elif config.deep_validation and view[_MAX_TIMESTAMP] != batch.max_timestamp.to_bytes(
-            8, "big", signed=True
+        elif batch.attributes & TIMESTAMP_TYPE_FLAG or (
+            config.deep_validation
+            and view[_MAX_TIMESTAMP] != batch.max_timestamp.to_bytes(8, "big", signed=True)
         ):
-            head = stamped_head(batch, view, batch.attributes, batch.max_timestamp)
+            # the topic, not the producer, says whose time it is; and deep validation knows the true maximum
+            head = stamped_head(batch, view, batch.attributes & ~TIMESTAMP_TYPE_FLAG, batch.max_timestamp)
             rest = view[PATCHED.size : size_bytes]
         else:
             head = REWRITABLE.pack(batch.base_offset, batch.batch_length, batch.partition_leader_epoch)

@@ -102,9 +102,9 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "maxRecordsPerPartition",
-        Use.READ,
+        Use.STREAM_READ,
         None,
-        "At most so many records in a Spark partition (Spark 4.0 and newer).",
+        "At most so many records in a Spark partition (Spark 4.0 and newer; a batch read ignores it there).",
     ),
     Option(
         "includeHeaders",

@@ -113,7 +113,8 @@ class Trail:
             self.first_sequence = batch.base_sequence
         self._next = batch.base_sequence if is_first and not self.complete_from_start else 0
         self._seen = [(self._next, self._next)]
-        self._offset_before = {self._next: -1}
+        self._offset_before = {}
+        self._last_base_offset = -1
 
     def _place(self, first: int, end: int, base_offset: int) -> None:
         repeated = 0

@@ -125,7 +125,8 @@ def _read_partition(
     min_one_batch: bool,
     committed_only: bool,
 ) -> FetchRow:
-    error = partition.check_leader_epoch(wanted.current_leader_epoch)
+    # a fetch takes every negative epoch for none (FetchRequest.optionalEpoch)
+    error = partition.check_leader_epoch(max(-1, wanted.current_leader_epoch))
     if error is not ErrorCode.none:
         return _error_row(partition.index, error)
     log = partition.log

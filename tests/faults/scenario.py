@@ -109,7 +109,8 @@ class Life:
         self.promises.durable_end_offset = max(self.promises.durable_end_offset, log.recovery_point)
 
     def delete_records(self, offset: int) -> None:
-        self.promises.asked_log_start_offset = max(self.promises.asked_log_start_offset, offset)
+        asked = self.log.high_watermark if offset == -1 else offset
+        self.promises.asked_log_start_offset = max(self.promises.asked_log_start_offset, asked)
         self.promises.log_start_offset = self.log.delete_records_before(offset)
 
     def checkpoint(self) -> None:
@@ -201,11 +202,7 @@ def read_all(log: UnifiedLog) -> list[Written]:
 def check(log: UnifiedLog, promises: Promises) -> None:
     """Nothing promised is lost, nothing is doubled or out of place, and every producer goes on where it was."""
     assert log.log_end_offset >= promises.durable_end_offset
-    assert log.log_start_offset >= promises.log_start_offset
-    asked = max(promises.asked_log_start_offset, promises.log_start_offset)
-    assert log.log_start_offset <= (
-        log.log_end_offset if promises.asked_log_start_offset == -1 else max(asked, 0)
-    ) or (log.log_start_offset <= promises.durable_end_offset)
+    assert promises.log_start_offset <= log.log_start_offset <= promises.asked_log_start_offset
     kept = [batch for batch in promises.written if batch.end_offset <= log.log_end_offset]
     assert [batch for batch in kept if batch.end_offset > log.log_start_offset] == read_all(log)
     if kept:

@@ -56,7 +56,7 @@ def test_no_address(text: str) -> None:
 
 
 def test_nobody_there() -> None:
-    with pytest.raises(EndpointError, match="Nothing answers at 127.0.0.1:1 ") as raised:
+    with pytest.raises(EndpointError, match=r"Nothing answers at 127\.0\.0\.1:1 ") as raised:
         plan_splits("127.0.0.1:1", ["t"])
     assert raised.value.retriable
 

@@ -96,14 +96,6 @@ def test_min_partitions_splits_what_is_read(
     assert values_of(frame) == list(range(1_000))
 
 
-def test_max_records_per_partition(spark: SparkSession, topics: Topics) -> None:
-    topic = topics.fresh()
-    topics.fill(topic, range(1_000))
-    frame = source(spark, topics.bootstrap, topic, maxRecordsPerPartition=100)
-    assert frame.rdd.getNumPartitions() == 10
-    assert values_of(frame) == list(range(1_000))
-
-
 def test_subscribe_pattern(spark: SparkSession, topics: Topics) -> None:
     ours = topics.fresh(prefix="pattern-yes")
     theirs = topics.fresh(prefix="pattern-no")

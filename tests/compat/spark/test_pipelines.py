@@ -17,7 +17,9 @@ from spark_kafka_compat.producer_audit import audit_producers, batch_headers
 from spark_kafka_compat.record_audit import audit_records
 from spark_kafka_compat.session import JARS_VARIABLE
 from tests.compat.spark.topics import Topics
+from tests.support.batches import Batch, records
 from tests.support.setup_peers import spark_connector_libs
+from tests.support.wire import Wire
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -107,7 +109,32 @@ class TestAuditOfRecords:
             audit_records(source(spark, topics.bootstrap, topic, includeHeaders=True))
 
 
+def send_batches(bootstrap: str, topic: str, *base_sequences: int) -> None:
+    """Batches of two records by producer 424242, each taken by the endpoint as it comes."""
+    with Wire(bootstrap) as wire:
+        for base_sequence in base_sequences:
+            batch = Batch(records(2)).of(424_242, 0, base_sequence).encode()
+            partition = {"index": 0, "records": batch}
+            data = [{"name": topic, "partition_data": [partition]}]
+            answer = wire.call(
+                "produce", 9, acks=-1, timeout=10_000, topic_data=data, transactional_id=None
+            ).fields
+            assert answer["responses"][0]["partition_responses"][0]["error_code"] == 0
+
+
 class TestAuditProgram:
+    def test_a_producer_whose_beginning_is_missing(
+        self, spark: SparkSession, topics: Topics, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        topic = topics.fresh()
+        send_batches(topics.bootstrap, topic, 6, 8)  # an unknown producer may begin anywhere
+        assert audit.main(["--bootstrap", topics.bootstrap, "--json", topic]) == audit.BREACHED
+        (row,) = json.loads(capsys.readouterr().out)["producers"]
+        assert (row["producer_id"], row["missing_records"], row["last_sequence"]) == (424_242, 6, 9)
+        assert row["findings"][0]["kind"] == "gap"
+        assert audit.main(["--bootstrap", topics.bootstrap, topic]) == audit.BREACHED
+        assert "sequences 0-5" in capsys.readouterr().out.replace("\n", " ")
+
     def test_clean(self, spark: SparkSession, topics: Topics, capsys: pytest.CaptureFixture[str]) -> None:
         topic = topics.fresh()
         topics.fill(topic, range(100))

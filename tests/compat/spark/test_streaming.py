@@ -43,6 +43,15 @@ def test_available_now_in_bounded_micro_batches(spark: SparkSession, topics: Top
     assert landed(spark, tmp_path / "out") == list(range(1_000))
 
 
+def test_max_records_per_partition(spark: SparkSession, topics: Topics) -> None:
+    topic, parts = topics.fresh(), []
+    topics.fill(topic, range(1_000))
+    frame = stream(spark, topics, topic, maxRecordsPerPartition=100)
+    writer = frame.writeStream.foreachBatch(lambda rows, _: parts.append(rows.rdd.getNumPartitions()))
+    assert writer.trigger(availableNow=True).start().awaitTermination(PATIENCE_S)
+    assert parts == [10]
+
+
 def test_goes_on_from_its_checkpoint(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
     topic = topics.fresh()
     for round_number in range(3):

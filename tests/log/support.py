@@ -1,0 +1,88 @@
+"""A partition log on a temporary directory, and batches for it."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+from log import LogConfig, Storage, UnifiedLog
+from log.environment import LogEnvironment
+from log.records import NewRecord, build_batch
+from log.recovery import CleanStop
+from tests.support.batches import read_batches
+
+NOW_MS = 1_700_000_000_000
+SMALL = LogConfig(segment_bytes=600, index_interval_bytes=100, file_delete_delay_ms=0)
+
+
+def open_log(
+    directory: Path,
+    config: LogConfig = SMALL,
+    *,
+    storage: Storage | None = None,
+    environment: LogEnvironment | None = None,
+    recovery_point: int = 0,
+    clean_stop: CleanStop | None = None,
+    now_ms: int = NOW_MS,
+) -> UnifiedLog:
+    directory.mkdir(exist_ok=True)
+    return UnifiedLog(
+        environment or LogEnvironment(storage or Storage()),
+        str(directory),
+        topic="flights",
+        partition=0,
+        topic_id=uuid.UUID(int=7),
+        config=config,
+        now_ms=now_ms,
+        recovery_point=recovery_point,
+        clean_stop=clean_stop,
+    )
+
+
+def batch(
+    count: int = 1,
+    *,
+    timestamp: int = NOW_MS,
+    codec: str = "none",
+    producer_id: int = -1,
+    base_sequence: int = -1,
+    producer_epoch: int = 0,
+    size: int = 20,
+    step_ms: int = 0,
+) -> bytes:
+    records = [
+        NewRecord(f"v{index}".encode().ljust(size, b"."), timestamp=timestamp + index * step_ms)
+        for index in range(count)
+    ]
+    return build_batch(
+        records,
+        codec=codec,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch if producer_id >= 0 else -1,
+        base_sequence=base_sequence,
+    )
+
+
+def fill(log: UnifiedLog, batches: int, *, count: int = 1, timestamp: int = NOW_MS, step_ms: int = 1) -> None:
+    for number in range(batches):
+        log.append(batch(count, timestamp=timestamp + number * step_ms), now_ms=NOW_MS)
+
+
+def flush(log: UnifiedLog) -> None:
+    ticket = log.prepare_flush()
+    if ticket is not None:
+        ticket.run()
+        log.complete_flush(ticket)
+    log.advance_high_watermark(log.log_end_offset)
+
+
+def offsets_read(log: UnifiedLog, offset: int, max_bytes: int = 300) -> list[int]:
+    """Base offsets of all batches from the one that holds `offset` to the high watermark, by repeated reads."""
+    found: list[int] = []
+    while offset < log.high_watermark:
+        views, _ = read_batches(log.read(offset, max_bytes, upper_bound=log.high_watermark).records)
+        assert views
+        assert all(view.crc_is_right for view in views)
+        found += [view.base_offset for view in views]
+        offset = views[-1].base_offset + views[-1].last_offset_delta + 1
+    return found

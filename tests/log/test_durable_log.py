@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from log import Storage, StorageFailed
+from log.record_batch import Buffer
+from log.storage import DataFile
+from tests.faults.faulty_storage import FaultyStorage
+from tests.log.support import NOW_MS, SMALL, batch, fill, flush, offsets_read, open_log
+
+
+class FullDisk(Storage):
+    """Has no room while `is_full`; a write gets half of its bytes down."""
+
+    is_full = False
+
+    def write(self, file: DataFile, buffers: Sequence[Buffer], position: int) -> int:
+        if self.is_full:
+            return super().write(file, (bytes(buffers[0]),), position)
+        return super().write(file, buffers, position)
+
+    def write_file(self, path: str, content: bytes) -> None:
+        if self.is_full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        super().write_file(path, content)
+
+
+class TestFullDisk:
+    def test_offline_others_go_on_and_back_when_there_is_room(self, tmp_path: Path) -> None:
+        storage = FullDisk()
+        log = open_log(tmp_path / "one", storage=storage)
+        other = open_log(tmp_path / "two")
+        log.append(batch(2, producer_id=1, base_sequence=0), now_ms=NOW_MS)
+        flush(log)
+        storage.is_full = True
+        with pytest.raises(StorageFailed, match="disk full"):
+            log.append(batch(2, producer_id=1, base_sequence=2), now_ms=NOW_MS)
+        assert log.offline
+        for refused in (
+            lambda: log.append(batch(), now_ms=NOW_MS),
+            lambda: log.read(0, 10, upper_bound=2),
+            lambda: log.delete_records_before(1),
+            lambda: log.offset_for_timestamp(0),
+            lambda: log.delete_old_segments(NOW_MS),
+            lambda: log.roll(NOW_MS),
+        ):
+            with pytest.raises(StorageFailed, match="offline"):
+                refused()
+        assert log.prepare_flush() is None
+        fill(other, 3)
+        storage.is_full = False
+        log.reopen(NOW_MS)
+        assert (log.log_end_offset, log.bytes_cut > 0, log.offline) == (2, True, False)
+        assert log.append(batch(2, producer_id=1, base_sequence=0), now_ms=NOW_MS).is_duplicate
+        assert log.append(batch(2, producer_id=1, base_sequence=2), now_ms=NOW_MS).base_offset == 2
+
+    def test_at_a_roll(self, tmp_path: Path) -> None:
+        storage = FullDisk()
+        log = open_log(tmp_path / "log", storage=storage)
+        fill(log, 1)
+        log.roll(NOW_MS)
+        fill(log, 2)
+        storage.is_full = True
+        with pytest.raises(StorageFailed):
+            log.roll(NOW_MS)
+        with pytest.raises(OSError, match="space"):
+            log.reopen(NOW_MS)
+        assert log.offline
+        storage.is_full = False
+        log.reopen(NOW_MS)
+        assert log.log_end_offset == 3
+
+    def test_clean_stop_is_refused(self, tmp_path: Path) -> None:
+        storage = FullDisk()
+        log = open_log(tmp_path / "log", storage=storage)
+        fill(log, 3)
+        storage.is_full = True
+        assert log.close(clean=True) is None
+
+
+class TestTickets:
+    def test_moves_the_recovery_point(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path / "log")
+        assert log.prepare_flush() is None
+        fill(log, 2)
+        ticket = log.prepare_flush()
+        assert ticket is not None
+        fill(log, 1)
+        ticket.run()
+        log.complete_flush(ticket)
+        assert (log.recovery_point, log.log_end_offset) == (2, 3)
+
+    def test_failed_flush(self, tmp_path: Path) -> None:
+        root = tmp_path / "data"
+        storage = FaultyStorage(tmp_path)
+        storage.make_directory(str(root))
+        log = open_log(root, storage=storage)
+        fill(log, 2)
+        ticket = log.prepare_flush()
+        assert ticket is not None
+        storage.fail_at = storage.operations + 1
+        with pytest.raises(OSError, match="error") as caught:
+            ticket.run()
+        log.fail_flush(ticket, caught.value)
+        assert log.offline
+        assert log.recovery_point == 0
+        log.reopen(NOW_MS)
+        assert log.log_end_offset == 0, "what the failed flush dropped must not be served from the page cache"
+
+    def test_tickets_that_cross_carry_each_others_names(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path / "log")
+        fill(log, 10)
+        first = log.prepare_flush()
+        fill(log, 10)
+        second = log.prepare_flush()
+        assert first is not None
+        assert second is not None
+        assert set(first.paths) < set(second.paths)
+        second.run()
+        log.complete_flush(second)
+        log.complete_flush(first)
+        assert log.recovery_point == 20
+
+    def test_ticket_outlives_segment_deletion_and_the_handle_bound(self, tmp_path: Path) -> None:
+        storage = Storage(max_open_files=1)
+        log = open_log(tmp_path / "log", storage=storage)
+        fill(log, 30)
+        log.advance_high_watermark(30)
+        ticket = log.prepare_flush()
+        assert ticket is not None
+        log.delete_records_before(30)
+        log.delete_pending(NOW_MS * 2)
+        ticket.run()
+        log.complete_flush(ticket)
+        assert storage.open_files <= 1
+        assert log.recovery_point == 30
+
+    def test_ticket_from_before_a_reopening_is_void(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path / "log")
+        fill(log, 5)
+        ticket = log.prepare_flush()
+        assert ticket is not None
+        log.take_offline("a test says so")
+        log.reopen(NOW_MS)
+        fill(log, 1)
+        ticket.run()
+        log.complete_flush(ticket)
+        assert log.recovery_point == 5
+        log.fail_flush(log.prepare_flush() or pytest.fail("no ticket"), OSError("x"))
+        assert log.offline
+
+    def test_partition_deleted_under_a_ticket(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path / "log")
+        fill(log, 30)
+        ticket = log.prepare_flush()
+        assert ticket is not None
+        log.close(clean=False)
+        (tmp_path / "log").rename(tmp_path / "gone")
+        ticket.run()
+        log.complete_flush(ticket)
+        assert all(file.descriptor < 0 for file in ticket.files)
+
+    def test_directory_that_vanished_from_a_living_log(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path / "log")
+        fill(log, 30)
+        ticket = log.prepare_flush()
+        assert ticket is not None
+        (tmp_path / "log").rename(tmp_path / "gone")
+        with pytest.raises(FileNotFoundError):
+            ticket.run()
+
+    def test_very_many_segments_are_not_held_open(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path / "log")
+        fill(log, 700)
+        assert log.segment_count > 70
+        ticket = log.prepare_flush()
+        assert ticket is not None
+        assert len(ticket.files) == 64
+        assert sum(path.endswith(".log") for path in ticket.paths) == log.segment_count - 64
+        ticket.run()
+        log.complete_flush(ticket)
+
+    def test_close_with_a_ticket_out_is_not_clean(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path / "log")
+        fill(log, 1)
+        assert log.prepare_flush() is not None
+        assert log.close(clean=True) is None
+
+
+class TestClose:
+    def test_clean_close_of_an_empty_newest_segment(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path / "log")
+        fill(log, 3)
+        log.roll(NOW_MS)
+        stop = log.close(clean=True)
+        assert stop is not None
+        again = open_log(tmp_path / "log", clean_stop=stop)
+        assert (again.log_end_offset, again.active_base_offset) == (3, 3)
+        assert offsets_read(again, 0) == [0, 1, 2]
+
+    def test_closed_log_refuses(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path / "log")
+        log.close(clean=True)
+        with pytest.raises(StorageFailed, match="closed"):
+            log.append(batch(), now_ms=NOW_MS)
+        assert log.close(clean=True) is None
+
+    def test_offline_log_is_not_closed_cleanly(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path / "log", SMALL)
+        log.take_offline("a test says so")
+        log.take_offline("another reason")
+        assert log.failure == "a test says so"
+        assert log.close(clean=True) is None

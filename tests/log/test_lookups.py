@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.log.support import NOW_MS, SMALL, batch, fill, flush, open_log
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_by_time_within_compressed_batches(tmp_path: Path, codec: str) -> None:
+    log = open_log(tmp_path / "log")
+    for number in range(12):
+        log.append(batch(5, timestamp=NOW_MS + 100 * number, step_ms=10, codec=codec), now_ms=NOW_MS)
+    flush(log)
+    for restarted in (False, True):
+        if restarted:
+            log = open_log(tmp_path / "log", clean_stop=log.close(clean=True))
+        for offset in range(60):
+            wanted = NOW_MS + 100 * (offset // 5) + 10 * (offset % 5)
+            for timestamp in (wanted - 9, wanted) if offset % 5 else (wanted - 50, wanted):
+                found = log.offset_for_timestamp(timestamp)
+                assert found is not None
+                assert (found.offset, found.timestamp) == (offset, wanted)
+        assert log.offset_for_timestamp(NOW_MS + 1141) is None
+
+
+def test_times_out_of_order_find_the_first_that_is_late_enough(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "log")
+    times = [5, 3, 9, 2, 9, 1, 20, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4]
+    for time in times:
+        log.append(batch(timestamp=time), now_ms=NOW_MS)
+    for asked in range(21):
+        found = log.offset_for_timestamp(asked)
+        assert found is not None
+        assert found.offset == next(index for index, time in enumerate(times) if time >= asked)
+    largest = log.offset_of_max_timestamp()
+    assert largest is not None
+    assert (largest.timestamp, largest.offset) == (20, 6)
+
+
+def test_log_append_time_answers_with_the_base_offset(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "log", replace(SMALL, message_timestamp_type="LogAppendTime"))
+    for number in range(10):
+        log.append(batch(3, timestamp=7, codec="gzip"), now_ms=NOW_MS + number)
+    found = log.offset_for_timestamp(NOW_MS + 4)
+    assert found is not None
+    assert (found.offset, found.timestamp) == (12, NOW_MS + 4)
+    largest = log.offset_of_max_timestamp()
+    assert largest is not None
+    assert largest.offset == 27
+
+
+def test_after_deletion(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "log")
+    log.append(batch(timestamp=NOW_MS + 999), now_ms=NOW_MS)
+    fill(log, 40)
+    flush(log)
+    log.delete_records_before(25)
+    found = log.offset_for_timestamp(0)
+    assert found is not None
+    assert found.offset == 25
+    largest = log.offset_of_max_timestamp()
+    assert largest is not None
+    assert largest.offset == 40, "the segment with the largest one is gone"
+
+
+def test_largest_of_records_below_the_log_start(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "log", replace(SMALL, segment_bytes=100_000))
+    fill(log, 5)
+    flush(log)
+    log.delete_records_before(-1)
+    assert log.offset_for_timestamp(0) is None
+    largest = log.offset_of_max_timestamp()
+    assert largest is not None
+    assert largest.offset == 4
+
+
+def test_without_timestamps(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "log")
+    assert log.offset_of_max_timestamp() is None
+    assert log.offset_for_timestamp(0) is None
+    fill(log, 20, timestamp=-1, step_ms=0)
+    largest = log.offset_of_max_timestamp()
+    assert largest is not None
+    assert (largest.timestamp, largest.offset) == (-1, 0)
+    assert log.offset_for_timestamp(0) is None
