@@ -77,6 +77,17 @@ class FaultyStorage(Storage):
         self._live: dict[str, _Node] = {self.root: _Node(is_directory=True)}
         self._root = self._live[self.root]
 
+    def adopt(self) -> None:
+        """Take what lies under `root` already for durable."""
+        for path in sorted(Path(self.root).rglob("*")):
+            self._add(str(path), is_directory=path.is_dir())
+            if path.is_file():
+                self._live[str(path)].durable = path.read_bytes()
+        for node in self._live.values():
+            for operation in node.pending:
+                node.apply(operation)
+            node.pending.clear()
+
     def heal(self) -> None:
         self.fail_at = 0
 

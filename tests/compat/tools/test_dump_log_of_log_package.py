@@ -1,0 +1,133 @@
+"""Apache Kafka's DumpLogSegments reads what the log package writes and finds nothing wrong, whatever the log has been through."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from log import LogConfig, UnifiedLog
+from tests.log.support import NOW_MS, batch, flush, open_log
+from tests.support.kafka_tools import run_tool
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+CONFIG = LogConfig(segment_bytes=20_000, index_interval_bytes=500, file_delete_delay_ms=0)
+
+
+def fill(log: UnifiedLog, batches: int = 60) -> None:
+    for number in range(batches):
+        count = 1 + number % 7
+        log.append(
+            batch(
+                count,
+                codec=CODECS[number % 5],
+                timestamp=NOW_MS + 100 * number - 250 * (number % 3),
+                step_ms=3,
+                size=300,
+                producer_id=11,
+                base_sequence=log.log_end_offset,
+            ),
+            now_ms=NOW_MS + number,
+        )
+
+
+def rolled_by_size(directory: Path) -> UnifiedLog:
+    log = open_log(directory, CONFIG)
+    fill(log)
+    return log
+
+
+def rolled_by_time(directory: Path) -> UnifiedLog:
+    log = open_log(directory, replace(CONFIG, segment_ms=1000))
+    fill(log)
+    return log
+
+
+def log_append_time(directory: Path) -> UnifiedLog:
+    log = open_log(directory, replace(CONFIG, message_timestamp_type="LogAppendTime"))
+    fill(log)
+    return log
+
+
+def recovered(directory: Path) -> UnifiedLog:
+    rolled_by_size(directory).close(clean=False)
+    for suffix in (".index", ".timeindex"):
+        for path in directory.glob(f"*{suffix}"):
+            path.unlink()
+    newest = max(directory.glob("*.log"))
+    newest.write_bytes(newest.read_bytes()[:-100])
+    log = open_log(directory, CONFIG)
+    assert log.bytes_cut > 0
+    fill(log, 20)
+    return log
+
+
+def after_delete_records(directory: Path) -> UnifiedLog:
+    log = rolled_by_size(directory)
+    flush(log)
+    log.delete_records_before(100)
+    log.delete_pending(NOW_MS)
+    fill(log, 10)
+    return log
+
+
+def without_timestamps(directory: Path) -> UnifiedLog:
+    log = open_log(directory, CONFIG)
+    for _ in range(120):
+        log.append(batch(5, timestamp=-1, size=200), now_ms=NOW_MS)
+    return log
+
+
+def restarted(directory: Path) -> UnifiedLog:
+    log = rolled_by_size(directory)
+    log = open_log(directory, CONFIG, clean_stop=log.close(clean=True))
+    fill(log)
+    return log
+
+
+LOGS = (
+    rolled_by_size,
+    rolled_by_time,
+    log_append_time,
+    recovered,
+    after_delete_records,
+    without_timestamps,
+    restarted,
+)
+
+
+@pytest.mark.parametrize("make", LOGS, ids=[make.__name__ for make in LOGS])
+def test_dump_finds_nothing_wrong(tmp_path: Path, make: object) -> None:
+    assert callable(make)
+    directory = tmp_path / "flights-0"
+    log = make(directory)
+    end_offset, start_offset = log.log_end_offset, log.active_base_offset
+    assert log.segment_count > 1
+    assert log.close(clean=True) is not None
+    dump(directory, ".log", "--deep-iteration", "--print-data-log", last_offset=end_offset - 1)
+    for check in ("--verify-index-only", "--index-sanity-check"):
+        dump(directory, ".index", check)
+        dump(directory, ".timeindex", check)
+    assert start_offset < end_offset
+
+
+def dump(directory: Path, suffix: str, *options: str, last_offset: int | None = None) -> None:
+    files = sorted(directory.glob(f"*{suffix}"))
+    assert len(files) > 1
+    run = run_tool("kafka-dump-log", *options, "--files", ",".join(map(str, files))).expect_success()
+    said = (run.stdout + run.stderr).lower()
+    for bad in (
+        "mismatch",
+        "non-consecutive",
+        "isvalid: false",
+        "exception",
+        "out of order",
+        "not match",
+        "corrupt",
+    ):
+        assert bad not in said, run.stdout[-3000:] + run.stderr
+    assert run.stdout.count("Dumping ") == len(files)
+    if last_offset is not None:
+        assert f"lastOffset: {last_offset} " in run.stdout
+        assert f"offset: {last_offset} " in run.stdout

@@ -1,0 +1,151 @@
+"""Random lives of a partition on a disk that may lose its power, beside a model that is a list."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from log import OffsetOutOfRange, StorageFailed
+from tests.faults.faulty_storage import FaultyStorage
+from tests.faults.scenario import CONFIG, PRODUCERS, Life, check_producers, encode, now_ms, read_all
+
+HOUR_MS = 3_600_000
+
+
+class PartitionLife(RuleBasedStateMachine):
+    """Every rule does the same to the log and to the promises that the scenario keeps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scratch = Path(tempfile.mkdtemp(prefix="seqgate-model-"))
+        self.lives = 0
+        self.leader_epoch = 0
+
+    @initialize()
+    def begin(self) -> None:
+        root = self.scratch / "0"
+        root.mkdir()
+        self.storage = FaultyStorage(root, max_open_files=3)
+        self.life = Life(self.storage, root)
+        self.life.open()
+
+    @rule(producer_id=st.integers(0, PRODUCERS - 1), count=st.integers(1, 6))
+    def append(self, producer_id: int, count: int) -> None:
+        self.life.append(producer_id, count, self.leader_epoch)
+
+    @rule(producer_id=st.integers(0, PRODUCERS - 1), back=st.integers(1, 5))
+    def retry(self, producer_id: int, back: int) -> None:
+        sent = [batch for batch in self.life.promises.written if batch.producer_id == producer_id]
+        if len(sent) >= back:
+            original = sent[-back]
+            info = self.life.log.append(
+                encode(producer_id, original.base_sequence, original.values), now_ms=now_ms()
+            )
+            assert info.is_duplicate
+            assert info.base_offset == original.base_offset
+
+    @rule()
+    def flush(self) -> None:
+        self.life.flush()
+
+    @rule()
+    def roll(self) -> None:
+        self.life.log.roll(now_ms())
+
+    @rule()
+    def lead_under_a_new_epoch(self) -> None:
+        self.leader_epoch += 1
+
+    @rule()
+    def checkpoint(self) -> None:
+        self.life.checkpoint()
+
+    @rule(part=st.integers(0, 100))
+    def delete_records(self, part: int) -> None:
+        log = self.life.log
+        self.life.delete_records(
+            log.log_start_offset + (log.high_watermark - log.log_start_offset) * part // 100
+        )
+
+    @rule()
+    def delete_more_than_is_committed(self) -> None:
+        try:
+            self.life.log.delete_records_before(self.life.log.high_watermark + 1)
+        except OffsetOutOfRange:
+            return
+        raise AssertionError("records beyond the high watermark were deleted")
+
+    @rule(kept=st.integers(0, 3000))
+    def retain(self, kept: int) -> None:
+        log = self.life.log
+        config = log.config
+        log.update_config(CONFIG.__class__(segment_bytes=700, index_interval_bytes=150, retention_bytes=kept))
+        log.delete_old_segments(now_ms())
+        log.update_config(config)
+        promises = self.life.promises
+        promises.log_start_offset = log.log_start_offset
+        promises.asked_log_start_offset = max(promises.asked_log_start_offset, log.log_start_offset)
+
+    @rule()
+    def delete_files(self) -> None:
+        self.life.clean_up()
+
+    @rule(clean=st.booleans())
+    def restart(self, clean: bool) -> None:
+        self.life.stop(clean=clean)
+        self.life.open()
+        assert self.life.directory is not None
+        assert self.life.directory.was_clean == clean
+        self.life.promises.durable_end_offset = self.life.log.log_end_offset
+
+    @rule()
+    def fail_and_reopen(self) -> None:
+        self.life.log.take_offline("a test says so")
+        try:
+            self.life.append(0)
+        except StorageFailed:
+            self.life.promises.written.pop()
+        self.life.reopen()
+        self.life.promises.durable_end_offset = self.life.log.log_end_offset
+
+    @precondition(lambda self: self.lives < 4)
+    @rule(seed=st.integers(0, 10_000))
+    def power_cut(self, seed: int) -> None:
+        self.lives += 1
+        root = self.scratch / f"{self.lives}"
+        self.storage.power_cut(root, seed)
+        promises = self.life.promises
+        self.storage = FaultyStorage(root, max_open_files=3)
+        self.storage.adopt()
+        self.life = Life(self.storage, root, promises)
+        self.life.open()
+        log = self.life.log
+        assert log.log_end_offset >= promises.durable_end_offset
+        assert promises.log_start_offset <= log.log_start_offset <= promises.asked_log_start_offset
+        promises.cut(log.log_end_offset)
+        promises.durable_end_offset = log.log_end_offset
+        promises.log_start_offset = log.log_start_offset
+
+    @invariant()
+    def reads_what_was_written(self) -> None:
+        log = self.life.log
+        written = self.life.promises.written
+        assert read_all(log) == [batch for batch in written if batch.end_offset > log.log_start_offset]
+        assert log.log_end_offset == (written[-1].end_offset if written else log.log_start_offset)
+        assert log.size_bytes == sum(path.stat().st_size for path in Path(log.directory).glob("*.log"))
+        assert self.storage.open_files <= 3
+
+    def teardown(self) -> None:
+        try:
+            check_producers(self.life.log, self.life.promises.written)
+        finally:
+            shutil.rmtree(self.scratch)
+
+
+PartitionLife.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestPartitionLife = PartitionLife.TestCase
