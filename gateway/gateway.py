@@ -100,6 +100,7 @@ class Gateway:
             advertised={},
         )
         self.server = Server(loop, config, Dispatcher(APIS, self.services))
+        flusher.after_round.append(self.server.outbox.flush)
         for listener in config.listeners:
             await self._listen(listener)
         self._jobs = BackgroundJobs(config, self.clock, partitions, log_directory)

@@ -39,9 +39,9 @@ class SegmentIndexes:
         self.offset_entries += OFFSET_ENTRY.pack(relative_offset, position)
 
     def add_time(self, timestamp_ms: int, relative_offset: int) -> None:
-        """Note the largest timestamp so far; one that is not larger than the last entry's is dropped."""
+        """Note the largest timestamp so far; one that is not larger than the last entry's is dropped, and so is none (-1)."""
         last = self.last_time()
-        if last is None or timestamp_ms > last[0]:
+        if timestamp_ms > (last[0] if last is not None else -1):
             self.time_entries += TIME_ENTRY.pack(timestamp_ms, relative_offset)
 
     def last_time(self) -> tuple[int, int] | None:
@@ -99,7 +99,7 @@ class SegmentIndexes:
             previous = entry
         if previous[1] >= size_bytes:
             return False
-        previous = (-2, -1)
+        previous = (-1, -1)
         for entry in TIME_ENTRY.iter_unpack(self.time_entries):
             if entry[0] <= previous[0] or entry[1] < previous[1]:
                 return False

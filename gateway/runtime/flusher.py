@@ -62,6 +62,8 @@ class Flusher:
         self._waiters: list[Callable[[], None]] = []
         self._running: _Round | None = None
         self._scheduled = False
+        self.after_round: list[Callable[[], None]] = []
+        """Called when all who waited for a round were told, so that their answers can leave together."""
         self.rounds = 0
         self.failures = 0
 
@@ -177,5 +179,7 @@ class Flusher:
                 observer.flush_finished()
         for waiter in current.waiters:
             waiter()
+        for finished in self.after_round:
+            finished()
         if self._dirty or self._waiters:
             self._schedule()

@@ -223,12 +223,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _write(self, pieces: Pieces) -> None:
         transport = self._transport
-        if transport is None or self._closing:
-            return
-        if len(pieces) == 1:
-            transport.write(pieces[0])
-        else:
-            transport.writelines(pieces)
+        if transport is not None and not self._closing:
+            self._server.outbox.write(transport, pieces)
 
     # flow
 

@@ -11,6 +11,7 @@ from gateway.config import Config, Listener
 from gateway.server.connection import Connection
 from gateway.server.dispatcher import Dispatcher
 from gateway.server.limits import ConnectionLimits
+from gateway.server.outbox import Outbox
 from gateway.server.request_memory import RequestMemory
 
 logger = logging.getLogger(__name__)
@@ -29,6 +30,7 @@ class Server:
         self.memory = RequestMemory(config.int("queued.max.request.bytes"))
         self.receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self.received = self.receive_buffer.toreadonly()
+        self.outbox = Outbox(loop)
         self.refused_connections = 0
         self._config = config
         self._connections: set[Connection] = set()

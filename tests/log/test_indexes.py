@@ -45,6 +45,11 @@ class TestLookups:
         indexes.add_time(1000, 120)
         assert indexes.last_time() == (1000, 100)
 
+    def test_no_timestamp_is_no_entry(self) -> None:
+        indexes = SegmentIndexes()
+        indexes.add_time(-1, 3)
+        assert indexes.last_time() is None
+
 
 def test_kafkas_bytes() -> None:
     indexes = SegmentIndexes()

@@ -141,6 +141,17 @@ class TestTail:
         assert log.segment_count == 2
         assert offsets_read(log, 0) == list(range(log.log_end_offset))
 
+    def test_offset_that_jumps_ends_the_log(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path / "log")
+        fill(log, 5)
+        log.close(clean=False)
+        (path,) = segment_files(tmp_path)
+        content = bytearray(path.read_bytes())
+        content[2 * len(batch()) + 6] = 1  # no CRC covers the base offset
+        path.write_bytes(content)
+        assert open_log(tmp_path / "log").log_end_offset == 2
+        assert path.stat().st_size == 2 * len(batch())
+
     def test_snapshot_of_lost_batches_never_comes_back(self, tmp_path: Path) -> None:
         written(tmp_path).close(clean=True)
         assert segment_files(tmp_path, ".snapshot")[-1].name.startswith(f"{30:020d}")

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from log import CorruptRecord, Storage
+from log.environment import LogEnvironment
+from log.segment import Segment
+from tests.log.support import NOW_MS, batch, fill, open_log
+
+
+class NoRoomForIndexes(Storage):
+    def write_file(self, path: str, content: bytes) -> None:
+        raise OSError(errno.ENOSPC, "full", path)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    log = open_log(tmp_path / "log")
+    fill(log, 6)
+    log.close(clean=True)
+    return tmp_path / "log"
+
+
+def closed_segment(directory: Path, storage: Storage | None = None) -> Segment:
+    size_bytes = (directory / f"{0:020d}.log").stat().st_size
+    return Segment(LogEnvironment(storage or Storage()), str(directory), 0, size_bytes, NOW_MS)
+
+
+class TestIndexes:
+    @pytest.mark.parametrize("damage", ["gone", "torn", "beyond"])
+    def test_are_rebuilt_on_disk(self, directory: Path, damage: str) -> None:
+        path = directory / f"{0:020d}.index"
+        whole = path.read_bytes()
+        path.unlink() if damage == "gone" else path.write_bytes(
+            whole[:-1] if damage == "torn" else b"\0\0\0\x01\x7f\0\0\0"
+        )
+        segment = closed_segment(directory)
+        assert segment.position_of(4, segment.size_bytes) == 4 * len(batch())
+        assert path.stat().st_size % 8 == 0
+        assert segment.max_timestamp == NOW_MS + 5
+
+    def test_rebuilt_on_a_full_disk_serve_from_memory(self, directory: Path) -> None:
+        (directory / f"{0:020d}.timeindex").unlink()
+        segment = closed_segment(directory, NoRoomForIndexes())
+        assert (segment.max_timestamp, segment.offset_of_max_timestamp) == (NOW_MS + 5, 5)
+
+    def test_failed_rebuild_leaves_the_segment_as_it_was(self, directory: Path) -> None:
+        path = directory / f"{0:020d}.log"
+        content = bytearray(path.read_bytes())
+        content[len(batch()) + 8 : len(batch()) + 12] = b"\xff\xff\xff\xff"
+        path.write_bytes(content)
+        (directory / f"{0:020d}.index").unlink()
+        segment = closed_segment(directory)
+        for _ in range(2):
+            with pytest.raises(CorruptRecord):
+                segment.indexes()
+            assert segment.size_bytes == len(content)
+
+    def test_closed_ones_are_loaded_once(self, directory: Path) -> None:
+        segment = closed_segment(directory)
+        assert segment.indexes() is segment.indexes()
+
+
+def test_batches_in_small_chunks(directory: Path) -> None:
+    segment = closed_segment(directory)
+    for chunk_bytes in (61, 62, 100, 10_000):
+        found = [header.base_offset for _, header in segment.batches(0, segment.size_bytes, chunk_bytes)]
+        assert found == list(range(6))
+
+
+def test_largest_timestamp_of_an_empty_segment(tmp_path: Path) -> None:
+    assert Segment(LogEnvironment(), str(tmp_path), 0, 0, NOW_MS).largest_timestamp() == -1
