@@ -57,6 +57,7 @@ bench: peers
 
 docs: $(VENV)/.ready-dev
 	$(BIN)/python -m gateway.documentation docs
+	$(BIN)/python -c 'from spark_kafka_compat.options import options_page; print(options_page(), end="")' > docs/spark-options.md
 
 clean:
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -23,7 +23,7 @@ from log.errors import (
 )
 from log.flush import FlushTicket
 from log.log_directory import LogDirectory
-from log.results import AppendInfo, DeletedSegment, ReadResult, TimestampAndOffset
+from log.results import AppendInfo, DeletedSegment, FileRegion, ReadResult, TimestampAndOffset
 from log.storage import Storage
 from log.unified_log import UnifiedLog
 
@@ -32,6 +32,7 @@ __all__ = [
     "CorruptRecord",
     "DeletedSegment",
     "DirectoryLocked",
+    "FileRegion",
     "FlushTicket",
     "IncompatibleFormat",
     "InvalidProducerEpoch",

@@ -6,6 +6,8 @@ from bisect import bisect_right
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
+from log.results import FileRegion
+
 if TYPE_CHECKING:
     from log.segment import Segment
     from log.storage import Storage
@@ -56,9 +58,9 @@ class LogReader:
         else:
             self._high_watermark_position = self._known_positions.get(offset, _NOWHERE)
 
-    def read(
+    def find(
         self, offset: int, max_bytes: int, upper_bound: int, log_end_offset: int, min_one_batch: bool
-    ) -> bytes:
+    ) -> FileRegion | None:
         """Batches from the one that holds `offset` on, below `upper_bound` (exclusive), of one segment."""
         index = bisect_right(self._bases, offset) - 1
         while index < len(self._segments):
@@ -69,22 +71,17 @@ class LogReader:
             if position >= end:
                 continue
             size_bytes = min(max_bytes, end - position)
-            data = self._storage.read(segment.file, size_bytes, position) if size_bytes > 0 else b""
-            if min_one_batch and len(data) < end - position:
-                data = self._first_batch_whole(segment, data, position, end)
-            if position + len(data) == end:
+            if min_one_batch and size_bytes < end - position:
+                size_bytes = max(size_bytes, min(self._batch_size(segment, position), end - position))
+            if position + size_bytes == end:
                 next_offset = self._bases[index] if index < len(self._bases) else upper_bound
                 self.remember(min(next_offset, upper_bound), segment.base_offset, end)
-            return data
-        return b""
+            return FileRegion(self._storage, segment.file, position, size_bytes)
+        return None
 
-    def _first_batch_whole(self, segment: Segment, data: bytes, position: int, end: int) -> bytes:
-        enough = len(data) >= _SIZE_KNOWN_BYTES
-        head = data if enough else self._storage.read(segment.file, _SIZE_KNOWN_BYTES, position)
-        size_bytes = _SIZE_KNOWN_BYTES + int.from_bytes(head[_BATCH_LENGTH], "big")
-        if size_bytes <= len(data):
-            return data
-        return self._storage.read(segment.file, min(size_bytes, end - position), position)
+    def _batch_size(self, segment: Segment, position: int) -> int:
+        head = self._storage.read(segment.file, _SIZE_KNOWN_BYTES, position)
+        return _SIZE_KNOWN_BYTES + int.from_bytes(head[_BATCH_LENGTH], "big")
 
     def _readable_end(self, index: int, upper_bound: int, log_end_offset: int) -> int:
         """Where in the segment the batches below `upper_bound` end."""

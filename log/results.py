@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from log.storage import DataFile, Storage
 
 
 class AppendInfo(NamedTuple):
@@ -19,6 +22,36 @@ class ReadResult(NamedTuple):
     """Record batches as they are stored; the last one may be cut."""
 
     records: bytes
+
+
+class FileRegion:
+    """A run of bytes of a segment file that was found and not yet read. Its length is the number of bytes."""
+
+    __slots__ = ("_file", "_position", "_size_bytes", "_storage")
+
+    def __init__(self, storage: Storage, file: DataFile, position: int, size_bytes: int) -> None:
+        """Point at `size_bytes` bytes from `position` on, all of which are in the file."""
+        self._storage = storage
+        self._file = file
+        self._position = position
+        self._size_bytes = size_bytes
+
+    def __len__(self) -> int:
+        return self._size_bytes
+
+    def read(self, start: int = 0, size_bytes: int | None = None) -> bytes:
+        """The bytes from `start` on, all or `size_bytes` of them. Raises OSError."""
+        wanted = self._size_bytes - start if size_bytes is None else size_bytes
+        return self._storage.read(self._file, wanted, self._position + start)
+
+    def send(self, socket_descriptor: int, start: int) -> int:
+        """Hand the bytes from `start` on to a socket inside the kernel; returns how many it took.
+
+        Raises BlockingIOError when the socket takes none now, OSError.
+        """
+        return self._storage.send(
+            self._file, socket_descriptor, self._position + start, self._size_bytes - start
+        )
 
 
 class TimestampAndOffset(NamedTuple):

@@ -77,6 +77,14 @@ class Storage:
         file.recently_used = True
         return os.pread(descriptor, size_bytes, position)
 
+    def send(self, file: DataFile, socket_descriptor: int, position: int, size_bytes: int) -> int:
+        """Send up to `size_bytes` from `position` on to a non-blocking socket, past this process's memory."""
+        descriptor = file.descriptor
+        if descriptor < 0:
+            descriptor = self._open(file)
+        file.recently_used = True
+        return os.sendfile(socket_descriptor, descriptor, position, size_bytes)
+
     def truncate(self, file: DataFile, size_bytes: int) -> None:
         """Cut the file to `size_bytes`."""
         os.ftruncate(file.descriptor if file.descriptor >= 0 else self._open(file), size_bytes)

@@ -25,7 +25,7 @@ from log.errors import (
 )
 from log.names import LEADER_EPOCHS, LOG_START_OFFSET, TEMPORARY_SUFFIX
 from log.record_batch import PATCHED, REWRITABLE, REWRITABLE_BYTES, TIMESTAMP_TYPE_FLAG, stamped_head
-from log.results import AppendInfo, DeletedSegment, ReadResult, TimestampAndOffset
+from log.results import AppendInfo, DeletedSegment, FileRegion, ReadResult, TimestampAndOffset
 from log.retention import SegmentFacts, segments_to_delete
 from log.segment import Segment
 from seq_validator import ACCEPTED, Duplicate, Rejected, RejectionReason
@@ -181,13 +181,13 @@ class UnifiedLog(DurableLog):
 
     # Reading.
 
-    def read(
+    def find(
         self, offset: int, max_bytes: int, *, upper_bound: int, min_one_batch: bool = True
-    ) -> ReadResult:
-        """Batches from the one that holds `offset` on, at most `max_bytes`, all below `upper_bound` (exclusive).
+    ) -> FileRegion | None:
+        """Where the batches from the one that holds `offset` on lie, at most `max_bytes`, all below `upper_bound`.
 
-        The last batch may be cut. With `min_one_batch` the first one comes whole, whatever its size. One segment is
-        read at a time. Raises OffsetOutOfRange, StorageFailed.
+        None when there is nothing. The last batch may be cut. With `min_one_batch` the first one is whole, whatever
+        its size. One segment at a time. Raises OffsetOutOfRange, StorageFailed.
         """
         self._check_online()
         if not self.log_start_offset <= offset <= self.log_end_offset:
@@ -195,11 +195,23 @@ class UnifiedLog(DurableLog):
                 f"Offset {offset} is not between {self.log_start_offset} and {self.log_end_offset}."
             )
         if offset >= upper_bound or (max_bytes <= 0 and not min_one_batch):
-            return ReadResult(b"")
+            return None
         try:
-            return ReadResult(
-                self._reader.read(offset, max_bytes, upper_bound, self.log_end_offset, min_one_batch)
-            )
+            return self._reader.find(offset, max_bytes, upper_bound, self.log_end_offset, min_one_batch)
+        except OSError as error:
+            raise StorageFailed(f"{self.topic}-{self.partition} can't be read: {error}") from error
+
+    def read(
+        self, offset: int, max_bytes: int, *, upper_bound: int, min_one_batch: bool = True
+    ) -> ReadResult:
+        """The bytes of what `find` finds. Raises as it does."""
+        region = self.find(offset, max_bytes, upper_bound=upper_bound, min_one_batch=min_one_batch)
+        return ReadResult(b"" if region is None else self.read_region(region))
+
+    def read_region(self, region: FileRegion, size_bytes: int | None = None) -> bytes:
+        """The bytes of a region of this log, or its first `size_bytes`. Raises StorageFailed."""
+        try:
+            return region.read(0, size_bytes)
         except OSError as error:
             raise StorageFailed(f"{self.topic}-{self.partition} can't be read: {error}") from error
 

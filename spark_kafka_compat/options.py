@@ -204,3 +204,13 @@ def options_table() -> str:
         cells = [f"`{option.name}`", *marks, option.default or "", option.meaning.replace("|", "\\|")]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def options_page() -> str:
+    """docs/spark-options.md."""
+    return (
+        "# Options of Spark's Kafka connector\n\n"
+        "Written by `make docs` from `spark_kafka_compat/options.py`. `source()` and `sink()` take these names, and "
+        "`kafka.*` for the client's own settings; any other name is refused with the nearest valid one.\n\n"
+        f"{options_table()}"
+    )

@@ -65,7 +65,7 @@ NETWORK_SETTINGS = (
     Setting(
         name="socket.send.buffer.bytes",
         type=SettingType.INT,
-        default=102400,
+        default=-1,
         minimum=-1,
         section=_NETWORK,
         doc="SO_SNDBUF of connections; -1 leaves it to the operating system.",
@@ -73,7 +73,7 @@ NETWORK_SETTINGS = (
     Setting(
         name="socket.receive.buffer.bytes",
         type=SettingType.INT,
-        default=102400,
+        default=-1,
         minimum=-1,
         section=_NETWORK,
         doc="SO_RCVBUF of connections; -1 leaves it to the operating system.",

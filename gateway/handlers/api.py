@@ -8,8 +8,9 @@ from typing import Any
 
 from gateway.protocol.schema_reader import Read
 from gateway.runtime.services import Services
+from log import FileRegion
 
-Pieces = Sequence[bytes | memoryview]
+Pieces = Sequence[bytes | FileRegion]
 """A whole frame, to be written piece after piece."""
 
 

@@ -17,8 +17,10 @@ from struct import Struct
 from typing import NamedTuple
 
 from gateway.protocol.primitives import string, unsigned_varint
+from log import FileRegion
 
-Piece = bytes | memoryview
+Piece = bytes | FileRegion
+"""Piece, or where they lie in a segment file."""
 
 _INT32 = Struct(">i")
 _TOP_V4 = Struct(">i")
@@ -87,9 +89,9 @@ def encode_fetch_response(
         head.append(0)
     pieces.append(bytes(head))
     size = sum(map(len, pieces)) - 4
-    first = bytearray(pieces[0])
-    _TWO_INT32.pack_into(first, 0, size, correlation_id)
-    pieces[0] = bytes(first)
+    first = pieces[0]
+    assert isinstance(first, bytes)
+    pieces[0] = _TWO_INT32.pack(size, correlation_id) + first[_TWO_INT32.size :]
     return pieces
 
 

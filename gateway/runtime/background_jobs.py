@@ -43,7 +43,6 @@ class BackgroundJobs:
         self._partitions = partitions
         self._log_directory = log_directory
         self._tasks: list[asyncio.Task[None]] = []
-        self._unflushed_since_ms: dict[Partition, tuple[int, int]] = {}
         self.expired_producers = 0
 
     def start(self) -> None:
@@ -105,21 +104,8 @@ class BackgroundJobs:
         self.expired_producers += partition.log.expire_producers(self._clock.now_ms())
 
     def _flush_by_time(self, partition: Partition) -> None:
-        """Flush what has been unflushed for `flush.ms`."""
-        if partition.flush_ms == FLUSH_NEVER:
-            return
-        log = partition.log
-        if log.recovery_point >= log.log_end_offset:
-            self._unflushed_since_ms.pop(partition, None)
-            return
-        now_ms = self._clock.now_ms()
-        recovery_point, since_ms = self._unflushed_since_ms.setdefault(
-            partition, (log.recovery_point, now_ms)
-        )
-        if recovery_point != log.recovery_point:
-            self._unflushed_since_ms[partition] = (log.recovery_point, now_ms)
-        elif now_ms - since_ms >= partition.flush_ms:
-            partition.start_flush()
+        if partition.flush_ms != FLUSH_NEVER:
+            partition.flush_by_time(self._clock.now_ms())
 
     def _delete_pending(self) -> None:
         self._log_directory.delete_pending(self._clock.now_ms())

@@ -23,6 +23,7 @@ class Partition:
 
     __slots__ = (
         "_flusher",
+        "_unflushed",
         "_waiters",
         "closed",
         "flush_messages",
@@ -52,6 +53,8 @@ class Partition:
         self.flush_ms = flush_ms
         self.closed = False
         self._flusher = flusher
+        self._unflushed: tuple[int, int] | None = None
+        """The recovery point and when it was first seen to lag."""
         self._waiters: dict[object, Callable[[], None]] = {}
         log.begin_leader_epoch(leader_epoch)
 
@@ -65,7 +68,9 @@ class Partition:
             self._flusher.mark_dirty(log, self)
         else:
             log.advance_high_watermark(log.log_end_offset)
-            if log.log_end_offset - log.recovery_point >= self.flush_messages:
+            rolled = info.base_offset == log.active_base_offset > 0
+            if rolled or log.log_end_offset - log.recovery_point >= self.flush_messages:
+                # a closed segment is flushed as in Kafka, so that a crash re-reads no more than the active one
                 self._flusher.mark_dirty(log, self)
             if self._waiters:
                 self._wake()
@@ -101,6 +106,16 @@ class Partition:
     def start_flush(self) -> None:
         """Have what is written flushed in the background."""
         self._flusher.mark_dirty(self.log, self)
+
+    def flush_by_time(self, now_ms: int) -> None:
+        """Flush what has been unflushed for `flush.ms`; called every so often."""
+        log = self.log
+        if log.recovery_point >= log.log_end_offset:
+            self._unflushed = None
+        elif self._unflushed is None or self._unflushed[0] != log.recovery_point:
+            self._unflushed = (log.recovery_point, now_ms)
+        elif now_ms - self._unflushed[1] >= self.flush_ms:
+            self.start_flush()
 
     def add_waiter(self, key: object, callback: Callable[[], None]) -> None:
         """Call back whenever the high watermark moved or the partition went away."""

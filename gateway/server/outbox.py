@@ -1,17 +1,22 @@
-"""Answers leave together at the end of the event loop's turn.
+"""The way of answers to their sockets.
 
-A send that wakes a sleeping client costs several times one that does not. Writing the small answers of all
-connections one after the other, after the turn's requests were handled, wakes a client once for many.
+Small answers leave together at the end of the event loop's turn: a send that wakes a sleeping client costs
+several times one that does not, so clients are woken once for many. Large ones go at once, their records from
+the segment file to the socket inside the kernel (sendfile) as far as the socket takes them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import socket
+from collections.abc import Sequence
 
 from gateway.handlers.api import Pieces
+from log import FileRegion
 
-LARGE_PIECES = 2
-"""An answer in more than one piece carries records; it leaves at once, so that back-pressure is felt at once."""
+logger = logging.getLogger(__name__)
+
 TOGETHER = 32
 """With so many waiting they leave before the turn ends: the clients then work while the gateway does."""
 
@@ -21,17 +26,18 @@ class Outbox:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._waiting: list[tuple[asyncio.Transport, bytes | memoryview]] = []
+        self._waiting: list[tuple[asyncio.Transport, bytes]] = []
 
     def write(self, transport: asyncio.Transport, pieces: Pieces) -> None:
         """Have an answer written, after those given before it."""
-        if len(pieces) >= LARGE_PIECES:
+        only = pieces[0]
+        if len(pieces) > 1 or isinstance(only, FileRegion):
             self.flush()
-            transport.writelines(pieces)
+            self._write_pieces(transport, pieces)
             return
         if not self._waiting:
             self._loop.call_soon(self.flush)
-        self._waiting.append((transport, pieces[0]))
+        self._waiting.append((transport, only))
         if len(self._waiting) >= TOGETHER:
             self.flush()
 
@@ -40,3 +46,59 @@ class Outbox:
         waiting, self._waiting = self._waiting, []
         for transport, piece in waiting:
             transport.write(piece)
+
+    def _write_pieces(self, transport: asyncio.Transport, pieces: Pieces) -> None:
+        try:
+            if transport.is_closing():
+                return
+            if transport.get_write_buffer_size() == 0 and any(
+                isinstance(piece, FileRegion) for piece in pieces
+            ):
+                rest = _send_now(transport, pieces)
+            else:
+                rest = [_in_memory(piece) for piece in pieces]
+        except OSError as error:
+            # the frame is begun and can't be finished
+            logger.warning("an answer could not be sent: %s", error)
+            transport.abort()
+            return
+        if rest:
+            transport.writelines(rest)
+
+
+def _in_memory(piece: bytes | FileRegion) -> bytes:
+    return piece.read() if isinstance(piece, FileRegion) else piece
+
+
+def _send_now(transport: asyncio.Transport, pieces: Pieces) -> Sequence[bytes]:
+    """Give the socket as much as it takes; returns what is left, in memory. Raises OSError.
+
+    Only for a transport that has nothing waiting, so that nothing is overtaken.
+    """
+    shared = transport.get_extra_info("socket")
+    taken = socket.socket(shared.family, shared.type, shared.proto, fileno=shared.fileno())
+    try:
+        for number, piece in enumerate(pieces):
+            sent = _send_piece(taken, piece, more=number + 1 < len(pieces))
+            if sent < len(piece):
+                rest = piece.read(sent) if isinstance(piece, FileRegion) else piece[sent:]
+                return [rest, *(_in_memory(later) for later in pieces[number + 1 :])]
+    finally:
+        taken.detach()
+    return ()
+
+
+def _send_piece(taken: socket.socket, piece: bytes | FileRegion, *, more: bool) -> int:
+    """How many bytes of the piece the socket took."""
+    sent = 0
+    try:
+        if not isinstance(piece, FileRegion):
+            return taken.send(piece, socket.MSG_DONTWAIT | (socket.MSG_MORE if more else 0))
+        while sent < len(piece):
+            count = piece.send(taken.fileno(), sent)
+            if not count:
+                raise OSError(f"the segment file ends {len(piece) - sent} bytes early")
+            sent += count
+    except BlockingIOError:
+        pass
+    return sent

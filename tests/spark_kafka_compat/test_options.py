@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from spark_kafka_compat import OPTIONS, UnknownOptionError, Use, checked_options
-from spark_kafka_compat.options import options_table
+from spark_kafka_compat.options import options_page, options_table
 
 
 def test_names_are_told_once() -> None:
@@ -64,3 +66,8 @@ def test_an_option_of_another_use(use: Use, name: str, told: str) -> None:
 def test_the_documented_table_has_every_option() -> None:
     table = options_table()
     assert all(f"| `{option.name}` |" in table for option in OPTIONS)
+
+
+def test_the_documented_table_is_the_one_in_use() -> None:
+    page = Path(__file__).resolve().parents[2] / "docs" / "spark-options.md"
+    assert page.read_text(encoding="utf-8") == options_page()

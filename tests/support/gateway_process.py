@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 START_TIMEOUT_S = 30.0
@@ -105,8 +106,9 @@ class GatewayProcess:
     def stderr_text(self) -> str:
         return self.stderr_path.read_text(errors="replace") if self.stderr_path.exists() else ""
 
-    def __enter__(self) -> GatewayProcess:
-        return self.start()
+    def __enter__(self) -> Self:
+        self.start()
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
