@@ -12,6 +12,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import weakref
 from typing import TYPE_CHECKING, Final
 
 from log.errors import DirectoryLocked
@@ -48,6 +49,7 @@ class Storage:
         self.max_open_files = max_open_files
         self._open_files: dict[DataFile, None] = {}
         self._locks: dict[str, int] = {}
+        weakref.finalize(self, _close_descriptors, self._open_files, self._locks)
 
     @property
     def open_files(self) -> int:
@@ -257,3 +259,13 @@ class Storage:
 
     def _close(self, descriptor: int) -> None:
         os.close(descriptor)
+
+
+def _close_descriptors(open_files: dict[DataFile, None], locks: dict[str, int]) -> None:
+    """What a storage that nobody needs any more still had open goes with it."""
+    for descriptor in (*(file.descriptor for file in open_files), *locks.values()):
+        with contextlib.suppress(OSError):
+            os.close(descriptor)
+    for file in open_files:
+        file.descriptor = _CLOSED
+    locks.clear()

@@ -83,7 +83,8 @@ class Flusher:
 
     def mark_dirty(self, log: UnifiedLog, observer: FlushObserver | None) -> None:
         """Have the next round flush what this log holds now."""
-        self._dirty[log] = observer
+        if observer is not None or log not in self._dirty:
+            self._dirty[log] = observer
         self._schedule()
 
     def when_flushed(self, callback: Callable[[], None]) -> None:

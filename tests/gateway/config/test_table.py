@@ -62,7 +62,12 @@ def test_defaults_that_differ_from_kafka_are_these_only() -> None:
         "producer.id.expiration.ms": "86400000",
     }
     different = {name for name, value in kafka.items() if render(BY_NAME[name].default) != value}
-    assert different == {"log.flush.interval.messages", "queued.max.request.bytes"}
+    assert different == {
+        "log.flush.interval.messages",
+        "queued.max.request.bytes",
+        "socket.send.buffer.bytes",
+        "socket.receive.buffer.bytes",
+    }
 
 
 @pytest.mark.parametrize(
