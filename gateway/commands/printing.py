@@ -14,6 +14,10 @@ import msgspec
 UNKNOWN = "?"
 
 
+NARROWEST = 8
+"""A column of names keeps at least so much of a narrow terminal."""
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column's heading and whether it holds numbers, which stand to the right."""
@@ -40,6 +44,7 @@ def print_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Non
             justify="right" if column.number else "left",
             overflow="fold",
             no_wrap=column.number,
+            min_width=None if column.number else NARROWEST,
         )
     for row in rows:
         table.add_row(*row)

@@ -116,7 +116,7 @@ def _asking(config_file: Path | None, data_dir: Path | None) -> Iterator[Path]:
 def _print_producers(rows: list[ProducerRow]) -> None:
     from gateway.commands import printing
 
-    headings = ("partition", "producer id", "epoch", "last sequence", "last offset", "age", "batches")
+    headings = ("parti-\ntion", "producer\nid", "epoch", "last\nsequence", "last\noffset", "age", "batches")
     columns = [
         printing.Column("topic"),
         *(printing.Column(heading, number=True) for heading in headings),

@@ -7,6 +7,8 @@ Source: Kafka's KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages, Fetc
 
 from __future__ import annotations
 
+import logging
+
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.api import Api, Deferred, Pieces, RequestContext
@@ -17,6 +19,8 @@ from gateway.runtime.delayed_fetch import DelayedFetch
 from gateway.runtime.fetch_sessions import PartitionKey
 from gateway.runtime.partition import Partition
 from log import FileRegion, LogError, OffsetOutOfRange, UnifiedLog
+
+logger = logging.getLogger(__name__)
 
 API_KEY = 1
 READ_COMMITTED = 1
@@ -55,8 +59,13 @@ def begin(context: RequestContext, request: FetchRequest) -> Pieces | Deferred:
     deferred = Deferred(holds_back=True)
 
     def complete() -> None:
-        again = _read_all(context, request, fetch_context, max_bytes)
-        deferred.resolve(_answer(context, fetch_context, again))
+        try:
+            frame = _answer(context, fetch_context, _read_all(context, request, fetch_context, max_bytes))
+        except Exception:
+            logger.exception("Fetch v%d of %s failed", context.api_version, context.peer_host)
+            deferred.fail()
+            return
+        deferred.resolve(frame)
 
     delayed = DelayedFetch(
         context.services.loop,

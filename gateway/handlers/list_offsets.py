@@ -99,6 +99,8 @@ def _look_up(context: RequestContext, topic: str, entry: Any, committed_only: bo
     error = partition.check_leader_epoch(current_leader_epoch)
     if error is not ErrorCode.none:
         return _Found(error)
+    if partition.log.offline:
+        return _Found(ErrorCode.kafka_storage_error)
     try:
         return _position(partition, entry.timestamp, committed_only)
     except LogError as failure:

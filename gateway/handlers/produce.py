@@ -12,6 +12,7 @@ Source: Kafka's KafkaApis.handleProduceRequest, ReplicaManager.appendRecords, Pr
 from __future__ import annotations
 
 import logging
+import struct
 from collections.abc import Iterable
 
 from kio.schema.errors import ErrorCode
@@ -88,9 +89,14 @@ class _Pending:
                 message = "the records could not be flushed; the partition is offline"
                 rows[position] = ProduceRow(rows[position].partition, STORAGE_ERROR, -1, -1, -1, message)
         context = self.context
-        self.deferred.resolve(
-            (encode_produce_response(context.api_version, context.correlation_id, self.topics),)
-        )
+        try:
+            frame = encode_produce_response(context.api_version, context.correlation_id, self.topics)
+        except struct.error as error:
+            # a topic name that is too long for this version once its invalid UTF-8 is replaced
+            logger.warning("a Produce of %s can't be answered: %s", context.peer_host, error)
+            self.deferred.fail()
+            return
+        self.deferred.resolve((frame,))
 
 
 def begin(context: RequestContext, request: ProduceRequest) -> Pieces | Deferred | None:

@@ -157,6 +157,10 @@ class Flusher:
                     current.entries[index][1].run()
                 except OSError as error:
                     current.errors[index] = error
+                except Exception as error:
+                    # whatever it was, nobody knows what reached the disk, and the round must end
+                    logger.exception("a flush failed in an unexpected way")
+                    current.errors[index] = OSError(f"{type(error).__name__}: {error}")
             with self._lock:
                 current.shares_left -= 1
                 finished = current.shares_left == 0
@@ -177,10 +181,18 @@ class Flusher:
         self._running = None
         for observer in current.logs.values():
             if observer is not None:
-                observer.flush_finished()
+                _call(observer.flush_finished)
         for waiter in current.waiters:
-            waiter()
+            _call(waiter)
         for finished in self.after_round:
-            finished()
+            _call(finished)
         if self._dirty or self._waiters:
             self._schedule()
+
+
+def _call(callback: Callable[[], None]) -> None:
+    """Tell one of many; what goes wrong with it must not keep the others waiting."""
+    try:
+        callback()
+    except Exception:
+        logger.exception("a callback after a flush failed")

@@ -7,6 +7,7 @@ client's own socket fills up and nothing grows here:
     too many answers are outstanding         (seqgate.connection.max.in.flight.requests)
     the client does not read its answers     (seqgate.connection.response.backlog.bytes)
     there is no room for its next request    (queued.max.request.bytes)
+    it had its share of this turn            (REQUESTS_PER_TURN)
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from gateway.server.server import Server
 
 logger = logging.getLogger(__name__)
+
+REQUESTS_PER_TURN = 32
+"""A connection with more whole requests at hand begins the rest in the next turns of the event loop."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -43,6 +47,7 @@ class Connection(asyncio.BufferedProtocol):
         "_transport",
         "_waits_for_memory",
         "_writing_paused",
+        "_yields",
         "last_active_s",
         "listener_name",
         "peer_host",
@@ -65,6 +70,7 @@ class Connection(asyncio.BufferedProtocol):
         self._reading_paused = False
         self._writing_paused = False
         self._waits_for_memory = False
+        self._yields = False
 
     # the socket
 
@@ -118,6 +124,7 @@ class Connection(asyncio.BufferedProtocol):
             self._held_back_by is not None
             or self._writing_paused
             or self._waits_for_memory
+            or self._yields
             or self._draining
             or self._closing
             or len(self._answers) >= self._server.limits.in_flight_requests
@@ -142,7 +149,12 @@ class Connection(asyncio.BufferedProtocol):
         position = 0
         end = len(view)
         reader = self._reader
+        left = REQUESTS_PER_TURN
         while position < end and not self._blocked:
+            if not left:
+                self._yield_turn()
+                break
+            left -= 1
             if reader.in_parts:
                 frame, position = reader.add(view, position)
                 if frame is not None:
@@ -164,6 +176,15 @@ class Connection(asyncio.BufferedProtocol):
                 self._waits_for_memory = True
         return position
 
+    def _yield_turn(self) -> None:
+        """Let other connections go first: thousands of small requests fit into one receive buffer."""
+        self._yields = True
+        self._server.loop.call_soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._yields = False
+        self._resume()
+
     def _memory_granted(self) -> None:
         self._waits_for_memory = False
         self._memory_bytes = self._reader.frame_size
@@ -184,6 +205,11 @@ class Connection(asyncio.BufferedProtocol):
             answer = self._server.dispatcher.begin(frame, self)
         except (MalformedRequest, CloseConnection) as error:
             self.close(str(error))
+            return
+        except Exception:
+            # this may run on behalf of another connection, which must not suffer from it
+            logger.exception("a request of %s can't be begun", self.peer_host)
+            self.close("its request failed in the gateway")
             return
         if answer is None:
             return
@@ -246,6 +272,16 @@ class Connection(asyncio.BufferedProtocol):
     # the end
 
     @property
+    def is_closing(self) -> bool:
+        """Whether it only waits for the client to read the last answers."""
+        return self._closing
+
+    @property
+    def holds_memory(self) -> bool:
+        """Whether room is set aside for a request that is not whole yet."""
+        return self._memory_bytes > 0
+
+    @property
     def has_work(self) -> bool:
         """Whether answers are outstanding."""
         return bool(self._answers)
@@ -263,6 +299,15 @@ class Connection(asyncio.BufferedProtocol):
         self.hang_up()
 
     def hang_up(self) -> None:
+        """Close after what is already given to be written."""
         self._closing = True
         if self._transport is not None:
+            self._server.outbox.flush()
             self._transport.close()
+
+    def abort(self, reason: str) -> None:
+        """Close at once; what the client did not read is lost."""
+        self._closing = True
+        logger.warning("dropping the connection of %s: %s", self.peer_host, reason)
+        if self._transport is not None:
+            self._transport.abort()

@@ -118,6 +118,9 @@ class Dispatcher:
             logger.exception("%s v%d of %s failed", api.name, context.api_version, context.peer_host)
             deferred.fail()
             return
+        except asyncio.CancelledError:
+            deferred.fail()
+            raise
         deferred.resolve((frame,))
 
     @property

@@ -42,10 +42,12 @@ class Outbox:
             self.flush()
 
     def flush(self) -> None:
-        """Write what waits; a connection that went away meanwhile drops its answer itself."""
+        """Write what waits; the answers of connections that went away meanwhile are dropped."""
         waiting, self._waiting = self._waiting, []
         for transport, piece in waiting:
-            transport.write(piece)
+            # uvloop raises on a write to a transport whose end is over, which would cost the others theirs
+            if not transport.is_closing():
+                transport.write(piece)
 
     def _write_pieces(self, transport: asyncio.Transport, pieces: Pieces) -> None:
         try:

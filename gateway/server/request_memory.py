@@ -31,6 +31,9 @@ class RequestMemory:
 
     def release(self, size: int) -> None:
         self.used_bytes -= size
+        self._grant()
+
+    def _grant(self) -> None:
         while self._waiting and self._fits(self._waiting[0][0]):
             waiting_size, granted = self._waiting.popleft()
             self.used_bytes += waiting_size
@@ -39,6 +42,12 @@ class RequestMemory:
     def forget(self, granted: Callable[[], None]) -> None:
         """A waiting connection went away."""
         self._waiting = deque(entry for entry in self._waiting if entry[1] != granted)
+        self._grant()
+
+    @property
+    def is_short(self) -> bool:
+        """Whether connections wait for room."""
+        return bool(self._waiting)
 
     def _fits(self, size: int) -> bool:
         return self.limit_bytes < 0 or not self.used_bytes or self.used_bytes + size <= self.limit_bytes

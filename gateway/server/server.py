@@ -16,6 +16,8 @@ from gateway.server.request_memory import RequestMemory
 
 logger = logging.getLogger(__name__)
 
+STALLED_S = 10.0
+"""A request in parts of which nothing more came for so long gives way when memory is short."""
 RECEIVE_BUFFER_BYTES = 256 << 10
 """The one buffer all sockets are read into; the event loop reads one socket at a time."""
 
@@ -91,13 +93,23 @@ class Server:
             del self._per_host[connection.peer_host]
 
     def _watch_idle(self) -> None:
-        """Close connections on which nothing was asked for too long (connections.max.idle.ms)."""
+        """Close connections on which nothing was asked for too long (connections.max.idle.ms).
+
+        One that does not even read what it is closed with is dropped, and so is one that sends nothing more of a
+        request while others wait for the memory set aside for it.
+        """
         idle_s = self.limits.idle_ms / 1000
         now_s = self.loop.time()
         for connection in list(self._connections):
-            if now_s - connection.last_active_s > idle_s and not connection.has_work:
+            silent_s = now_s - connection.last_active_s
+            if connection.is_closing:
+                if silent_s > 2 * idle_s:
+                    connection.abort("its last answers were not read")
+            elif silent_s > idle_s and not connection.has_work:
                 connection.close(f"idle for more than {self.limits.idle_ms} ms")
-        self._idle_timer = self.loop.call_later(max(0.05, min(idle_s / 4, 30.0)), self._watch_idle)
+            elif silent_s > STALLED_S and connection.holds_memory and self.memory.is_short:
+                connection.abort("its request stopped half-way and others wait for the memory")
+        self._idle_timer = self.loop.call_later(max(0.05, min(idle_s / 4, STALLED_S / 2)), self._watch_idle)
 
     async def stop_accepting(self) -> None:
         """Close the listeners and begin no more requests."""
