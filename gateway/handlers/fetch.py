@@ -56,26 +56,69 @@ def begin(context: RequestContext, request: FetchRequest) -> Pieces | Deferred:
     read = _read_all(context, request, fetch_context, max_bytes)
     if read.must_answer or max_wait_ms <= 0 or not read.partitions or read.record_bytes >= min_bytes:
         return _answer(context, fetch_context, read)
-    deferred = Deferred(holds_back=True)
+    return _Waiting(context, request, fetch_context, max_bytes, min_bytes).begin(read)
 
-    def complete() -> None:
+
+class _Waiting:
+    """A fetch that waits for `min_bytes`; what was written so far may not be visible yet, so it looks again."""
+
+    def __init__(
+        self,
+        context: RequestContext,
+        request: FetchRequest,
+        fetch_context: FetchContext,
+        max_bytes: int,
+        min_bytes: int,
+    ) -> None:
+        self.context = context
+        self.request = request
+        self.fetch_context = fetch_context
+        self.max_bytes = max_bytes
+        self.min_bytes = min_bytes
+        self.deadline_s = context.services.loop.time() + request.max_wait_ms / 1000
+        self.deferred = Deferred(holds_back=True)
+        self.delayed: DelayedFetch | None = None
+        self.abandoned = False
+
+    def begin(self, read: _Read) -> Deferred:
+        self.deferred.on_abandoned = self._abandon
+        self._wait(read, self.request.max_wait_ms)
+        return self.deferred
+
+    def _wait(self, read: _Read, max_wait_ms: int) -> None:
+        self.delayed = DelayedFetch(
+            self.context.services.loop,
+            read.partitions,
+            min_bytes=self.min_bytes - read.record_bytes,
+            max_wait_ms=max_wait_ms,
+            complete=self._look,
+        )
+
+    def _abandon(self) -> None:
+        self.abandoned = True
+        if self.delayed is not None:
+            self.delayed.cancel()
+
+    def _look(self) -> None:
+        if self.abandoned:
+            return
+        context = self.context
         try:
-            frame = _answer(context, fetch_context, _read_all(context, request, fetch_context, max_bytes))
+            read = _read_all(context, self.request, self.fetch_context, self.max_bytes)
+            left_ms = int((self.deadline_s - context.services.loop.time()) * 1000)
+            if left_ms > 0 and self._needs_more(read):
+                self._wait(read, left_ms)
+                return
+            frame = _answer(context, self.fetch_context, read)
         except Exception:
             logger.exception("Fetch v%d of %s failed", context.api_version, context.peer_host)
-            deferred.fail()
+            self.deferred.fail()
             return
-        deferred.resolve(frame)
+        self.deferred.resolve(frame)
 
-    delayed = DelayedFetch(
-        context.services.loop,
-        read.partitions,
-        min_bytes=min_bytes - read.record_bytes,
-        max_wait_ms=max_wait_ms,
-        complete=complete,
-    )
-    deferred.on_abandoned = delayed.cancel
-    return deferred
+    def _needs_more(self, read: _Read) -> bool:
+        ended = read.must_answer or any(partition.closed for partition in read.partitions)
+        return bool(read.partitions) and not ended and read.record_bytes < self.min_bytes
 
 
 def _answer(context: RequestContext, fetch_context: FetchContext, read: _Read) -> Pieces:

@@ -12,6 +12,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from queue import SimpleQueue
 from typing import Protocol
 
@@ -135,7 +136,11 @@ class Flusher:
         waiters, self._waiters = self._waiters, []
         entries = []
         for log in logs:
-            ticket = log.prepare_flush()
+            try:
+                ticket = log.prepare_flush()
+            except Exception:
+                logger.exception("a flush of %s-%d can't begin", log.topic, log.partition)
+                continue
             if ticket is not None:
                 entries.append((log, ticket))
         current = _Round(logs, entries, waiters)
@@ -171,13 +176,7 @@ class Flusher:
         current = self._running
         assert current is not None
         for index, (log, ticket) in enumerate(current.entries):
-            error = current.errors.get(index)
-            if error is None:
-                log.complete_flush(ticket)
-            else:
-                self.failures += 1
-                logger.error("flush of %s-%d failed, taking it offline: %s", log.topic, log.partition, error)
-                log.fail_flush(ticket, error)
+            _call(partial(self._finish_flush, log, ticket, current.errors.get(index)))
         self._running = None
         for observer in current.logs.values():
             if observer is not None:
@@ -189,10 +188,18 @@ class Flusher:
         if self._dirty or self._waiters:
             self._schedule()
 
+    def _finish_flush(self, log: UnifiedLog, ticket: FlushTicket, error: OSError | None) -> None:
+        if error is None:
+            log.complete_flush(ticket)
+            return
+        self.failures += 1
+        logger.error("flush of %s-%d failed, taking it offline: %s", log.topic, log.partition, error)
+        log.fail_flush(ticket, error)
+
 
 def _call(callback: Callable[[], None]) -> None:
-    """Tell one of many; what goes wrong with it must not keep the others waiting."""
+    """Do one thing of many; what goes wrong with it must not keep the others waiting."""
     try:
         callback()
     except Exception:
-        logger.exception("a callback after a flush failed")
+        logger.exception("what follows a flush failed")

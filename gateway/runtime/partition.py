@@ -8,7 +8,7 @@ from collections.abc import Callable
 from kio.schema.errors import ErrorCode
 
 from gateway.runtime.flusher import Flusher
-from log import AppendInfo, UnifiedLog
+from log import AppendInfo, StorageFailed, UnifiedLog
 
 FLUSH_NEVER = 2**63 - 1
 """`flush.messages` of Kafka's page-cache behaviour: an append counts as persisted once it is written."""
@@ -61,7 +61,11 @@ class Partition:
     def append(self, records: bytes | memoryview, now_ms: int) -> AppendInfo:
         """Append one batch of a client and start what makes it persisted. Raises LogError."""
         log = self.log
-        info = log.append(records, now_ms=now_ms, leader_epoch=self.leader_epoch)
+        try:
+            info = log.append(records, now_ms=now_ms, leader_epoch=self.leader_epoch)
+        except StorageFailed:
+            self._wake()  # long polls should learn of it now
+            raise
         if info.is_duplicate:
             return info
         if self.flush_messages == 1:

@@ -154,18 +154,17 @@ class TopicLifecycle:
                     log = self._directory.create(topic.name, topic.topic_id, index, policy.log_config)
                 else:
                     log.update_config(policy.log_config)
-            except (LogError, OSError) as error:
-                logger.error("the log of %s-%d can't be opened: %s", topic.name, index, error)  # noqa: TRY400
-                return
-            self._partitions.add(
-                Partition(
+                partition = Partition(
                     log,
                     self._flusher,
                     leader_epoch=topic.partitions[index].leader_epoch,
                     flush_messages=policy.flush_messages,
                     flush_ms=policy.flush_ms,
                 )
-            )
+            except (LogError, OSError) as error:
+                logger.error("the log of %s-%d can't be opened: %s", topic.name, index, error)  # noqa: TRY400
+                return
+            self._partitions.add(partition)
             if index % _LOGS_AT_ONCE == _LOGS_AT_ONCE - 1:
                 await asyncio.sleep(0)
 

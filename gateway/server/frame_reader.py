@@ -9,7 +9,7 @@ from __future__ import annotations
 from gateway.protocol.frames import MalformedRequest
 
 SIZE_BYTES = 4
-FIRST_PART_BYTES = 1 << 20
+FIRST_PART_BYTES = 64 << 10
 """A frame in parts starts with at most this much memory, whatever size it announces."""
 DIRECT_BYTES = 16 << 10
 """With more than this missing, the socket is read straight into the frame's own memory."""

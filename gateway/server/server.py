@@ -56,7 +56,7 @@ class Server:
             self._set_buffers(bound_socket)
         self._servers.append(bound)
         if self._idle_timer is None:
-            self._watch_idle()
+            self.look_over()
         return int(bound.sockets[0].getsockname()[1])
 
     def _set_buffers(self, bound_socket: socket.socket) -> None:
@@ -92,7 +92,7 @@ class Server:
         if not self._per_host[connection.peer_host]:
             del self._per_host[connection.peer_host]
 
-    def _watch_idle(self) -> None:
+    def look_over(self) -> None:
         """Close connections on which nothing was asked for too long (connections.max.idle.ms).
 
         One that does not even read what it is closed with is dropped, and so is one that sends nothing more of a
@@ -109,7 +109,7 @@ class Server:
                 connection.close(f"idle for more than {self.limits.idle_ms} ms")
             elif silent_s > STALLED_S and connection.holds_memory and self.memory.is_short:
                 connection.abort("its request stopped half-way and others wait for the memory")
-        self._idle_timer = self.loop.call_later(max(0.05, min(idle_s / 4, STALLED_S / 2)), self._watch_idle)
+        self._idle_timer = self.loop.call_later(max(0.05, min(idle_s / 4, STALLED_S / 2)), self.look_over)
 
     async def stop_accepting(self) -> None:
         """Close the listeners and begin no more requests."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.handlers import delete_records, describe_log_dirs, describe_producers
+from gateway.handlers import delete_records, describe_log_dirs, describe_producers, list_offsets
 from gateway.runtime.partition import Partition
 from log.records import NewRecord, build_batch
 from tests.gateway.handlers.requests import TIMEOUT, create
@@ -168,3 +168,22 @@ class TestDescribeProducers:
         (partition,) = await self.describe(node, topic, index)
         assert partition.error_code.name == error
         assert partition.active_producers == ()
+
+
+class TestListOffsets:
+    @pytest.mark.parametrize("timestamp", [-1, -2, -3, 0])
+    async def test_an_offline_partition_tells_no_offset(self, node: Node, timestamp: int) -> None:
+        await produce(node)
+
+        def request(module: Any) -> dict[str, Any]:
+            entry = module.ListOffsetsPartition(
+                partition_index=0, current_leader_epoch=-1, timestamp=timestamp
+            )
+            topic = module.ListOffsetsTopic(name="t", partitions=(entry,))
+            return {"replica_id": -1, "isolation_level": 0, "topics": (topic,)}
+
+        sound = (await node.ask(list_offsets.API, 7, request)).topics[0].partitions[0]
+        assert sound.error_code.name == "none"
+        partition_of(node).log.take_offline("the disk failed")
+        row = (await node.ask(list_offsets.API, 7, request)).topics[0].partitions[0]
+        assert (row.error_code.name, row.offset) == ("kafka_storage_error", -1)

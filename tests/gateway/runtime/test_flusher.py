@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.runtime.flusher import Flusher
+from gateway.runtime.flusher import TICKETS_PER_THREAD, Flusher
 from log import StorageFailed
 
 
@@ -20,6 +20,8 @@ class FakeTicket:
     def run(self) -> None:
         self.log.gate.wait(5)
         self.log.flushes += 1
+        if isinstance(self.log.broken, Exception):
+            raise self.log.broken
         if self.log.broken:
             raise OSError(5, "Input/output error")
 
@@ -32,7 +34,7 @@ class FakeLog:
         self.log_end_offset = 0
         self.recovery_point = 0
         self.offline = False
-        self.broken = False
+        self.broken: bool | Exception = False
         self.flushes = 0
         self.gate = threading.Event()
         self.gate.set()
@@ -124,3 +126,45 @@ async def test_idle_waits_for_everything(flusher: Flusher) -> None:
     flusher.mark_dirty(log, None)
     await flusher.idle()
     assert log.recovery_point == 7
+
+
+async def test_a_callback_that_fails_keeps_nobody_else_waiting(flusher: Flusher) -> None:
+    log: Any = FakeLog()
+    log.log_end_offset = 1
+
+    def fail() -> None:
+        raise ValueError("a bug")
+
+    flusher.mark_dirty(log, None)
+    flusher.when_flushed(fail)
+    await asyncio.wait_for(flusher.flushed(log), 10)
+    assert log.recovery_point == 1
+
+
+async def test_a_flush_that_fails_in_an_unexpected_way_ends_its_round(flusher: Flusher) -> None:
+    odd: Any = FakeLog(0)
+    odd.broken = ValueError("a bug")
+    odd.log_end_offset = 1
+    for _ in range(2 * TICKETS_PER_THREAD):
+        odd.offline = False
+        with pytest.raises(StorageFailed):
+            await asyncio.wait_for(flusher.flushed(odd), 10)
+        assert odd.offline
+    sound: Any = FakeLog(1)
+    sound.log_end_offset = 1
+    await asyncio.wait_for(flusher.flushed(sound), 10)
+
+
+async def test_a_log_that_can_not_take_its_flush_back_stops_no_other(flusher: Flusher) -> None:
+    odd: Any = FakeLog(0)
+    sound: Any = FakeLog(1)
+
+    def fail(ticket: FakeTicket) -> None:
+        raise OSError(5, "Input/output error")
+
+    odd.complete_flush = fail
+    odd.log_end_offset = sound.log_end_offset = 1
+    both = asyncio.gather(flusher.flushed(odd), flusher.flushed(sound), return_exceptions=True)
+    results = await asyncio.wait_for(both, 10)
+    assert isinstance(results[0], StorageFailed)
+    assert results[1] is None

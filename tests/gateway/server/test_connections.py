@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import struct
 import time
@@ -120,8 +121,51 @@ class TestOrder:
             row = waiting.receive("fetch", 11, poll).fields["responses"][0]["partitions"][0]
             assert len(row["records"]) >= 1000
 
+    def test_min_bytes_written_before_the_fetch_and_flushed_after_it_end_its_wait(
+        self, tmp_path: Path
+    ) -> None:
+        with GatewayProcess(tmp_path / "data") as gateway:
+            create(gateway, "lag")
+            batch = Batch(records(1, 400))
+            with Wire(gateway.bootstrap) as writer, Wire(gateway.bootstrap) as reader:
+                for offset in range(50):
+                    sent = writer.send("produce", 9, produce("lag", batch))
+                    poll = reader.send(
+                        "fetch", 11, fetch("lag", offset, max_wait_ms=FOREVER_MS, min_bytes=400)
+                    )
+                    row = reader.receive("fetch", 11, poll).fields["responses"][0]["partitions"][0]
+                    assert len(row["records"]) >= 400
+                    writer.receive("produce", 9, sent)
+
 
 class TestBadBytes:
+    def test_a_request_that_can_not_be_answered_costs_no_other_its_answer(
+        self, shared_gateway: GatewayProcess
+    ) -> None:
+        create(shared_gateway, "sound")
+        bad = produce("sound", Batch())
+        bad["topic_data"].append({**bad["topic_data"][0], "name": "?" * 32767})
+        payload = encode("produce", 8, bad).replace(b"?" * 32767, b"\xff" * 32767)
+        wires = [Wire(shared_gateway.bootstrap) for _ in range(4)]
+        for number in range(10):
+            with Wire(shared_gateway.bootstrap) as broken:
+                broken.send_frame(payload)
+                sent = [wire.send("produce", 9, produce("sound", Batch())) for wire in wires]
+                for wire, correlation_id in zip(wires, sent, strict=True):
+                    assert offset_of(wire.receive("produce", 9, correlation_id)) >= number
+                with pytest.raises(Closed):
+                    broken.receive_frame()
+        for wire in wires:
+            wire.close()
+
+    def test_what_was_answered_before_bad_bytes_arrives(self, shared_gateway: GatewayProcess) -> None:
+        payload = encode("api_versions", 0, {}, correlation_id=3)
+        with Wire(shared_gateway.bootstrap) as wire:
+            wire.send_bytes(struct.pack(">i", len(payload)) + payload + struct.pack(">i", -1))
+            assert struct.unpack_from(">i", wire.receive_frame()) == (3,)
+            with pytest.raises(Closed):
+                wire.receive_frame()
+
     def test_an_unknown_api_closes_the_connection_and_leaves_a_line(
         self, shared_gateway: GatewayProcess
     ) -> None:
@@ -204,6 +248,32 @@ class TestLimits:
                 with pytest.raises(Closed):
                     idle.receive_frame()
                 assert busy.receive("fetch", 11, poll).fields["error_code"] == 0
+
+    def test_thousands_of_pipelined_requests_let_others_go_first(
+        self, shared_gateway: GatewayProcess
+    ) -> None:
+        payload = encode("api_versions", 0, {}, correlation_id=1)
+        frame = struct.pack(">i", len(payload)) + payload
+        count = 30_000
+        received = 0
+        with (
+            socket.create_connection(("127.0.0.1", shared_gateway.port), DEADLINE_S) as flood,
+            Wire(shared_gateway.bootstrap) as other,
+        ):
+            flood.sendall(frame)
+            answer_bytes = 4 + int.from_bytes(flood.recv(4, socket.MSG_WAITALL), "big")
+            flood.recv(answer_bytes - 4, socket.MSG_WAITALL)
+            flood.setblocking(False)
+            unsent = memoryview(frame * count)
+            others = 0
+            while received < count * answer_bytes:
+                with contextlib.suppress(BlockingIOError):
+                    unsent = unsent[flood.send(unsent) :] if unsent else unsent
+                other.call("api_versions", 0)
+                others += received < count * answer_bytes // 2
+                with contextlib.suppress(BlockingIOError):
+                    received += len(flood.recv(1 << 20))
+        assert others > 20, "the other connection was served all the time"
 
     def test_a_slow_reader_is_not_read_from_and_loses_nothing(self, tmp_path: Path) -> None:
         settings = {"seqgate.connection.response.backlog.bytes": "100000"}

@@ -38,3 +38,19 @@ def test_one_that_went_away_is_not_granted() -> None:
 def test_without_a_limit_everything_is_granted() -> None:
     memory = RequestMemory(-1)
     assert all(memory.acquire(1 << 40, lambda: None) for _ in range(3))
+
+
+def test_when_the_first_in_line_goes_away_those_behind_it_move_up() -> None:
+    memory = RequestMemory(100)
+    granted: list[str] = []
+    assert memory.acquire(60, lambda: None)
+
+    def large() -> None:
+        granted.append("large")
+
+    assert not memory.acquire(90, large)
+    assert not memory.acquire(30, lambda: granted.append("small"))
+    assert memory.is_short
+    memory.forget(large)
+    assert granted == ["small"]
+    assert not memory.is_short

@@ -1,0 +1,112 @@
+"""How a connection takes turns with the others."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from typing import Any, cast
+
+from gateway.handlers.api import Deferred
+from gateway.server.connection import REQUESTS_PER_TURN, Connection
+from gateway.server.limits import ConnectionLimits
+from gateway.server.request_memory import RequestMemory
+
+
+class FakeTransport:
+    def __init__(self) -> None:
+        self.reads = True
+        self.closed = False
+
+    def get_extra_info(self, name: str) -> Any:
+        return ("127.0.0.1", 1)
+
+    def set_write_buffer_limits(self, high: int) -> None: ...
+
+    def pause_reading(self) -> None:
+        self.reads = False
+
+    def resume_reading(self) -> None:
+        self.reads = True
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class FakeServer:
+    """A server, dispatcher and outbox that note what they are given."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.limits = ConnectionLimits(1 << 20, 1 << 20, 100, 60_000, -1, -1)
+        self.memory = RequestMemory(-1)
+        self.receive_buffer = memoryview(bytearray(1 << 16))
+        self.received = self.receive_buffer.toreadonly()
+        self.dispatcher = self.outbox = self
+        self.begun: list[bytes] = []
+        self.written: list[bytes] = []
+        self.answer: Any = None
+
+    def admit(self, connection: Connection) -> bool:
+        return True
+
+    def begin(self, frame: memoryview, peer: Connection) -> Any:
+        self.begun.append(bytes(frame))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return (bytes(frame),) if self.answer is None else self.answer
+
+    def write(self, transport: FakeTransport, pieces: Any) -> None:
+        self.written += pieces
+
+    def flush(self) -> None: ...
+
+
+def connect() -> tuple[FakeServer, Connection, FakeTransport]:
+    server, transport = FakeServer(), FakeTransport()
+    connection = Connection(cast("Any", server), "PLAINTEXT")
+    connection.connection_made(cast("Any", transport))
+    return server, connection, transport
+
+
+def receive(connection: Connection, data: bytes) -> None:
+    connection.get_buffer(-1)[: len(data)] = data
+    connection.buffer_updated(len(data))
+
+
+def frames(count: int) -> tuple[list[bytes], bytes]:
+    bodies = [b"%d" % number for number in range(count)]
+    return bodies, b"".join(struct.pack(">i", len(body)) + body for body in bodies)
+
+
+async def test_many_requests_of_one_read_are_spread_over_turns_in_order() -> None:
+    server, connection, transport = connect()
+    bodies, data = frames(3 * REQUESTS_PER_TURN + 1)
+    receive(connection, data)
+    assert server.begun == bodies[:REQUESTS_PER_TURN]
+    assert not transport.reads
+    for turn in (2, 3, 4):
+        await asyncio.sleep(0)
+        assert server.begun == bodies[: turn * REQUESTS_PER_TURN]
+    assert server.written == bodies
+    assert transport.reads
+
+
+async def test_one_that_is_lost_meanwhile_begins_nothing_more() -> None:
+    server, connection, _ = connect()
+    server.dismiss = lambda connection: None  # type: ignore[attr-defined]
+    bodies, data = frames(2 * REQUESTS_PER_TURN)
+    receive(connection, data)
+    connection.connection_lost(None)
+    await asyncio.sleep(0)
+    assert server.begun == bodies[:REQUESTS_PER_TURN]
+
+
+async def test_a_bug_in_a_request_begun_on_behalf_of_another_stays_with_its_connection() -> None:
+    server, connection, transport = connect()
+    server.answer = Deferred(holds_back=True)
+    _, data = frames(2)
+    receive(connection, data)
+    waiting, server.answer = server.answer, ValueError("a bug")
+    waiting.resolve((b"done",))
+    assert server.written == [b"done"]
+    assert transport.closed

@@ -1,0 +1,67 @@
+"""What the server's look over its connections closes, and what it drops."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from gateway.config import load_config
+from gateway.server.server import STALLED_S, Server
+
+
+class FakeLoop:
+    now_s = 1000.0
+
+    def time(self) -> float:
+        return self.now_s
+
+    def call_later(self, delay_s: float, callback: Any) -> None:
+        self.next_look = callback
+
+
+class FakeConnection:
+    peer_host = "127.0.0.1"
+
+    def __init__(self, **state: Any) -> None:
+        self.last_active_s = FakeLoop.now_s
+        self.is_closing = self.has_work = self.holds_memory = False
+        self.fate = ""
+        self.__dict__.update(state)
+
+    def close(self, reason: str) -> None:
+        self.fate = "closed"
+        self.is_closing = True
+
+    def abort(self, reason: str) -> None:
+        self.fate = "dropped"
+
+
+def look_after(silent_s: float, server: Server, loop: FakeLoop, *connections: FakeConnection) -> list[str]:
+    for connection in connections:
+        server.admit(cast("Any", connection))
+    loop.now_s = FakeLoop.now_s + silent_s
+    server.look_over()
+    return [connection.fate for connection in connections]
+
+
+def new_server(*settings: str) -> tuple[Server, FakeLoop]:
+    loop = FakeLoop()
+    return Server(cast("Any", loop), load_config(overrides=settings), cast("Any", None)), loop
+
+
+def test_idle_ones_are_closed_and_those_that_do_not_read_the_end_are_dropped() -> None:
+    server, loop = new_server("connections.max.idle.ms=60000")
+    idle, busy = FakeConnection(), FakeConnection(has_work=True)
+    assert look_after(59, server, loop, idle, busy) == ["", ""]
+    assert look_after(61, server, loop, idle, busy) == ["closed", ""]
+    assert look_after(119, server, loop, idle, busy) == ["closed", ""]
+    assert look_after(121, server, loop, idle, busy) == ["dropped", ""]
+
+
+def test_a_request_that_stopped_half_way_gives_its_memory_to_those_who_wait() -> None:
+    server, loop = new_server("queued.max.request.bytes=100")
+    assert server.memory.acquire(90, lambda: None)
+    stalled, sound = FakeConnection(holds_memory=True), FakeConnection()
+    assert look_after(STALLED_S + 1, server, loop, stalled, sound) == ["", ""], "memory is not short"
+    assert not server.memory.acquire(50, lambda: None)
+    assert look_after(STALLED_S - 1, server, loop, stalled, sound) == ["", ""]
+    assert look_after(STALLED_S + 1, server, loop, stalled, sound) == ["dropped", ""]
