@@ -19,7 +19,12 @@ import struct
 from struct import Struct
 from typing import NamedTuple
 
-from gateway.protocol.frames import MalformedRequest, read_unsigned_varint, skip_tagged_fields
+from gateway.protocol.frames import (
+    MalformedRequest,
+    check_items,
+    read_unsigned_varint,
+    skip_tagged_fields,
+)
 from gateway.protocol.schema_reader import Read
 
 TopicKey = str | bytes
@@ -76,18 +81,18 @@ def _read(cursor: _Cursor, version: int) -> FetchRequest:
     session_id, session_epoch = cursor.unpack(_SESSION) if version >= 7 else (0, -1)
     positions: dict[tuple[TopicKey, int], FetchPosition] = {}
     layout = _PARTITION_LAYOUTS[version]
-    for _ in range(cursor.count()):
+    for _ in range(cursor.items()):
         key = cursor.topic_key()
-        for _ in range(cursor.count()):
+        for _ in range(cursor.items()):
             index, position = _position(version, cursor.unpack(layout))
             positions[key, index] = position
             cursor.skip_tags()
         cursor.skip_tags()
     forgotten: list[tuple[TopicKey, int]] = []
     if version >= 7:
-        for _ in range(cursor.count()):
+        for _ in range(cursor.items()):
             key = cursor.topic_key()
-            forgotten += [(key, cursor.unpack(_INT32)[0]) for _ in range(cursor.count())]
+            forgotten += [(key, cursor.unpack(_INT32)[0]) for _ in range(cursor.items())]
             cursor.skip_tags()
     if version >= 11:
         cursor.skip_text()
@@ -135,11 +140,12 @@ def _position(version: int, row: tuple[int, ...]) -> tuple[int, FetchPosition]:
 class _Cursor:
     """A position in a frame, and how lengths and topics look in its version."""
 
-    __slots__ = ("flexible", "frame", "position", "with_ids")
+    __slots__ = ("_items", "flexible", "frame", "position", "with_ids")
 
     def __init__(self, frame: memoryview, position: int, version: int) -> None:
         self.frame = frame
         self.position = position
+        self._items = 0
         self.flexible = version >= 12
         self.with_ids = version >= 13
 
@@ -156,6 +162,13 @@ class _Cursor:
         else:
             (value,) = self.unpack(_INT32)
         return self._checked(value)
+
+    def items(self) -> int:
+        """The length of an array, counted against what one request may name."""
+        count = self.count()
+        self._items += count
+        check_items(self._items)
+        return count
 
     def _checked(self, count: int) -> int:
         if not 0 <= count <= len(self.frame) - self.position:

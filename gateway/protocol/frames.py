@@ -12,12 +12,22 @@ from __future__ import annotations
 from struct import Struct
 from typing import NamedTuple
 
+MAX_ITEMS = 200_000
+"""Topics, partitions and the like that one request may name. More would keep all other clients waiting while it is
+read, and no client sends so many; Kafka has other threads for the others."""
+
 FIXED_HEADER = Struct(">hhih")
 FIXED_HEADER_BYTES = FIXED_HEADER.size
 
 
 class MalformedRequest(Exception):
     """The bytes are not what their header says; Kafka closes such a connection, and so do we."""
+
+
+def check_items(count: int) -> None:
+    """Raises MalformedRequest when a request names more than MAX_ITEMS things."""
+    if count > MAX_ITEMS:
+        raise MalformedRequest(f"a request that names {count} things; at most {MAX_ITEMS} are read")
 
 
 class RequestHeader(NamedTuple):

@@ -24,7 +24,12 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import NamedTuple
 
-from gateway.protocol.frames import MalformedRequest, read_unsigned_varint, skip_tagged_fields
+from gateway.protocol.frames import (
+    MalformedRequest,
+    check_items,
+    read_unsigned_varint,
+    skip_tagged_fields,
+)
 from gateway.protocol.primitives import compact_string, nullable_string, string, unsigned_varint
 from gateway.protocol.schema_reader import Read
 
@@ -131,6 +136,8 @@ def _read_any(frame: memoryview, position: int, with_ids: bool) -> tuple[Produce
         transactional_id, position = _text(frame, position, size - 1)
     acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(frame, position)
     count, position = _count(frame, position + _ACKS_AND_TIMEOUT.size)
+    items = count
+    check_items(items)
     topics = []
     for _ in range(count):
         key: str | bytes
@@ -141,6 +148,8 @@ def _read_any(frame: memoryview, position: int, with_ids: bool) -> tuple[Produce
             size, position = _count(frame, position)
             key, position = _text(frame, position, size)
         partition_count, position = _count(frame, position)
+        items += partition_count
+        check_items(items)
         partitions = []
         for _ in range(partition_count):
             (index,) = _INT32.unpack_from(frame, position)
@@ -163,6 +172,8 @@ def _read_legacy(frame: memoryview, position: int, with_ids: bool) -> tuple[Prod
         transactional_id, position = _text(frame, position, size)
     acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(frame, position)
     count, position = _legacy_count(frame, position + _ACKS_AND_TIMEOUT.size)
+    items = count
+    check_items(items)
     topics = []
     for _ in range(count):
         (size,) = _INT16.unpack_from(frame, position)
@@ -170,6 +181,8 @@ def _read_legacy(frame: memoryview, position: int, with_ids: bool) -> tuple[Prod
             raise MalformedRequest("a topic name is null")
         key, position = _text(frame, position + 2, size)
         partition_count, position = _legacy_count(frame, position)
+        items += partition_count
+        check_items(items)
         partitions = []
         for _ in range(partition_count):
             index, size = _INDEX_AND_SIZE.unpack_from(frame, position)

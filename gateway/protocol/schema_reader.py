@@ -17,7 +17,7 @@ from functools import cache
 from struct import Struct
 from typing import Any, get_args, get_origin
 
-from gateway.protocol.frames import MalformedRequest, read_unsigned_varint
+from gateway.protocol.frames import MalformedRequest, check_items, read_unsigned_varint
 
 Read = Callable[[memoryview, int], tuple[Any, int]]
 """Takes the frame and a position; returns the value and the position after it. Raises MalformedRequest."""
@@ -123,6 +123,7 @@ def _array(name: str, item: Read, nullable: bool, flexible: bool) -> Read:
             return None, position
         # an item takes at least a byte, so a count beyond the bytes that are left is a lie
         _check_room(frame, position, count)
+        check_items(count)
         items = []
         for _ in range(count):
             value, position = item(frame, position)

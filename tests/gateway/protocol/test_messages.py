@@ -17,7 +17,12 @@ from kio.serial import entity_writer
 
 from gateway.handlers import APIS
 from gateway.protocol.fetch_request import FetchPosition
-from gateway.protocol.frames import MalformedRequest, parse_request_header, skip_tagged_fields
+from gateway.protocol.frames import (
+    MAX_ITEMS,
+    MalformedRequest,
+    parse_request_header,
+    skip_tagged_fields,
+)
 from gateway.protocol.messages import request_schema
 from gateway.protocol.schema_reader import Read
 
@@ -76,6 +81,33 @@ def test_counts_of_billions_take_no_memory(key: int, version: int, fill: bytes) 
     for zeros in range(24):
         with contextlib.suppress(MalformedRequest):
             reader_of(key, version)(memoryview(bytes(zeros) + fill * 12), 0)
+
+
+class TestTooManyItems:
+    """A request may not keep all others waiting while it is read."""
+
+    def test_topics_of_a_produce_request(self) -> None:
+        body = b"\xff\xff\0\1\0\0\0\1" + (MAX_ITEMS + 1).to_bytes(4, "big") + bytes(6 * (MAX_ITEMS + 1))
+        with pytest.raises(MalformedRequest, match="names 200001 things"):
+            reader_of(0, 7)(memoryview(body), 0)
+
+    def test_partitions_of_all_topics_together(self) -> None:
+        half = MAX_ITEMS // 2
+        topic = b"\0\1t" + half.to_bytes(4, "big") + b"\0\0\0\0\xff\xff\xff\xff" * half
+        body = b"\xff\xff\0\1\0\0\0\1" + (2).to_bytes(4, "big") + topic * 2
+        with pytest.raises(MalformedRequest, match="names 200002 things"):
+            reader_of(0, 7)(memoryview(body), 0)
+
+    def test_partitions_of_a_fetch_request(self) -> None:
+        head = bytes(4 * 4 + 1) + (1).to_bytes(4, "big") + b"\0\1t"
+        body = head + (MAX_ITEMS + 1).to_bytes(4, "big") + bytes(16 * (MAX_ITEMS + 1))
+        with pytest.raises(MalformedRequest, match="names 200002 things"):
+            reader_of(1, 4)(memoryview(body), 0)
+
+    def test_topics_of_a_metadata_request(self) -> None:
+        body = (MAX_ITEMS + 1).to_bytes(4, "big") + b"\0\1t" * (MAX_ITEMS + 1)
+        with pytest.raises(MalformedRequest, match="names 200001 things"):
+            metadata_request(body)
 
 
 def encoded(entity: Any) -> memoryview:
