@@ -111,6 +111,8 @@ class _Loader:
         self.log_start_offset = 0
         self.log_end_offset = 0
         self.bytes_cut = 0
+        self.trusted = True
+        """Whether a clean stop vouches for the files; `recover` trusts nothing."""
 
     def list_segments(self) -> None:
         files = self.storage.list_files(self.directory)
@@ -133,8 +135,20 @@ class _Loader:
                 Segment(self.environment, self.directory, base_offset, size_bytes, self.now_ms)
             )
         self._read_checkpoints()
-        # Removed one by one: a crash may have brought some of them back, with holes between them.
-        while len(self.segments) > 1 and self.segments[1].base_offset <= self.log_start_offset:
+        self._drop_removed_segments()
+
+    def _drop_removed_segments(self) -> None:
+        """Segments are removed one by one: a crash may have brought some of them back, with holes between them.
+
+        One that no snapshot covers was never removed, whatever the log start says, and its producers are in it alone.
+        """
+        if len(self.segments) < 2 or self.segments[1].base_offset > self.log_start_offset:
+            return
+        offsets = snapshot_offsets(self.files)
+        table, covered = restore_newest(self.environment, self.directory, self.config, offsets)
+        table.clear()
+        below = min(self.log_start_offset, -1 if covered is None else covered)
+        while len(self.segments) > 1 and self.segments[1].base_offset <= below:
             self._remove(self.segments.pop(0))
 
     def _read_checkpoints(self) -> None:
@@ -178,6 +192,7 @@ class _Loader:
 
     def recover(self, recovery_point: int) -> None:
         """Check the batches from the segment of the recovery point on, and end the log before the first bad one."""
+        self.trusted = False
         # A segment that ends at the recovery point is checked too: its indexes were written later.
         first = max(0, bisect_left([segment.base_offset for segment in self.segments], recovery_point) - 1)
         if self.saved_epochs is None:
@@ -321,6 +336,10 @@ class _Loader:
         producers, from_offset = restore_newest(self.environment, self.directory, self.config, usable)
         start = from_offset or 0
         try:
+            if from_offset is not None and not self.trusted:
+                # it may lie in the page cache only, and soon be all that remembers the producers of deleted segments
+                self.storage.sync_path(f"{self.directory}/{offset_name(from_offset, SNAPSHOT_SUFFIX)}")
+                self.storage.sync_directory(self.directory)
             for index, segment in enumerate(self.segments):
                 is_last = index + 1 == len(self.segments)
                 if (self.log_end_offset if is_last else self.segments[index + 1].base_offset) > start:

@@ -9,7 +9,7 @@ import pytest
 
 from log import Storage, StorageFailed
 from tests.faults.faulty_storage import FaultyStorage, PowerCut
-from tests.faults.scenario import TOPIC, Life, Promises, check, steps
+from tests.faults.scenario import TOPIC, Life, Promises, check, check_producers, now_ms, steps
 
 SEEDS = 5
 
@@ -147,3 +147,34 @@ def check_promises_after(life: Life) -> None:
     life.open()
     check(life.log, life.promises)
     life.stop(clean=False)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("seed", range(12))
+def test_the_snapshot_that_recovery_used_survives_a_power_cut(
+    tmp_path: Path, seed: int, restarted: bool
+) -> None:
+    """It was written at a roll and never flushed; after the segment before it is deleted, nothing else remembers."""
+    root = tmp_path / "before"
+    root.mkdir()
+    storage = FaultyStorage(root)
+    life = Life(storage, root)
+    life.open()
+    life.append(0)
+    life.log.roll(now_ms())
+    life.append(0)
+    if restarted:
+        life.stop(clean=False)
+        life.open()
+    else:
+        life.log.take_offline("a test says so")
+        life.reopen()
+    life.log.advance_high_watermark(life.log.log_end_offset)
+    life.delete_records(1)
+    after = tmp_path / "after"
+    storage.power_cut(after, seed)
+    survivor = FaultyStorage(after)
+    survivor.adopt()
+    second = Life(survivor, after, life.promises)
+    second.open()
+    check_producers(second.log, life.promises.written)
