@@ -30,7 +30,6 @@ COMPRESSION_MASK: Final = 0x07
 TIMESTAMP_TYPE_FLAG: Final = 0x08
 TRANSACTIONAL_FLAG: Final = 0x10
 CONTROL_FLAG: Final = 0x20
-DELETE_HORIZON_FLAG: Final = 0x40
 
 NO_TIMESTAMP: Final = -1
 NO_PRODUCER_ID: Final = -1
@@ -39,7 +38,6 @@ NO_SEQUENCE: Final = -1
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 REWRITABLE: Final = struct.Struct(">qii")
-OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
 PATCHED: Final = struct.Struct(">qiibIhiqq")
 _unpack_header = HEADER.unpack_from
 _pack_after_crc = struct.Struct(">hiqq").pack

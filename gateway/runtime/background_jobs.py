@@ -43,7 +43,6 @@ class BackgroundJobs:
         self._partitions = partitions
         self._log_directory = log_directory
         self._tasks: list[asyncio.Task[None]] = []
-        self.expired_producers = 0
 
     def start(self) -> None:
         for job in self._jobs():
@@ -101,7 +100,7 @@ class BackgroundJobs:
         partition.log.delete_old_segments(self._clock.now_ms())
 
     def _expire(self, partition: Partition) -> None:
-        self.expired_producers += partition.log.expire_producers(self._clock.now_ms())
+        partition.log.expire_producers(self._clock.now_ms())
 
     def _flush_by_time(self, partition: Partition) -> None:
         if partition.flush_ms != FLUSH_NEVER:

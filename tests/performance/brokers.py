@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import time
 import uuid
+from abc import ABC, abstractmethod
 from base64 import urlsafe_b64encode
 from pathlib import Path
 from types import TracebackType
@@ -56,7 +57,7 @@ def await_api_versions(bootstrap: str, process: subprocess.Popen[bytes] | None =
             time.sleep(POLL_S)
 
 
-class Broker:
+class Broker(ABC):
     """What both have in common; `name` is a column of the table."""
 
     name = ""
@@ -64,16 +65,16 @@ class Broker:
     pid = 0
     start_s = 0.0
 
+    @abstractmethod
     def start(self) -> None:
         """Starts the process; `start_s` is the time from there to the first ApiVersions answer."""
-        raise NotImplementedError
 
-    def stop(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def stop(self) -> None: ...
 
+    @abstractmethod
     def kill(self) -> None:
         """Ends the process at once, also one that never came up."""
-        raise NotImplementedError
 
     def cpu_s(self) -> float:
         """User and system seconds of the process with all its threads, ended ones included."""
