@@ -60,7 +60,7 @@ def check_batch(  # noqa: C901, PLR0912 - the checks of every batch, in Kafka's 
     if available < HEADER_BYTES:
         _refuse_short(records)
     batch = parse_header(records)
-    size_bytes = batch.batch_length + LOG_OVERHEAD_BYTES
+    size_bytes = batch.size_bytes
     if batch.magic != MAGIC or size_bytes < HEADER_BYTES or size_bytes > available:
         _refuse_frame(batch, available)
     if size_bytes < available:
@@ -86,7 +86,13 @@ def check_batch(  # noqa: C901, PLR0912 - the checks of every batch, in Kafka's 
         if attributes & COMPRESSION_MASK:
             _check_frame_magic(batch.compression, records)
         if config.message_timestamp_type == "CreateTime":
-            _check_create_time(batch, config, now_ms)
+            latest = now_ms + config.message_timestamp_after_max_ms
+            if (
+                batch.max_timestamp > latest
+                or batch.base_timestamp > latest
+                or config.message_timestamp_before_max_ms != _FOREVER
+            ):
+                _check_create_time(batch, config, now_ms)
         elif attributes & TIMESTAMP_TYPE_FLAG:
             raise InvalidTimestamp("A producer must not set the timestamp type to LogAppendTime.")
         if config.deep_validation:

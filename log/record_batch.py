@@ -60,6 +60,7 @@ class BatchHeader:
         "producer_epoch",
         "producer_id",
         "record_count",
+        "size_bytes",
     )
 
     base_offset: int
@@ -75,11 +76,8 @@ class BatchHeader:
     producer_epoch: int
     base_sequence: int
     record_count: int
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of the whole batch, header included."""
-        return self.batch_length + LOG_OVERHEAD_BYTES
+    size_bytes: int
+    """Bytes of the whole batch, header included."""
 
     @property
     def last_offset(self) -> int:
@@ -138,6 +136,7 @@ def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
         ) = _unpack_header(buffer, position)
     except struct.error as error:
         raise CorruptRecord(f"a record batch needs {HEADER_BYTES} header bytes") from error
+    header.size_bytes = header.batch_length + LOG_OVERHEAD_BYTES
     return header
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from log.record_batch import BatchHeader, Buffer
 
 _logger = logging.getLogger(__name__)
-_FILES_PINNED_AT_ONCE: Final = 64
+_new_tuple = tuple.__new__
 _MAX_TIMESTAMP: Final = slice(35, 43)
 _REFUSALS: Final = {
     RejectionReason.OUT_OF_ORDER_SEQUENCE: OutOfOrderSequence,
@@ -80,10 +80,12 @@ class UnifiedLog(DurableLog):
         The written batch is not yet durable and not yet visible. Raises LogError; the log is then unchanged, or
         offline after StorageFailed.
         """
-        self._check_online()
+        if self.failure is not None:
+            self._check_online()
         config = self.config
         view = memoryview(records)
         batch = check_batch(view, config, now_ms, is_client)
+        active = self._active
         if batch.producer_id >= 0:
             verdict = self.producers.judge(batch, now_ms)
             if verdict is not ACCEPTED:
@@ -103,22 +105,28 @@ class UnifiedLog(DurableLog):
         if config.message_timestamp_type != "CreateTime":
             batch.max_timestamp = now_ms  # the time that counts, also for rolling by time
         try:
-            must_roll = self._active.must_roll(batch, last_offset, config, now_ms)
+            must_roll = active.must_roll(batch, last_offset, config, now_ms)
         except (CorruptRecord, OSError) as error:
             self._fail(f"the active segment can't be read: {error}")
         if must_roll:
             self.roll(now_ms)
-        log_append_time_ms = self._write(batch, view, config, now_ms)
-        self._active.appended(batch, last_offset, config.index_interval_bytes)
+            active = self._active
+        log_append_time_ms = self._write(active, batch, view, config, now_ms)
+        active.appended(batch, last_offset, config.index_interval_bytes)
         self.size_bytes += batch.size_bytes
         if batch.producer_id >= 0:
             self.producers.update(batch, base_offset, now_ms)
         self.log_end_offset = last_offset + 1
         if leader_epoch > self._leader_epochs.latest:
             self._begin_leader_epoch(leader_epoch, base_offset)
-        return AppendInfo(base_offset, last_offset, log_append_time_ms, self.log_start_offset, False)
+        # The NamedTuple's own constructor costs three times as much, and this runs for every batch.
+        return _new_tuple(
+            AppendInfo, (base_offset, last_offset, log_append_time_ms, self.log_start_offset, False)
+        )
 
-    def _write(self, batch: BatchHeader, view: memoryview, config: LogConfig, now_ms: int) -> int:
+    def _write(
+        self, active: Segment, batch: BatchHeader, view: memoryview, config: LogConfig, now_ms: int
+    ) -> int:
         """Write the batch at the end with its new offset, and its new time if the topic says so; returns that time."""
         size_bytes = batch.size_bytes
         log_append_time_ms = -1
@@ -136,7 +144,6 @@ class UnifiedLog(DurableLog):
         else:
             head = REWRITABLE.pack(batch.base_offset, batch.batch_length, batch.partition_leader_epoch)
             rest = view[REWRITABLE_BYTES:size_bytes]
-        active = self._active
         try:
             written = self._environment.storage.write(active.file, (head, rest), active.size_bytes)
         except OSError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, Protocol
 
 from gateway.protocol.schema_reader import Read
 from gateway.runtime.services import Services
@@ -52,6 +52,15 @@ class Deferred:
             self.on_abandoned()
 
 
+class Peer(Protocol):
+    """Who sent a request."""
+
+    peer_host: str
+    listener_name: str
+    repeats: dict[bytes, Any]
+    """What `Repeats` remembers of this connection's requests; it goes with the connection."""
+
+
 class RequestContext:
     """One request's surroundings."""
 
@@ -91,6 +100,27 @@ HotHandler = Callable[[RequestContext, Any], Pieces | Deferred | None]
 """Begins the request at once; returns the frame, or where it will be, or None for no answer."""
 
 
+class NotRepeated:
+    """Says that a request is to be read as any other. The one instance is `NOT_REPEATED`."""
+
+    __slots__ = ()
+
+
+NOT_REPEATED: Final = NotRepeated()
+
+
+class Repeats(Protocol):
+    """A shorter way for requests that repeat most of one that their connection sent before."""
+
+    def begin(
+        self, peer: Peer, frame: memoryview, api_version: int, correlation_id: int, client_id_bytes: int
+    ) -> Pieces | Deferred | NotRepeated | None:
+        """Begin the request as the handler would. May raise what the handler raises."""
+
+    def learn(self, peer: Peer, frame: memoryview, context: RequestContext, request: Any) -> None:
+        """Remember what may be repeated of a request that the handler has begun."""
+
+
 @dataclass(frozen=True, slots=True)
 class Api:
     """One API of the Kafka protocol as served here. Exactly one of `handle` and `begin` is set.
@@ -106,4 +136,5 @@ class Api:
     handle: ColdHandler | None = None
     begin: HotHandler | None = None
     reader: Callable[[int], Read] | None = None
+    repeats: Repeats | None = None
     advertised_min_version: int | None = None

@@ -16,6 +16,7 @@ MAX_ITEMS = 200_000
 """Topics, partitions and the like that one request may name. More would keep all other clients waiting while it is
 read, and no client sends so many; Kafka has other threads for the others."""
 
+_VARINT_SHIFTS = (0, 7, 14, 21, 28)
 FIXED_HEADER = Struct(">hhih")
 FIXED_HEADER_BYTES = FIXED_HEADER.size
 
@@ -75,12 +76,13 @@ def skip_tagged_fields(frame: memoryview, position: int) -> int:
 def read_unsigned_varint(frame: memoryview, position: int) -> tuple[int, int]:
     """An unsigned LEB128 varint of at most 5 bytes (ByteUtils.readUnsignedVarint) and the position after it."""
     value = 0
-    for shift in range(0, 35, 7):
-        if position >= len(frame):
-            raise MalformedRequest("a varint runs over the end of the request")
-        byte = frame[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value & 0xFFFFFFFF, position
+    try:
+        for shift in _VARINT_SHIFTS:
+            byte = frame[position]
+            position += 1
+            if byte < 0x80:
+                return (value | byte << shift) & 0xFFFFFFFF, position
+            value |= (byte & 0x7F) << shift
+    except IndexError:
+        raise MalformedRequest("a varint runs over the end of the request") from None
     raise MalformedRequest("a varint longer than five bytes")

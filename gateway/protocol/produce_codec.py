@@ -38,19 +38,9 @@ _FRAME = Struct(">ii")
 _INT32 = Struct(">i")
 _ROW_V3 = Struct(">ihqq")
 _ROW_V5 = Struct(">ihqqq")
-# int32 correlation id, header tags, topics, topic id, partitions, row, no errors, null message, tags, tags, throttle, tags
-_ONE_ROW_V13 = Struct(">iibb16sbihqqqbbbbib")
 _ACKS_AND_TIMEOUT = Struct(">hi")
 _INDEX_AND_SIZE = Struct(">ii")
 _TOPIC_ID_BYTES = 16
-_ONE_TOPIC = Struct(">bhib")  # null transactional_id, acks, timeout, topic count
-_ONE_PARTITION = Struct(">bi")  # partition count, index
-_ONE_ITEM = 2  # a compact array of one
-_CONTINUES = 0x80  # a varint of more than one byte
-_NO_TAGS_THRICE = b"\0\0\0"
-_ONE_NAMED_TOPIC = Struct(">iibbB")  # frame size, correlation id, header tags, topic count, name length
-# partition count, row, no record errors, null message, tags of row and topic, throttle, tags
-_ONE_NAMED_ROW = Struct(">bihqqqbbbbib")
 
 
 class PartitionRecords(NamedTuple):
@@ -91,45 +81,6 @@ def produce_reader(version: int) -> Read:
 
 
 def _read_flexible(frame: memoryview, position: int, with_ids: bool) -> tuple[ProduceRequest, int]:
-    return _read_one_partition(frame, position, with_ids) or _read_any(frame, position, with_ids)
-
-
-def _read_one_partition(
-    frame: memoryview, position: int, with_ids: bool
-) -> tuple[ProduceRequest, int] | None:
-    """The request of nearly every producer that sends one small batch: one partition, no transaction, no tags.
-
-    None for any other, which is then read field by field.
-    """
-    if len(frame) - position < _ONE_TOPIC.size + _TOPIC_ID_BYTES:
-        return None
-    key_at = position + _ONE_TOPIC.size
-    transactional, acks, timeout_ms, topic_count = _ONE_TOPIC.unpack_from(frame, position)
-    if transactional or topic_count != _ONE_ITEM:
-        return None
-    key: str | bytes
-    if with_ids:
-        end = key_at + _TOPIC_ID_BYTES
-        key = bytes(frame[key_at:end])
-    else:
-        end = key_at + frame[key_at]
-        if not 0 < frame[key_at] < _CONTINUES:
-            return None
-        key = str(frame[key_at + 1 : end], "utf-8", "replace")
-    if len(frame) < end + _ONE_PARTITION.size:
-        return None
-    partition_count, index = _ONE_PARTITION.unpack_from(frame, end)
-    if partition_count != _ONE_ITEM:
-        return None
-    size, start = read_unsigned_varint(frame, end + _ONE_PARTITION.size)
-    records, end = _records(frame, start, size - 1)
-    if frame[end : end + 3] != _NO_TAGS_THRICE:
-        return None
-    topics = [TopicRecords(key, [PartitionRecords(index, records)])]
-    return ProduceRequest(None, acks, timeout_ms, topics), end + 3
-
-
-def _read_any(frame: memoryview, position: int, with_ids: bool) -> tuple[ProduceRequest, int]:
     size, position = read_unsigned_varint(frame, position)
     transactional_id = None
     if size:
@@ -243,30 +194,10 @@ TopicRows = tuple[str | bytes, Sequence[ProduceRow]]
 def encode_produce_response(version: int, correlation_id: int, topics: Sequence[TopicRows]) -> bytes:
     """The whole frame of a Produce answer, size included."""
     if version >= 9:
-        if len(topics) == 1 and len(topics[0][1]) == 1:
-            key, (row,) = topics[0]
-            if row.error_message is None:
-                frame = _one_row(correlation_id, key, row)
-                if frame is not None:
-                    return frame
         body = _flexible_body(topics)
         return _FRAME.pack(len(body) + 5, correlation_id) + b"\0" + body
     body = _legacy_body(version, topics)
     return _FRAME.pack(len(body) + 4, correlation_id) + body
-
-
-def _one_row(correlation_id: int, key: str | bytes, row: ProduceRow) -> bytes | None:
-    """The answer to one batch in one or two packs; None for a name that is too long for them."""
-    if isinstance(key, bytes):
-        return _ONE_ROW_V13.pack(
-            _ONE_ROW_V13.size - 4, correlation_id, 0, 2, key, 2, *row[:5], 1, 0, 0, 0, 0, 0
-        )
-    name = key.encode()
-    if len(name) + 1 >= _CONTINUES:
-        return None
-    size = _ONE_NAMED_TOPIC.size + len(name) + _ONE_NAMED_ROW.size - 4
-    head = _ONE_NAMED_TOPIC.pack(size, correlation_id, 0, 2, len(name) + 1)
-    return head + name + _ONE_NAMED_ROW.pack(2, *row[:5], 1, 0, 0, 0, 0, 0)
 
 
 def _flexible_body(topics: Sequence[TopicRows]) -> bytes:

@@ -15,18 +15,28 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, cast
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from gateway.handlers.api import CloseConnection, Deferred, Pieces
 from gateway.protocol.frames import MalformedRequest
-from gateway.server.frame_reader import FrameReader
+from gateway.server.frame_reader import SIZE_BYTES, FrameReader
 
 if TYPE_CHECKING:
     from gateway.server.server import Server
 
 logger = logging.getLogger(__name__)
 
-REQUESTS_PER_TURN = 32
+_size_of = Struct(">i").unpack_from
+# what keeps a connection from beginning requests, as bits
+HELD_BACK: Final = 1
+TOO_MANY: Final = 2
+NOT_READ: Final = 4
+NO_ROOM: Final = 8
+OTHERS_FIRST: Final = 16
+DRAINING: Final = 32
+CLOSING: Final = 64
+REQUESTS_PER_TURN: Final = 32
 """A connection with more whole requests at hand begins the rest in the next turns of the event loop."""
 
 
@@ -35,29 +45,31 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_answers",
-        "_closing",
         "_consuming",
-        "_draining",
         "_held",
         "_held_back_by",
         "_memory_bytes",
         "_reader",
         "_reading_paused",
         "_server",
+        "_stops",
         "_transport",
-        "_waits_for_memory",
-        "_writing_paused",
-        "_yields",
+        "active",
         "last_active_s",
         "listener_name",
         "peer_host",
+        "repeats",
     )
 
     def __init__(self, server: Server, listener_name: str) -> None:
         self._server = server
         self.listener_name = listener_name
         self.peer_host = ""
+        self.repeats: dict[bytes, Any] = {}
+        self.active = True
+        """Whether bytes came since `Server.look_over` asked last."""
         self.last_active_s = 0.0
+        self._stops = 0
         self._transport: asyncio.Transport | None = None
         self._reader = FrameReader(server.limits.request_max_bytes)
         self._answers: deque[Deferred] = deque()
@@ -65,12 +77,7 @@ class Connection(asyncio.BufferedProtocol):
         self._held_back_by: Deferred | None = None
         self._memory_bytes = 0
         self._consuming = False
-        self._closing = False
-        self._draining = False
         self._reading_paused = False
-        self._writing_paused = False
-        self._waits_for_memory = False
-        self._yields = False
 
     # the socket
 
@@ -81,54 +88,50 @@ class Connection(asyncio.BufferedProtocol):
         transport.set_write_buffer_limits(high=self._server.limits.response_backlog_bytes)
         self.last_active_s = self._server.loop.time()
         if not self._server.admit(self):
-            self._closing = True
+            self._stops |= CLOSING
             transport.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the buffer has its own size
         return self._reader.direct_buffer() or self._server.receive_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.last_active_s = self._server.loop.time()
-        if self._closing:
+        self.active = True
+        reader = self._reader
+        if reader.between_frames and not self._stops and nbytes > SIZE_BYTES:
+            received = self._server.received
+            if _size_of(received)[0] + SIZE_BYTES == nbytes <= reader.max_bytes:
+                # nearly always one whole request, and nothing else
+                self._begin(received[SIZE_BYTES:nbytes])
+                return
+        if self._stops & CLOSING:
             return
-        if self._reader.in_parts and self._reader.direct_buffer() is not None:
-            frame = self._reader.wrote_direct(nbytes)
+        if reader.in_parts and reader.direct_buffer() is not None:
+            frame = reader.wrote_direct(nbytes)
             if frame is not None:
                 self._begin_parted(frame)
             return
         self._consume(self._server.received[:nbytes])
 
     def pause_writing(self) -> None:
-        self._writing_paused = True
+        self._stops |= NOT_READ
 
     def resume_writing(self) -> None:
-        self._writing_paused = False
+        self._stops &= ~NOT_READ
         self._resume()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - why does not matter here
-        self._closing = True
+        self._stops |= CLOSING
         for answer in self._answers:
             answer.abandon()
         self._answers.clear()
         self._held = b""
-        if self._waits_for_memory:
+        self.repeats.clear()
+        if self._stops & NO_ROOM:
             self._server.memory.forget(self._memory_granted)
         self._release_memory()
         self._server.dismiss(self)
 
     # frames
-
-    @property
-    def _blocked(self) -> bool:
-        return (
-            self._held_back_by is not None
-            or self._writing_paused
-            or self._waits_for_memory
-            or self._yields
-            or self._draining
-            or self._closing
-            or len(self._answers) >= self._server.limits.in_flight_requests
-        )
 
     def _consume(self, view: memoryview) -> None:
         """Begin every request that is whole, keep what is not."""
@@ -140,9 +143,9 @@ class Connection(asyncio.BufferedProtocol):
             rest = len(view)
         finally:
             self._consuming = False
-        if rest < len(view) and not self._closing:
+        if rest < len(view) and not self._stops & CLOSING:
             self._held = bytes(view[rest:])
-        if self._blocked and (self._held or self._waits_for_memory):
+        if self._stops and (self._held or self._stops & NO_ROOM):
             self._pause_reading()
 
     def _consume_frames(self, view: memoryview) -> int:
@@ -150,7 +153,7 @@ class Connection(asyncio.BufferedProtocol):
         end = len(view)
         reader = self._reader
         left = REQUESTS_PER_TURN
-        while position < end and not self._blocked:
+        while position < end and not self._stops:
             if not left:
                 self._yield_turn()
                 break
@@ -173,20 +176,20 @@ class Connection(asyncio.BufferedProtocol):
                 reader.start(size)
             else:
                 self._memory_bytes = 0
-                self._waits_for_memory = True
+                self._stops |= NO_ROOM
         return position
 
     def _yield_turn(self) -> None:
         """Let other connections go first: thousands of small requests fit into one receive buffer."""
-        self._yields = True
+        self._stops |= OTHERS_FIRST
         self._server.loop.call_soon(self._take_turn)
 
     def _take_turn(self) -> None:
-        self._yields = False
+        self._stops &= ~OTHERS_FIRST
         self._resume()
 
     def _memory_granted(self) -> None:
-        self._waits_for_memory = False
+        self._stops &= ~NO_ROOM
         self._memory_bytes = self._reader.frame_size
         self._reader.start(self._reader.frame_size)
         self._resume()
@@ -218,28 +221,36 @@ class Connection(asyncio.BufferedProtocol):
         elif self._answers:
             later = Deferred()
             later.pieces = answer
-            self._answers.append(later)
+            self._append(later)
         else:
             self._write(answer)
 
     # answers
 
     def _await_answer(self, answer: Deferred) -> None:
-        self._answers.append(answer)
+        self._append(answer)
         if answer.holds_back:
             self._held_back_by = answer
+            self._stops |= HELD_BACK
         if answer.pieces is not None:
             self._write_ready()
         else:
             answer.when_resolved(self._write_ready)
+
+    def _append(self, answer: Deferred) -> None:
+        self._answers.append(answer)
+        if len(self._answers) >= self._server.limits.in_flight_requests:
+            self._stops |= TOO_MANY
 
     def _write_ready(self) -> None:
         """Write every answer that is ready and not behind one that is not."""
         answers = self._answers
         while answers and answers[0].pieces is not None:
             answer = answers.popleft()
+            self._stops &= ~TOO_MANY
             if answer is self._held_back_by:
                 self._held_back_by = None
+                self._stops &= ~HELD_BACK
             if answer.failed:
                 self.close("its request failed in the gateway")
                 return
@@ -249,23 +260,23 @@ class Connection(asyncio.BufferedProtocol):
 
     def _write(self, pieces: Pieces) -> None:
         transport = self._transport
-        if transport is not None and not self._closing:
+        if transport is not None and not self._stops & CLOSING:
             self._server.outbox.write(transport, pieces)
 
     # flow
 
     def _pause_reading(self) -> None:
-        if not self._reading_paused and not self._closing and self._transport is not None:
+        if not self._reading_paused and not self._stops & CLOSING and self._transport is not None:
             self._reading_paused = True
             self._transport.pause_reading()
 
     def _resume(self) -> None:
-        if self._blocked or self._consuming:
+        if self._stops or self._consuming:
             return
         if self._held:
             held, self._held = self._held, b""
             self._consume(memoryview(held))
-        if self._reading_paused and not self._blocked and self._transport is not None:
+        if self._reading_paused and not self._stops and self._transport is not None:
             self._reading_paused = False
             self._transport.resume_reading()
 
@@ -274,7 +285,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_closing(self) -> bool:
         """Whether it only waits for the client to read the last answers."""
-        return self._closing
+        return bool(self._stops & CLOSING)
 
     @property
     def holds_memory(self) -> bool:
@@ -288,26 +299,26 @@ class Connection(asyncio.BufferedProtocol):
 
     def drain(self) -> None:
         """Begin no more requests; those begun are answered."""
-        self._draining = True
+        self._stops |= DRAINING
 
     def close(self, reason: str) -> None:
         """Close after what is already written; `reason` goes to the log."""
-        if self._closing:
+        if self._stops & CLOSING:
             return
-        self._closing = True
+        self._stops |= CLOSING
         logger.warning("closing the connection of %s: %s", self.peer_host, reason)
         self.hang_up()
 
     def hang_up(self) -> None:
         """Close after what is already given to be written."""
-        self._closing = True
+        self._stops |= CLOSING
         if self._transport is not None:
             self._server.outbox.flush()
             self._transport.close()
 
     def abort(self, reason: str) -> None:
         """Close at once; what the client did not read is lost."""
-        self._closing = True
+        self._stops |= CLOSING
         logger.warning("dropping the connection of %s: %s", self.peer_host, reason)
         if self._transport is not None:
             self._transport.abort()

@@ -5,11 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Any, Protocol
+from struct import Struct
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.api import Api, CloseConnection, Deferred, Pieces, RequestContext
+from gateway.handlers.api import (
+    Api,
+    CloseConnection,
+    Deferred,
+    NotRepeated,
+    Peer,
+    Pieces,
+    Repeats,
+    RequestContext,
+)
 from gateway.protocol.frames import MalformedRequest, parse_request_header, skip_tagged_fields
 from gateway.protocol.messages import (
     API_VERSIONS,
@@ -23,11 +33,11 @@ from gateway.runtime.services import Services
 logger = logging.getLogger(__name__)
 
 
-class Peer(Protocol):
-    """Who sent a request."""
-
-    peer_host: str
-    listener_name: str
+# api_key and api_version as one number, correlation_id, size of client_id
+_START = Struct(">Iih")
+_unpack_start = _START.unpack_from
+_VERSION_BITS = 16
+_VERSION_MASK = 0xFFFF
 
 
 class Dispatcher:
@@ -37,6 +47,8 @@ class Dispatcher:
         self._apis = {api.key: api for api in apis}
         self._services = services
         self._schemas: dict[tuple[int, int], tuple[Api, RequestSchema]] = {}
+        self._repeats: dict[int, Repeats] = {}
+        """By api key and version, as one number."""
         self._tasks: set[asyncio.Task[None]] = set()
         self.requests = 0
 
@@ -46,6 +58,16 @@ class Dispatcher:
         Raises MalformedRequest or CloseConnection when only closing the connection is left.
         """
         self.requests += 1
+        if peer.repeats and len(frame) >= _START.size:
+            kind, correlation_id, client_id_bytes = _unpack_start(frame)
+            repeats = self._repeats.get(kind)
+            if repeats is not None:
+                begun = repeats.begin(peer, frame, kind & _VERSION_MASK, correlation_id, client_id_bytes)
+                if not isinstance(begun, NotRepeated):
+                    return begun
+        return self._begin_new(frame, peer)
+
+    def _begin_new(self, frame: memoryview, peer: Peer) -> Pieces | Deferred | None:
         api_key, api_version, correlation_id, client_id, position = parse_request_header(frame)
         found = self._schemas.get((api_key, api_version))
         if found is None:
@@ -67,7 +89,10 @@ class Dispatcher:
         )
         try:
             if api.begin is not None:
-                return api.begin(context, request)
+                begun = api.begin(context, request)
+                if api.repeats is not None:
+                    api.repeats.learn(peer, frame, context, request)
+                return begun
         except (CloseConnection, MalformedRequest):
             raise
         except Exception as error:
@@ -91,6 +116,8 @@ class Dispatcher:
             schema = RequestSchema(api.reader(api_version), is_flexible(api_key, api_version))
         found = api, schema
         self._schemas[api_key, api_version] = found
+        if api.repeats is not None:
+            self._repeats[api_key << _VERSION_BITS | api_version] = api.repeats
         return found
 
     def _refuse_api_versions(self, correlation_id: int) -> Pieces:

@@ -18,10 +18,12 @@ DIRECT_BYTES = 16 << 10
 class FrameReader:
     """The frame that is under way on one connection."""
 
-    __slots__ = ("_filled", "_frame", "_max_bytes", "_prefix", "frame_size")
+    __slots__ = ("_filled", "_frame", "_prefix", "between_frames", "frame_size", "max_bytes")
 
     def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
+        self.between_frames = True
+        """Whether nothing of the next frame has come."""
         self._prefix = b""
         self._frame: bytearray | None = None
         self._filled = 0
@@ -56,20 +58,23 @@ class FrameReader:
         missing = SIZE_BYTES - len(self._prefix)
         if len(view) - position < missing:
             self._prefix += view[position:]
+            self.between_frames = False
             return -1, len(view)
         if self._prefix:
             raw = self._prefix + bytes(view[position : position + missing])
             self._prefix = b""
+            self.between_frames = True
         else:
             raw = bytes(view[position : position + SIZE_BYTES])
         size = int.from_bytes(raw, "big", signed=True)
-        if not 0 <= size <= self._max_bytes:
-            raise MalformedRequest(f"a request of {size} bytes; at most {self._max_bytes} are allowed")
+        if not 0 <= size <= self.max_bytes:
+            raise MalformedRequest(f"a request of {size} bytes; at most {self.max_bytes} are allowed")
         return size, position + missing
 
     def start(self, size: int) -> None:
         """Begin a frame that is not whole yet."""
         self.frame_size = size
+        self.between_frames = False
         self._frame = bytearray(min(size, FIRST_PART_BYTES))
         self._filled = 0
 
@@ -95,5 +100,6 @@ class FrameReader:
         if self._filled < self.frame_size:
             return None
         frame, self._frame = self._frame, None
+        self.between_frames = True
         assert frame is not None
         return memoryview(frame).toreadonly()

@@ -101,6 +101,9 @@ class Server:
         idle_s = self.limits.idle_ms / 1000
         now_s = self.loop.time()
         for connection in list(self._connections):
+            if connection.active:
+                connection.active = False
+                connection.last_active_s = now_s
             silent_s = now_s - connection.last_active_s
             if connection.is_closing:
                 if silent_s > 2 * idle_s:

@@ -23,7 +23,7 @@ class FakeConnection:
 
     def __init__(self, **state: Any) -> None:
         self.last_active_s = FakeLoop.now_s
-        self.is_closing = self.has_work = self.holds_memory = False
+        self.active = self.is_closing = self.has_work = self.holds_memory = False
         self.fate = ""
         self.__dict__.update(state)
 

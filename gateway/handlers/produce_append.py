@@ -1,0 +1,162 @@
+"""Appending one partition's batch for a Produce, and the answer that waits until it is persisted.
+
+Source: Kafka's ReplicaManager.appendRecords and appendToLocalLog.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.api import CloseConnection, Deferred, RequestContext
+from gateway.protocol.produce_codec import ProduceRow, encode_produce_response
+from gateway.runtime.partition import Partition
+from log import AppendInfo, LogError, MalformedBatch
+
+logger = logging.getLogger(__name__)
+
+Topics = list[tuple[str | bytes, list[ProduceRow]]]
+ATTRIBUTES_POSITION = 22
+"""The low byte of a batch's attributes."""
+TRANSACTIONAL_BIT = 0x10
+CODEC_BITS = 0x07
+ZSTD = 4
+SPECIAL_BITS = TRANSACTIONAL_BIT | ZSTD
+"""Nothing is to be asked of a batch that has none of these attributes."""
+FIRST_ZSTD_VERSION = 7
+STORAGE_ERROR = int(ErrorCode.kafka_storage_error)
+REFUSALS_BEFORE_THE_APPEND = frozenset(
+    int(code)
+    for code in (
+        ErrorCode.corrupt_message,
+        ErrorCode.message_too_large,
+        ErrorCode.record_list_too_large,
+        ErrorCode.kafka_storage_error,
+    )
+)
+"""Answered with log_start_offset −1 (ReplicaManager.appendToLocalLog)."""
+SEQUENCE_REFUSALS = frozenset(
+    (int(ErrorCode.out_of_order_sequence_number), int(ErrorCode.invalid_producer_epoch))
+)
+
+
+class PendingAnswer:
+    """A request whose rows wait for flushes; the last flush to finish sends the answer."""
+
+    __slots__ = ("context", "deferred", "topics", "waiting", "waits_for_next_round", "written")
+
+    def __init__(self, context: RequestContext, topics: Topics) -> None:
+        self.context = context
+        self.topics = topics
+        self.deferred = Deferred()
+        self.waiting = 0
+        self.waits_for_next_round = False
+        self.written: list[tuple[list[ProduceRow], int, Partition, int]] = []
+
+    def wait(self, rows: list[ProduceRow], partition: Partition, info: AppendInfo) -> None:
+        """Hold the answer until the last of `rows` is persisted."""
+        self.written.append((rows, len(rows) - 1, partition, info.last_offset))
+        if not info.is_duplicate:
+            if self.waits_for_next_round:
+                return
+            self.waits_for_next_round = True
+        self.waiting += 1
+        partition.when_persisted(info, self._persisted)
+
+    def _persisted(self) -> None:
+        self.waiting -= 1
+        if self.waiting:
+            return
+        for rows, position, partition, last_offset in self.written:
+            if not partition.is_persisted(last_offset):
+                rows[position] = unflushed_row(rows[position].partition)
+        context = self.context
+        try:
+            frame = encode_produce_response(context.api_version, context.correlation_id, self.topics)
+        except struct.error as error:
+            # a topic name that is too long for this version once its invalid UTF-8 is replaced
+            logger.warning("a Produce of %s can't be answered: %s", context.peer_host, error)
+            self.deferred.fail()
+            return
+        self.deferred.resolve((frame,))
+
+
+def unflushed_row(partition: int) -> ProduceRow:
+    message = "the records could not be flushed; the partition is offline"
+    return ProduceRow(partition, STORAGE_ERROR, -1, -1, -1, message)
+
+
+def appended_row(partition: Partition, info: AppendInfo) -> ProduceRow:
+    return ProduceRow(partition.index, 0, info.base_offset, info.log_append_time_ms, info.log_start_offset)
+
+
+def append_batch(
+    context: RequestContext,
+    partition: Partition,
+    records: memoryview,
+    transactional_id: str | None,
+    now_ms: int,
+) -> AppendInfo | ProduceRow:
+    """Append one partition's batch, or the row that refuses it; what is refused says why in the log as well."""
+    attributes = records[ATTRIBUTES_POSITION] if len(records) > ATTRIBUTES_POSITION else 0
+    if attributes & SPECIAL_BITS:
+        row = _refuse_by_attributes(context, partition, attributes, transactional_id)
+        if row is not None:
+            return row
+    try:
+        info = partition.append(records, now_ms)
+    except LogError as error:
+        code = error.kafka_error_code
+        if code in SEQUENCE_REFUSALS:
+            context.services.rejections += 1
+        appended = code not in REFUSALS_BEFORE_THE_APPEND and not isinstance(error, MalformedBatch)
+        return refused_row(context, partition, code, str(error), appended=appended)
+    if info.is_duplicate:
+        context.services.duplicates += 1
+    return info
+
+
+def _refuse_by_attributes(
+    context: RequestContext, partition: Partition, attributes: int, transactional_id: str | None
+) -> ProduceRow | None:
+    if attributes & TRANSACTIONAL_BIT:
+        # no transaction coordinator here: no transaction can be open
+        if transactional_id is None:
+            code = ErrorCode.transactional_id_authorization_failed
+        elif context.api_version >= 11:
+            code = ErrorCode.transaction_abortable
+        else:
+            code = ErrorCode.invalid_txn_state
+        return refused_row(context, partition, int(code), "transactions are not served", appended=False)
+    if attributes & CODEC_BITS == ZSTD and context.api_version < FIRST_ZSTD_VERSION:
+        message = f"zstd came with Produce v{FIRST_ZSTD_VERSION}; this is v{context.api_version}"
+        code = ErrorCode.unsupported_compression_type
+        return refused_row(context, partition, int(code), message, appended=False)
+    return None
+
+
+def refused_row(
+    context: RequestContext, partition: Partition, code: int, message: str, *, appended: bool = True
+) -> ProduceRow:
+    """The row of a refusal. One before the append carries no log_start_offset, one by the log itself does."""
+    logger.info(
+        "refused a batch of %s (client %r) for %s-%d with error %d: %s",
+        context.peer_host,
+        context.client_id,
+        partition.topic,
+        partition.index,
+        code,
+        message,
+    )
+    log_start_offset = partition.log.log_start_offset if appended else -1
+    return ProduceRow(partition.index, code, -1, -1, log_start_offset, message)
+
+
+def close_on_error(topics: Topics) -> None:
+    """acks=0 has no answer; an error is told by closing the connection, so that the client refreshes."""
+    for _, rows in topics:
+        for row in rows:
+            if row.error_code:
+                raise CloseConnection(f"an acks=0 request failed with error {row.error_code}")

@@ -1,0 +1,125 @@
+"""The shorter way of Produce requests that repeat an earlier one in all but correlation id and records.
+
+A connection remembers, by the prefix of its requests, which partition they go to and what their answer looks
+like. Everything that decides over the batch itself is the same code as for other requests.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gateway.handlers.api import NOT_REPEATED, Deferred, NotRepeated, Peer, Pieces, RequestContext
+from gateway.handlers.produce_append import append_batch, close_on_error, unflushed_row
+from gateway.protocol.produce_codec import ProduceRequest, ProduceRow, encode_produce_response
+from gateway.protocol.produce_repeat import (
+    FIRST_VERSION,
+    PREFIX_START,
+    RepeatedAnswer,
+    is_for_one_partition,
+    prefix_end,
+    records_of,
+)
+from gateway.runtime.partition import Partition
+from log import AppendInfo
+
+MAX_PREFIXES: Final = 32
+"""How many prefixes a connection remembers; one more, and it begins anew."""
+MAX_PREFIX_BYTES: Final = 512
+"""Longer ones, with client ids that nobody has, are not remembered."""
+_VALID_ACKS: Final = frozenset((-1, 0, 1))
+
+
+class _Target:
+    """Where the requests of one prefix go, and their answer."""
+
+    __slots__ = ("_encode", "acks", "context", "key", "partition")
+
+    def __init__(self, context: RequestContext, key: str | bytes, partition: Partition, acks: int) -> None:
+        self.context = context
+        self.key = key
+        self.partition = partition
+        self.acks = acks
+        self._encode = RepeatedAnswer(context.api_version, key, partition.index).encode
+
+    def confirm(self, correlation_id: int, info: AppendInfo) -> Pieces:
+        """The answer to a batch that was appended."""
+        base_offset, _, log_append_time_ms, log_start_offset, _ = info
+        return (self._encode(correlation_id, base_offset, log_append_time_ms, log_start_offset),)
+
+    def refuse(self, correlation_id: int, row: ProduceRow) -> Pieces:
+        """The answer to a batch that was not."""
+        return (encode_produce_response(self.context.api_version, correlation_id, [(self.key, [row])]),)
+
+
+class _Pending(Deferred):
+    """The answer to a batch that is not persisted yet."""
+
+    __slots__ = ("_correlation_id", "_info", "_target")
+
+    def __init__(self, target: _Target, correlation_id: int, info: AppendInfo) -> None:
+        super().__init__()
+        self._target = target
+        self._correlation_id = correlation_id
+        self._info = info
+
+    def persisted(self) -> None:
+        """The flush that decides the batch is over, well or badly."""
+        target, info = self._target, self._info
+        if target.partition.is_persisted(info.last_offset):
+            self.resolve(target.confirm(self._correlation_id, info))
+        else:
+            self.resolve(target.refuse(self._correlation_id, unflushed_row(target.partition.index)))
+
+
+class ProduceRepeats:
+    """Implements `Repeats` for Produce."""
+
+    def begin(
+        self, peer: Peer, frame: memoryview, api_version: int, correlation_id: int, client_id_bytes: int
+    ) -> Pieces | Deferred | NotRepeated | None:
+        try:
+            end = prefix_end(frame, api_version, client_id_bytes)
+        except IndexError:
+            return NOT_REPEATED
+        target: _Target | None = peer.repeats.get(frame[PREFIX_START:end].tobytes())
+        if target is None or target.context.api_version != api_version:
+            return NOT_REPEATED
+        partition = target.partition
+        records = records_of(frame, end, api_version)
+        if partition.closed or records is None:
+            return NOT_REPEATED
+        acks = target.acks
+        context = target.context
+        info = append_batch(context, partition, records, None, context.services.clock.now_ms())
+        if isinstance(info, ProduceRow):
+            if not acks:
+                close_on_error([(target.key, [info])])
+            return target.refuse(correlation_id, info)
+        if not acks:
+            return None
+        if acks < 0 and not partition.is_persisted(info.last_offset):
+            pending = _Pending(target, correlation_id, info)
+            partition.when_persisted(info, pending.persisted)
+            return pending
+        return target.confirm(correlation_id, info)
+
+    def learn(self, peer: Peer, frame: memoryview, context: RequestContext, request: ProduceRequest) -> None:
+        if (
+            len(request.topics) != 1
+            or len(request.topics[0].partitions) != 1
+            or request.acks not in _VALID_ACKS
+            or context.api_version < FIRST_VERSION
+        ):
+            return
+        key, (entry,) = request.topics[0]
+        topic = context.services.partitions.by_key.get(key)
+        partition = None if topic is None else topic.get(entry.partition)
+        client_id_bytes = int.from_bytes(frame[8:10], "big", signed=True)
+        if partition is None or not is_for_one_partition(frame, context.api_version, client_id_bytes):
+            return
+        end = prefix_end(frame, context.api_version, client_id_bytes)
+        if end > MAX_PREFIX_BYTES:
+            return
+        if len(peer.repeats) >= MAX_PREFIXES:
+            peer.repeats.clear()
+        peer.repeats[frame[PREFIX_START:end].tobytes()] = _Target(context, key, partition, request.acks)
