@@ -203,7 +203,7 @@ class DurableLog:
         """Recover from what the disk really has and go on. Raises OSError; the log is then still offline."""
         self._generation += 1
         for segment in self._segments:
-            self._environment.storage.release(segment.file)
+            self._environment.storage.retire(segment.file)
             self._environment.index_cache.drop(segment.file.path)
         self.producers.clear()
         self._load(min(self.recovery_point, self.log_end_offset), None, now_ms)
@@ -224,7 +224,7 @@ class DurableLog:
             except (OSError, StorageFailed) as error:
                 self.take_offline(f"it could not be closed cleanly: {error}")
         for segment in self._segments:
-            self._environment.storage.release(segment.file)
+            self._environment.storage.retire(segment.file)
             self._environment.index_cache.drop(segment.file.path)
         self.producers.clear()
         self._generation += 1

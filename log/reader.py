@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
 _KNOWN_POSITIONS: Final = 16
 _NOWHERE: Final = (-1, -1)
-_BATCH_LENGTH: Final = slice(8, 12)
-_SIZE_KNOWN_BYTES: Final = 12
 
 
 class LogReader:
@@ -70,18 +68,18 @@ class LogReader:
             index += 1
             if position >= end:
                 continue
-            size_bytes = min(max_bytes, end - position)
-            if min_one_batch and size_bytes < end - position:
-                size_bytes = max(size_bytes, min(self._batch_size(segment, position), end - position))
+            readable = FileRegion(self._storage, segment.file, position, end - position)
+            size_bytes = min(max_bytes, len(readable))
+            if size_bytes < len(readable):
+                first_bytes = min(readable.first_batch_bytes(), len(readable))
+                if first_bytes > size_bytes and not min_one_batch:
+                    return None
+                size_bytes = max(size_bytes, first_bytes)
             if position + size_bytes == end:
                 next_offset = self._bases[index] if index < len(self._bases) else upper_bound
                 self.remember(min(next_offset, upper_bound), segment.base_offset, end)
             return FileRegion(self._storage, segment.file, position, size_bytes)
         return None
-
-    def _batch_size(self, segment: Segment, position: int) -> int:
-        head = self._storage.read(segment.file, _SIZE_KNOWN_BYTES, position)
-        return _SIZE_KNOWN_BYTES + int.from_bytes(head[_BATCH_LENGTH], "big")
 
     def _readable_end(self, index: int, upper_bound: int, log_end_offset: int) -> int:
         """Where in the segment the batches below `upper_bound` end."""

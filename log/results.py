@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from log.record_batch import LOG_OVERHEAD_BYTES
 
 if TYPE_CHECKING:
     from log.storage import DataFile, Storage
+
+_BATCH_LENGTH: Final = slice(8, 12)
 
 
 class AppendInfo(NamedTuple):
@@ -43,6 +47,11 @@ class FileRegion:
         """The bytes from `start` on, all or `size_bytes` of them. Raises OSError."""
         wanted = self._size_bytes - start if size_bytes is None else size_bytes
         return self._storage.read(self._file, wanted, self._position + start)
+
+    def first_batch_bytes(self) -> int:
+        """The size of the batch it begins with, which may reach beyond its end. Raises OSError."""
+        head = self.read(0, LOG_OVERHEAD_BYTES)
+        return LOG_OVERHEAD_BYTES + int.from_bytes(head[_BATCH_LENGTH], "big")
 
     def send(self, socket_descriptor: int, start: int) -> int:
         """Hand the bytes from `start` on to a socket inside the kernel; returns how many it took.

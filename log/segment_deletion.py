@@ -30,7 +30,7 @@ class SegmentDeletion:
         """Take the segments' names away. Raises OSError."""
         storage = self._environment.storage
         for segment in segments:
-            storage.release(segment.file)
+            storage.retire(segment.file)
             self._environment.index_cache.drop(segment.file.path)
             for suffix in (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
                 path = segment.path(suffix)

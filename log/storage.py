@@ -29,7 +29,7 @@ _CLOSED: Final = -1
 class DataFile:
     """A data file by name; its descriptor comes and goes. `pins` counts who needs the descriptor to stay."""
 
-    __slots__ = ("closing", "descriptor", "failed", "path", "pins", "recently_used")
+    __slots__ = ("closing", "descriptor", "failed", "path", "pins", "recently_used", "retired")
 
     def __init__(self, path: str) -> None:
         """Name a file; nothing is opened yet."""
@@ -39,6 +39,7 @@ class DataFile:
         self.recently_used = False
         self.closing = False
         self.failed = False
+        self.retired = False
 
 
 class Storage:
@@ -130,6 +131,11 @@ class Storage:
         self._open_files.pop(file, None)
         descriptor, file.descriptor = file.descriptor, _CLOSED
         self._close(descriptor)
+
+    def retire(self, file: DataFile) -> None:
+        """Close it for good: its name may soon be another file's, which must not be taken for it."""
+        file.retired = True
+        self.release(file)
 
     # Whole files and directories.
 
@@ -229,6 +235,8 @@ class Storage:
     # Descriptors.
 
     def _open(self, file: DataFile) -> int:
+        if file.retired:
+            raise FileNotFoundError(errno.ENOENT, "the file is no longer part of the log", file.path)
         descriptor = os.open(file.path, os.O_RDWR | os.O_CLOEXEC)
         self._adopt(file, descriptor)
         return descriptor

@@ -193,8 +193,9 @@ class UnifiedLog(DurableLog):
     ) -> FileRegion | None:
         """Where the batches from the one that holds `offset` on lie, at most `max_bytes`, all below `upper_bound`.
 
-        None when there is nothing. The last batch may be cut. With `min_one_batch` the first one is whole, whatever
-        its size. One segment at a time. Raises OffsetOutOfRange, StorageFailed.
+        The last batch may be cut, the first one never: where it is larger than `max_bytes` it is found all the same
+        with `min_one_batch`, and nothing without. None when there is nothing. One segment at a time.
+        Raises OffsetOutOfRange, StorageFailed. Source: Kafka's `LogSegment.read` and `ReplicaManager.readFromLog`.
         """
         self._check_online()
         if not self.log_start_offset <= offset <= self.log_end_offset:
@@ -215,10 +216,10 @@ class UnifiedLog(DurableLog):
         region = self.find(offset, max_bytes, upper_bound=upper_bound, min_one_batch=min_one_batch)
         return ReadResult(b"" if region is None else self.read_region(region))
 
-    def read_region(self, region: FileRegion, size_bytes: int | None = None) -> bytes:
-        """The bytes of a region of this log, or its first `size_bytes`. Raises StorageFailed."""
+    def read_region(self, region: FileRegion) -> bytes:
+        """The bytes of a region of this log. Raises StorageFailed."""
         try:
-            return region.read(0, size_bytes)
+            return region.read()
         except OSError as error:
             raise StorageFailed(f"{self.topic}-{self.partition} can't be read: {error}") from error
 

@@ -127,7 +127,17 @@ NETWORK_SETTINGS = (
         default=16777216,
         minimum=1,
         section=_NETWORK,
-        doc="Bytes of answers that may wait for a slow reader; beyond it no more requests are read from the connection.",
+        doc="Bytes of answers that may wait for a slow reader; beyond it no more requests are read from the connection. "
+        "Fetched records do not count: they wait in their files.",
+    ),
+    Setting(
+        name="seqgate.loopback.congestion.control",
+        type=SettingType.STRING,
+        default="reno",
+        section=_NETWORK,
+        doc="TCP congestion control for clients on this machine, as far as the system has it; empty leaves the system's. "
+        "No network lies between, so the pacing that some systems do by default (BBR) would only cost: it halves the "
+        "speed of fetches.",
     ),
     Setting(
         name="seqgate.connection.max.in.flight.requests",

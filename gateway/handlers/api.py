@@ -10,8 +10,8 @@ from gateway.protocol.schema_reader import Read
 from gateway.runtime.services import Services
 from log import FileRegion
 
-Pieces = Sequence[bytes | FileRegion]
-"""A whole frame, to be written piece after piece."""
+Answer = bytes | Sequence[bytes | FileRegion]
+"""A whole frame: in memory, or with records that are still in their file, to be sent piece after piece."""
 
 
 class CloseConnection(Exception):
@@ -21,10 +21,10 @@ class CloseConnection(Exception):
 class Deferred:
     """The frame of an answer that comes later: the second stage of a request."""
 
-    __slots__ = ("_callback", "failed", "holds_back", "on_abandoned", "pieces")
+    __slots__ = ("_callback", "answer", "failed", "holds_back", "on_abandoned")
 
     def __init__(self, *, holds_back: bool = False) -> None:
-        self.pieces: Pieces | None = None
+        self.answer: Answer | None = None
         self.holds_back = holds_back
         """Whether later requests of the connection begin only after this one (long polls)."""
         self.on_abandoned: Callable[[], None] | None = None
@@ -33,15 +33,15 @@ class Deferred:
         """Whether the connection must be closed instead, because a bug kept the answer from being made."""
         self._callback: Callable[[], None] | None = None
 
-    def resolve(self, pieces: Pieces) -> None:
-        self.pieces = pieces
+    def resolve(self, answer: Answer) -> None:
+        self.answer = answer
         if self._callback is not None:
             self._callback()
 
     def fail(self) -> None:
         """Give up: what was asked can't be answered, the connection is closed when its turn comes."""
         self.failed = True
-        self.resolve(())
+        self.resolve(b"")
 
     def when_resolved(self, callback: Callable[[], None]) -> None:
         self._callback = callback
@@ -96,7 +96,7 @@ class RequestContext:
 ColdHandler = Callable[[RequestContext, Any], Awaitable[Any]]
 """Takes kio's request entity, returns kio's response entity; the connection's later requests wait."""
 
-HotHandler = Callable[[RequestContext, Any], Pieces | Deferred | None]
+HotHandler = Callable[[RequestContext, Any], Answer | Deferred | None]
 """Begins the request at once; returns the frame, or where it will be, or None for no answer."""
 
 
@@ -114,7 +114,7 @@ class Repeats(Protocol):
 
     def begin(
         self, peer: Peer, frame: memoryview, api_version: int, correlation_id: int, client_id_bytes: int
-    ) -> Pieces | Deferred | NotRepeated | None:
+    ) -> Answer | Deferred | NotRepeated | None:
         """Begin the request as the handler would. May raise what the handler raises."""
 
     def learn(self, peer: Peer, frame: memoryview, context: RequestContext, request: Any) -> None:

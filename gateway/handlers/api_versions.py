@@ -12,7 +12,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.api import Api, HotHandler, Pieces, RequestContext
+from gateway.handlers.api import Answer, Api, HotHandler, RequestContext
 from gateway.protocol.messages import build, encode_response, response_module
 
 API_KEY = 18
@@ -40,7 +40,7 @@ def api_versions(apis: Sequence[Api]) -> Api:
 
 
 def _begin(served: Sequence[tuple[int, int | None, int, int]]) -> HotHandler:
-    def begin(context: RequestContext, request: Any) -> Pieces:
+    def begin(context: RequestContext, request: Any) -> Answer:
         module = response_module(API_KEY, context.api_version)
         error = ErrorCode.none if _is_valid(context.api_version, request) else ErrorCode.invalid_request
         rows = tuple(
@@ -53,7 +53,7 @@ def _begin(served: Sequence[tuple[int, int | None, int, int]]) -> HotHandler:
             if error is ErrorCode.none
         )
         response = build(module.ApiVersionsResponse, error_code=error, api_keys=rows)
-        return (encode_response(API_KEY, context.correlation_id, response),)
+        return encode_response(API_KEY, context.correlation_id, response)
 
     return begin
 

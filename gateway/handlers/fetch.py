@@ -11,9 +11,9 @@ import logging
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.api import Api, Deferred, Pieces, RequestContext
+from gateway.handlers.api import Answer, Api, Deferred, RequestContext
 from gateway.handlers.fetch_context import FetchContext, open_context
-from gateway.protocol.fetch_codec import FetchRow, encode_fetch_response
+from gateway.protocol.fetch_codec import FetchRow, Piece, encode_fetch_response
 from gateway.protocol.fetch_request import FetchPosition, FetchRequest, fetch_reader
 from gateway.runtime.delayed_fetch import DelayedFetch
 from gateway.runtime.fetch_sessions import PartitionKey
@@ -24,8 +24,6 @@ logger = logging.getLogger(__name__)
 
 API_KEY = 1
 READ_COMMITTED = 1
-BATCH_OVERHEAD_BYTES = 12
-BATCH_LENGTH = slice(8, 12)
 SENT_BY_THE_KERNEL_BYTES = 64 << 10
 """From so many bytes on sendfile costs less than reading and writing."""
 RowOf = tuple[PartitionKey, FetchRow]
@@ -44,11 +42,11 @@ class _Read:
         """An error or a diverging epoch, which the reader should learn of without waiting."""
 
 
-def begin(context: RequestContext, request: FetchRequest) -> Pieces | Deferred:
+def begin(context: RequestContext, request: FetchRequest) -> Answer | Deferred:
     """Answer from what is there, or wait for more."""
     fetch_context, error = open_context(context, request)
     if fetch_context is None:
-        return encode_fetch_response(context.api_version, context.correlation_id, int(error), 0, ())
+        return _frame(encode_fetch_response(context.api_version, context.correlation_id, int(error), 0, ()))
     limit = context.services.config.int("fetch.max.bytes")
     max_bytes = max(0, min(request.max_bytes, limit))
     min_bytes = min(request.min_bytes, max_bytes)
@@ -121,9 +119,15 @@ class _Waiting:
         return bool(read.partitions) and not ended and read.record_bytes < self.min_bytes
 
 
-def _answer(context: RequestContext, fetch_context: FetchContext, read: _Read) -> Pieces:
+def _answer(context: RequestContext, fetch_context: FetchContext, read: _Read) -> Answer:
     session_id, topics = fetch_context.answer(read.rows, context.services)
-    return encode_fetch_response(context.api_version, context.correlation_id, 0, session_id, topics)
+    return _frame(encode_fetch_response(context.api_version, context.correlation_id, 0, session_id, topics))
+
+
+def _frame(pieces: list[Piece]) -> Answer:
+    """One frame in memory unless it has records that the kernel should send."""
+    in_memory = [piece for piece in pieces if isinstance(piece, bytes)]
+    return b"".join(in_memory) if len(in_memory) == len(pieces) else pieces
 
 
 def _read_all(
@@ -193,7 +197,7 @@ def _read_partition(
         region = log.find(
             wanted.fetch_offset, max_bytes, upper_bound=upper_bound, min_one_batch=min_one_batch
         )
-        records = _records(log, region, min_one_batch)
+        records = _records(log, region)
     except OffsetOutOfRange:
         return _error_row(partition.index, ErrorCode.offset_out_of_range)
     except LogError as failure:
@@ -201,17 +205,10 @@ def _read_partition(
     return _row(partition, records, () if committed_only else None, None)
 
 
-def _records(log: UnifiedLog, region: FileRegion | None, first_is_whole: bool) -> bytes | FileRegion:
-    """What goes into the answer: few bytes at once, many as where they are, so that the kernel sends them.
-
-    Nothing in place of a first batch that is not whole, which no consumer could use (ReplicaManager.readFromLog).
-    """
+def _records(log: UnifiedLog, region: FileRegion | None) -> bytes | FileRegion:
+    """What goes into the answer: few bytes at once, many as where they are, so that the kernel sends them."""
     if region is None:
         return b""
-    if not first_is_whole:
-        head = log.read_region(region, min(len(region), BATCH_OVERHEAD_BYTES))
-        if BATCH_OVERHEAD_BYTES + int.from_bytes(head[BATCH_LENGTH], "big") > len(region):
-            return b""
     return region if len(region) >= SENT_BY_THE_KERNEL_BYTES else log.read_region(region)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.api import Api, Deferred, Pieces, RequestContext
+from gateway.handlers.api import Answer, Api, Deferred, RequestContext
 from gateway.handlers.produce_append import (
     PendingAnswer,
     Topics,
@@ -39,7 +39,7 @@ UNKNOWN_TOPIC = int(ErrorCode.unknown_topic_or_partition)
 UNKNOWN_TOPIC_ID = int(ErrorCode.unknown_topic_id)
 
 
-def begin(context: RequestContext, request: ProduceRequest) -> Pieces | Deferred | None:
+def begin(context: RequestContext, request: ProduceRequest) -> Answer | Deferred | None:
     """Append everything at once; the answer follows when it is persisted."""
     acks = request.acks
     if acks not in {-1, 0, 1}:
@@ -76,7 +76,7 @@ def begin(context: RequestContext, request: ProduceRequest) -> Pieces | Deferred
         return None
     if pending is not None:
         return pending.deferred
-    return (encode_produce_response(context.api_version, context.correlation_id, topics),)
+    return encode_produce_response(context.api_version, context.correlation_id, topics)
 
 
 def _entries_by_topic(
@@ -92,12 +92,12 @@ def _entries_by_topic(
     return [(key, partitions.by_key.get(key), last.values()) for key, last in grouped.items()]
 
 
-def _refuse_all(context: RequestContext, request: ProduceRequest, error: ErrorCode) -> Pieces:
+def _refuse_all(context: RequestContext, request: ProduceRequest, error: ErrorCode) -> Answer:
     topics: Topics = [
         (key, [ProduceRow(entry.partition, int(error), -1, -1, -1) for entry in entries])
         for key, entries in request.topics
     ]
-    return (encode_produce_response(context.api_version, context.correlation_id, topics),)
+    return encode_produce_response(context.api_version, context.correlation_id, topics)
 
 
 API = Api(

@@ -80,7 +80,7 @@ class PendingAnswer:
             logger.warning("a Produce of %s can't be answered: %s", context.peer_host, error)
             self.deferred.fail()
             return
-        self.deferred.resolve((frame,))
+        self.deferred.resolve(frame)
 
 
 def unflushed_row(partition: int) -> ProduceRow:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.handlers.api import NOT_REPEATED, Deferred, NotRepeated, Peer, Pieces, RequestContext
+from gateway.handlers.api import NOT_REPEATED, Answer, Deferred, NotRepeated, Peer, RequestContext
 from gateway.handlers.produce_append import append_batch, close_on_error, unflushed_row
 from gateway.protocol.produce_codec import ProduceRequest, ProduceRow, encode_produce_response
 from gateway.protocol.produce_repeat import (
@@ -41,14 +41,14 @@ class _Target:
         self.acks = acks
         self._encode = RepeatedAnswer(context.api_version, key, partition.index).encode
 
-    def confirm(self, correlation_id: int, info: AppendInfo) -> Pieces:
+    def confirm(self, correlation_id: int, info: AppendInfo) -> Answer:
         """The answer to a batch that was appended."""
         base_offset, _, log_append_time_ms, log_start_offset, _ = info
-        return (self._encode(correlation_id, base_offset, log_append_time_ms, log_start_offset),)
+        return self._encode(correlation_id, base_offset, log_append_time_ms, log_start_offset)
 
-    def refuse(self, correlation_id: int, row: ProduceRow) -> Pieces:
+    def refuse(self, correlation_id: int, row: ProduceRow) -> Answer:
         """The answer to a batch that was not."""
-        return (encode_produce_response(self.context.api_version, correlation_id, [(self.key, [row])]),)
+        return encode_produce_response(self.context.api_version, correlation_id, [(self.key, [row])])
 
 
 class _Pending(Deferred):
@@ -76,7 +76,7 @@ class ProduceRepeats:
 
     def begin(
         self, peer: Peer, frame: memoryview, api_version: int, correlation_id: int, client_id_bytes: int
-    ) -> Pieces | Deferred | NotRepeated | None:
+    ) -> Answer | Deferred | NotRepeated | None:
         try:
             end = prefix_end(frame, api_version, client_id_bytes)
         except IndexError:

@@ -5,7 +5,7 @@ client's own socket fills up and nothing grows here:
 
     a request holds the later ones back      (long polls, administration; one at a time, as in Kafka)
     too many answers are outstanding         (seqgate.connection.max.in.flight.requests)
-    the client does not read its answers     (seqgate.connection.response.backlog.bytes)
+    the client does not read its answers     (seqgate.connection.response.backlog.bytes; large ones at all)
     there is no room for its next request    (queued.max.request.bytes)
     it had its share of this turn            (REQUESTS_PER_TURN)
 """
@@ -18,9 +18,10 @@ from collections import deque
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from gateway.handlers.api import CloseConnection, Deferred, Pieces
+from gateway.handlers.api import Answer, CloseConnection, Deferred
 from gateway.protocol.frames import MalformedRequest
 from gateway.server.frame_reader import SIZE_BYTES, FrameReader
+from gateway.server.record_sender import RecordSender
 
 if TYPE_CHECKING:
     from gateway.server.server import Server
@@ -36,6 +37,7 @@ NO_ROOM: Final = 8
 OTHERS_FIRST: Final = 16
 DRAINING: Final = 32
 CLOSING: Final = 64
+SENDING: Final = 128
 REQUESTS_PER_TURN: Final = 32
 """A connection with more whole requests at hand begins the rest in the next turns of the event loop."""
 
@@ -51,6 +53,7 @@ class Connection(asyncio.BufferedProtocol):
         "_memory_bytes",
         "_reader",
         "_reading_paused",
+        "_sender",
         "_server",
         "_stops",
         "_transport",
@@ -78,6 +81,7 @@ class Connection(asyncio.BufferedProtocol):
         self._memory_bytes = 0
         self._consuming = False
         self._reading_paused = False
+        self._sender: RecordSender | None = None
 
     # the socket
 
@@ -85,6 +89,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
         self.peer_host = peer[0] if isinstance(peer, tuple) else "unix"
+        self._server.suit_peer(transport.get_extra_info("socket"), self.peer_host)
         transport.set_write_buffer_limits(high=self._server.limits.response_backlog_bytes)
         self.last_active_s = self._server.loop.time()
         if not self._server.admit(self):
@@ -117,7 +122,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._stops &= ~NOT_READ
-        self._resume()
+        if self._stops & SENDING:
+            self._send_records()
+        else:
+            self._resume()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - why does not matter here
         self._stops |= CLOSING
@@ -126,6 +134,8 @@ class Connection(asyncio.BufferedProtocol):
         self._answers.clear()
         self._held = b""
         self.repeats.clear()
+        if self._sender is not None:
+            self._sender.close()
         if self._stops & NO_ROOM:
             self._server.memory.forget(self._memory_granted)
         self._release_memory()
@@ -220,7 +230,7 @@ class Connection(asyncio.BufferedProtocol):
             self._await_answer(answer)
         elif self._answers:
             later = Deferred()
-            later.pieces = answer
+            later.answer = answer
             self._append(later)
         else:
             self._write(answer)
@@ -232,7 +242,7 @@ class Connection(asyncio.BufferedProtocol):
         if answer.holds_back:
             self._held_back_by = answer
             self._stops |= HELD_BACK
-        if answer.pieces is not None:
+        if answer.answer is not None:
             self._write_ready()
         else:
             answer.when_resolved(self._write_ready)
@@ -245,7 +255,7 @@ class Connection(asyncio.BufferedProtocol):
     def _write_ready(self) -> None:
         """Write every answer that is ready and not behind one that is not."""
         answers = self._answers
-        while answers and answers[0].pieces is not None:
+        while answers and answers[0].answer is not None:
             answer = answers.popleft()
             self._stops &= ~TOO_MANY
             if answer is self._held_back_by:
@@ -254,14 +264,49 @@ class Connection(asyncio.BufferedProtocol):
             if answer.failed:
                 self.close("its request failed in the gateway")
                 return
-            self._write(answer.pieces or ())
+            self._write(answer.answer or b"")
         if not self._consuming:
             self._resume()
 
-    def _write(self, pieces: Pieces) -> None:
+    def _write(self, answer: Answer) -> None:
         transport = self._transport
-        if transport is not None and not self._stops & CLOSING:
-            self._server.outbox.write(transport, pieces)
+        if transport is None or self._stops & CLOSING:
+            return
+        server = self._server
+        sending = self._stops & SENDING
+        if isinstance(answer, bytes):
+            if not sending:
+                server.outbox.write(transport, answer)
+                return
+            answer = (answer,)
+        if self._sender is None:
+            self._sender = RecordSender(transport, server.limits.response_backlog_bytes)
+        self._sender.add(answer)
+        if not sending:
+            # what was answered before goes first
+            server.outbox.flush()
+            self._stops |= SENDING
+            self._send_records()
+
+    def _send_records(self) -> None:
+        """Go on with a large answer as far as the socket takes it."""
+        sender = self._sender
+        if sender is None or sender.is_done():
+            return
+        self.active = True
+        try:
+            if sender.send():
+                self._server.loop.call_soon(self._send_records)
+        except OSError as error:
+            self.abort(f"an answer could not be sent: {error}")
+            return
+        if not sender.is_done():
+            return
+        self._stops &= ~SENDING
+        if self._stops & CLOSING:
+            self.hang_up()
+        elif not self._consuming:
+            self._resume()
 
     # flow
 
@@ -293,9 +338,14 @@ class Connection(asyncio.BufferedProtocol):
         return self._memory_bytes > 0
 
     @property
-    def has_work(self) -> bool:
-        """Whether answers are outstanding."""
+    def awaits_answers(self) -> bool:
+        """Whether requests are begun and not answered."""
         return bool(self._answers)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether answers are outstanding, or not given to the socket yet."""
+        return bool(self._answers or self._stops & SENDING)
 
     def drain(self) -> None:
         """Begin no more requests; those begun are answered."""
@@ -314,7 +364,8 @@ class Connection(asyncio.BufferedProtocol):
         self._stops |= CLOSING
         if self._transport is not None:
             self._server.outbox.flush()
-            self._transport.close()
+            if not self._stops & SENDING:
+                self._transport.close()
 
     def abort(self, reason: str) -> None:
         """Close at once; what the client did not read is lost."""

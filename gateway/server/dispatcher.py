@@ -11,12 +11,12 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.api import (
+    Answer,
     Api,
     CloseConnection,
     Deferred,
     NotRepeated,
     Peer,
-    Pieces,
     Repeats,
     RequestContext,
 )
@@ -52,7 +52,7 @@ class Dispatcher:
         self._tasks: set[asyncio.Task[None]] = set()
         self.requests = 0
 
-    def begin(self, frame: memoryview, peer: Peer) -> Pieces | Deferred | None:
+    def begin(self, frame: memoryview, peer: Peer) -> Answer | Deferred | None:
         """Begin one request; returns its answer, where it will be, or None when there is none.
 
         Raises MalformedRequest or CloseConnection when only closing the connection is left.
@@ -67,7 +67,7 @@ class Dispatcher:
                     return begun
         return self._begin_new(frame, peer)
 
-    def _begin_new(self, frame: memoryview, peer: Peer) -> Pieces | Deferred | None:
+    def _begin_new(self, frame: memoryview, peer: Peer) -> Answer | Deferred | None:
         api_key, api_version, correlation_id, client_id, position = parse_request_header(frame)
         found = self._schemas.get((api_key, api_version))
         if found is None:
@@ -120,14 +120,14 @@ class Dispatcher:
             self._repeats[api_key << _VERSION_BITS | api_version] = api.repeats
         return found
 
-    def _refuse_api_versions(self, correlation_id: int) -> Pieces:
+    def _refuse_api_versions(self, correlation_id: int) -> Answer:
         """An ApiVersions version too new gets v0 with error 35 and the versions of ApiVersions itself (KIP-511)."""
         api = self._apis[API_VERSIONS]
         row = (API_VERSIONS, api.min_version, api.max_version)
         body = int(ErrorCode.unsupported_version).to_bytes(2, "big") + (1).to_bytes(4, "big")
         body += b"".join(number.to_bytes(2, "big") for number in row)
         head = (len(body) + 4).to_bytes(4, "big") + correlation_id.to_bytes(4, "big", signed=True)
-        return (head + body,)
+        return head + body
 
     def _begin_in_task(self, api: Api, context: RequestContext, request: Any) -> Deferred:
         deferred = Deferred(holds_back=True)
@@ -148,7 +148,7 @@ class Dispatcher:
         except asyncio.CancelledError:
             deferred.fail()
             raise
-        deferred.resolve((frame,))
+        deferred.resolve(frame)
 
     @property
     def running(self) -> int:

@@ -16,6 +16,7 @@ class ConnectionLimits(NamedTuple):
     idle_ms: int
     send_buffer_bytes: int
     receive_buffer_bytes: int
+    loopback_congestion_control: str | None
 
     @classmethod
     def of(cls, config: Config) -> ConnectionLimits:
@@ -26,4 +27,5 @@ class ConnectionLimits(NamedTuple):
             idle_ms=config.int("connections.max.idle.ms"),
             send_buffer_bytes=config.int("socket.send.buffer.bytes"),
             receive_buffer_bytes=config.int("socket.receive.buffer.bytes"),
+            loopback_congestion_control=config.optional_str("seqgate.loopback.congestion.control"),
         )

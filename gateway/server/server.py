@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ipaddress
 import logging
 import socket
 from collections import Counter
@@ -54,6 +56,8 @@ class Server:
         )
         for bound_socket in bound.sockets:
             self._set_buffers(bound_socket)
+            # accepted sockets inherit it; one that began with BBR would go on pacing
+            self.suit_peer(bound_socket, bound_socket.getsockname()[0])
         self._servers.append(bound)
         if self._idle_timer is None:
             self.look_over()
@@ -65,6 +69,14 @@ class Server:
             bound_socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.limits.send_buffer_bytes)
         if self.limits.receive_buffer_bytes > 0:
             bound_socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.limits.receive_buffer_bytes)
+
+    def suit_peer(self, connected: socket.socket, peer_host: str) -> None:
+        """Spare a client on this machine the congestion control that a network needs."""
+        wanted = self.limits.loopback_congestion_control
+        if wanted and hasattr(socket, "TCP_CONGESTION") and _is_loopback(peer_host):
+            # the system may lack it or keep it for itself
+            with contextlib.suppress(OSError):
+                connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, wanted.encode())
 
     def __len__(self) -> int:
         return len(self._connections)
@@ -108,7 +120,7 @@ class Server:
             if connection.is_closing:
                 if silent_s > 2 * idle_s:
                     connection.abort("its last answers were not read")
-            elif silent_s > idle_s and not connection.has_work:
+            elif silent_s > idle_s and not connection.awaits_answers:
                 connection.close(f"idle for more than {self.limits.idle_ms} ms")
             elif silent_s > STALLED_S and connection.holds_memory and self.memory.is_short:
                 connection.abort("its request stopped half-way and others wait for the memory")
@@ -135,3 +147,12 @@ class Server:
             connection.hang_up()
         for server in self._servers:
             await server.wait_closed()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return bool((mapped or address).is_loopback)

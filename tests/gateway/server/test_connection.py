@@ -37,7 +37,7 @@ class FakeServer:
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
-        self.limits = ConnectionLimits(1 << 20, 1 << 20, 100, 60_000, -1, -1)
+        self.limits = ConnectionLimits(1 << 20, 1 << 20, 100, 60_000, -1, -1, None)
         self.memory = RequestMemory(-1)
         self.receive_buffer = memoryview(bytearray(1 << 16))
         self.received = self.receive_buffer.toreadonly()
@@ -46,6 +46,8 @@ class FakeServer:
         self.written: list[bytes] = []
         self.answer: Any = None
 
+    def suit_peer(self, connected: Any, peer_host: str) -> None: ...
+
     def admit(self, connection: Connection) -> bool:
         return True
 
@@ -53,10 +55,10 @@ class FakeServer:
         self.begun.append(bytes(frame))
         if isinstance(self.answer, Exception):
             raise self.answer
-        return (bytes(frame),) if self.answer is None else self.answer
+        return bytes(frame) if self.answer is None else self.answer
 
-    def write(self, transport: FakeTransport, pieces: Any) -> None:
-        self.written += pieces
+    def write(self, transport: FakeTransport, frame: bytes) -> None:
+        self.written.append(frame)
 
     def flush(self) -> None: ...
 
@@ -107,6 +109,6 @@ async def test_a_bug_in_a_request_begun_on_behalf_of_another_stays_with_its_conn
     _, data = frames(2)
     receive(connection, data)
     waiting, server.answer = server.answer, ValueError("a bug")
-    waiting.resolve((b"done",))
+    waiting.resolve(b"done")
     assert server.written == [b"done"]
     assert transport.closed

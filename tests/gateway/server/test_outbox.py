@@ -28,7 +28,7 @@ async def test_a_connection_that_went_away_costs_the_others_nothing() -> None:
     outbox = Outbox(asyncio.get_running_loop())
     gone, first, last = FakeTransport(), FakeTransport(), FakeTransport()
     for transport, answer in ((first, b"1"), (gone, b"2"), (last, b"3"), (first, b"4")):
-        outbox.write(cast("Any", transport), (answer,))
+        outbox.write(cast("Any", transport), answer)
     gone.closed = True
     outbox.flush()
     assert (first.written, gone.written, last.written) == ([b"1", b"4"], [], [b"3"])

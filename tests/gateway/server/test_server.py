@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any, cast
+
+import pytest
 
 from gateway.config import load_config
 from gateway.server.server import STALLED_S, Server
@@ -23,7 +26,7 @@ class FakeConnection:
 
     def __init__(self, **state: Any) -> None:
         self.last_active_s = FakeLoop.now_s
-        self.active = self.is_closing = self.has_work = self.holds_memory = False
+        self.active = self.is_closing = self.awaits_answers = self.holds_memory = False
         self.fate = ""
         self.__dict__.update(state)
 
@@ -50,7 +53,7 @@ def new_server(*settings: str) -> tuple[Server, FakeLoop]:
 
 def test_idle_ones_are_closed_and_those_that_do_not_read_the_end_are_dropped() -> None:
     server, loop = new_server("connections.max.idle.ms=60000")
-    idle, busy = FakeConnection(), FakeConnection(has_work=True)
+    idle, busy = FakeConnection(), FakeConnection(awaits_answers=True)
     assert look_after(59, server, loop, idle, busy) == ["", ""]
     assert look_after(61, server, loop, idle, busy) == ["closed", ""]
     assert look_after(119, server, loop, idle, busy) == ["closed", ""]
@@ -65,3 +68,34 @@ def test_a_request_that_stopped_half_way_gives_its_memory_to_those_who_wait() ->
     assert not server.memory.acquire(50, lambda: None)
     assert look_after(STALLED_S - 1, server, loop, stalled, sound) == ["", ""]
     assert look_after(STALLED_S + 1, server, loop, stalled, sound) == ["dropped", ""]
+
+
+class FakeSocket:
+    def __init__(self) -> None:
+        self.options: list[tuple[Any, ...]] = []
+
+    def setsockopt(self, *option: Any) -> None:
+        self.options.append(option)
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_CONGESTION"), reason="only Linux lets a socket choose")
+@pytest.mark.parametrize(
+    ("host", "setting", "chosen"),
+    [
+        ("127.0.0.1", "seqgate.loopback.congestion.control=cubic", [b"cubic"]),
+        ("127.8.9.1", "seqgate.loopback.congestion.control=reno", [b"reno"]),
+        ("::1", "seqgate.loopback.congestion.control=reno", [b"reno"]),
+        ("::ffff:127.0.0.1", "seqgate.loopback.congestion.control=reno", [b"reno"]),
+        ("127.0.0.1", "seqgate.loopback.congestion.control=", []),
+        ("192.0.2.7", "seqgate.loopback.congestion.control=reno", []),
+        ("fe80::1%eth0", "seqgate.loopback.congestion.control=reno", []),
+        ("unix", "seqgate.loopback.congestion.control=reno", []),
+    ],
+)
+def test_only_clients_on_this_machine_are_spared_congestion_control(
+    host: str, setting: str, chosen: list[bytes]
+) -> None:
+    server, _ = new_server(setting)
+    connected = FakeSocket()
+    server.suit_peer(cast("Any", connected), host)
+    assert connected.options == [(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name) for name in chosen]

@@ -1,0 +1,113 @@
+"""The way of answers with many records to one socket.
+
+The records go from the segment file to the socket inside the kernel (sendfile) as far as the socket takes them.
+The rest stays in the file until the socket has room again, so a slow reader costs the gateway a small buffer and
+no more, however large its answer is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+from log import FileRegion
+
+HANDED_OVER_BYTES: Final = 64 << 10
+"""So much goes through the transport's own buffer, for it to tell when the socket has room again."""
+BYTES_PER_TURN: Final = 4 << 20
+"""A reader as fast as the gateway lets the others go first after so many."""
+
+
+class RecordSender:
+    """Sends pieces in order past a transport, which must not be written to until all are gone."""
+
+    __slots__ = ("_backlog_bytes", "_pieces", "_sent", "_socket", "_transport", "_waits")
+
+    def __init__(self, transport: asyncio.Transport, backlog_bytes: int) -> None:
+        """`backlog_bytes` is the transport's usual limit of bytes that wait to be written."""
+        self._transport = transport
+        self._backlog_bytes = backlog_bytes
+        shared = transport.get_extra_info("socket")
+        self._socket = socket.socket(shared.family, shared.type, shared.proto, fileno=shared.fileno())
+        self._pieces: deque[bytes | FileRegion] = deque()
+        self._sent = 0
+        self._waits = False
+
+    def is_done(self) -> bool:
+        """Whether nothing is left to send."""
+        return not self._pieces
+
+    def add(self, pieces: Sequence[bytes | FileRegion]) -> None:
+        """Send these after the others."""
+        self._pieces.extend(pieces)
+
+    def send(self) -> bool:
+        """Give the socket what it takes. True when it would take more, but others should go first.
+
+        When the socket is full the transport holds a little, and calls `resume_writing` once that is gone.
+        Raises OSError: the answer is begun and can't be finished.
+        """
+        left = BYTES_PER_TURN
+        while self._pieces and not self._transport.get_write_buffer_size():
+            left -= self._send_now(left)
+            if left <= 0 and self._pieces:
+                return True
+            if self._pieces:
+                self._tell_when_drained(True)
+                self._hand_over()
+        self._tell_when_drained(bool(self._pieces))
+        return False
+
+    def close(self) -> None:
+        """Forget what is left; the socket is the transport's to close."""
+        self._pieces.clear()
+        self._socket.detach()
+
+    def _tell_when_drained(self, wanted: bool) -> None:
+        """Have `resume_writing` called when the transport's buffer is empty, or as usual."""
+        if wanted is not self._waits:
+            self._waits = wanted
+            self._transport.set_write_buffer_limits(high=0 if wanted else self._backlog_bytes)
+
+    def _send_now(self, limit: int) -> int:
+        """How many bytes the socket took."""
+        total = 0
+        try:
+            while self._pieces and total < limit:
+                piece = self._pieces[0]
+                count = self._send_piece(piece)
+                total += count
+                self._advance(count, len(piece))
+        except BlockingIOError:
+            pass
+        return total
+
+    def _send_piece(self, piece: bytes | FileRegion) -> int:
+        if isinstance(piece, FileRegion):
+            count = piece.send(self._socket.fileno(), self._sent)
+            if not count:
+                raise OSError(f"the segment file ends {len(piece) - self._sent} bytes early")
+            return count
+        more = socket.MSG_MORE if len(self._pieces) > 1 else 0
+        return self._socket.send(memoryview(piece)[self._sent :], socket.MSG_DONTWAIT | more)
+
+    def _hand_over(self) -> None:
+        piece = self._pieces[0]
+        size = min(HANDED_OVER_BYTES, len(piece) - self._sent)
+        if isinstance(piece, FileRegion):
+            part = piece.read(self._sent, size)
+            if not part:
+                raise OSError(f"the segment file ends {len(piece) - self._sent} bytes early")
+        else:
+            part = piece[self._sent : self._sent + size]
+        self._advance(len(part), len(piece))
+        self._transport.write(part)
+
+    def _advance(self, count: int, size: int) -> None:
+        self._sent += count
+        if self._sent == size:
+            self._sent = 0
+            self._pieces.popleft()
