@@ -83,7 +83,7 @@ class UnifiedLog(DurableLog):
         if self.failure is not None:
             self._check_online()
         config = self.config
-        view = memoryview(records)
+        view = records if isinstance(records, memoryview) else memoryview(records)
         batch = check_batch(view, config, now_ms, is_client)
         active = self._active
         if batch.producer_id >= 0:

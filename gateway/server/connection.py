@@ -97,7 +97,10 @@ class Connection(asyncio.BufferedProtocol):
             transport.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the buffer has its own size
-        return self._reader.direct_buffer() or self._server.receive_buffer
+        reader = self._reader
+        if reader.between_frames:
+            return self._server.receive_buffer
+        return reader.direct_buffer() or self._server.receive_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         self.active = True
@@ -224,16 +227,15 @@ class Connection(asyncio.BufferedProtocol):
             logger.exception("a request of %s can't be begun", self.peer_host)
             self.close("its request failed in the gateway")
             return
-        if answer is None:
-            return
         if isinstance(answer, Deferred):
             self._await_answer(answer)
-        elif self._answers:
+        elif answer is not None:
+            if not self._answers:
+                self._write(answer)
+                return
             later = Deferred()
             later.answer = answer
             self._append(later)
-        else:
-            self._write(answer)
 
     # answers
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 
-TOGETHER = 32
+TOGETHER = 128
 """With so many waiting they leave before the turn ends: the clients then work while the gateway does."""
 
 
