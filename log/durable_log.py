@@ -178,6 +178,11 @@ class DurableLog:
         self.high_watermark = offset
         self._reader.high_watermark_moved(offset, self.log_end_offset)
 
+    def advance_high_watermark_to_end(self) -> None:
+        """Let consumers read everything written."""
+        # where it lies in the segment need not be kept: it is the end of the active one
+        self.high_watermark = self.log_end_offset
+
     def _write_snapshot(self) -> str:
         return write_snapshot(
             self._environment, self.directory, self.producers, self.log_end_offset, self.recovery_point

@@ -71,7 +71,7 @@ class Partition:
         if self.flush_messages == 1:
             self._flusher.mark_dirty(log, self)
         else:
-            log.advance_high_watermark(log.log_end_offset)
+            log.advance_high_watermark_to_end()
             rolled = info.base_offset == log.active_base_offset > 0
             if rolled or log.log_end_offset - log.recovery_point >= self.flush_messages:
                 # a closed segment is flushed as in Kafka, so that a crash re-reads no more than the active one
