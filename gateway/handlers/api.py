@@ -57,8 +57,6 @@ class Peer(Protocol):
 
     peer_host: str
     listener_name: str
-    repeats: dict[bytes, Any]
-    """What `Repeats` remembers of this connection's requests; it goes with the connection."""
 
 
 class RequestContext:
@@ -110,14 +108,14 @@ NOT_REPEATED: Final = NotRepeated()
 
 
 class Repeats(Protocol):
-    """A shorter way for requests that repeat most of one that their connection sent before."""
+    """A shorter way for requests of one API and version that repeat most of an earlier one."""
 
     def begin(
-        self, peer: Peer, frame: memoryview, api_version: int, correlation_id: int, client_id_bytes: int
+        self, peer: Peer, frame: memoryview, correlation_id: int, client_id_bytes: int
     ) -> Answer | Deferred | NotRepeated | None:
         """Begin the request as the handler would. May raise what the handler raises."""
 
-    def learn(self, peer: Peer, frame: memoryview, context: RequestContext, request: Any) -> None:
+    def learn(self, frame: memoryview, context: RequestContext, request: Any) -> None:
         """Remember what may be repeated of a request that the handler has begun."""
 
 
@@ -136,5 +134,5 @@ class Api:
     handle: ColdHandler | None = None
     begin: HotHandler | None = None
     reader: Callable[[int], Read] | None = None
-    repeats: Repeats | None = None
+    repeats: Callable[[Services, int], Repeats] | None = None
     advertised_min_version: int | None = None

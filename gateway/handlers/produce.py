@@ -22,6 +22,7 @@ from gateway.handlers.produce_append import (
     append_batch,
     appended_row,
     close_on_error,
+    log_refusal,
     refused_row,
 )
 from gateway.handlers.produce_repeats import ProduceRepeats
@@ -32,7 +33,9 @@ from gateway.protocol.produce_codec import (
     encode_produce_response,
     produce_reader,
 )
+from gateway.runtime.partition import Partition
 from gateway.runtime.partitions import TopicPartitions
+from log import AppendInfo
 
 API_KEY = 0
 UNKNOWN_TOPIC = int(ErrorCode.unknown_topic_or_partition)
@@ -58,13 +61,10 @@ def begin(context: RequestContext, request: ProduceRequest) -> Answer | Deferred
                 code = UNKNOWN_TOPIC_ID if topic is None and isinstance(key, bytes) else UNKNOWN_TOPIC
                 rows.append(ProduceRow(entry.partition, code, -1, -1, -1))
                 continue
-            if entry.records is None:
-                code = int(ErrorCode.invalid_record)
-                rows.append(refused_row(context, partition, code, "no records", appended=False))
-                continue
-            info = append_batch(context, partition, entry.records, request.transactional_id, now_ms)
+            info = _append(context, request, partition, entry.records, now_ms)
             if isinstance(info, ProduceRow):
                 rows.append(info)
+                log_refusal(context.peer_host, context.client_id, partition, info)
                 continue
             rows.append(appended_row(partition, info))
             if acks == -1 and not partition.is_persisted(info.last_offset):
@@ -77,6 +77,20 @@ def begin(context: RequestContext, request: ProduceRequest) -> Answer | Deferred
     if pending is not None:
         return pending.deferred
     return encode_produce_response(context.api_version, context.correlation_id, topics)
+
+
+def _append(
+    context: RequestContext,
+    request: ProduceRequest,
+    partition: Partition,
+    records: memoryview | None,
+    now_ms: int,
+) -> AppendInfo | ProduceRow:
+    if records is None:
+        return refused_row(partition, int(ErrorCode.invalid_record), "no records", appended=False)
+    return append_batch(
+        context.services, context.api_version, partition, records, request.transactional_id, now_ms
+    )
 
 
 def _entries_by_topic(
@@ -107,6 +121,6 @@ API = Api(
     max_version=13,
     begin=begin,
     reader=produce_reader,
-    repeats=ProduceRepeats(),
+    repeats=ProduceRepeats,
     advertised_min_version=0,
 )

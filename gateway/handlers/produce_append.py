@@ -13,6 +13,7 @@ from kio.schema.errors import ErrorCode
 from gateway.handlers.api import CloseConnection, Deferred, RequestContext
 from gateway.protocol.produce_codec import ProduceRow, encode_produce_response
 from gateway.runtime.partition import Partition
+from gateway.runtime.services import Services
 from log import AppendInfo, LogError, MalformedBatch
 
 logger = logging.getLogger(__name__)
@@ -93,16 +94,17 @@ def appended_row(partition: Partition, info: AppendInfo) -> ProduceRow:
 
 
 def append_batch(
-    context: RequestContext,
+    services: Services,
+    api_version: int,
     partition: Partition,
     records: memoryview,
     transactional_id: str | None,
     now_ms: int,
 ) -> AppendInfo | ProduceRow:
-    """Append one partition's batch, or the row that refuses it; what is refused says why in the log as well."""
+    """Append one partition's batch; returns where it lies, or the row that refuses it."""
     attributes = records[ATTRIBUTES_POSITION] if len(records) > ATTRIBUTES_POSITION else 0
     if attributes & SPECIAL_BITS:
-        row = _refuse_by_attributes(context, partition, attributes, transactional_id)
+        row = _refuse_by_attributes(api_version, partition, attributes, transactional_id)
         if row is not None:
             return row
     try:
@@ -110,48 +112,50 @@ def append_batch(
     except LogError as error:
         code = error.kafka_error_code
         if code in SEQUENCE_REFUSALS:
-            context.services.rejections += 1
+            services.rejections += 1
         appended = code not in REFUSALS_BEFORE_THE_APPEND and not isinstance(error, MalformedBatch)
-        return refused_row(context, partition, code, str(error), appended=appended)
+        return refused_row(partition, code, str(error), appended=appended)
     if info.is_duplicate:
-        context.services.duplicates += 1
+        services.duplicates += 1
     return info
 
 
 def _refuse_by_attributes(
-    context: RequestContext, partition: Partition, attributes: int, transactional_id: str | None
+    api_version: int, partition: Partition, attributes: int, transactional_id: str | None
 ) -> ProduceRow | None:
     if attributes & TRANSACTIONAL_BIT:
         # no transaction coordinator here: no transaction can be open
         if transactional_id is None:
             code = ErrorCode.transactional_id_authorization_failed
-        elif context.api_version >= 11:
+        elif api_version >= 11:
             code = ErrorCode.transaction_abortable
         else:
             code = ErrorCode.invalid_txn_state
-        return refused_row(context, partition, int(code), "transactions are not served", appended=False)
-    if attributes & CODEC_BITS == ZSTD and context.api_version < FIRST_ZSTD_VERSION:
-        message = f"zstd came with Produce v{FIRST_ZSTD_VERSION}; this is v{context.api_version}"
+        return refused_row(partition, int(code), "transactions are not served", appended=False)
+    if attributes & CODEC_BITS == ZSTD and api_version < FIRST_ZSTD_VERSION:
+        message = f"zstd came with Produce v{FIRST_ZSTD_VERSION}; this is v{api_version}"
         code = ErrorCode.unsupported_compression_type
-        return refused_row(context, partition, int(code), message, appended=False)
+        return refused_row(partition, int(code), message, appended=False)
     return None
 
 
-def refused_row(
-    context: RequestContext, partition: Partition, code: int, message: str, *, appended: bool = True
-) -> ProduceRow:
+def refused_row(partition: Partition, code: int, message: str, *, appended: bool = True) -> ProduceRow:
     """The row of a refusal. One before the append carries no log_start_offset, one by the log itself does."""
-    logger.info(
-        "refused a batch of %s (client %r) for %s-%d with error %d: %s",
-        context.peer_host,
-        context.client_id,
-        partition.topic,
-        partition.index,
-        code,
-        message,
-    )
     log_start_offset = partition.log.log_start_offset if appended else -1
     return ProduceRow(partition.index, code, -1, -1, log_start_offset, message)
+
+
+def log_refusal(peer_host: str, client_id: str, partition: Partition, row: ProduceRow) -> None:
+    """What is refused says why in the gateway's log as well."""
+    logger.info(
+        "refused a batch of %s (client %r) for %s-%d with error %d: %s",
+        peer_host,
+        client_id,
+        partition.topic,
+        partition.index,
+        row.error_code,
+        row.error_message,
+    )
 
 
 def close_on_error(topics: Topics) -> None:

@@ -1,6 +1,6 @@
 """The shorter way of Produce requests that repeat an earlier one in all but correlation id and records.
 
-A connection remembers, by the prefix of its requests, which partition they go to and what their answer looks
+The gateway remembers, by the prefix of such requests, which partition they go to and what their answer looks
 like. Everything that decides over the batch itself is the same code as for other requests.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from gateway.handlers.api import NOT_REPEATED, Answer, Deferred, NotRepeated, Peer, RequestContext
-from gateway.handlers.produce_append import append_batch, close_on_error, unflushed_row
+from gateway.handlers.produce_append import append_batch, close_on_error, log_refusal, unflushed_row
 from gateway.protocol.produce_codec import ProduceRequest, ProduceRow, encode_produce_response
 from gateway.protocol.produce_repeat import (
     FIRST_VERSION,
@@ -20,10 +20,11 @@ from gateway.protocol.produce_repeat import (
     records_of,
 )
 from gateway.runtime.partition import Partition
+from gateway.runtime.services import Services
 from log import AppendInfo
 
-MAX_PREFIXES: Final = 32
-"""How many prefixes a connection remembers; one more, and it begins anew."""
+MAX_PREFIXES: Final = 4096
+"""How many prefixes are remembered for each version; one more, and the table begins anew."""
 MAX_PREFIX_BYTES: Final = 512
 """Longer ones, with client ids that nobody has, are not remembered."""
 _VALID_ACKS: Final = frozenset((-1, 0, 1))
@@ -32,13 +33,14 @@ _VALID_ACKS: Final = frozenset((-1, 0, 1))
 class _Target:
     """Where the requests of one prefix go, and their answer."""
 
-    __slots__ = ("_encode", "acks", "context", "key", "partition")
+    __slots__ = ("_api_version", "_encode", "acks", "client_id", "key", "partition")
 
     def __init__(self, context: RequestContext, key: str | bytes, partition: Partition, acks: int) -> None:
-        self.context = context
+        self.client_id = context.client_id
         self.key = key
         self.partition = partition
         self.acks = acks
+        self._api_version = context.api_version
         self._encode = RepeatedAnswer(context.api_version, key, partition.index).encode
 
     def confirm(self, correlation_id: int, info: AppendInfo) -> Answer:
@@ -48,7 +50,7 @@ class _Target:
 
     def refuse(self, correlation_id: int, row: ProduceRow) -> Answer:
         """The answer to a batch that was not."""
-        return encode_produce_response(self.context.api_version, correlation_id, [(self.key, [row])])
+        return encode_produce_response(self._api_version, correlation_id, [(self.key, [row])])
 
 
 class _Pending(Deferred):
@@ -72,26 +74,33 @@ class _Pending(Deferred):
 
 
 class ProduceRepeats:
-    """Implements `Repeats` for Produce."""
+    """Implements `Repeats` for one version of Produce."""
+
+    def __init__(self, services: Services, api_version: int) -> None:
+        self._services = services
+        self._api_version = api_version
+        self._targets: dict[bytes, _Target] = {}
 
     def begin(
-        self, peer: Peer, frame: memoryview, api_version: int, correlation_id: int, client_id_bytes: int
+        self, peer: Peer, frame: memoryview, correlation_id: int, client_id_bytes: int
     ) -> Answer | Deferred | NotRepeated | None:
+        api_version = self._api_version
         try:
             end = prefix_end(frame, api_version, client_id_bytes)
         except IndexError:
             return NOT_REPEATED
-        target: _Target | None = peer.repeats.get(frame[PREFIX_START:end].tobytes())
-        if target is None or target.context.api_version != api_version:
+        target = self._targets.get(frame[PREFIX_START:end].tobytes())
+        if target is None:
             return NOT_REPEATED
         partition = target.partition
         records = records_of(frame, end, api_version)
         if partition.closed or records is None:
             return NOT_REPEATED
+        services = self._services
         acks = target.acks
-        context = target.context
-        info = append_batch(context, partition, records, None, context.services.clock.now_ms())
+        info = append_batch(services, api_version, partition, records, None, services.clock.now_ms())
         if isinstance(info, ProduceRow):
+            log_refusal(peer.peer_host, target.client_id, partition, info)
             if not acks:
                 close_on_error([(target.key, [info])])
             return target.refuse(correlation_id, info)
@@ -103,7 +112,7 @@ class ProduceRepeats:
             return pending
         return target.confirm(correlation_id, info)
 
-    def learn(self, peer: Peer, frame: memoryview, context: RequestContext, request: ProduceRequest) -> None:
+    def learn(self, frame: memoryview, context: RequestContext, request: ProduceRequest) -> None:
         if (
             len(request.topics) != 1
             or len(request.topics[0].partitions) != 1
@@ -120,6 +129,6 @@ class ProduceRepeats:
         end = prefix_end(frame, context.api_version, client_id_bytes)
         if end > MAX_PREFIX_BYTES:
             return
-        if len(peer.repeats) >= MAX_PREFIXES:
-            peer.repeats.clear()
-        peer.repeats[frame[PREFIX_START:end].tobytes()] = _Target(context, key, partition, request.acks)
+        if len(self._targets) >= MAX_PREFIXES:
+            self._targets.clear()
+        self._targets[frame[PREFIX_START:end].tobytes()] = _Target(context, key, partition, request.acks)

@@ -16,7 +16,7 @@ import asyncio
 import logging
 from collections import deque
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from gateway.handlers.api import Answer, CloseConnection, Deferred
 from gateway.protocol.frames import MalformedRequest
@@ -61,14 +61,12 @@ class Connection(asyncio.BufferedProtocol):
         "last_active_s",
         "listener_name",
         "peer_host",
-        "repeats",
     )
 
     def __init__(self, server: Server, listener_name: str) -> None:
         self._server = server
         self.listener_name = listener_name
         self.peer_host = ""
-        self.repeats: dict[bytes, Any] = {}
         self.active = True
         """Whether bytes came since `Server.look_over` asked last."""
         self.last_active_s = 0.0
@@ -136,7 +134,6 @@ class Connection(asyncio.BufferedProtocol):
             answer.abandon()
         self._answers.clear()
         self._held = b""
-        self.repeats.clear()
         if self._sender is not None:
             self._sender.close()
         if self._stops & NO_ROOM:

@@ -37,7 +37,6 @@ logger = logging.getLogger(__name__)
 _START = Struct(">Iih")
 _unpack_start = _START.unpack_from
 _VERSION_BITS = 16
-_VERSION_MASK = 0xFFFF
 
 
 class Dispatcher:
@@ -58,11 +57,11 @@ class Dispatcher:
         Raises MalformedRequest or CloseConnection when only closing the connection is left.
         """
         self.requests += 1
-        if peer.repeats and len(frame) >= _START.size:
+        if len(frame) >= _START.size:
             kind, correlation_id, client_id_bytes = _unpack_start(frame)
             repeats = self._repeats.get(kind)
             if repeats is not None:
-                begun = repeats.begin(peer, frame, kind & _VERSION_MASK, correlation_id, client_id_bytes)
+                begun = repeats.begin(peer, frame, correlation_id, client_id_bytes)
                 if not isinstance(begun, NotRepeated):
                     return begun
         return self._begin_new(frame, peer)
@@ -90,8 +89,9 @@ class Dispatcher:
         try:
             if api.begin is not None:
                 begun = api.begin(context, request)
-                if api.repeats is not None:
-                    api.repeats.learn(peer, frame, context, request)
+                repeats = self._repeats.get(api_key << _VERSION_BITS | api_version)
+                if repeats is not None:
+                    repeats.learn(frame, context, request)
                 return begun
         except (CloseConnection, MalformedRequest):
             raise
@@ -117,7 +117,8 @@ class Dispatcher:
         found = api, schema
         self._schemas[api_key, api_version] = found
         if api.repeats is not None:
-            self._repeats[api_key << _VERSION_BITS | api_version] = api.repeats
+            kind = api_key << _VERSION_BITS | api_version
+            self._repeats[kind] = api.repeats(self._services, api_version)
         return found
 
     def _refuse_api_versions(self, correlation_id: int) -> Answer:
