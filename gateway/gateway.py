@@ -24,6 +24,7 @@ from gateway.runtime.background_jobs import BackgroundJobs
 from gateway.runtime.clock import Clock, SystemClock
 from gateway.runtime.fetch_sessions import FetchSessionCache
 from gateway.runtime.flusher import Flusher
+from gateway.runtime.group_coordinator import GroupCoordinator
 from gateway.runtime.line_limit import LineLimit
 from gateway.runtime.metadata_log import MetadataLog, open_metadata_log
 from gateway.runtime.partitions import Partitions
@@ -97,8 +98,10 @@ class Gateway:
             metadata_log=metadata_log,
             producer_ids=producer_ids,
             fetch_sessions=FetchSessionCache(config.int("max.incremental.fetch.session.cache.slots")),
+            groups=GroupCoordinator(config, self.clock, partitions, metadata_log, config.int("node.id")),
             advertised={},
         )
+        self.services.groups.start()
         self.server = Server(loop, config, Dispatcher(APIS, self.services))
         flusher.after_round.append(self.server.outbox.flush)
         for listener in config.listeners:
@@ -173,6 +176,7 @@ class Gateway:
         """Answer what is in flight, make everything durable, leave a clean-shutdown marker."""
         await self._control.stop()
         await self.server.stop_accepting()
+        self.services.groups.stop()
         for partition in self.services.partitions:
             partition.close()
         await self.server.finish(STOP_TIMEOUT_S)

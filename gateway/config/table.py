@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from gateway.config.groups import GROUP_SETTINGS
 from gateway.config.network import NETWORK_SETTINGS, NODE_SETTINGS
 from gateway.config.producers import PRODUCER_SETTINGS
 from gateway.config.setting import Setting
@@ -17,6 +18,7 @@ SETTINGS: tuple[Setting, ...] = (
     *STORAGE_SETTINGS,
     *TOPIC_SETTINGS,
     *PRODUCER_SETTINGS,
+    *GROUP_SETTINGS,
 )
 BY_NAME: dict[str, Setting] = {setting.name: setting for setting in SETTINGS}
 BY_TOPIC_NAME: dict[str, Setting] = {

@@ -26,6 +26,7 @@ from gateway.handlers.produce_append import (
     refused_row,
 )
 from gateway.handlers.produce_repeats import ProduceRepeats
+from gateway.metadata.topic_names import INTERNAL_TOPICS
 from gateway.protocol.produce_codec import (
     PartitionRecords,
     ProduceRequest,
@@ -39,6 +40,7 @@ from log import AppendInfo
 
 API_KEY = 0
 UNKNOWN_TOPIC = int(ErrorCode.unknown_topic_or_partition)
+INVALID_TOPIC = int(ErrorCode.invalid_topic_exception)
 UNKNOWN_TOPIC_ID = int(ErrorCode.unknown_topic_id)
 
 
@@ -60,6 +62,10 @@ def begin(context: RequestContext, request: ProduceRequest) -> Answer | Deferred
             if partition is None:
                 code = UNKNOWN_TOPIC_ID if topic is None and isinstance(key, bytes) else UNKNOWN_TOPIC
                 rows.append(ProduceRow(entry.partition, code, -1, -1, -1))
+                continue
+            if partition.topic in INTERNAL_TOPICS:
+                # the gateway keeps its own state there (ReplicaManager.appendToLocalLog)
+                rows.append(ProduceRow(entry.partition, INVALID_TOPIC, -1, -1, -1))
                 continue
             info = _append(context, request, partition, entry.records, now_ms)
             if isinstance(info, ProduceRow):

@@ -10,6 +10,7 @@ from typing import Final
 
 from gateway.handlers.api import NOT_REPEATED, Answer, Deferred, NotRepeated, Peer, RequestContext
 from gateway.handlers.produce_append import append_batch, close_on_error, log_refusal, unflushed_row
+from gateway.metadata.topic_names import INTERNAL_TOPICS
 from gateway.protocol.produce_codec import ProduceRequest, ProduceRow, encode_produce_response
 from gateway.protocol.produce_repeat import (
     FIRST_VERSION,
@@ -124,7 +125,9 @@ class ProduceRepeats:
         topic = context.services.partitions.by_key.get(key)
         partition = None if topic is None else topic.get(entry.partition)
         client_id_bytes = int.from_bytes(frame[8:10], "big", signed=True)
-        if partition is None or not is_for_one_partition(frame, context.api_version, client_id_bytes):
+        if partition is None or partition.topic in INTERNAL_TOPICS:
+            return
+        if not is_for_one_partition(frame, context.api_version, client_id_bytes):
             return
         end = prefix_end(frame, context.api_version, client_id_bytes)
         if end > MAX_PREFIX_BYTES:

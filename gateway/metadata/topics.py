@@ -103,6 +103,21 @@ def create_topics(
     return Decision(() if validate_only else records, results)
 
 
+def create_internal_topic(
+    image: MetadataImage,
+    name: str,
+    *,
+    num_partitions: int,
+    configs: Mapping[str, str],
+    fresh_id: uuid.UUID,
+    node_id: int,
+) -> Decision[None]:
+    """Create a topic that this gateway keeps its own state in, unless it is there."""
+    if name in image.topics_by_name:
+        return Decision((), None)
+    return Decision(list(_creation(name, fresh_id, num_partitions, configs, node_id)), None)
+
+
 def _doubled(times: Mapping[str, int]) -> list[TopicResult]:
     """One refusal for each name that a request has more than once."""
     error = ApiError(ErrorCode.invalid_request, "Duplicate topic name.")

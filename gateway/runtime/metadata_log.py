@@ -19,15 +19,14 @@ from gateway.metadata.records import MetadataRecord, decode_record, encode_recor
 from gateway.metadata.topic_names import METADATA_TOPIC
 from gateway.runtime.clock import Clock
 from gateway.runtime.flusher import Flusher
-from log import CorruptRecord, LogConfig, LogDirectory, UnifiedLog
-from log.record_batch import HEADER_BYTES, parse_header
-from log.records import NewRecord, build_batch, iterate_records
+from gateway.runtime.log_replay import replay_records
+from log import LogConfig, LogDirectory, UnifiedLog
+from log.records import NewRecord, build_batch
 
 logger = logging.getLogger(__name__)
 
 #: Kafka gives the metadata topic this id (org.apache.kafka.common.Uuid.METADATA_TOPIC_ID).
 METADATA_TOPIC_ID: Final = uuid.UUID(int=1)
-_READ_BYTES: Final = 4 * 1024 * 1024
 _INT32_MAX: Final = 2**31 - 1
 
 T = TypeVar("T")
@@ -54,20 +53,8 @@ def read_records(log: UnifiedLog, offset: int) -> Iterator[MetadataRecord]:
         UnknownRecordError: a later version of the program wrote the log.
         LogError: the log can't be read.
     """
-    end_offset = log.log_end_offset
-    while offset < end_offset:
-        data = memoryview(log.read(offset, _READ_BYTES, upper_bound=end_offset, min_one_batch=True).records)
-        position = 0
-        while len(data) - position >= HEADER_BYTES:
-            header = parse_header(data, position)
-            if position + header.size_bytes > len(data):
-                break
-            for record in iterate_records(data[position : position + header.size_bytes]):
-                yield decode_record(record.value or b"")
-            position += header.size_bytes
-            offset = header.last_offset + 1
-        if position == 0:
-            raise CorruptRecord(f"the metadata log has no whole batch at offset {offset}")
+    for record in replay_records(log, offset):
+        yield decode_record(record.value or b"")
 
 
 def replay_log(log: UnifiedLog, image: MetadataImage) -> int:

@@ -99,6 +99,10 @@ class Partition:
         else:
             self._flusher.when_flushed(callback)
 
+    def when_offset_persisted(self, last_offset: int, callback: Callable[[], None]) -> None:
+        """Call back when the flush that decides an offset already written is over, well or badly."""
+        self._flusher.when_covered(self.log, self, last_offset, callback)
+
     def flush_finished(self) -> None:
         """The flusher's call: what is durable now is what consumers may see."""
         log = self.log

@@ -1,0 +1,55 @@
+"""Settings of consumer groups and their offsets."""
+
+from __future__ import annotations
+
+from gateway.config.setting import INT_MAX, Setting, SettingType
+
+_GROUPS = "Groups and offsets"
+
+
+def _number(name: str, default: int, doc: str, minimum: int = 1) -> Setting:
+    return Setting(
+        name=name,
+        type=SettingType.INT,
+        default=default,
+        minimum=minimum,
+        maximum=INT_MAX,
+        section=_GROUPS,
+        doc=doc,
+    )
+
+
+GROUP_SETTINGS = (
+    _number(
+        "group.initial.rebalance.delay.ms",
+        3000,
+        "How long the first rebalance of an empty group waits for more members.",
+        minimum=0,
+    ),
+    _number("group.max.size", INT_MAX, "Members that a group may have."),
+    _number("group.min.session.timeout.ms", 6000, "The shortest session timeout that a member may ask for."),
+    _number(
+        "group.max.session.timeout.ms", 1_800_000, "The longest session timeout that a member may ask for."
+    ),
+    _number("offsets.topic.num.partitions", 50, "Partitions of `__consumer_offsets` when it is created."),
+    _number("offsets.topic.segment.bytes", 104_857_600, "Segment size of `__consumer_offsets`.", minimum=14),
+    _number(
+        "offsets.retention.minutes",
+        10_080,
+        "How long committed offsets are kept after their group became empty, or after the commit where no member "
+        "subscribes to the topic.",
+    ),
+    _number(
+        "offsets.retention.check.interval.ms",
+        600_000,
+        "How often offsets kept long enough, and groups without members and offsets, are looked for.",
+    ),
+    _number(
+        "offset.metadata.max.bytes", 4096, "Bytes of metadata that may go with a committed offset.", minimum=0
+    ),
+    _number(
+        "seqgate.group.max",
+        100_000,
+        "Groups that each partition of `__consumer_offsets` may hold; more are refused with GROUP_MAX_SIZE_REACHED.",
+    ),
+)

@@ -1,0 +1,1 @@
+"""Coordinators: pure state machines that yield records to append and answers to give."""

@@ -1,0 +1,334 @@
+"""One group of the classic protocol: its members, generation and state.
+
+    state                 meaning                                    left for
+    Empty                 no members; committed offsets may remain   PreparingRebalance on a join
+    PreparingRebalance    waits for all members to join again        CompletingRebalance, Empty when none came
+    CompletingRebalance   the leader's assignment is awaited         Stable on it, PreparingRebalance on any change
+    Stable                every member can have its assignment       PreparingRebalance on any change
+    Dead                  deleted
+
+Source: Kafka's `ClassicGroup`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.group.effects import Effects, JoinReply, SyncReply, Waiter
+from gateway.coordinator.group.records import GroupMetadata, MemberMetadata
+from gateway.coordinator.group.subscription import CONSUMER_PROTOCOL, subscribed_topics
+
+Protocols = tuple[tuple[str, bytes], ...]
+"""(name, metadata) in the member's order of preference."""
+NEVER: Final = 2**63 - 1
+
+
+class GroupState(enum.Enum):
+    """The names are those that ListGroups and DescribeGroups tell."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class GroupError(Exception):
+    """A request is refused with Kafka's error code."""
+
+    def __init__(self, error_code: ErrorCode) -> None:
+        super().__init__(error_code.name)
+        self.error_code = error_code
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """A member of a classic group; the session ends at `session_deadline_ms` unless it is heard of."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocol_type: str
+    protocols: Protocols
+    assignment: bytes = b""
+    is_new: bool = False
+    session_deadline_ms: int = NEVER
+    awaiting_join: Waiter | None = None
+    awaiting_sync: Waiter | None = None
+
+    def metadata(self, protocol: str | None) -> bytes:
+        """What it sent for one protocol."""
+        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
+
+    def heard_of(self, now_ms: int) -> None:
+        """Its session begins anew."""
+        self.session_deadline_ms = now_ms + self.session_timeout_ms
+
+
+class ClassicGroup:
+    """Membership and state. What moves it from state to state is in `classic_rebalance`."""
+
+    def __init__(self, group_id: str, now_ms: int) -> None:
+        self.group_id = group_id
+        self.state = GroupState.EMPTY
+        self.previous_state = GroupState.EMPTY
+        self.state_since_ms = now_ms
+        self.generation_id = 0
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.leader: str | None = None
+        self.members: dict[str, Member] = {}
+        self.static_members: dict[str, str] = {}
+        self.pending_members: dict[str, int] = {}
+        """Member ids given out and not yet used, and when they end (ms)."""
+        self.pending_sync: set[str] = set()
+        self.new_member_added = False
+        self.join_deadline_ms = NEVER
+        self.initial_delay_left_ms = 0
+        self.sync_deadline_ms = NEVER
+        self.subscribed_topics: frozenset[str] | None = None
+        """None where it can't be known: the members do not speak the consumer protocol."""
+
+    @classmethod
+    def restored(cls, group_id: str, metadata: GroupMetadata, now_ms: int) -> ClassicGroup:
+        """The group as its last record tells; its members have a session's time to be heard of."""
+        group = cls(group_id, now_ms)
+        group.generation_id = metadata.generation_id
+        group.protocol_type = metadata.protocol_type or None
+        group.protocol_name = metadata.protocol_name
+        group.leader = metadata.leader
+        group.state_since_ms = metadata.state_since_ms if metadata.state_since_ms >= 0 else now_ms
+        for stored in metadata.members:
+            member = Member(
+                member_id=stored.member_id,
+                group_instance_id=stored.group_instance_id,
+                client_id=stored.client_id,
+                client_host=stored.client_host,
+                rebalance_timeout_ms=stored.rebalance_timeout_ms,
+                session_timeout_ms=stored.session_timeout_ms,
+                protocol_type=metadata.protocol_type,
+                protocols=((metadata.protocol_name or "", stored.subscription),),
+                assignment=stored.assignment,
+            )
+            member.heard_of(now_ms)
+            group.members[member.member_id] = member
+            if member.group_instance_id is not None:
+                group.static_members[member.group_instance_id] = member.member_id
+        if group.members:
+            group.state = GroupState.STABLE
+            group.subscribed_topics = group._topics_of_members()
+        else:
+            group.subscribed_topics = frozenset()
+        return group
+
+    def metadata(self, assignments: dict[str, bytes] | None = None) -> GroupMetadata:
+        """What is to be stored of it."""
+        members = tuple(
+            MemberMetadata(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout_ms=member.rebalance_timeout_ms,
+                session_timeout_ms=member.session_timeout_ms,
+                subscription=member.metadata(self.protocol_name),
+                assignment=member.assignment if assignments is None else assignments[member.member_id],
+            )
+            for member in self.members.values()
+        )
+        return GroupMetadata(
+            protocol_type=self.protocol_type or "",
+            generation_id=self.generation_id,
+            protocol_name=self.protocol_name,
+            leader=self.leader,
+            state_since_ms=self.state_since_ms,
+            members=members,
+        )
+
+    # State.
+
+    def become(self, state: GroupState, now_ms: int) -> None:
+        self.previous_state = self.state
+        self.state = state
+        self.state_since_ms = now_ms
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether what it is belongs into its record: between rebalances."""
+        return self.state in {GroupState.EMPTY, GroupState.STABLE}
+
+    @property
+    def can_rebalance(self) -> bool:
+        return self.state in {GroupState.STABLE, GroupState.COMPLETING_REBALANCE, GroupState.EMPTY}
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether it only keeps offsets: nobody ever joined it."""
+        return self.state is GroupState.EMPTY and not self.protocol_type and not self.pending_members
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    @property
+    def has_all_joined(self) -> bool:
+        waiting = sum(member.awaiting_join is not None for member in self.members.values())
+        return waiting == len(self.members) and not self.pending_members
+
+    # Members.
+
+    def add(self, member: Member, waiter: Waiter) -> None:
+        if not self.members:
+            self.protocol_type = member.protocol_type
+        if self.leader is None:
+            self.leader = member.member_id
+        self.members[member.member_id] = member
+        if member.group_instance_id is not None:
+            self.static_members[member.group_instance_id] = member.member_id
+        member.awaiting_join = waiter
+        self.pending_members.pop(member.member_id, None)
+
+    def remove(self, member_id: str) -> None:
+        """Forget a member or a pending one; another member leads if it led."""
+        member = self.members.pop(member_id, None)
+        if member is not None and member.group_instance_id is not None:
+            self.static_members.pop(member.group_instance_id, None)
+        if self.leader == member_id:
+            self.leader = next(iter(self.members), None)
+        self.pending_members.pop(member_id, None)
+        self.pending_sync.discard(member_id)
+
+    def replace_static(self, group_instance_id: str, new_member_id: str, effects: Effects) -> Member:
+        """A static member came back under a new id: it keeps everything, whoever uses the old id is fenced."""
+        old_member_id = self.static_members[group_instance_id]
+        member = self.members.pop(old_member_id)
+        fenced = ErrorCode.fenced_instance_id
+        self.answer_join(member, JoinReply(error_code=fenced, member_id=old_member_id), effects)
+        self.answer_sync(member, SyncReply(error_code=fenced), effects)
+        member.member_id = new_member_id
+        self.members[new_member_id] = member
+        self.static_members[group_instance_id] = new_member_id
+        if self.leader == old_member_id:
+            self.leader = new_member_id
+        if old_member_id in self.pending_sync:
+            self.pending_sync.discard(old_member_id)
+            self.pending_sync.add(new_member_id)
+        return member
+
+    def check_member(self, member_id: str, group_instance_id: str | None) -> Member:
+        """The member who asks. Raises GroupError UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
+        if group_instance_id is not None:
+            known = self.static_members.get(group_instance_id)
+            if known is None:
+                raise GroupError(ErrorCode.unknown_member_id)
+            if known != member_id:
+                raise GroupError(ErrorCode.fenced_instance_id)
+        member = self.members.get(member_id)
+        if member is None:
+            raise GroupError(ErrorCode.unknown_member_id)
+        return member
+
+    def elect_joined_leader(self) -> bool:
+        """Have a member lead that has joined again; False when the leader has not and no other has."""
+        leader = None if self.leader is None else self.members.get(self.leader)
+        if leader is not None and leader.awaiting_join is not None:
+            return True
+        joined = next((m.member_id for m in self.members.values() if m.awaiting_join is not None), None)
+        if joined is None:
+            return False
+        self.leader = joined
+        return True
+
+    # Protocols.
+
+    def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
+        """Whether a member that speaks these could be in the group with the others."""
+        wanted = set(names)
+        if self.state is GroupState.EMPTY:
+            return bool(protocol_type and wanted)
+        return self.protocol_type == protocol_type and bool(wanted & self._candidates())
+
+    def _candidates(self) -> set[str]:
+        """The protocols that every member speaks."""
+        counted = Counter(name for member in self.members.values() for name, _ in member.protocols)
+        return {name for name, count in counted.items() if count == len(self.members)}
+
+    def select_protocol(self) -> str:
+        """The protocol with the most votes; each member votes for the first it has of those that all have."""
+        candidates = self._candidates()
+        votes = Counter(
+            next(name for name, _ in member.protocols if name in candidates)
+            for member in self.members.values()
+        )
+        return votes.most_common(1)[0][0]
+
+    def begin_generation(self, now_ms: int) -> None:
+        """All who will have joined: the next generation, or an empty group."""
+        self.generation_id += 1
+        self.pending_sync.clear()
+        if self.members:
+            self.protocol_name = self.select_protocol()
+            self.subscribed_topics = self._topics_of_members()
+            self.become(GroupState.COMPLETING_REBALANCE, now_ms)
+        else:
+            self.protocol_name = None
+            self.subscribed_topics = frozenset()
+            self.become(GroupState.EMPTY, now_ms)
+
+    def _topics_of_members(self) -> frozenset[str] | None:
+        if self.protocol_type != CONSUMER_PROTOCOL or self.protocol_name is None:
+            return None
+        topics: set[str] = set()
+        for member in self.members.values():
+            subscribed = subscribed_topics(member.metadata(self.protocol_name))
+            if subscribed is None:
+                return None
+            topics |= subscribed
+        return frozenset(topics)
+
+    # Answers.
+
+    def generation_reply(self, member_id: str, *, skip_assignment: bool = False) -> JoinReply:
+        """The present generation, with the members for the leader."""
+        members: tuple[tuple[str, str | None, bytes], ...] = ()
+        if member_id == self.leader:
+            members = tuple(
+                (member.member_id, member.group_instance_id, member.metadata(self.protocol_name))
+                for member in self.members.values()
+            )
+        return JoinReply(
+            generation_id=self.generation_id,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol_name,
+            leader=self.leader or "",
+            member_id=member_id,
+            members=members,
+            skip_assignment=skip_assignment,
+        )
+
+    def assignment_reply(self, member: Member) -> SyncReply:
+        return SyncReply(
+            protocol_type=self.protocol_type, protocol_name=self.protocol_name, assignment=member.assignment
+        )
+
+    def answer_join(self, member: Member, reply: JoinReply, effects: Effects) -> None:
+        if member.awaiting_join is not None:
+            effects.reply(member.awaiting_join, reply)
+            member.awaiting_join = None
+
+    def answer_sync(self, member: Member, reply: SyncReply, effects: Effects) -> bool:
+        """Whether the member waited for it."""
+        if member.awaiting_sync is None:
+            return False
+        effects.reply(member.awaiting_sync, reply)
+        member.awaiting_sync = None
+        return True

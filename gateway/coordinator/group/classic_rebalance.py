@@ -1,0 +1,444 @@
+"""How members of a classic group join, agree, are heard of, leave and are given up.
+
+    join ──► all joined, or time is up ──► generation + 1, everyone answered ──► sync: the leader assigns ──► Stable
+
+The first generation of a group waits `initial_rebalance_delay_ms` for more members, at most a rebalance
+timeout in all. Source: Kafka's `GroupMetadataManager.classicGroup*`, KIP-62, KIP-134, KIP-345, KIP-394, KIP-814.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.group.classic_group import (
+    NEVER,
+    ClassicGroup,
+    GroupError,
+    GroupState,
+    Member,
+    Protocols,
+)
+from gateway.coordinator.group.effects import Effects, JoinReply, SyncReply, Waiter
+from gateway.coordinator.group.records import GroupMetadataRecord
+
+NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
+"""A new member whose client went away while it waits is given up after this long."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLimits:
+    """See the settings `group.*` in `docs/configuration.md`."""
+
+    initial_rebalance_delay_ms: int = 3000
+    max_size: int = 2**31 - 1
+    min_session_timeout_ms: int = 6000
+    max_session_timeout_ms: int = 1_800_000
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """A JoinGroup request. `fresh_member_id` is what a member without an id is given."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: Protocols
+    fresh_member_id: str
+    requires_known_member_id: bool
+    can_skip_assignment: bool
+
+
+# Joining.
+
+
+def join(group: ClassicGroup, request: Join, waiter: Waiter, limits: GroupLimits, effects: Effects) -> None:
+    """Answer at once, or when the rebalance has everyone."""
+    member_id = request.member_id
+    if not _has_room(group, member_id, limits):
+        group.remove(member_id)
+        effects.reply(waiter, JoinReply(error_code=ErrorCode.group_max_size_reached))
+        return
+    if group.state is GroupState.DEAD:
+        effects.reply(waiter, JoinReply(error_code=ErrorCode.coordinator_not_available, member_id=member_id))
+        return
+    if not group.supports(request.protocol_type, (name for name, _ in request.protocols)):
+        error = ErrorCode.inconsistent_group_protocol
+        effects.reply(waiter, JoinReply(error_code=error, member_id=member_id))
+        return
+    if not member_id:
+        _join_new(group, request, waiter, limits, effects)
+    elif member_id in group.pending_members and request.group_instance_id is None:
+        _add(group, member_id, request, waiter, limits, effects)
+    else:
+        try:
+            member = group.check_member(member_id, request.group_instance_id)
+        except GroupError as error:
+            effects.reply(waiter, JoinReply(error_code=error.error_code, member_id=member_id))
+            return
+        _join_again(group, member, request, waiter, limits, effects)
+
+
+def _has_room(group: ClassicGroup, member_id: str, limits: GroupLimits) -> bool:
+    member = group.members.get(member_id)
+    if group.state is GroupState.PREPARING_REBALANCE:
+        waiting = sum(other.awaiting_join is not None for other in group.members.values())
+        return (member is not None and member.awaiting_join is not None) or waiting < limits.max_size
+    if group.state in {GroupState.COMPLETING_REBALANCE, GroupState.STABLE}:
+        return member is not None or len(group.members) < limits.max_size
+    return True
+
+
+def _join_new(
+    group: ClassicGroup, request: Join, waiter: Waiter, limits: GroupLimits, effects: Effects
+) -> None:
+    instance_id = request.group_instance_id
+    if instance_id is None and request.requires_known_member_id:
+        # a client that never comes back for its answer must not become a member (KIP-394)
+        group.pending_members[request.fresh_member_id] = effects.now_ms + request.session_timeout_ms
+        error = ErrorCode.member_id_required
+        effects.reply(waiter, JoinReply(error_code=error, member_id=request.fresh_member_id))
+    elif instance_id is not None and instance_id in group.static_members:
+        _replace_static(group, instance_id, request, waiter, limits, effects)
+    else:
+        _add(group, request.fresh_member_id, request, waiter, limits, effects)
+
+
+def _add(
+    group: ClassicGroup,
+    member_id: str,
+    request: Join,
+    waiter: Waiter,
+    limits: GroupLimits,
+    effects: Effects,
+) -> None:
+    member = Member(
+        member_id=member_id,
+        group_instance_id=request.group_instance_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        session_timeout_ms=request.session_timeout_ms,
+        protocol_type=request.protocol_type,
+        protocols=request.protocols,
+        is_new=True,
+        session_deadline_ms=effects.now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS,
+    )
+    if group.state is GroupState.PREPARING_REBALANCE and group.previous_state is GroupState.EMPTY:
+        group.new_member_added = True
+    group.add(member, waiter)
+    _rebalance_or_complete(group, limits, effects)
+
+
+def _join_again(
+    group: ClassicGroup,
+    member: Member,
+    request: Join,
+    waiter: Waiter,
+    limits: GroupLimits,
+    effects: Effects,
+) -> None:
+    unchanged = member.protocols == request.protocols
+    is_leader = group.leader == member.member_id
+    if group.state is GroupState.EMPTY:
+        error = ErrorCode.unknown_member_id
+        effects.reply(waiter, JoinReply(error_code=error, member_id=member.member_id))
+    elif (group.state is GroupState.COMPLETING_REBALANCE and unchanged) or (
+        group.state is GroupState.STABLE and unchanged and not is_leader
+    ):
+        # its answer was lost on the way
+        effects.reply(waiter, group.generation_reply(member.member_id))
+    else:
+        _update(member, request, waiter, effects)
+        _rebalance_or_complete(group, limits, effects)
+
+
+def _update(member: Member, request: Join, waiter: Waiter, effects: Effects) -> None:
+    if member.awaiting_join is not None:
+        # two connections ask for one member: Kafka leaves the first without an answer
+        effects.reply(
+            member.awaiting_join,
+            JoinReply(error_code=ErrorCode.rebalance_in_progress, member_id=member.member_id),
+        )
+    member.protocols = request.protocols
+    member.rebalance_timeout_ms = request.rebalance_timeout_ms
+    member.session_timeout_ms = request.session_timeout_ms
+    member.awaiting_join = waiter
+
+
+def _replace_static(
+    group: ClassicGroup,
+    instance_id: str,
+    request: Join,
+    waiter: Waiter,
+    limits: GroupLimits,
+    effects: Effects,
+) -> None:
+    """A static member restarted: without a change of the protocol it goes on with its old assignment."""
+    old_leader = group.leader
+    member = group.replace_static(instance_id, request.fresh_member_id, effects)
+    member.heard_of(effects.now_ms)
+    _update(member, request, waiter, effects)
+    if group.state is GroupState.STABLE and group.select_protocol() == group.protocol_name:
+        effects.records.append(GroupMetadataRecord(group.group_id, group.metadata()))
+        if request.can_skip_assignment:
+            is_leader = group.leader == member.member_id
+            reply = group.generation_reply(member.member_id, skip_assignment=is_leader)
+        else:
+            # told the old leader, so that it takes itself for a follower and asks for its assignment
+            reply = JoinReply(
+                generation_id=group.generation_id,
+                protocol_type=group.protocol_type,
+                protocol_name=group.protocol_name,
+                leader=old_leader or "",
+                member_id=member.member_id,
+            )
+        group.answer_join(member, reply, effects)
+    elif group.state in {GroupState.STABLE, GroupState.COMPLETING_REBALANCE}:
+        prepare_rebalance(group, limits, effects)
+    else:
+        _complete_when_all_joined(group, effects)
+
+
+# Rebalancing.
+
+
+def _rebalance_or_complete(group: ClassicGroup, limits: GroupLimits, effects: Effects) -> None:
+    if group.can_rebalance:
+        prepare_rebalance(group, limits, effects)
+    else:
+        _complete_when_all_joined(group, effects)
+
+
+def _complete_when_all_joined(group: ClassicGroup, effects: Effects) -> None:
+    """Of a group that was empty the delay is waited for in any case."""
+    if (
+        group.state is GroupState.PREPARING_REBALANCE
+        and group.previous_state is not GroupState.EMPTY
+        and group.has_all_joined
+    ):
+        _complete_join(group, effects)
+
+
+def prepare_rebalance(group: ClassicGroup, limits: GroupLimits, effects: Effects) -> None:
+    """Have every member join again."""
+    now_ms = effects.now_ms
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        for member in group.members.values():
+            member.assignment = b""
+            if group.answer_sync(member, SyncReply(error_code=ErrorCode.rebalance_in_progress), effects):
+                member.heard_of(now_ms)
+    group.pending_sync.clear()
+    group.sync_deadline_ms = NEVER
+    was_empty = group.state is GroupState.EMPTY
+    group.become(GroupState.PREPARING_REBALANCE, now_ms)
+    if was_empty:
+        delay_ms = limits.initial_rebalance_delay_ms
+        group.join_deadline_ms = now_ms + delay_ms
+        group.initial_delay_left_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
+    elif group.has_all_joined:
+        _complete_join(group, effects)
+    else:
+        group.join_deadline_ms = now_ms + group.rebalance_timeout_ms
+
+
+def _complete_join(group: ClassicGroup, effects: Effects) -> None:
+    """Begin the next generation with those who joined; static members keep their place until their session ends."""
+    now_ms = effects.now_ms
+    for member in list(group.members.values()):
+        if member.awaiting_join is None and member.group_instance_id is None:
+            group.remove(member.member_id)
+    if group.members and not group.elect_joined_leader():
+        group.join_deadline_ms = now_ms + group.rebalance_timeout_ms
+        return
+    group.join_deadline_ms = NEVER
+    group.begin_generation(now_ms)
+    if not group.members:
+        effects.records.append(GroupMetadataRecord(group.group_id, group.metadata()))
+        return
+    for member in group.members.values():
+        group.answer_join(member, group.generation_reply(member.member_id), effects)
+        member.heard_of(now_ms)
+        member.is_new = False
+        group.pending_sync.add(member.member_id)
+    group.sync_deadline_ms = now_ms + group.rebalance_timeout_ms
+
+
+# Agreeing.
+
+
+def sync(
+    group: ClassicGroup,
+    member_id: str,
+    group_instance_id: str | None,
+    generation_id: int,
+    protocol: tuple[str | None, str | None],
+    assignments: Mapping[str, bytes],
+    waiter: Waiter,
+    effects: Effects,
+) -> None:
+    """Take the leader's assignment, or wait for it. `protocol` is (type, name), None where the request has none."""
+    try:
+        member = group.check_member(member_id, group_instance_id)
+        _check_generation(group, generation_id, protocol)
+    except GroupError as error:
+        effects.reply(waiter, SyncReply(error_code=error.error_code))
+        return
+    if group.state is GroupState.PREPARING_REBALANCE:
+        effects.reply(waiter, SyncReply(error_code=ErrorCode.rebalance_in_progress))
+        return
+    group.pending_sync.discard(member_id)
+    if not group.pending_sync:
+        group.sync_deadline_ms = NEVER
+    if group.state is GroupState.STABLE:
+        effects.reply(waiter, group.assignment_reply(member))
+        return
+    if member.awaiting_sync is not None:
+        effects.reply(member.awaiting_sync, SyncReply(error_code=ErrorCode.rebalance_in_progress))
+    member.awaiting_sync = waiter
+    if group.leader == member_id:
+        _assign(group, assignments, effects)
+
+
+def _check_generation(
+    group: ClassicGroup, generation_id: int, protocol: tuple[str | None, str | None]
+) -> None:
+    if generation_id != group.generation_id:
+        raise GroupError(ErrorCode.illegal_generation)
+    protocol_type, protocol_name = protocol
+    if (protocol_type is not None and protocol_type != group.protocol_type) or (
+        protocol_name is not None and protocol_name != group.protocol_name
+    ):
+        raise GroupError(ErrorCode.inconsistent_group_protocol)
+
+
+def _assign(group: ClassicGroup, assignments: Mapping[str, bytes], effects: Effects) -> None:
+    group.become(GroupState.STABLE, effects.now_ms)
+    for member in group.members.values():
+        member.assignment = assignments.get(member.member_id, b"")
+    effects.records.append(GroupMetadataRecord(group.group_id, group.metadata()))
+    for member in group.members.values():
+        if group.answer_sync(member, group.assignment_reply(member), effects):
+            member.heard_of(effects.now_ms)
+
+
+# Staying and leaving.
+
+
+def heartbeat(
+    group: ClassicGroup, member_id: str, group_instance_id: str | None, generation_id: int, now_ms: int
+) -> ErrorCode:
+    """Hear of a member. Raises GroupError."""
+    if group.state is GroupState.DEAD:
+        raise GroupError(ErrorCode.coordinator_not_available)
+    member = group.check_member(member_id, group_instance_id)
+    if generation_id != group.generation_id:
+        raise GroupError(ErrorCode.illegal_generation)
+    member.heard_of(now_ms)
+    if group.state is GroupState.PREPARING_REBALANCE:
+        return ErrorCode.rebalance_in_progress
+    return ErrorCode.none
+
+
+def leave(
+    group: ClassicGroup,
+    leaving: Sequence[tuple[str, str | None]],
+    limits: GroupLimits,
+    effects: Effects,
+) -> list[ErrorCode]:
+    """Let (member_id, group_instance_id) go, an administrator's static members without a member id too."""
+    errors = [_leave_one(group, member_id, instance_id, effects) for member_id, instance_id in leaving]
+    if any(error is ErrorCode.none for error in errors):
+        if group.state in {GroupState.STABLE, GroupState.COMPLETING_REBALANCE}:
+            prepare_rebalance(group, limits, effects)
+        else:
+            _complete_when_all_joined(group, effects)
+    return errors
+
+
+def _leave_one(
+    group: ClassicGroup, member_id: str, group_instance_id: str | None, effects: Effects
+) -> ErrorCode:
+    if not member_id:
+        member_id = group.static_members.get(group_instance_id or "", "")
+        if not member_id:
+            return ErrorCode.unknown_member_id
+    elif member_id in group.pending_members:
+        group.remove(member_id)
+        return ErrorCode.none
+    try:
+        _remove(group, group.check_member(member_id, group_instance_id), effects)
+    except GroupError as error:
+        return error.error_code
+    return ErrorCode.none
+
+
+def _remove(group: ClassicGroup, member: Member, effects: Effects) -> None:
+    group.answer_join(member, JoinReply(error_code=ErrorCode.unknown_member_id), effects)
+    group.answer_sync(member, SyncReply(error_code=ErrorCode.unknown_member_id), effects)
+    group.remove(member.member_id)
+
+
+# Time.
+
+
+def next_deadline_ms(group: ClassicGroup) -> int:
+    """When `expire` has something to do, at the earliest."""
+    deadlines = [group.join_deadline_ms, group.sync_deadline_ms, *group.pending_members.values()]
+    deadlines += [member.session_deadline_ms for member in group.members.values() if _can_expire(member)]
+    return min(deadlines)
+
+
+def _can_expire(member: Member) -> bool:
+    """A member that waits for an answer of ours is alive for all we know, unless it never got one."""
+    return member.is_new or (member.awaiting_join is None and member.awaiting_sync is None)
+
+
+def expire(group: ClassicGroup, limits: GroupLimits, effects: Effects) -> None:
+    """Do what is due: give up members not heard of, go on without those who did not join or sync."""
+    now_ms = effects.now_ms
+    for member_id, deadline_ms in list(group.pending_members.items()):
+        if deadline_ms <= now_ms:
+            group.remove(member_id)
+            _complete_when_all_joined(group, effects)
+    for member in list(group.members.values()):
+        if member.session_deadline_ms <= now_ms and _can_expire(member):
+            _remove(group, member, effects)
+            if group.state in {GroupState.STABLE, GroupState.COMPLETING_REBALANCE}:
+                prepare_rebalance(group, limits, effects)
+            else:
+                _complete_when_all_joined(group, effects)
+    if group.sync_deadline_ms <= now_ms:
+        group.sync_deadline_ms = NEVER
+        _give_up_those_not_synced(group, limits, effects)
+    if group.join_deadline_ms <= now_ms:
+        _join_time_is_up(group, limits, effects)
+
+
+def _give_up_those_not_synced(group: ClassicGroup, limits: GroupLimits, effects: Effects) -> None:
+    if not group.pending_sync or group.state not in {GroupState.COMPLETING_REBALANCE, GroupState.STABLE}:
+        return
+    for member_id in list(group.pending_sync):
+        group.remove(member_id)
+    prepare_rebalance(group, limits, effects)
+
+
+def _join_time_is_up(group: ClassicGroup, limits: GroupLimits, effects: Effects) -> None:
+    group.join_deadline_ms = NEVER
+    if group.state is not GroupState.PREPARING_REBALANCE:
+        return
+    left_ms = group.initial_delay_left_ms
+    if group.previous_state is GroupState.EMPTY and group.new_member_added and left_ms:
+        group.new_member_added = False
+        delay_ms = min(limits.initial_rebalance_delay_ms, left_ms)
+        group.initial_delay_left_ms = max(left_ms - limits.initial_rebalance_delay_ms, 0)
+        group.join_deadline_ms = effects.now_ms + delay_ms
+    else:
+        _complete_join(group, effects)

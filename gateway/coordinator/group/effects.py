@@ -1,0 +1,52 @@
+"""What an operation of the group coordinator asks for: records to append, answers to give once they are durable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.group.records import GroupRecord
+
+Waiter = object
+"""A request that waits for its answer; whoever calls the coordinator knows how to give it."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinReply:
+    """The answer to a JoinGroup. `members` are (member_id, group_instance_id, metadata), for the leader only."""
+
+    error_code: ErrorCode = ErrorCode.none
+    generation_id: int = -1
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader: str = ""
+    member_id: str = ""
+    members: tuple[tuple[str, str | None, bytes], ...] = ()
+    skip_assignment: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SyncReply:
+    """The answer to a SyncGroup."""
+
+    error_code: ErrorCode = ErrorCode.none
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+
+
+Reply = JoinReply | SyncReply
+
+
+@dataclass(slots=True)
+class Effects:
+    """Collected while one operation runs at `now_ms`."""
+
+    now_ms: int
+    records: list[GroupRecord] = field(default_factory=list)
+    replies: list[tuple[Waiter, Reply]] = field(default_factory=list)
+
+    def reply(self, waiter: Waiter, answer: Reply) -> None:
+        """Answer a request, after the records are durable if there are any."""
+        self.replies.append((waiter, answer))

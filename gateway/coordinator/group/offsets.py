@@ -1,0 +1,81 @@
+"""The committed offsets of all groups of one shard, and which of them are kept no longer (KIP-211).
+
+    group                                   an offset goes
+    simple (nobody ever joined)             a retention time after its commit
+    Empty                                   a retention time after the group became empty
+    Stable, of protocol type `consumer`     a retention time after its commit, when no member subscribes to the topic
+    any other                               never
+
+Source: Kafka's `OffsetMetadataManager.cleanupExpiredOffsets`, `ClassicGroup.offsetExpirationCondition`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from gateway.coordinator.group.classic_group import ClassicGroup, GroupState
+from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
+
+TopicPartition = tuple[str, int]
+
+
+class GroupOffsets:
+    """By group and by (topic, partition)."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._groups.values()))
+
+    def replay(self, record: OffsetCommitRecord) -> None:
+        """Fold in a record of the log."""
+        place = record.topic, record.partition
+        if record.value is not None:
+            self._groups.setdefault(record.group_id, {})[place] = record.value
+            return
+        offsets = self._groups.get(record.group_id)
+        if offsets is not None:
+            offsets.pop(place, None)
+            if not offsets:
+                del self._groups[record.group_id]
+
+    def of(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
+        """A group's offsets; not to be changed."""
+        return self._groups.get(group_id, {})
+
+    def of_topics_but(self, topics: Container[str]) -> list[OffsetCommitRecord]:
+        """The records that delete the offsets of all other topics."""
+        return [
+            OffsetCommitRecord(group_id, topic, partition, None)
+            for group_id, offsets in self._groups.items()
+            for topic, partition in offsets
+            if topic not in topics
+        ]
+
+    def groups(self) -> list[str]:
+        """The groups that have offsets."""
+        return list(self._groups)
+
+    def expired(self, group: ClassicGroup, now_ms: int, retention_ms: int) -> list[TopicPartition]:
+        """What of a group's offsets is kept no longer."""
+        if group.protocol_type and group.state is GroupState.EMPTY:
+            since_ms: int | None = group.state_since_ms
+        elif not group.protocol_type or (
+            group.state is GroupState.STABLE and group.subscribed_topics is not None
+        ):
+            since_ms = None
+        else:
+            return []
+        kept = (group.subscribed_topics or frozenset()) if group.state is GroupState.STABLE else frozenset()
+        return [
+            place
+            for place, value in self.of(group.group_id).items()
+            if place[0] not in kept and now_ms >= _ends_at(value, since_ms, retention_ms)
+        ]
+
+
+def _ends_at(value: CommittedOffset, since_ms: int | None, retention_ms: int) -> int:
+    if value.expire_timestamp_ms >= 0:
+        return value.expire_timestamp_ms
+    return (value.commit_timestamp_ms if since_ms is None else since_ms) + retention_ms

@@ -1,0 +1,258 @@
+"""The records of `__consumer_offsets`, in Kafka's formats, so that Kafka's own tools read them.
+
+    key                                              value
+    int16 1 | group | topic | int32 partition        v3: int16 3 | int64 offset | int32 leader_epoch | metadata |
+                                                     int64 commit_timestamp
+    int16 2 | group                                  v3: int16 3 | protocol_type | int32 generation | protocol? |
+                                                     leader? | int64 state_timestamp | members[…]
+    member of v3: id | group_instance_id? | client_id | client_host | int32 rebalance_timeout |
+                  int32 session_timeout | subscription | assignment
+
+An offset that was given a retention time of its own has value v1: int16 1 | offset | metadata | commit_timestamp |
+int64 expire_timestamp. A string is an int16 length (-1: null) and UTF-8, bytes an int32 length and the bytes. A null value deletes.
+Older values are read as well; key 0 is that of 1. Source: Kafka's OffsetCommitKey/Value.json,
+GroupMetadataKey/Value.json, GroupCoordinatorRecordSerde.
+"""
+
+from __future__ import annotations
+
+import struct
+from struct import Struct
+from typing import Final, NamedTuple
+
+_INT16: Final = Struct(">h")
+_INT32: Final = Struct(">i")
+_INT64: Final = Struct(">q")
+_OFFSET_KEYS: Final = (0, 1)
+_OFFSET_KEY: Final = 1
+_GROUP_KEY: Final = 2
+_WRITTEN_VERSION: Final = 3
+_NEWEST_READ: Final = 3
+_WITH_EXPIRY: Final = 1
+
+
+class MemberMetadata(NamedTuple):
+    """What is stored of a member; times in ms."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    subscription: bytes
+    assignment: bytes
+
+
+class GroupMetadata(NamedTuple):
+    """What is stored of a group; `state_since_ms` is -1 when unknown."""
+
+    protocol_type: str
+    generation_id: int
+    protocol_name: str | None
+    leader: str | None
+    state_since_ms: int
+    members: tuple[MemberMetadata, ...]
+
+
+class CommittedOffset(NamedTuple):
+    """An offset as it was committed.
+
+    `leader_epoch` is -1 when the member named none, `expire_timestamp_ms` unless it asked for a retention time of its
+    own (OffsetCommit v2–v4).
+    """
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int = -1
+
+
+class GroupMetadataRecord(NamedTuple):
+    """A group as it is from here on; None: it is deleted."""
+
+    group_id: str
+    value: GroupMetadata | None
+
+
+class OffsetCommitRecord(NamedTuple):
+    """A group's offset in one partition from here on; None: it is deleted."""
+
+    group_id: str
+    topic: str
+    partition: int
+    value: CommittedOffset | None
+
+
+GroupRecord = GroupMetadataRecord | OffsetCommitRecord
+
+
+class UnreadableRecord(ValueError):
+    """The bytes are no record of this kind, or of a newer kind than is known here."""
+
+
+def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
+    """(key, value) as they lie in the log. Raises ValueError for a text that is too long."""
+    try:
+        if isinstance(record, OffsetCommitRecord):
+            key = _INT16.pack(_OFFSET_KEY) + _string(record.group_id) + _string(record.topic)
+            key += _INT32.pack(record.partition)
+            return key, None if record.value is None else _offset_value(record.value)
+        key = _INT16.pack(_GROUP_KEY) + _string(record.group_id)
+        return key, None if record.value is None else _group_value(record.value)
+    except struct.error as error:
+        raise ValueError(f"a text is too long to be stored: {error}") from error
+
+
+def decode(key: bytes, value: bytes | None) -> GroupRecord | None:
+    """The record, or None for a kind of key that is not known here. Raises UnreadableRecord."""
+    reader = _Reader(key)
+    try:
+        kind = reader.int16()
+        if kind in _OFFSET_KEYS:
+            group_id, topic, partition = reader.string(), reader.string(), reader.int32()
+            committed = None if value is None else _read_offset(_Reader(value))
+            return OffsetCommitRecord(group_id, topic, partition, committed)
+        if kind == _GROUP_KEY:
+            group_id = reader.string()
+            return GroupMetadataRecord(group_id, None if value is None else _read_group(_Reader(value)))
+    except (struct.error, UnicodeDecodeError, ValueError) as error:
+        raise UnreadableRecord(f"a record of a group can't be read: {error}") from error
+    return None
+
+
+def _string(text: str) -> bytes:
+    raw = text.encode()
+    return _INT16.pack(len(raw)) + raw
+
+
+def _nullable(text: str | None) -> bytes:
+    return b"\xff\xff" if text is None else _string(text)
+
+
+def _bytes(raw: bytes) -> bytes:
+    return _INT32.pack(len(raw)) + raw
+
+
+def _offset_value(value: CommittedOffset) -> bytes:
+    if value.expire_timestamp_ms >= 0:
+        # only this version has the field
+        head = _INT16.pack(_WITH_EXPIRY) + _INT64.pack(value.offset) + _string(value.metadata)
+        return head + _INT64.pack(value.commit_timestamp_ms) + _INT64.pack(value.expire_timestamp_ms)
+    return b"".join(
+        (
+            _INT16.pack(_WRITTEN_VERSION),
+            _INT64.pack(value.offset),
+            _INT32.pack(value.leader_epoch),
+            _string(value.metadata),
+            _INT64.pack(value.commit_timestamp_ms),
+        )
+    )
+
+
+def _group_value(value: GroupMetadata) -> bytes:
+    pieces = [
+        _INT16.pack(_WRITTEN_VERSION),
+        _string(value.protocol_type),
+        _INT32.pack(value.generation_id),
+        _nullable(value.protocol_name),
+        _nullable(value.leader),
+        _INT64.pack(value.state_since_ms),
+        _INT32.pack(len(value.members)),
+    ]
+    for member in value.members:
+        pieces += (
+            _string(member.member_id),
+            _nullable(member.group_instance_id),
+            _string(member.client_id),
+            _string(member.client_host),
+            _INT32.pack(member.rebalance_timeout_ms),
+            _INT32.pack(member.session_timeout_ms),
+            _bytes(member.subscription),
+            _bytes(member.assignment),
+        )
+    return b"".join(pieces)
+
+
+def _read_offset(reader: _Reader) -> CommittedOffset:
+    version = reader.version()
+    offset = reader.int64()
+    leader_epoch = reader.int32() if version >= 3 else -1
+    metadata, commit_timestamp_ms = reader.string(), reader.int64()
+    expire_timestamp_ms = reader.int64() if version == _WITH_EXPIRY else -1
+    return CommittedOffset(offset, leader_epoch, metadata, commit_timestamp_ms, expire_timestamp_ms)
+
+
+def _read_group(reader: _Reader) -> GroupMetadata:
+    version = reader.version()
+    protocol_type = reader.string()
+    generation_id = reader.int32()
+    protocol_name, leader = reader.nullable(), reader.nullable()
+    state_since_ms = reader.int64() if version >= 2 else -1
+    members = tuple(_read_member(reader, version) for _ in range(reader.int32()))
+    return GroupMetadata(protocol_type, generation_id, protocol_name, leader, state_since_ms, members)
+
+
+def _read_member(reader: _Reader, version: int) -> MemberMetadata:
+    member_id = reader.string()
+    group_instance_id = reader.nullable() if version >= 3 else None
+    client_id, client_host = reader.string(), reader.string()
+    rebalance_timeout_ms = reader.int32() if version >= 1 else -1
+    session_timeout_ms = reader.int32()
+    return MemberMetadata(
+        member_id,
+        group_instance_id,
+        client_id,
+        client_host,
+        session_timeout_ms if rebalance_timeout_ms < 0 else rebalance_timeout_ms,
+        session_timeout_ms,
+        reader.bytes(),
+        reader.bytes(),
+    )
+
+
+class _Reader:
+    """A position in a key or value. Raises struct.error, ValueError at its end."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._position = 0
+
+    def _take(self, layout: Struct) -> int:
+        (value,) = layout.unpack_from(self._data, self._position)
+        self._position += layout.size
+        return int(value)
+
+    def int16(self) -> int:
+        return self._take(_INT16)
+
+    def int32(self) -> int:
+        return self._take(_INT32)
+
+    def int64(self) -> int:
+        return self._take(_INT64)
+
+    def version(self) -> int:
+        version = self.int16()
+        if not 0 <= version <= _NEWEST_READ:
+            raise ValueError(f"version {version} is not known")
+        return version
+
+    def _cut(self, size: int) -> bytes:
+        end = self._position + size
+        if size < 0 or end > len(self._data):
+            raise ValueError(f"a length of {size} runs over the end")
+        raw = self._data[self._position : end]
+        self._position = end
+        return raw
+
+    def string(self) -> str:
+        return self._cut(self.int16()).decode()
+
+    def nullable(self) -> str | None:
+        size = self.int16()
+        return None if size == -1 else self._cut(size).decode()
+
+    def bytes(self) -> bytes:
+        return self._cut(self.int32())

@@ -1,0 +1,38 @@
+"""DeleteGroups (key 42, versions 0–2): empty groups go with all their offsets.
+
+Source: Kafka's GroupCoordinatorService.deleteGroups.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.api import Api, RequestContext
+from gateway.protocol.messages import build, response_module
+from gateway.runtime.group_coordinator import Unavailable
+
+API_KEY: Final = 42
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """Delete one after the other; each has its own answer."""
+    module = response_module(API_KEY, context.api_version)
+    results = []
+    for group_id in request.groups_names:
+        error = await _delete(context, group_id)
+        results.append(build(module.DeletableGroupResult, group_id=group_id, error_code=error))
+    return build(module.DeleteGroupsResponse, results=tuple(results))
+
+
+async def _delete(context: RequestContext, group_id: str) -> ErrorCode:
+    try:
+        return await context.services.groups.change(
+            group_id, lambda shard, effects: shard.delete_group(group_id, effects)
+        )
+    except Unavailable as error:
+        return error.error_code
+
+
+API = Api(key=API_KEY, name="DeleteGroups", min_version=0, max_version=2, handle=handle)

@@ -1,0 +1,68 @@
+"""FindCoordinator (key 10, versions 0–6): which node answers for a group, which is this one.
+
+    key_type 0   a group
+    key_type 1   a transactional id: refused, transactions are not served
+    key_type 2   a share group's partition (v6): refused, share groups are not served
+
+From v4 on several keys at once. The first one creates `__consumer_offsets`.
+Source: Kafka's KafkaApis.handleFindCoordinatorRequest.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.api import Api, RequestContext
+from gateway.protocol.messages import build, response_module, response_type
+from gateway.runtime.group_coordinator import Unavailable
+
+API_KEY: Final = 10
+GROUP: Final = 0
+TRANSACTION: Final = 1
+FIRST_BATCHED_VERSION: Final = 4
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """Answer with this node's address on the client's listener."""
+    version = context.api_version
+    key_type = request.key_type if version >= 1 else GROUP
+    error, message = await _error(context, key_type)
+    if version < FIRST_BATCHED_VERSION:
+        return build(
+            response_type(API_KEY, version),
+            **_address(context, error),
+            error_code=error,
+            error_message=message,
+        )
+    module = response_module(API_KEY, version)
+    coordinators = tuple(
+        build(
+            module.Coordinator, key=key, **_address(context, error), error_code=error, error_message=message
+        )
+        for key in request.coordinator_keys
+    )
+    return build(module.FindCoordinatorResponse, coordinators=coordinators)
+
+
+async def _error(context: RequestContext, key_type: int) -> tuple[ErrorCode, str | None]:
+    if key_type == GROUP:
+        try:
+            await context.services.groups.ensure_topic()
+        except Unavailable as error:
+            return error.error_code, "The offsets topic could not be created."
+        return ErrorCode.none, None
+    if key_type == TRANSACTION:
+        return ErrorCode.transactional_id_authorization_failed, "Transactions are not served."
+    return ErrorCode.invalid_request, f"Coordinators of type {key_type} are not served."
+
+
+def _address(context: RequestContext, error: ErrorCode) -> dict[str, Any]:
+    if error is not ErrorCode.none:
+        return {"node_id": -1, "host": "", "port": -1}
+    endpoint = context.services.advertised[context.listener_name]
+    return {"node_id": context.services.node_id, "host": endpoint.host, "port": endpoint.port}
+
+
+API = Api(key=API_KEY, name="FindCoordinator", min_version=0, max_version=6, handle=handle)

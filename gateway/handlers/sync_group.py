@@ -1,0 +1,47 @@
+"""SyncGroup (key 14, versions 0–5): the leader brings the assignment, everyone gets their part of it.
+
+Source: Kafka's GroupMetadataManager.classicGroupSync.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from gateway.coordinator.group.effects import SyncReply
+from gateway.coordinator.group.shard import Committer
+from gateway.handlers.api import Api, RequestContext
+from gateway.protocol.messages import build, response_type
+from gateway.runtime.group_coordinator import Unavailable
+
+API_KEY: Final = 14
+FIRST_WITH_INSTANCE_ID: Final = 3
+FIRST_WITH_PROTOCOL: Final = 5
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """Hand the assignment to the coordinator and wait for one's own."""
+    version = context.api_version
+    member = Committer(
+        group_id=request.group_id,
+        generation_id=request.generation_id,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id if version >= FIRST_WITH_INSTANCE_ID else None,
+    )
+    protocol = (
+        (request.protocol_type, request.protocol_name) if version >= FIRST_WITH_PROTOCOL else (None, None)
+    )
+    assignments = {entry.member_id: entry.assignment for entry in request.assignments}
+    try:
+        reply = await context.services.groups.sync(member, protocol, assignments)
+    except Unavailable as error:
+        reply = SyncReply(error_code=error.error_code)
+    return build(
+        response_type(API_KEY, version),
+        error_code=reply.error_code,
+        protocol_type=reply.protocol_type,
+        protocol_name=reply.protocol_name,
+        assignment=reply.assignment,
+    )
+
+
+API = Api(key=API_KEY, name="SyncGroup", min_version=0, max_version=5, handle=handle)

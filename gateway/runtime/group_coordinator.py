@@ -1,0 +1,369 @@
+"""The group coordinator of this node: which shard a group lives in, its clock and timers, who waits for what.
+
+An operation runs at once on its shard; what it wants appended is appended at once too, and answers that
+depend on it leave when it is durable. A shard whose log lost something is loaded anew.
+Source: Kafka's `GroupCoordinatorService`, `CoordinatorRuntime`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
+
+from kio.schema.errors import ErrorCode
+
+from gateway.config import Config
+from gateway.coordinator.group.classic_group import NEVER, ClassicGroup
+from gateway.coordinator.group.classic_rebalance import GroupLimits, Join
+from gateway.coordinator.group.effects import Effects, JoinReply, Reply, SyncReply, Waiter
+from gateway.coordinator.group.records import GroupRecord, OffsetCommitRecord
+from gateway.coordinator.group.shard import Committer, GroupShard
+from gateway.metadata.decision import Decision
+from gateway.metadata.image import MetadataImage
+from gateway.metadata.records import MetadataRecord, RemoveTopicRecord
+from gateway.metadata.topic_names import OFFSETS_TOPIC
+from gateway.metadata.topics import create_internal_topic
+from gateway.runtime.clock import Clock
+from gateway.runtime.group_shards import LoadedShard
+from gateway.runtime.metadata_log import MetadataLog
+from gateway.runtime.partitions import Partitions
+from log import LogError
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+_BATCH_OVERHEAD_BYTES: Final = 1024
+_MASK: Final = 0xFFFFFFFF
+
+
+class Unavailable(Exception):
+    """The group's coordinator can't answer now; `error_code` tells the client to ask again."""
+
+    def __init__(self, error_code: ErrorCode = ErrorCode.coordinator_not_available) -> None:
+        super().__init__(error_code.name)
+        self.error_code = error_code
+
+
+def java_hash(text: str) -> int:
+    """Java's String.hashCode, by which Kafka spreads groups over partitions (UTF-16 units, 32 bits)."""
+    value = 0
+    raw = text.encode("utf-16-be", "surrogatepass")
+    for position in range(0, len(raw), 2):
+        value = (31 * value + (raw[position] << 8 | raw[position + 1])) & _MASK
+    return value
+
+
+class GroupCoordinator:
+    """Serves all groups of this node."""
+
+    def __init__(
+        self, config: Config, clock: Clock, partitions: Partitions, metadata_log: MetadataLog, node_id: int
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._partitions = partitions
+        self._metadata_log = metadata_log
+        self._node_id = node_id
+        self._shards: dict[int, LoadedShard] = {}
+        self._timers: dict[str, tuple[int, asyncio.TimerHandle]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._spread: tuple[uuid.UUID, int] | None = None
+        """The offsets topic and over how many of its partitions groups are spread."""
+        self._cleaning: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop
+        self._limits = GroupLimits(
+            initial_rebalance_delay_ms=config.int("group.initial.rebalance.delay.ms"),
+            max_size=config.int("group.max.size"),
+            min_session_timeout_ms=config.int("group.min.session.timeout.ms"),
+            max_session_timeout_ms=config.int("group.max.session.timeout.ms"),
+        )
+
+    # Beginning and end.
+
+    def start(self) -> None:
+        """Load what is stored."""
+        self._loop = asyncio.get_running_loop()
+        topic = self._partitions.by_name.get(OFFSETS_TOPIC)
+        for partition in topic.partitions if topic is not None else ():
+            if partition.log.log_end_offset > partition.log.log_start_offset:
+                try:
+                    self._load(partition.index)
+                except Unavailable:
+                    continue  # told in the log, and tried again when a group is asked for
+        self._metadata_log.add_listener(self.metadata_changed)
+        self._clean_later()
+
+    def stop(self) -> None:
+        """Refuse everyone who waits, so that their clients look for the coordinator again."""
+        if self._cleaning is not None:
+            self._cleaning.cancel()
+        for loaded in list(self._shards.values()):
+            self._unload(loaded)
+
+    async def ensure_topic(self) -> None:
+        """Create `__consumer_offsets` when the first group is looked for. Raises Unavailable."""
+        if OFFSETS_TOPIC in self._partitions.by_name:
+            return
+        config = self._config
+        configs = {
+            "cleanup.policy": "compact",
+            "segment.bytes": str(config.int("offsets.topic.segment.bytes")),
+            "compression.type": "producer",
+        }
+
+        def decide(image: MetadataImage) -> Decision[None]:
+            return create_internal_topic(
+                image,
+                OFFSETS_TOPIC,
+                num_partitions=config.int("offsets.topic.num.partitions"),
+                configs=configs,
+                fresh_id=uuid.uuid4(),
+                node_id=self._node_id,
+            )
+
+        try:
+            await self._metadata_log.commit(decide)
+        except LogError as error:
+            raise Unavailable from error
+
+    # Shards.
+
+    def _loaded(self, group_id: str) -> LoadedShard:
+        """The shard of a group. Raises Unavailable."""
+        topic = self._partitions.by_name.get(OFFSETS_TOPIC)
+        if topic is None or not topic.partitions:
+            raise Unavailable
+        if self._spread is None or self._spread[0] != topic.topic_id:
+            # partitions that are added later would move groups away from what they stored
+            self._spread = topic.topic_id, len(topic.partitions)
+        return self._load((java_hash(group_id) & 0x7FFFFFFF) % self._spread[1])
+
+    def _load(self, index: int) -> LoadedShard:
+        partition = self._partitions.get(OFFSETS_TOPIC, index)
+        if partition is None or partition.closed or partition.log.offline:
+            raise Unavailable
+        loaded = self._shards.get(index)
+        if loaded is not None and loaded.partition is partition and not loaded.failed:
+            return loaded
+        if loaded is not None:
+            self._unload(loaded)
+        shard = GroupShard(self._limits, self._config.int("seqgate.group.max"))
+        loaded = LoadedShard(partition, shard)
+        try:
+            loaded.load(self._now_ms())
+        except LogError as error:
+            logger.error("%s-%d can't be loaded: %s", OFFSETS_TOPIC, index, error)  # noqa: TRY400
+            raise Unavailable from error
+        self._shards[index] = loaded
+        for group_id in shard.groups:
+            self._set_timer(loaded, group_id)
+        return loaded
+
+    def _unload(self, loaded: LoadedShard) -> None:
+        loaded.failed = True
+        loaded.unload(lambda waiter: _answer_refused(waiter, ErrorCode.not_coordinator))
+        for group_id in loaded.shard.groups:
+            self._drop_timer(group_id)
+        self._shards.pop(loaded.partition.index, None)
+
+    def loaded_shards(self) -> list[GroupShard]:
+        """All shards, for those who list groups."""
+        return [loaded.shard for loaded in self._shards.values() if not loaded.failed]
+
+    def find(self, group_id: str) -> ClassicGroup | None:
+        """A group as it is now. Raises Unavailable."""
+        return self._loaded(group_id).shard.groups.get(group_id)
+
+    # Operations.
+
+    async def join(self, group_id: str, request: Join) -> JoinReply:
+        """JoinGroup."""
+        waiter: asyncio.Future[Reply] = self._loop.create_future()
+        self._run(group_id, lambda shard, effects: shard.join(group_id, request, waiter, effects))
+        reply = await waiter
+        assert isinstance(reply, JoinReply)
+        return reply
+
+    async def sync(
+        self,
+        member: Committer,
+        protocol: tuple[str | None, str | None],
+        assignments: dict[str, bytes],
+    ) -> SyncReply:
+        """SyncGroup."""
+        waiter: asyncio.Future[Reply] = self._loop.create_future()
+        self._run(
+            member.group_id,
+            lambda shard, effects: shard.sync(member, protocol, assignments, waiter, effects),
+        )
+        reply = await waiter
+        assert isinstance(reply, SyncReply)
+        return reply
+
+    def heartbeat(self, member: Committer) -> ErrorCode:
+        """Heartbeat. Raises Unavailable."""
+        return self._loaded(member.group_id).shard.heartbeat(member, self._now_ms())
+
+    async def leave(
+        self, group_id: str, leaving: Sequence[tuple[str, str | None]]
+    ) -> ErrorCode | list[ErrorCode]:
+        """LeaveGroup."""
+        return self._run(group_id, lambda shard, effects: shard.leave(group_id, leaving, effects))
+
+    async def commit(self, committer: Committer, records: Sequence[OffsetCommitRecord]) -> ErrorCode:
+        """Commit offsets durably; the error is that of all of them. Raises Unavailable."""
+        loaded = self._loaded(committer.group_id)
+        error = loaded.shard.check_commit(committer, self._now_ms())
+        if error is not ErrorCode.none or not records:
+            return error
+        if loaded.size_of(records) + _BATCH_OVERHEAD_BYTES > loaded.partition.log.config.max_message_bytes:
+            return ErrorCode.invalid_commit_offset_size
+        _, last_offset = self._apply(
+            loaded, committer.group_id, lambda shard, effects: shard.commit(records, effects)
+        )
+        if last_offset is not None and not await loaded.persisted(last_offset):
+            raise Unavailable(ErrorCode.not_coordinator)
+        return ErrorCode.none
+
+    async def settled_shard(self, group_id: str) -> GroupShard:
+        """The shard of a group once all that it tells is durable. Raises Unavailable."""
+        loaded = self._loaded(group_id)
+        if not await loaded.settled():
+            raise Unavailable(ErrorCode.not_coordinator)
+        return loaded.shard
+
+    async def change(self, group_id: str, operation: Callable[[GroupShard, Effects], T]) -> T:
+        """Carry out an administrator's change durably. Raises Unavailable."""
+        loaded = self._loaded(group_id)
+        answer, last_offset = self._apply(loaded, group_id, operation)
+        if last_offset is not None and not await loaded.persisted(last_offset):
+            raise Unavailable(ErrorCode.not_coordinator)
+        return answer
+
+    async def metadata_changed(self, records: Sequence[MetadataRecord]) -> None:
+        """Forget the offsets of topics that are gone."""
+        if not any(isinstance(record, RemoveTopicRecord) for record in records):
+            return
+        topics = self._partitions.by_name
+        for loaded in list(self._shards.values()):
+            try:
+                self._apply(loaded, None, lambda shard, effects: shard.forget_topics_but(topics, effects))
+            except Unavailable:
+                continue  # loaded anew, and cleaned when its offsets are old
+
+    # Running.
+
+    def _now_ms(self) -> int:
+        return self._clock.now_ms()
+
+    def _run(self, group_id: str, operation: Callable[[GroupShard, Effects], T]) -> T:
+        return self._apply(self._loaded(group_id), group_id, operation)[0]
+
+    def _apply(
+        self, loaded: LoadedShard, group_id: str | None, operation: Callable[[GroupShard, Effects], T]
+    ) -> tuple[T, int | None]:
+        """Run one operation; returns its answer and the last offset it wrote. Raises Unavailable."""
+        effects = Effects(self._now_ms())
+        answer = operation(loaded.shard, effects)
+        last_offset = self._append(loaded, effects.records, effects.now_ms)
+        if last_offset is None or loaded.partition.is_persisted(last_offset):
+            _deliver(effects.replies)
+        elif effects.replies:
+            self._start(self._deliver_when_persisted(loaded, last_offset, effects.replies))
+        if group_id is not None:
+            self._set_timer(loaded, group_id)
+        if loaded.is_worth_a_rewrite:
+            self._start(self._rewrite(loaded))
+        return answer, last_offset
+
+    def _append(self, loaded: LoadedShard, records: Sequence[GroupRecord], now_ms: int) -> int | None:
+        """Write what an operation wants written. When it can't be the state is ahead of the log: it is loaded anew."""
+        if not records:
+            return None
+        try:
+            return loaded.append(records, now_ms)
+        except (LogError, ValueError) as error:
+            index = loaded.partition.index
+            logger.error("%s-%d could not be written, loading it anew: %s", OFFSETS_TOPIC, index, error)  # noqa: TRY400
+            self._unload(loaded)
+            raise Unavailable(ErrorCode.not_coordinator) from error
+
+    async def _deliver_when_persisted(
+        self, loaded: LoadedShard, last_offset: int, replies: Sequence[tuple[Waiter, Reply]]
+    ) -> None:
+        if await loaded.persisted(last_offset):
+            _deliver(replies)
+            return
+        for waiter, _ in replies:
+            _answer_refused(waiter, ErrorCode.not_coordinator)
+        self._unload(loaded)
+
+    async def _rewrite(self, loaded: LoadedShard) -> None:
+        try:
+            await loaded.rewrite(self._now_ms)
+        except LogError as error:
+            logger.error("%s-%d can't be written anew: %s", OFFSETS_TOPIC, loaded.partition.index, error)  # noqa: TRY400
+
+    def _start(self, work: asyncio._CoroutineLike[None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # Time.
+
+    def _set_timer(self, loaded: LoadedShard, group_id: str) -> None:
+        """Wake when the group's next deadline is due; a timer that is early already stays."""
+        deadline_ms = loaded.shard.next_deadline_ms(group_id)
+        if deadline_ms is None or deadline_ms == NEVER:
+            self._drop_timer(group_id)
+            return
+        known = self._timers.get(group_id)
+        if known is not None and known[0] <= deadline_ms:
+            return
+        self._drop_timer(group_id)
+        delay_s = max(0, deadline_ms - self._now_ms()) / 1000
+        handle = self._loop.call_later(delay_s, self._due, loaded, group_id)
+        self._timers[group_id] = deadline_ms, handle
+
+    def _drop_timer(self, group_id: str) -> None:
+        known = self._timers.pop(group_id, None)
+        if known is not None:
+            known[1].cancel()
+
+    def _due(self, loaded: LoadedShard, group_id: str) -> None:
+        self._timers.pop(group_id, None)
+        if loaded.failed:
+            return
+        try:
+            self._apply(loaded, group_id, lambda shard, effects: shard.expire(group_id, effects))
+        except Unavailable:
+            return
+
+    def _clean_later(self) -> None:
+        interval_s = self._config.int("offsets.retention.check.interval.ms") / 1000
+        self._cleaning = self._loop.call_later(interval_s, self._clean_up)
+
+    def _clean_up(self) -> None:
+        retention_ms = self._config.int("offsets.retention.minutes") * 60_000
+        for loaded in list(self._shards.values()):
+            try:
+                self._apply(loaded, None, lambda shard, effects: shard.clean_up(retention_ms, effects))
+            except Unavailable:
+                continue
+        self._clean_later()
+
+
+def _deliver(replies: Sequence[tuple[Waiter, Reply]]) -> None:
+    for waiter, reply in replies:
+        assert isinstance(waiter, asyncio.Future)
+        if not waiter.done():
+            waiter.set_result(reply)
+
+
+def _answer_refused(waiter: Waiter, error: ErrorCode) -> None:
+    assert isinstance(waiter, asyncio.Future)
+    if not waiter.done():
+        waiter.set_exception(Unavailable(error))

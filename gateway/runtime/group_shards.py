@@ -1,0 +1,131 @@
+"""The partitions of `__consumer_offsets` as loaded: their state machines and the log that makes them durable."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from gateway.coordinator.group.effects import Waiter
+from gateway.coordinator.group.records import GroupRecord, UnreadableRecord, decode, encode
+from gateway.coordinator.group.shard import GroupShard
+from gateway.runtime.log_replay import replay_records
+from gateway.runtime.partition import Partition
+from log.records import NewRecord, build_batch
+
+logger = logging.getLogger(__name__)
+
+REWRITE_AT_LEAST_BYTES: Final = 8 << 20
+"""A log smaller than this is not worth writing anew."""
+REWRITE_FACTOR: Final = 3
+"""A log is written anew when it is so many times as large as what it must hold."""
+RECORDS_PER_BATCH: Final = 500
+
+
+class LoadedShard:
+    """One partition's groups, loaded from its log and kept in step with it."""
+
+    def __init__(self, partition: Partition, shard: GroupShard) -> None:
+        self.partition = partition
+        self.shard = shard
+        self.failed = False
+        """Whether the log lost what the state has: it must be loaded anew."""
+        self._needed_bytes = 0
+        self._rewriting = False
+
+    def load(self, now_ms: int) -> None:
+        """Build the state from the log. Raises LogError."""
+        log = self.partition.log
+        count = 0
+        for record in replay_records(log, log.log_start_offset):
+            count += 1
+            try:
+                decoded = decode(record.key or b"", record.value)
+            except UnreadableRecord as error:
+                logger.warning("%s-%d, offset %d: %s", log.topic, log.partition, record.offset, error)
+                continue
+            if decoded is not None:
+                self.shard.replay(decoded, now_ms)
+        self._needed_bytes = log.size_bytes
+        if count:
+            logger.info(
+                "%s-%d: %d records give %d groups with %d offsets",
+                log.topic,
+                log.partition,
+                count,
+                len(self.shard.groups),
+                len(self.shard.offsets),
+            )
+
+    def append(self, records: Sequence[GroupRecord], now_ms: int) -> int:
+        """Write records; returns the last offset. Raises LogError."""
+        new = [
+            NewRecord(value, key=key, timestamp=now_ms)
+            for key, value in (encode(record) for record in records)
+        ]
+        return self.partition.append(build_batch(new), now_ms).last_offset
+
+    def size_of(self, records: Iterable[GroupRecord]) -> int:
+        """About how many bytes a batch of these takes."""
+        return sum(len(key) + len(value or b"") + 30 for key, value in map(encode, records))
+
+    async def persisted(self, last_offset: int) -> bool:
+        """Wait until what was written up to an offset is durable; False when it will not be."""
+        partition = self.partition
+        if partition.is_persisted(last_offset):
+            return True
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        partition.when_offset_persisted(last_offset, lambda: None if done.done() else done.set_result(None))
+        await done
+        if not partition.is_persisted(last_offset):
+            self.failed = True
+            return False
+        return True
+
+    async def settled(self) -> bool:
+        """Wait until all that is written is durable; False when it will not be."""
+        return await self.persisted(self.partition.log.log_end_offset - 1)
+
+    @property
+    def is_worth_a_rewrite(self) -> bool:
+        size_bytes = self.partition.log.size_bytes
+        return not self._rewriting and size_bytes > max(
+            REWRITE_AT_LEAST_BYTES, REWRITE_FACTOR * self._needed_bytes
+        )
+
+    async def rewrite(self, now_ms: Callable[[], int]) -> None:
+        """Write all state anew at the end of the log and delete what was before. Raises LogError.
+
+        Does for this log what compaction does: each key's newest record remains. Between batches others go on;
+        a record is written as its group is by then, so that no older state follows a newer one.
+        """
+        log = self.partition.log
+        self._rewriting = True
+        try:
+            log.roll(now_ms())
+            start_offset = log.log_end_offset
+            keys = list(self.shard.keys())
+            for first in range(0, len(keys), RECORDS_PER_BATCH):
+                found = (self.shard.record_of(key) for key in keys[first : first + RECORDS_PER_BATCH])
+                records = [record for record in found if record is not None]
+                if records:
+                    self.append(records, now_ms())
+                await asyncio.sleep(0)
+            if await self.settled():
+                before = log.size_bytes
+                log.delete_records_before(start_offset)
+                self._needed_bytes = log.size_bytes
+                logger.info(
+                    "%s-%d: written anew, %d bytes instead of %d",
+                    log.topic,
+                    log.partition,
+                    log.size_bytes,
+                    before,
+                )
+        finally:
+            self._rewriting = False
+
+    def unload(self, refuse: Callable[[Waiter], None]) -> None:
+        """Stop serving; requests that wait are refused."""
+        self.shard.unload(refuse)

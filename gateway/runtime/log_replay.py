@@ -1,0 +1,29 @@
+"""Reading a partition log from one end to the other, as whoever keeps its state in a log does at start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from log import CorruptRecord, UnifiedLog
+from log.record_batch import HEADER_BYTES, parse_header
+from log.records import Record, iterate_records
+
+_READ_BYTES: Final = 4 * 1024 * 1024
+
+
+def replay_records(log: UnifiedLog, offset: int) -> Iterator[Record]:
+    """All records from `offset` to the present end of the log. Raises LogError."""
+    end_offset = log.log_end_offset
+    while offset < end_offset:
+        data = memoryview(log.read(offset, _READ_BYTES, upper_bound=end_offset, min_one_batch=True).records)
+        position = 0
+        while len(data) - position >= HEADER_BYTES:
+            header = parse_header(data, position)
+            if position + header.size_bytes > len(data):
+                break
+            yield from iterate_records(data[position : position + header.size_bytes])
+            position += header.size_bytes
+            offset = header.last_offset + 1
+        if position == 0:
+            raise CorruptRecord(f"{log.topic}-{log.partition} has no whole batch at offset {offset}")
