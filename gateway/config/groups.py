@@ -31,6 +31,17 @@ GROUP_SETTINGS = (
     _number(
         "group.max.session.timeout.ms", 1_800_000, "The longest session timeout that a member may ask for."
     ),
+    _number(
+        "group.consumer.session.timeout.ms",
+        45_000,
+        "How long a member of the consumer protocol (KIP-848) may not be heard of.",
+    ),
+    _number(
+        "group.consumer.heartbeat.interval.ms",
+        5_000,
+        "How often a member of the consumer protocol is told to be heard of.",
+    ),
+    _number("group.consumer.max.size", INT_MAX, "Members that a group of the consumer protocol may have."),
     _number("offsets.topic.num.partitions", 50, "Partitions of `__consumer_offsets` when it is created."),
     _number("offsets.topic.segment.bytes", 104_857_600, "Segment size of `__consumer_offsets`.", minimum=14),
     _number(

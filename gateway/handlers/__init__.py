@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from gateway.handlers import (
     alter_configs,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     create_partitions,
     create_topics,
     delete_groups,
@@ -66,6 +68,8 @@ _SERVED: tuple[Api, ...] = (
     offset_delete.API,
     describe_cluster.API,
     describe_producers.API,
+    consumer_group_heartbeat.API,
+    consumer_group_describe.API,
     describe_topic_partitions.API,
 )
 

@@ -70,9 +70,7 @@ def _response(version: int, reply: JoinReply) -> Any:
         )
         for member_id, group_instance_id, metadata in reply.members
     )
-    name = reply.protocol_name
-    if name is None and version < FIRST_WITH_NULL_PROTOCOL:
-        name = ""
+    name = reply.protocol_name or (None if version >= FIRST_WITH_NULL_PROTOCOL else "")
     return build(
         module.JoinGroupResponse,
         error_code=reply.error_code,

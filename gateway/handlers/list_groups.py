@@ -5,10 +5,12 @@ Source: Kafka's GroupMetadataManager.listGroups, KIP-518, KIP-848.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from gateway.coordinator.group.subscription import CONSUMER_PROTOCOL
 from gateway.handlers.api import Api, RequestContext
 from gateway.protocol.messages import build, response_module
 
@@ -16,27 +18,36 @@ API_KEY: Final = 16
 FIRST_WITH_STATES: Final = 4
 FIRST_WITH_TYPES: Final = 5
 CLASSIC: Final = "classic"
+CONSUMER: Final = "consumer"
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
-    """List all groups; filters know no case."""
+    """List all groups; filters know no case and no spaces around."""
     version = context.api_version
     module = response_module(API_KEY, version)
-    states = {state.lower() for state in request.states_filter} if version >= FIRST_WITH_STATES else set()
+    states = {state.strip().lower() for state in request.states_filter} if version >= FIRST_WITH_STATES else set()
     types = {kind.lower() for kind in request.types_filter} if version >= FIRST_WITH_TYPES else set()
     groups = tuple(
         build(
             module.ListedGroup,
-            group_id=group.group_id,
-            protocol_type=group.protocol_type or "",
-            group_state=group.state.value,
-            group_type=CLASSIC,
+            group_id=group_id,
+            protocol_type=protocol_type,
+            group_state=state,
+            group_type=kind,
         )
-        for shard in context.services.groups.loaded_shards()
-        for group in shard.groups.values()
-        if (not states or group.state.value.lower() in states) and (not types or CLASSIC in types)
+        for group_id, protocol_type, state, kind in _all_groups(context)
+        if (not states or state.lower() in states) and (not types or kind.lower() in types)
     )
     return build(module.ListGroupsResponse, error_code=ErrorCode.none, groups=groups)
+
+
+def _all_groups(context: RequestContext) -> Iterator[tuple[str, str, str, str]]:
+    """(group id, protocol type, state, type) of every group."""
+    for shard in context.services.groups.loaded_shards():
+        for group in shard.groups.values():
+            yield group.group_id, group.protocol_type or "", group.state.value, CLASSIC
+        for consumer_group in shard.consumers.groups.values():
+            yield consumer_group.group_id, CONSUMER_PROTOCOL, consumer_group.state.value, CONSUMER
 
 
 API = Api(key=API_KEY, name="ListGroups", min_version=0, max_version=5, handle=handle)

@@ -21,6 +21,7 @@ from gateway.runtime.group_coordinator import Unavailable
 API_KEY: Final = 9
 FIRST_WITH_ERROR: Final = 2
 FIRST_BATCHED_VERSION: Final = 8
+FIRST_WITH_MEMBER: Final = 9
 FIRST_WITH_TOPIC_IDS: Final = 10
 NOTHING: Final = CommittedOffset(-1, -1, "", -1)
 
@@ -49,6 +50,9 @@ async def handle(context: RequestContext, request: Any) -> Any:
 
 async def _group(context: RequestContext, module: Any, group: Any) -> Any:
     committed = await _committed(context, group.group_id)
+    if context.api_version >= FIRST_WITH_MEMBER and not isinstance(committed, ErrorCode):
+        error = context.services.groups.check_fetch(group.group_id, group.member_id, group.member_epoch)
+        committed = committed if error is ErrorCode.none else error
     if isinstance(committed, ErrorCode):
         return build(
             module.OffsetFetchResponseGroup, group_id=group.group_id, topics=(), error_code=committed

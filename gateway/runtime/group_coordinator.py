@@ -18,13 +18,15 @@ from kio.schema.errors import ErrorCode
 from gateway.config import Config
 from gateway.coordinator.group.classic_group import NEVER, ClassicGroup
 from gateway.coordinator.group.classic_rebalance import GroupLimits, Join
+from gateway.coordinator.group.consumer_group import ConsumerGroup
+from gateway.coordinator.group.consumer_heartbeat import ConsumerLimits, Heartbeat, HeartbeatReply
 from gateway.coordinator.group.effects import Effects, JoinReply, Reply, SyncReply, Waiter
 from gateway.coordinator.group.records import GroupRecord, OffsetCommitRecord
 from gateway.coordinator.group.shard import Committer, GroupShard
 from gateway.metadata.decision import Decision
 from gateway.metadata.image import MetadataImage
-from gateway.metadata.records import MetadataRecord, RemoveTopicRecord
-from gateway.metadata.topic_names import OFFSETS_TOPIC
+from gateway.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from gateway.metadata.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC
 from gateway.metadata.topics import create_internal_topic
 from gateway.runtime.clock import Clock
 from gateway.runtime.group_shards import LoadedShard
@@ -56,6 +58,20 @@ def java_hash(text: str) -> int:
     return value
 
 
+class _RegisteredTopics:
+    """The topics of this node as the consumer protocol sees them."""
+
+    def __init__(self, partitions: Partitions) -> None:
+        self._topics = partitions.by_name
+
+    def describe(self, name: str) -> tuple[uuid.UUID, int] | None:
+        topic = self._topics.get(name)
+        return None if topic is None else (topic.topic_id, len(topic.partitions))
+
+    def names(self) -> list[str]:
+        return [name for name in self._topics if name not in INTERNAL_TOPICS]
+
+
 class GroupCoordinator:
     """Serves all groups of this node."""
 
@@ -79,6 +95,12 @@ class GroupCoordinator:
             max_size=config.int("group.max.size"),
             min_session_timeout_ms=config.int("group.min.session.timeout.ms"),
             max_session_timeout_ms=config.int("group.max.session.timeout.ms"),
+        )
+
+        self._consumer_limits = ConsumerLimits(
+            session_timeout_ms=config.int("group.consumer.session.timeout.ms"),
+            heartbeat_interval_ms=config.int("group.consumer.heartbeat.interval.ms"),
+            max_size=config.int("group.consumer.max.size"),
         )
 
     # Beginning and end.
@@ -133,24 +155,24 @@ class GroupCoordinator:
 
     def _loaded(self, group_id: str) -> LoadedShard:
         """The shard of a group. Raises Unavailable."""
-        topic = self._partitions.by_name.get(OFFSETS_TOPIC)
+        topic = self._metadata_log.image.topics_by_name.get(OFFSETS_TOPIC)
         if topic is None or not topic.partitions:
             raise Unavailable
         if self._spread is None or self._spread[0] != topic.topic_id:
-            # partitions that are added later would move groups away from what they stored
+            # those of the image, as some may not be open yet; those added later would move groups from what they stored
             self._spread = topic.topic_id, len(topic.partitions)
         return self._load((java_hash(group_id) & 0x7FFFFFFF) % self._spread[1])
 
     def _load(self, index: int) -> LoadedShard:
         partition = self._partitions.get(OFFSETS_TOPIC, index)
+        loaded = self._shards.get(index)
+        if loaded is not None:
+            if loaded.partition is partition and loaded.is_current:
+                return loaded
+            self._unload(loaded)
         if partition is None or partition.closed or partition.log.offline:
             raise Unavailable
-        loaded = self._shards.get(index)
-        if loaded is not None and loaded.partition is partition and not loaded.failed:
-            return loaded
-        if loaded is not None:
-            self._unload(loaded)
-        shard = GroupShard(self._limits, self._config.int("seqgate.group.max"))
+        shard = GroupShard(self._limits, self._config.int("seqgate.group.max"), self._consumer_limits)
         loaded = LoadedShard(partition, shard)
         try:
             loaded.load(self._now_ms())
@@ -158,16 +180,18 @@ class GroupCoordinator:
             logger.error("%s-%d can't be loaded: %s", OFFSETS_TOPIC, index, error)  # noqa: TRY400
             raise Unavailable from error
         self._shards[index] = loaded
-        for group_id in shard.groups:
+        for group_id in (*shard.groups, *shard.consumers.groups):
             self._set_timer(loaded, group_id)
         return loaded
 
     def _unload(self, loaded: LoadedShard) -> None:
         loaded.failed = True
         loaded.unload(lambda waiter: _answer_refused(waiter, ErrorCode.not_coordinator))
-        for group_id in loaded.shard.groups:
+        if self._shards.get(loaded.partition.index) is not loaded:
+            return
+        for group_id in (*loaded.shard.groups, *loaded.shard.consumers.groups):
             self._drop_timer(group_id)
-        self._shards.pop(loaded.partition.index, None)
+        del self._shards[loaded.partition.index]
 
     def loaded_shards(self) -> list[GroupShard]:
         """All shards, for those who list groups."""
@@ -176,6 +200,10 @@ class GroupCoordinator:
     def find(self, group_id: str) -> ClassicGroup | None:
         """A group as it is now. Raises Unavailable."""
         return self._loaded(group_id).shard.groups.get(group_id)
+
+    def find_consumer_group(self, group_id: str) -> ConsumerGroup | None:
+        """A group of the consumer protocol as it is now. Raises Unavailable."""
+        return self._loaded(group_id).shard.consumers.groups.get(group_id)
 
     # Operations.
 
@@ -213,6 +241,18 @@ class GroupCoordinator:
         """LeaveGroup."""
         return self._run(group_id, lambda shard, effects: shard.leave(group_id, leaving, effects))
 
+    async def consumer_heartbeat(self, request: Heartbeat) -> HeartbeatReply:
+        """ConsumerGroupHeartbeat of a checked request. Raises HeartbeatRefused, Unavailable."""
+        topics = _RegisteredTopics(self._partitions)
+        return await self.change(
+            request.group_id, lambda shard, effects: shard.consumer_heartbeat(request, topics, effects)
+        )
+
+    @property
+    def heartbeat_interval_ms(self) -> int:
+        """What members of the consumer protocol are told."""
+        return self._consumer_limits.heartbeat_interval_ms
+
     async def commit(self, committer: Committer, records: Sequence[OffsetCommitRecord]) -> ErrorCode:
         """Commit offsets durably; the error is that of all of them. Raises Unavailable."""
         loaded = self._loaded(committer.group_id)
@@ -227,6 +267,10 @@ class GroupCoordinator:
         if last_offset is not None and not await loaded.persisted(last_offset):
             raise Unavailable(ErrorCode.not_coordinator)
         return ErrorCode.none
+
+    def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """Whether a member may fetch its group's offsets. Raises Unavailable."""
+        return self._loaded(group_id).shard.check_fetch(group_id, member_id, member_epoch)
 
     async def settled_shard(self, group_id: str) -> GroupShard:
         """The shard of a group once all that it tells is durable. Raises Unavailable."""
@@ -244,7 +288,10 @@ class GroupCoordinator:
         return answer
 
     async def metadata_changed(self, records: Sequence[MetadataRecord]) -> None:
-        """Forget the offsets of topics that are gone."""
+        """Have groups look at their topics again, and forget the offsets of topics that are gone."""
+        if any(isinstance(record, TopicRecord | PartitionRecord | RemoveTopicRecord) for record in records):
+            for loaded in self._shards.values():
+                loaded.shard.consumers.topics_changed()
         if not any(isinstance(record, RemoveTopicRecord) for record in records):
             return
         topics = self._partitions.by_name
@@ -266,9 +313,17 @@ class GroupCoordinator:
         self, loaded: LoadedShard, group_id: str | None, operation: Callable[[GroupShard, Effects], T]
     ) -> tuple[T, int | None]:
         """Run one operation; returns its answer and the last offset it wrote. Raises Unavailable."""
+        if not loaded.is_current:
+            self._unload(loaded)
+            raise Unavailable(ErrorCode.not_coordinator)
         effects = Effects(self._now_ms())
         answer = operation(loaded.shard, effects)
-        last_offset = self._append(loaded, effects.records, effects.now_ms)
+        try:
+            last_offset = self._append(loaded, effects.records, effects.now_ms)
+        except Unavailable as error:
+            for waiter, _ in effects.replies:
+                _answer_refused(waiter, error.error_code)
+            raise
         if last_offset is None or loaded.partition.is_persisted(last_offset):
             _deliver(effects.replies)
         elif effects.replies:
@@ -367,3 +422,4 @@ def _answer_refused(waiter: Waiter, error: ErrorCode) -> None:
     assert isinstance(waiter, asyncio.Future)
     if not waiter.done():
         waiter.set_exception(Unavailable(error))
+        waiter.exception()  # its client may be gone

@@ -33,6 +33,14 @@ class LoadedShard:
         """Whether the log lost what the state has: it must be loaded anew."""
         self._needed_bytes = 0
         self._rewriting = False
+        self._end_offset = 0
+        """What the state has is in the log up to here."""
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the log still holds what the state has: a log that was reopened may end before."""
+        log = self.partition.log
+        return not self.failed and not log.offline and log.log_end_offset >= self._end_offset
 
     def load(self, now_ms: int) -> None:
         """Build the state from the log. Raises LogError."""
@@ -47,7 +55,9 @@ class LoadedShard:
                 continue
             if decoded is not None:
                 self.shard.replay(decoded, now_ms)
-        self._needed_bytes = log.size_bytes
+        self._end_offset = log.log_end_offset
+        kept = (self.shard.record_of(key) for key in self.shard.stored_keys())
+        self._needed_bytes = self.size_of(record for record in kept if record is not None)
         if count:
             logger.info(
                 "%s-%d: %d records give %d groups with %d offsets",
@@ -64,7 +74,9 @@ class LoadedShard:
             NewRecord(value, key=key, timestamp=now_ms)
             for key, value in (encode(record) for record in records)
         ]
-        return self.partition.append(build_batch(new), now_ms).last_offset
+        last_offset = self.partition.append(build_batch(new), now_ms).last_offset
+        self._end_offset = last_offset + 1
+        return last_offset
 
     def size_of(self, records: Iterable[GroupRecord]) -> int:
         """About how many bytes a batch of these takes."""
@@ -105,14 +117,16 @@ class LoadedShard:
         try:
             log.roll(now_ms())
             start_offset = log.log_end_offset
-            keys = list(self.shard.keys())
+            keys = list(self.shard.stored_keys())
             for first in range(0, len(keys), RECORDS_PER_BATCH):
                 found = (self.shard.record_of(key) for key in keys[first : first + RECORDS_PER_BATCH])
                 records = [record for record in found if record is not None]
                 if records:
                     self.append(records, now_ms())
                 await asyncio.sleep(0)
-            if await self.settled():
+                if not self.is_current:
+                    return
+            if await self.settled() and self.is_current:
                 before = log.size_bytes
                 log.delete_records_before(start_offset)
                 self._needed_bytes = log.size_bytes

@@ -215,6 +215,7 @@ class ClassicGroup:
         self.answer_join(member, JoinReply(error_code=fenced, member_id=old_member_id), effects)
         self.answer_sync(member, SyncReply(error_code=fenced), effects)
         member.member_id = new_member_id
+        member.is_new = False
         self.members[new_member_id] = member
         self.static_members[group_instance_id] = new_member_id
         if self.leader == old_member_id:
@@ -255,11 +256,14 @@ class ClassicGroup:
         wanted = set(names)
         if self.state is GroupState.EMPTY:
             return bool(protocol_type and wanted)
-        return self.protocol_type == protocol_type and bool(wanted & self._candidates())
+        if self.protocol_type != protocol_type:
+            return False
+        return bool(wanted & self._candidates() if self.members else wanted)
 
     def _candidates(self) -> set[str]:
         """The protocols that every member speaks."""
-        counted = Counter(name for member in self.members.values() for name, _ in member.protocols)
+        # a member may name one twice
+        counted = Counter(name for member in self.members.values() for name in dict(member.protocols))
         return {name for name, count in counted.items() if count == len(self.members)}
 
     def select_protocol(self) -> str:
@@ -283,6 +287,16 @@ class ClassicGroup:
             self.protocol_name = None
             self.subscribed_topics = frozenset()
             self.become(GroupState.EMPTY, now_ms)
+
+    @property
+    def is_of_consumers(self) -> bool:
+        return self.protocol_type == CONSUMER_PROTOCOL
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a member may have the topic; of consumers not understood any topic."""
+        if self.subscribed_topics is None:
+            return self.is_of_consumers
+        return topic in self.subscribed_topics
 
     def _topics_of_members(self) -> frozenset[str] | None:
         if self.protocol_type != CONSUMER_PROTOCOL or self.protocol_name is None:

@@ -27,6 +27,8 @@ from gateway.coordinator.group.records import GroupMetadataRecord
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
 """A new member whose client went away while it waits is given up after this long."""
+NOBODY_JOINED_DELAY_MS: Final = 1000
+"""How long a rebalance that only has absent static members waits at the least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +258,8 @@ def _complete_join(group: ClassicGroup, effects: Effects) -> None:
         if member.awaiting_join is None and member.group_instance_id is None:
             group.remove(member.member_id)
     if group.members and not group.elect_joined_leader():
-        group.join_deadline_ms = now_ms + group.rebalance_timeout_ms
+        # a rebalance timeout of 0 must not make the clock spin until a session ends
+        group.join_deadline_ms = now_ms + max(group.rebalance_timeout_ms, NOBODY_JOINED_DELAY_MS)
         return
     group.join_deadline_ms = NEVER
     group.begin_generation(now_ms)
@@ -367,9 +370,9 @@ def _leave_one(
     group: ClassicGroup, member_id: str, group_instance_id: str | None, effects: Effects
 ) -> ErrorCode:
     if not member_id:
-        member_id = group.static_members.get(group_instance_id or "", "")
-        if not member_id:
+        if group_instance_id is None or group_instance_id not in group.static_members:
             return ErrorCode.unknown_member_id
+        member_id = group.static_members[group_instance_id]
     elif member_id in group.pending_members:
         group.remove(member_id)
         return ErrorCode.none

@@ -4,6 +4,7 @@
     simple (nobody ever joined)             a retention time after its commit
     Empty                                   a retention time after the group became empty
     Stable, of protocol type `consumer`     a retention time after its commit, when no member subscribes to the topic
+    of the consumer protocol (KIP-848)      a retention time after its commit, when no member subscribes to the topic
     any other                               never
 
 Source: Kafka's `OffsetMetadataManager.cleanupExpiredOffsets`, `ClassicGroup.offsetExpirationCondition`.
@@ -11,7 +12,7 @@ Source: Kafka's `OffsetMetadataManager.cleanupExpiredOffsets`, `ClassicGroup.off
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 
 from gateway.coordinator.group.classic_group import ClassicGroup, GroupState
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
@@ -72,6 +73,16 @@ class GroupOffsets:
             place
             for place, value in self.of(group.group_id).items()
             if place[0] not in kept and now_ms >= _ends_at(value, since_ms, retention_ms)
+        ]
+
+    def expired_unless(
+        self, group_id: str, is_kept: Callable[[str], bool], now_ms: int, retention_ms: int
+    ) -> list[TopicPartition]:
+        """What of a consumer group's offsets is kept no longer: topics that it does not subscribe to."""
+        return [
+            place
+            for place, value in self.of(group_id).items()
+            if now_ms >= _ends_at(value, None, retention_ms) and not is_kept(place[0])
         ]
 
 

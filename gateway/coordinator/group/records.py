@@ -20,6 +20,9 @@ import struct
 from struct import Struct
 from typing import Final, NamedTuple
 
+from gateway.coordinator.group import consumer_records
+from gateway.coordinator.group.consumer_records import ConsumerRecord
+
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
 _INT64: Final = Struct(">q")
@@ -85,7 +88,7 @@ class OffsetCommitRecord(NamedTuple):
     value: CommittedOffset | None
 
 
-GroupRecord = GroupMetadataRecord | OffsetCommitRecord
+GroupRecord = GroupMetadataRecord | OffsetCommitRecord | ConsumerRecord
 
 
 class UnreadableRecord(ValueError):
@@ -95,6 +98,8 @@ class UnreadableRecord(ValueError):
 def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
     """(key, value) as they lie in the log. Raises ValueError for a text that is too long."""
     try:
+        if isinstance(record, ConsumerRecord):
+            return consumer_records.encode(record)
         if isinstance(record, OffsetCommitRecord):
             key = _INT16.pack(_OFFSET_KEY) + _string(record.group_id) + _string(record.topic)
             key += _INT32.pack(record.partition)
@@ -117,6 +122,11 @@ def decode(key: bytes, value: bytes | None) -> GroupRecord | None:
         if kind == _GROUP_KEY:
             group_id = reader.string()
             return GroupMetadataRecord(group_id, None if value is None else _read_group(_Reader(value)))
+        if kind in consumer_records.KINDS:
+            names = [reader.string()]
+            if not reader.is_at_end:
+                names.append(reader.string())
+            return consumer_records.decode(kind, tuple(names), value)
     except (struct.error, UnicodeDecodeError, ValueError) as error:
         raise UnreadableRecord(f"a record of a group can't be read: {error}") from error
     return None
@@ -190,7 +200,7 @@ def _read_group(reader: _Reader) -> GroupMetadata:
     generation_id = reader.int32()
     protocol_name, leader = reader.nullable(), reader.nullable()
     state_since_ms = reader.int64() if version >= 2 else -1
-    members = tuple(_read_member(reader, version) for _ in range(reader.int32()))
+    members = tuple(_read_member(reader, version) for _ in range(reader.count()))
     return GroupMetadata(protocol_type, generation_id, protocol_name, leader, state_since_ms, members)
 
 
@@ -219,6 +229,10 @@ class _Reader:
         self._data = data
         self._position = 0
 
+    @property
+    def is_at_end(self) -> bool:
+        return self._position == len(self._data)
+
     def _take(self, layout: Struct) -> int:
         (value,) = layout.unpack_from(self._data, self._position)
         self._position += layout.size
@@ -232,6 +246,12 @@ class _Reader:
 
     def int64(self) -> int:
         return self._take(_INT64)
+
+    def count(self) -> int:
+        count = self.int32()
+        if count < 0:
+            raise ValueError(f"there can't be {count} of anything")
+        return count
 
     def version(self) -> int:
         version = self.int16()

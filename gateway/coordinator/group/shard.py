@@ -15,6 +15,15 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.group import classic_rebalance as rebalance
 from gateway.coordinator.group.classic_group import ClassicGroup, GroupError, GroupState
 from gateway.coordinator.group.classic_rebalance import GroupLimits, Join
+from gateway.coordinator.group.consumer_heartbeat import (
+    ConsumerLimits,
+    Heartbeat,
+    HeartbeatRefused,
+    HeartbeatReply,
+    Topics,
+)
+from gateway.coordinator.group.consumer_records import ConsumerRecord
+from gateway.coordinator.group.consumer_shard import ConsumerGroups
 from gateway.coordinator.group.effects import Effects, JoinReply, SyncReply, Waiter
 from gateway.coordinator.group.offsets import GroupOffsets, TopicPartition
 from gateway.coordinator.group.records import (
@@ -25,7 +34,7 @@ from gateway.coordinator.group.records import (
 )
 
 RecordKey = tuple[str, TopicPartition | None]
-"""A group, or its offset in a partition."""
+"""A classic group, its offset in a partition, or (member id, minus the kind of key) of a consumer group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +50,14 @@ class Committer:
 class GroupShard:
     """All groups of one partition. `max_groups` bounds them."""
 
-    def __init__(self, limits: GroupLimits, max_groups: int) -> None:
+    def __init__(
+        self, limits: GroupLimits, max_groups: int, consumer_limits: ConsumerLimits | None = None
+    ) -> None:
         self.limits = limits
         self.max_groups = max_groups
         self.groups: dict[str, ClassicGroup] = {}
+        self.consumers = ConsumerGroups(consumer_limits or ConsumerLimits())
+        """The groups of the consumer protocol; no id is in both."""
         self.offsets = GroupOffsets()
 
     # Records.
@@ -53,6 +66,12 @@ class GroupShard:
         """Fold in a record of the log as it is loaded."""
         if isinstance(record, OffsetCommitRecord):
             self.replay_offset(record, now_ms)
+        elif isinstance(record, ConsumerRecord):
+            self.consumers.replay(record, now_ms)
+            if record.group_id in self.consumers.groups:
+                self.groups.pop(record.group_id, None)
+            elif record.group_id not in self.groups and self.offsets.of(record.group_id):
+                self.groups[record.group_id] = ClassicGroup(record.group_id, now_ms)
         elif record.value is None:
             self.groups.pop(record.group_id, None)
         else:
@@ -61,14 +80,17 @@ class GroupShard:
     def replay_offset(self, record: OffsetCommitRecord, now_ms: int) -> None:
         """Fold in an offset; the first of a group that never had members makes it known."""
         self.offsets.replay(record)
-        if record.value is not None and record.group_id not in self.groups:
+        if record.value is not None and not self._knows(record.group_id):
             self.groups[record.group_id] = ClassicGroup(record.group_id, now_ms)
 
-    def keys(self) -> Iterator[RecordKey]:
+    def stored_keys(self) -> Iterator[RecordKey]:
         """What the log must hold a record of, so that what was written before can go."""
         for group_id, group in self.groups.items():
             if not group.is_simple:
                 yield group_id, None
+        for group_id, consumer_group in self.consumers.groups.items():
+            for kind, member_id in consumer_group.stored_keys():
+                yield group_id, (member_id, -kind)
         for group_id in self.offsets.groups():
             for place in self.offsets.of(group_id):
                 yield group_id, place
@@ -76,6 +98,9 @@ class GroupShard:
     def record_of(self, key: RecordKey) -> GroupRecord | None:
         """The record for a key as it would be written now; None when it is gone."""
         group_id, place = key
+        if place is not None and place[1] < 0:
+            consumer_group = self.consumers.groups.get(group_id)
+            return None if consumer_group is None else consumer_group.record_of(-place[1], place[0])
         if place is not None:
             value = self.offsets.of(group_id).get(place)
             return None if value is None else OffsetCommitRecord(group_id, *place, value)
@@ -83,8 +108,10 @@ class GroupShard:
         if group is None or group.is_simple:
             return None
         stored = group.metadata()
-        # between generations the members are about to join again
-        return GroupMetadataRecord(group_id, stored if group.is_stored else stored._replace(members=()))
+        if not group.is_stored:
+            # between generations the members are about to join again
+            stored = stored._replace(protocol_name=None, leader=None, members=())
+        return GroupMetadataRecord(group_id, stored)
 
     # Membership.
 
@@ -97,12 +124,18 @@ class GroupShard:
         if not limits.min_session_timeout_ms <= request.session_timeout_ms <= limits.max_session_timeout_ms:
             effects.reply(waiter, _refused(request, ErrorCode.invalid_session_timeout))
             return
+        consumer_group = self.consumers.groups.get(group_id)
+        if consumer_group is not None and consumer_group.members:
+            effects.reply(waiter, _refused(request, ErrorCode.inconsistent_group_protocol))
+            return
         group = self.groups.get(group_id)
         if group is None:
             if request.member_id:
                 effects.reply(waiter, _refused(request, ErrorCode.unknown_member_id))
                 return
-            if len(self.groups) >= self.max_groups:
+            if consumer_group is not None:
+                self.consumers.delete(group_id, effects)
+            elif self._is_full:
                 effects.reply(waiter, _refused(request, ErrorCode.group_max_size_reached))
                 return
             group = self.groups[group_id] = ClassicGroup(group_id, effects.now_ms)
@@ -160,15 +193,54 @@ class GroupShard:
             return ErrorCode.invalid_group_id
         return self.groups.get(group_id) or ErrorCode.unknown_member_id
 
+    def consumer_heartbeat(self, request: Heartbeat, topics: Topics, effects: Effects) -> HeartbeatReply:
+        """ConsumerGroupHeartbeat of a checked request. Raises HeartbeatRefused.
+
+        An empty group of the classic protocol becomes one of the consumer protocol and keeps its offsets.
+        """
+        group = self.groups.get(request.group_id)
+        if group is None:
+            if self._is_full and not self._knows(request.group_id):
+                text = "This gateway holds no more groups."
+                raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
+            return self.consumers.heartbeat(request, topics, effects)
+        if group.state is not GroupState.EMPTY or group.pending_members or request.member_epoch != 0:
+            text = f"Group {request.group_id} is not a consumer group."
+            raise HeartbeatRefused(ErrorCode.group_id_not_found, text)
+        if not group.is_simple:
+            effects.records.append(GroupMetadataRecord(group.group_id, None))
+        reply = self.consumers.heartbeat(request, topics, effects)
+        del self.groups[request.group_id]
+        return reply
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self.groups) + len(self.consumers.groups) >= self.max_groups
+
+    def _knows(self, group_id: str) -> bool:
+        return group_id in self.groups or group_id in self.consumers.groups
+
     # Offsets.
+
+    def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """Whether a member of a consumer group may fetch offsets; whoever is no member may."""
+        if not member_id and member_epoch < 0:
+            return ErrorCode.none
+        if group_id not in self.consumers.groups:
+            return ErrorCode.none
+        return self.consumers.check_member(group_id, member_id or "", member_epoch)
 
     def check_commit(self, committer: Committer, now_ms: int) -> ErrorCode:
         """Whether the offsets of a request may be committed; a member that commits is heard of."""
+        if committer.group_id in self.consumers.groups:
+            return self.consumers.check_member(
+                committer.group_id, committer.member_id, committer.generation_id
+            )
         group = self.groups.get(committer.group_id)
         if group is None:
             if committer.generation_id >= 0:
-                return ErrorCode.illegal_generation
-            if len(self.groups) >= self.max_groups:
+                return ErrorCode.group_id_not_found
+            if self._is_full:
                 return ErrorCode.group_max_size_reached
             return ErrorCode.none
         try:
@@ -191,16 +263,22 @@ class GroupShard:
         self, group_id: str, places: Sequence[TopicPartition], effects: Effects
     ) -> ErrorCode | list[ErrorCode]:
         """OffsetDelete: an error for the whole request, or one for each partition."""
+        if not group_id:
+            return ErrorCode.invalid_group_id
         group = self.groups.get(group_id)
-        if group is None:
+        consumer_group = self.consumers.groups.get(group_id)
+        if consumer_group is not None:
+            is_subscribed = consumer_group.subscribes_to
+        elif group is None:
             return ErrorCode.group_id_not_found
-        if group.state is not GroupState.EMPTY and group.subscribed_topics is None:
+        elif group.state is not GroupState.EMPTY and not group.is_of_consumers:
             return ErrorCode.non_empty_group
-        subscribed = group.subscribed_topics or frozenset()
+        else:
+            is_subscribed = group.is_subscribed_to
         committed = self.offsets.of(group_id)
         errors = []
         for topic, partition in places:
-            if group.state is not GroupState.EMPTY and topic in subscribed:
+            if is_subscribed(topic):
                 errors.append(ErrorCode.group_subscribed_to_topic)
                 continue
             errors.append(ErrorCode.none)
@@ -213,14 +291,20 @@ class GroupShard:
     def delete_group(self, group_id: str, effects: Effects) -> ErrorCode:
         """DeleteGroups: an empty group with all its offsets."""
         group = self.groups.get(group_id)
+        consumer_group = self.consumers.groups.get(group_id)
         if not group_id:
             return ErrorCode.invalid_group_id
-        if group is None:
+        if group is None and consumer_group is None:
             return ErrorCode.group_id_not_found
-        if group.state is not GroupState.EMPTY:
+        if (group is not None and group.state is not GroupState.EMPTY) or (
+            consumer_group is not None and consumer_group.members
+        ):
             return ErrorCode.non_empty_group
         self._delete_offsets(group_id, list(self.offsets.of(group_id)), effects)
-        self._forget(group, effects)
+        if group is not None:
+            self._forget(group, effects)
+        if consumer_group is not None:
+            self.consumers.delete(group_id, effects)
         return ErrorCode.none
 
     def forget_topics_but(self, topics: Container[str], effects: Effects) -> None:
@@ -235,6 +319,13 @@ class GroupShard:
             is_bare = group.state is GroupState.EMPTY and not group.pending_members
             if is_bare and not self.offsets.of(group.group_id):
                 self._forget(group, effects)
+        for group_id, consumer_group in list(self.consumers.groups.items()):
+            expired = self.offsets.expired_unless(
+                group_id, consumer_group.subscribes_to, effects.now_ms, retention_ms
+            )
+            self._delete_offsets(group_id, expired, effects)
+            if not consumer_group.members and not self.offsets.of(group_id):
+                self.consumers.delete(group_id, effects)
 
     def _delete_offsets(self, group_id: str, places: Sequence[TopicPartition], effects: Effects) -> None:
         self.commit((OffsetCommitRecord(group_id, *place, None) for place in places), effects)
@@ -248,12 +339,17 @@ class GroupShard:
 
     def expire(self, group_id: str, effects: Effects) -> None:
         """Do what is due in one group."""
+        if group_id in self.consumers.groups:
+            self.consumers.expire(group_id, effects)
+            return
         group = self.groups.get(group_id)
         if group is not None:
             rebalance.expire(group, self.limits, effects)
 
     def next_deadline_ms(self, group_id: str) -> int | None:
         """When `expire` should be called for a group; None for one that is gone."""
+        if group_id in self.consumers.groups:
+            return self.consumers.next_deadline_ms(group_id)
         group = self.groups.get(group_id)
         return None if group is None else rebalance.next_deadline_ms(group)
 

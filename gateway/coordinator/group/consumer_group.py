@@ -1,0 +1,251 @@
+"""One group of the consumer protocol (KIP-848): the coordinator assigns, each member gets there by its heartbeats.
+
+    group epoch        rises with every change of members or subscriptions
+    assignment epoch   the group epoch that the present target assignment was made for
+    member epoch       the assignment epoch whose target the member has begun to have
+
+    group state   when
+    Empty         no members
+    Assigning     the target assignment is older than the group epoch
+    Reconciling   some member does not have its target yet
+    Stable        every member has its target
+
+A partition is given to a member only after the one who had it confirmed that it gave it back.
+Source: Kafka's `ConsumerGroup`, `ConsumerGroupMember`, `CurrentAssignmentBuilder`.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import Final
+
+from gateway.coordinator.group.classic_group import NEVER
+from gateway.coordinator.group.consumer_records import (
+    ASSIGNMENT_EPOCH,
+    CURRENT,
+    GROUP_EPOCH,
+    MEMBER,
+    TARGET,
+    AssignmentEpochRecord,
+    ConsumerRecord,
+    CurrentRecord,
+    CurrentValue,
+    GroupEpochRecord,
+    MemberRecord,
+    MemberValue,
+    Place,
+    TargetRecord,
+)
+
+NOWHERE: Final[frozenset[Place]] = frozenset()
+JOINING: Final = 0
+LEAVING: Final = -1
+LEAVING_FOR_A_WHILE: Final = -2
+"""The member epoch of a static member that is away and may come back."""
+
+
+class ConsumerGroupState(enum.Enum):
+    """The names are those that ListGroups and ConsumerGroupDescribe tell."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+
+
+class MemberState(enum.IntEnum):
+    """How far a member is on its way to its target; the numbers are Kafka's."""
+
+    STABLE = 0
+    UNREVOKED_PARTITIONS = 1
+    """It has to give partitions back before it goes on."""
+    UNRELEASED_PARTITIONS = 2
+    """It waits for partitions that others have not given back."""
+
+
+@dataclass(slots=True, eq=False)
+class ConsumerMember:
+    """A member, what it subscribes to and what it has. Timeouts and deadlines in ms."""
+
+    member_id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    subscribed_names: tuple[str, ...] = ()
+    subscribed_regex: str | None = None
+    rebalance_timeout_ms: int = -1
+    server_assignor: str | None = None
+    member_epoch: int = 0
+    previous_member_epoch: int = -1
+    state: MemberState = MemberState.STABLE
+    assigned: frozenset[Place] = NOWHERE
+    pending_revocation: frozenset[Place] = NOWHERE
+    session_deadline_ms: int = NEVER
+    revocation_deadline_ms: int = NEVER
+
+    @property
+    def holds(self) -> frozenset[Place]:
+        """What nobody else may have yet."""
+        return self.assigned | self.pending_revocation
+
+    def value(self) -> MemberValue:
+        return MemberValue(
+            self.instance_id,
+            self.rack_id,
+            self.client_id,
+            self.client_host,
+            self.subscribed_names,
+            self.subscribed_regex,
+            self.rebalance_timeout_ms,
+            self.server_assignor,
+        )
+
+    def current(self) -> CurrentValue:
+        return CurrentValue(
+            self.member_epoch,
+            self.previous_member_epoch,
+            self.state,
+            self.assigned,
+            self.pending_revocation,
+        )
+
+
+@dataclass(slots=True)
+class ConsumerGroup:
+    """Members and epochs. Changes come from `consumer_heartbeat`, or record by record from the log."""
+
+    group_id: str
+    group_epoch: int = 0
+    assignment_epoch: int = 0
+    members: dict[str, ConsumerMember] = field(default_factory=dict)
+    static_members: dict[str, str] = field(default_factory=dict)
+    targets: dict[str, frozenset[Place]] = field(default_factory=dict)
+    topics_seen: dict[str, tuple[object, int]] = field(default_factory=dict)
+    """The subscribed topics as the last target took them: name to (topic id, partitions)."""
+    topics_changed: bool = True
+    """Whether topics were created, deleted or enlarged since."""
+
+    @property
+    def state(self) -> ConsumerGroupState:
+        if not self.members:
+            return ConsumerGroupState.EMPTY
+        if self.group_epoch > self.assignment_epoch:
+            return ConsumerGroupState.ASSIGNING
+        if all(self.is_reconciled(member) for member in self.members.values()):
+            return ConsumerGroupState.STABLE
+        return ConsumerGroupState.RECONCILING
+
+    def is_reconciled(self, member: ConsumerMember) -> bool:
+        """Whether a member has all of its target and nothing else."""
+        return member.state is MemberState.STABLE and member.member_epoch == self.assignment_epoch
+
+    def held_by_others(self, member: ConsumerMember) -> frozenset[Place]:
+        """What the other members have or have not given back."""
+        return frozenset().union(*(other.holds for other in self.members.values() if other is not member))
+
+    def assignor_votes(self) -> dict[str, int]:
+        votes: dict[str, int] = {}
+        for member in self.members.values():
+            if member.server_assignor is not None:
+                votes[member.server_assignor] = votes.get(member.server_assignor, 0) + 1
+        return votes
+
+    def subscribes_to(self, topic: str) -> bool:
+        """Whether any member does, as far as was looked."""
+        if not self.members:
+            return False
+        return topic in self.topics_seen or any(
+            topic in member.subscribed_names for member in self.members.values()
+        )
+
+    # Records.
+
+    def replay(self, record: ConsumerRecord, session_deadline_ms: int) -> None:
+        """Fold in a record of the log; members have until the deadline to be heard of."""
+        if isinstance(record, GroupEpochRecord):
+            self.group_epoch = record.group_epoch or 0
+        elif isinstance(record, AssignmentEpochRecord):
+            self.assignment_epoch = record.assignment_epoch or 0
+        elif record.group_id != self.group_id:
+            raise ValueError(f"a record of {record.group_id} for {self.group_id}")
+        elif isinstance(record, TargetRecord):
+            if record.places is None:
+                self.targets.pop(record.member_id, None)
+            else:
+                self.targets[record.member_id] = record.places
+        elif record.value is None:
+            if isinstance(record, MemberRecord):
+                self.forget(record.member_id)
+        else:
+            member = self.members.get(record.member_id)
+            if member is None:
+                member = self.members[record.member_id] = ConsumerMember(record.member_id)
+            member.session_deadline_ms = session_deadline_ms
+            if isinstance(record, MemberRecord):
+                self._take(member, record.value)
+            else:
+                value = record.value
+                assert isinstance(value, CurrentValue)
+                member.member_epoch = value.member_epoch
+                member.previous_member_epoch = value.previous_member_epoch
+                member.state = MemberState(value.state)
+                member.assigned, member.pending_revocation = value.assigned, value.pending_revocation
+
+    def _take(self, member: ConsumerMember, value: object) -> None:
+        assert isinstance(value, MemberValue)
+        member.instance_id, member.rack_id = value.instance_id, value.rack_id
+        member.client_id, member.client_host = value.client_id, value.client_host
+        member.subscribed_names, member.subscribed_regex = value.subscribed_names, value.subscribed_regex
+        member.rebalance_timeout_ms = value.rebalance_timeout_ms
+        member.server_assignor = value.server_assignor
+        if value.instance_id is not None:
+            self.static_members[value.instance_id] = member.member_id
+
+    def forget(self, member_id: str) -> None:
+        """A member is gone, with what it had and was to have."""
+        member = self.members.pop(member_id, None)
+        self.targets.pop(member_id, None)
+        instance_id = None if member is None else member.instance_id
+        if instance_id is not None and self.static_members.get(instance_id) == member_id:
+            del self.static_members[instance_id]
+
+    def removal_records(self, member_id: str) -> list[ConsumerRecord]:
+        """What makes a member gone in the log."""
+        return [
+            CurrentRecord(self.group_id, member_id, None),
+            TargetRecord(self.group_id, member_id, None),
+            MemberRecord(self.group_id, member_id, None),
+        ]
+
+    def deletion_records(self) -> list[ConsumerRecord]:
+        """What makes the group, its members and its target gone in the log."""
+        records: list[ConsumerRecord] = []
+        for member_id in self.members:
+            records += self.removal_records(member_id)
+        return [
+            *records,
+            AssignmentEpochRecord(self.group_id, None),
+            GroupEpochRecord(self.group_id, None),
+        ]
+
+    def stored_keys(self) -> list[tuple[int, str]]:
+        """(kind of key, member id) of everything that the log must hold of the group."""
+        members = [(kind, member_id) for member_id in self.members for kind in (MEMBER, TARGET, CURRENT)]
+        return [(GROUP_EPOCH, ""), *members, (ASSIGNMENT_EPOCH, "")]
+
+    def record_of(self, kind: int, member_id: str) -> ConsumerRecord | None:
+        """A record as it would be written now; None when its member is gone."""
+        if kind == GROUP_EPOCH:
+            return GroupEpochRecord(self.group_id, self.group_epoch)
+        if kind == ASSIGNMENT_EPOCH:
+            return AssignmentEpochRecord(self.group_id, self.assignment_epoch)
+        member = self.members.get(member_id)
+        if member is None:
+            return None
+        if kind == MEMBER:
+            return MemberRecord(self.group_id, member_id, member.value())
+        if kind == TARGET:
+            return TargetRecord(self.group_id, member_id, self.targets.get(member_id, NOWHERE))
+        return CurrentRecord(self.group_id, member_id, member.current())

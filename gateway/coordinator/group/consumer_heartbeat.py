@@ -1,0 +1,465 @@
+"""ConsumerGroupHeartbeat: joining, staying, giving partitions back, getting new ones, leaving (KIP-848).
+
+    member_epoch    the member
+    0               joins, or joins again from nothing
+    n > 0           is at epoch n; −1 less than the coordinator's is a lost answer, anything else is fenced
+    −1              leaves
+    −2              leaves and, being static, may come back
+
+Source: Kafka's `GroupMetadataManager.consumerGroupHeartbeat`, `CurrentAssignmentBuilder`, `TargetAssignmentBuilder`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import re2
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.group.classic_group import NEVER
+from gateway.coordinator.group.consumer_assignors import ASSIGNORS, DEFAULT_ASSIGNOR, Subscriber
+from gateway.coordinator.group.consumer_group import (
+    JOINING,
+    LEAVING,
+    LEAVING_FOR_A_WHILE,
+    NOWHERE,
+    ConsumerGroup,
+    ConsumerMember,
+    MemberState,
+)
+from gateway.coordinator.group.consumer_records import (
+    AssignmentEpochRecord,
+    ConsumerRecord,
+    CurrentRecord,
+    GroupEpochRecord,
+    MemberRecord,
+    Place,
+    TargetRecord,
+)
+
+MAX_REGEX_CHARACTERS: Final = 1000
+_REGEX_OPTIONS: Final = re2.Options()
+_REGEX_OPTIONS.log_errors = False
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerLimits:
+    """See the settings `group.consumer.*` in `docs/configuration.md`."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    max_size: int = 2**31 - 1
+
+
+class Topics(Protocol):
+    """The topics of the cluster: name to (topic id, number of partitions); internal ones are not among them."""
+
+    def describe(self, name: str) -> tuple[uuid.UUID, int] | None: ...
+
+    def names(self) -> list[str]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """A request; None stands for "as before"."""
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    subscribed_names: tuple[str, ...] | None
+    subscribed_regex: str | None
+    server_assignor: str | None
+    owned: frozenset[Place] | None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it tells everything, as a member does that joins or lost an answer."""
+        has_subscription = self.subscribed_names is not None or self.subscribed_regex is not None
+        return self.member_epoch == JOINING or (
+            self.rebalance_timeout_ms != -1 and has_subscription and self.owned is not None
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatReply:
+    """The answer; `assignment` is None where the member has it already."""
+
+    member_id: str
+    member_epoch: int
+    assignment: frozenset[Place] | None
+
+
+class HeartbeatRefused(Exception):
+    """The error that answers a heartbeat."""
+
+    def __init__(self, error_code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.error_code = error_code
+
+
+def check(request: Heartbeat) -> None:
+    """Whether the request can be meant. Raises HeartbeatRefused."""
+    epoch = request.member_epoch
+    invalid = ErrorCode.invalid_request
+    for what, text in (
+        ("GroupId", request.group_id),
+        ("InstanceId", request.instance_id),
+        ("RackId", request.rack_id),
+    ):
+        if text is not None and not text.strip():
+            raise HeartbeatRefused(invalid, f"{what} can't be empty.")
+    if not request.member_id.strip():
+        raise HeartbeatRefused(invalid, "MemberId can't be empty.")
+    if epoch < LEAVING_FOR_A_WHILE:
+        raise HeartbeatRefused(invalid, f"MemberEpoch is invalid: {epoch}.")
+    if epoch == LEAVING_FOR_A_WHILE and request.instance_id is None:
+        raise HeartbeatRefused(invalid, "InstanceId can't be null.")
+    if epoch == JOINING:
+        if request.rebalance_timeout_ms == -1:
+            raise HeartbeatRefused(invalid, "RebalanceTimeoutMs must be provided in first request.")
+        if request.owned is None or request.owned:
+            raise HeartbeatRefused(invalid, "TopicPartitions must be empty when (re-)joining.")
+        if not request.subscribed_names and not request.subscribed_regex:
+            text = "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
+            raise HeartbeatRefused(invalid, text)
+    assignor = request.server_assignor
+    if assignor is not None and assignor not in ASSIGNORS:
+        raise HeartbeatRefused(
+            ErrorCode.unsupported_assignor,
+            f"ServerAssignor {assignor} is not supported. Supported assignors: {', '.join(ASSIGNORS)}.",
+        )
+    if request.subscribed_regex:
+        _compiled(request.subscribed_regex)
+
+
+def _compiled(pattern: str) -> Any:
+    """A regular expression that matches in linear time. Raises HeartbeatRefused."""
+    complaint = f"of {len(pattern)} characters; {MAX_REGEX_CHARACTERS} are allowed"
+    if len(pattern) <= MAX_REGEX_CHARACTERS:
+        try:
+            return re2.compile(pattern, _REGEX_OPTIONS)
+        except re2.error as error:
+            complaint = str(error)
+    raise HeartbeatRefused(
+        ErrorCode.invalid_regular_expression,
+        f"SubscribedTopicRegex `{pattern[:100]}` is not a valid regular expression: {complaint}.",
+    )
+
+
+# One heartbeat.
+
+
+def heartbeat(
+    group: ConsumerGroup, request: Heartbeat, topics: Topics, limits: ConsumerLimits, now_ms: int
+) -> tuple[HeartbeatReply, list[ConsumerRecord]]:
+    """Take a checked heartbeat of a member that stays or joins. Raises HeartbeatRefused."""
+    records: list[ConsumerRecord] = []
+    size = len(group.members)
+    member = _member(group, request, limits, records)
+    is_new = len(group.members) > size
+    before = member.assigned, member.member_epoch
+    changed = _take_news(group, member, request, records, is_new=is_new)
+    member.session_deadline_ms = now_ms + limits.session_timeout_ms
+    if changed or group.topics_changed:
+        seen = _subscribed_topics(group, topics)
+        if changed or seen != group.topics_seen:
+            group.group_epoch += 1
+            records.append(GroupEpochRecord(group.group_id, group.group_epoch))
+        group.topics_seen = seen
+        group.topics_changed = False
+    if group.group_epoch > group.assignment_epoch:
+        _make_target(group, topics, records)
+    reconcile(group, member, request.owned, now_ms, records)
+    wanted = request.is_full or (member.assigned, member.member_epoch) != before
+    reply = HeartbeatReply(member.member_id, member.member_epoch, member.assigned if wanted else None)
+    return reply, records
+
+
+def _member(
+    group: ConsumerGroup, request: Heartbeat, limits: ConsumerLimits, records: list[ConsumerRecord]
+) -> ConsumerMember:
+    """The member who sends the heartbeat, a new one if it joins."""
+    instance_id = request.instance_id
+    known = group.members.get(request.member_id)
+    if instance_id is not None:
+        static_id = group.static_members.get(instance_id)
+        static = None if static_id is None else group.members[static_id]
+        if request.member_epoch != JOINING:
+            if static is None:
+                raise HeartbeatRefused(ErrorCode.unknown_member_id, f"Instance id {instance_id} is unknown.")
+            _check_instance(static, request)
+        elif static is not None and static.member_id != request.member_id:
+            return _replace_static(group, static, request, records)
+        elif static is not None:
+            return static
+    if known is not None:
+        _check_epoch(known, request)
+        return known
+    if request.member_epoch != JOINING:
+        text = f"Member {request.member_id} is not a member of group {group.group_id}."
+        raise HeartbeatRefused(ErrorCode.unknown_member_id, text)
+    if len(group.members) >= limits.max_size:
+        text = f"The consumer group has reached its maximum capacity of {limits.max_size} members."
+        raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
+    member = group.members[request.member_id] = ConsumerMember(request.member_id, instance_id)
+    if instance_id is not None:
+        group.static_members[instance_id] = request.member_id
+    return member
+
+
+def _check_instance(static: ConsumerMember, request: Heartbeat) -> None:
+    if static.member_id != request.member_id:
+        raise HeartbeatRefused(
+            ErrorCode.fenced_instance_id,
+            f"Static member {request.member_id} with instance id {request.instance_id} was fenced by member "
+            f"{static.member_id}.",
+        )
+
+
+def _check_epoch(member: ConsumerMember, request: Heartbeat) -> None:
+    """An epoch back is a lost answer, as long as the member has no more than that answer left it."""
+    epoch = request.member_epoch
+    if epoch > member.member_epoch:
+        text = f"The member has a greater member epoch ({epoch}) than the one known ({member.member_epoch})."
+        raise HeartbeatRefused(ErrorCode.fenced_member_epoch, text)
+    if epoch < member.member_epoch:
+        is_lost_answer = (
+            epoch == member.previous_member_epoch
+            and request.owned is not None
+            and request.owned <= member.assigned
+        )
+        if not is_lost_answer:
+            text = (
+                f"The member has a smaller member epoch ({epoch}) than the one known ({member.member_epoch})."
+            )
+            raise HeartbeatRefused(ErrorCode.fenced_member_epoch, text)
+
+
+def _replace_static(
+    group: ConsumerGroup, static: ConsumerMember, request: Heartbeat, records: list[ConsumerRecord]
+) -> ConsumerMember:
+    """A static member comes back under a new id, after it said that it would."""
+    if static.member_epoch != LEAVING_FOR_A_WHILE:
+        text = f"Instance id {request.instance_id} is still in use by member {static.member_id}."
+        raise HeartbeatRefused(ErrorCode.unreleased_instance_id, text)
+    records += group.removal_records(static.member_id)
+    target = group.targets.get(static.member_id, NOWHERE)
+    assigned = static.assigned
+    value = static.value()
+    group.forget(static.member_id)
+    member = group.members[request.member_id] = ConsumerMember(
+        request.member_id,
+        value.instance_id,
+        value.rack_id,
+        value.client_id,
+        value.client_host,
+        value.subscribed_names,
+        value.subscribed_regex,
+        value.rebalance_timeout_ms,
+        value.server_assignor,
+        assigned=assigned,
+    )
+    group.static_members[value.instance_id or ""] = request.member_id
+    group.targets[request.member_id] = target
+    records.append(MemberRecord(group.group_id, member.member_id, member.value()))
+    records.append(TargetRecord(group.group_id, member.member_id, target))
+    return member
+
+
+def _take_news(
+    group: ConsumerGroup,
+    member: ConsumerMember,
+    request: Heartbeat,
+    records: list[ConsumerRecord],
+    *,
+    is_new: bool,
+) -> bool:
+    """Note what the member tells; whether that changes what the group subscribes to."""
+    before = member.value()
+    member.client_id, member.client_host = request.client_id, request.client_host
+    if request.rack_id is not None:
+        member.rack_id = request.rack_id
+    if request.rebalance_timeout_ms != -1:
+        member.rebalance_timeout_ms = request.rebalance_timeout_ms
+    if request.server_assignor is not None:
+        member.server_assignor = request.server_assignor
+    if request.subscribed_names is not None:
+        member.subscribed_names = tuple(sorted(set(request.subscribed_names)))
+    if request.subscribed_regex is not None:
+        member.subscribed_regex = request.subscribed_regex or None
+    after = member.value()
+    if after != before or is_new:
+        records.append(MemberRecord(group.group_id, member.member_id, after))
+    return is_new or (after.subscribed_names, after.subscribed_regex) != (
+        before.subscribed_names,
+        before.subscribed_regex,
+    )
+
+
+# Targets.
+
+
+def _names_of(member: ConsumerMember, topics: Topics) -> set[str]:
+    names = set(member.subscribed_names)
+    if member.subscribed_regex:
+        pattern = _compiled(member.subscribed_regex)
+        names.update(name for name in topics.names() if pattern.fullmatch(name))
+    return names
+
+
+def _subscribed_topics(group: ConsumerGroup, topics: Topics) -> dict[str, tuple[object, int]]:
+    names: set[str] = set()
+    for member in group.members.values():
+        names |= _names_of(member, topics)
+    described = {name: topics.describe(name) for name in sorted(names)}
+    return {name: found for name, found in described.items() if found is not None}
+
+
+def _make_target(group: ConsumerGroup, topics: Topics, records: list[ConsumerRecord]) -> None:
+    """Assign anew for the present group epoch; only what changes is recorded."""
+    partitions: dict[uuid.UUID, int] = {}
+    subscribers: dict[str, Subscriber] = {}
+    for member_id, member in group.members.items():
+        wanted = set()
+        for name in _names_of(member, topics):
+            found = topics.describe(name)
+            if found is not None:
+                partitions[found[0]] = found[1]
+                wanted.add(found[0])
+        subscribers[member_id] = Subscriber(
+            member.instance_id or member_id, frozenset(wanted), group.targets.get(member_id, NOWHERE)
+        )
+    assignment = ASSIGNORS[_preferred(group.assignor_votes())](subscribers, partitions)
+    for member_id, places in assignment.items():
+        if group.targets.get(member_id) != places:
+            records.append(TargetRecord(group.group_id, member_id, places))
+        group.targets[member_id] = places
+    group.assignment_epoch = group.group_epoch
+    records.append(AssignmentEpochRecord(group.group_id, group.assignment_epoch))
+
+
+def _preferred(votes: Mapping[str, int]) -> str:
+    """The assignor that most members ask for."""
+    return max(votes, key=lambda name: votes[name]) if votes else DEFAULT_ASSIGNOR
+
+
+# Reconciliation.
+
+
+def reconcile(
+    group: ConsumerGroup,
+    member: ConsumerMember,
+    owned: frozenset[Place] | None,
+    now_ms: int,
+    records: list[ConsumerRecord],
+) -> None:
+    """Bring a member a step nearer to its target."""
+    before = member.current()
+    if member.state is MemberState.UNREVOKED_PARTITIONS:
+        if owned is None or owned & member.pending_revocation:
+            return
+        _step(group, member, owned, member.member_epoch)
+    elif member.state is MemberState.UNRELEASED_PARTITIONS:
+        _step(group, member, owned, group.assignment_epoch)
+    elif member.member_epoch != group.assignment_epoch:
+        _step(group, member, owned, member.member_epoch)
+    if member.current() == before:
+        return
+    records.append(CurrentRecord(group.group_id, member.member_id, member.current()))
+    if member.state is MemberState.UNREVOKED_PARTITIONS:
+        timeout_ms = member.rebalance_timeout_ms
+        member.revocation_deadline_ms = now_ms + timeout_ms if timeout_ms > 0 else NEVER
+    else:
+        member.revocation_deadline_ms = NEVER
+
+
+def _step(
+    group: ConsumerGroup, member: ConsumerMember, owned: frozenset[Place] | None, revoking_epoch: int
+) -> None:
+    """What a member can have now; `revoking_epoch` is its epoch while it has to give something back."""
+    target = group.targets.get(member.member_id, NOWHERE)
+    kept = member.assigned & target
+    to_revoke = member.assigned - target
+    missing = target - kept
+    if to_revoke and (owned is None or owned & to_revoke):
+        member.state = MemberState.UNREVOKED_PARTITIONS
+        _set_epoch(member, revoking_epoch)
+        member.assigned, member.pending_revocation = kept, to_revoke
+        return
+    free = missing - group.held_by_others(member)
+    member.state = MemberState.STABLE if free == missing else MemberState.UNRELEASED_PARTITIONS
+    _set_epoch(member, group.assignment_epoch)
+    member.assigned, member.pending_revocation = kept | free, NOWHERE
+
+
+def _set_epoch(member: ConsumerMember, member_epoch: int) -> None:
+    member.previous_member_epoch = member.member_epoch
+    member.member_epoch = member_epoch
+
+
+# Leaving.
+
+
+def leave(group: ConsumerGroup, request: Heartbeat) -> tuple[HeartbeatReply, list[ConsumerRecord]]:
+    """A member goes, for good or for a while. Raises HeartbeatRefused."""
+    member = group.members.get(request.member_id)
+    if request.instance_id is not None:
+        static_id = group.static_members.get(request.instance_id)
+        if static_id is None:
+            raise HeartbeatRefused(
+                ErrorCode.unknown_member_id, f"Instance id {request.instance_id} is unknown."
+            )
+        member = group.members[static_id]
+        _check_instance(member, request)
+    if member is None:
+        text = f"Member {request.member_id} is not a member of group {group.group_id}."
+        raise HeartbeatRefused(ErrorCode.unknown_member_id, text)
+    reply = HeartbeatReply(member.member_id, request.member_epoch, None)
+    if request.member_epoch == LEAVING_FOR_A_WHILE:
+        member.assigned, member.pending_revocation = member.holds, NOWHERE
+        member.state = MemberState.STABLE
+        member.revocation_deadline_ms = NEVER
+        _set_epoch(member, LEAVING_FOR_A_WHILE)
+        return reply, [CurrentRecord(group.group_id, member.member_id, member.current())]
+    assert request.member_epoch == LEAVING
+    return reply, remove(group, [member])
+
+
+def remove(group: ConsumerGroup, members: list[ConsumerMember]) -> list[ConsumerRecord]:
+    """Members are gone; the others share what they had at the next heartbeats."""
+    records: list[ConsumerRecord] = []
+    for member in members:
+        records += group.removal_records(member.member_id)
+        group.forget(member.member_id)
+    group.group_epoch += 1
+    records.append(GroupEpochRecord(group.group_id, group.group_epoch))
+    return records
+
+
+# Time.
+
+
+def next_deadline_ms(group: ConsumerGroup) -> int:
+    """When `expire` has something to do, at the earliest."""
+    return min(
+        (min(member.session_deadline_ms, member.revocation_deadline_ms) for member in group.members.values()),
+        default=NEVER,
+    )
+
+
+def expire(group: ConsumerGroup, now_ms: int) -> list[ConsumerRecord]:
+    """Fence members not heard of, and those that do not give partitions back in time."""
+    due = [
+        member
+        for member in group.members.values()
+        if member.session_deadline_ms <= now_ms or member.revocation_deadline_ms <= now_ms
+    ]
+    return remove(group, due) if due else []

@@ -1,0 +1,261 @@
+"""The records of groups of the consumer protocol (KIP-848) in `__consumer_offsets`, in Kafka's formats.
+
+    key (int16 kind, then int16-length strings)     value (int16 version 0, compact fields, tags)
+    3 | group                                       int32 group_epoch
+    5 | group | member                              instance_id? | rack_id? | client_id | client_host |
+                                                    names[] | regex? | int32 rebalance_timeout | assignor?
+    6 | group                                       int32 assignment_epoch
+    7 | group | member                              target: topics[topic_id, int32 partitions[]]
+    8 | group | member                              int32 member_epoch | int32 previous_epoch | int8 state |
+                                                    assigned topics[] | topics[] to be revoked
+
+A null value deletes. Source: Kafka's ConsumerGroup*Key.json and *Value.json.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from collections.abc import Iterable
+from struct import Struct
+from typing import Final, NamedTuple
+
+from gateway.protocol.frames import MalformedRequest, read_unsigned_varint, skip_tagged_fields
+from gateway.protocol.primitives import compact_string, unsigned_varint
+
+_INT8: Final = Struct(">b")
+_INT16: Final = Struct(">h")
+_INT32: Final = Struct(">i")
+_VERSION_0: Final = b"\0\0"
+_NO_TAGS: Final = b"\0"
+GROUP_EPOCH, MEMBER, ASSIGNMENT_EPOCH, TARGET, CURRENT = 3, 5, 6, 7, 8
+KINDS: Final = frozenset((GROUP_EPOCH, MEMBER, ASSIGNMENT_EPOCH, TARGET, CURRENT))
+
+Place = tuple[uuid.UUID, int]
+"""A partition by topic id and index."""
+
+
+class GroupEpochRecord(NamedTuple):
+    """The group's epoch from here on; None: it is no group of this protocol any more."""
+
+    group_id: str
+    group_epoch: int | None
+
+
+class MemberValue(NamedTuple):
+    """What a member told of itself. `rebalance_timeout_ms` is -1 when it never did."""
+
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    subscribed_names: tuple[str, ...]
+    subscribed_regex: str | None
+    rebalance_timeout_ms: int
+    server_assignor: str | None
+
+
+class MemberRecord(NamedTuple):
+    """A member from here on; None: it is gone."""
+
+    group_id: str
+    member_id: str
+    value: MemberValue | None
+
+
+class AssignmentEpochRecord(NamedTuple):
+    """The group epoch that the target assignment was made for."""
+
+    group_id: str
+    assignment_epoch: int | None
+
+
+class TargetRecord(NamedTuple):
+    """What a member is to have in the end; None: it is gone."""
+
+    group_id: str
+    member_id: str
+    places: frozenset[Place] | None
+
+
+class CurrentValue(NamedTuple):
+    """What a member has and has to give back; `state` is Kafka's MemberState."""
+
+    member_epoch: int
+    previous_member_epoch: int
+    state: int
+    assigned: frozenset[Place]
+    pending_revocation: frozenset[Place]
+
+
+class CurrentRecord(NamedTuple):
+    """What a member has from here on; None: it is gone."""
+
+    group_id: str
+    member_id: str
+    value: CurrentValue | None
+
+
+ConsumerRecord = GroupEpochRecord | MemberRecord | AssignmentEpochRecord | TargetRecord | CurrentRecord
+
+
+def encode(record: ConsumerRecord) -> tuple[bytes, bytes | None]:
+    """(key, value) as they lie in the log. Raises ValueError for a text that is too long."""
+    try:
+        if isinstance(record, GroupEpochRecord):
+            return _key(GROUP_EPOCH, record.group_id), _epoch_value(record.group_epoch)
+        if isinstance(record, AssignmentEpochRecord):
+            return _key(ASSIGNMENT_EPOCH, record.group_id), _epoch_value(record.assignment_epoch)
+        if isinstance(record, MemberRecord):
+            member = None if record.value is None else _member_value(record.value)
+            return _key(MEMBER, record.group_id, record.member_id), member
+        if isinstance(record, TargetRecord):
+            target = None if record.places is None else _VERSION_0 + _places(record.places) + _NO_TAGS
+            return _key(TARGET, record.group_id, record.member_id), target
+        current = None if record.value is None else _current_value(record.value)
+        return _key(CURRENT, record.group_id, record.member_id), current
+    except struct.error as error:
+        raise ValueError(f"a text is too long to be stored: {error}") from error
+
+
+def decode(kind: int, names: tuple[str, ...], value: bytes | None) -> ConsumerRecord:
+    """The record of one kind of key with its group and member. Raises ValueError."""
+    reader = None if value is None else _Reader(value)
+    try:
+        if kind == GROUP_EPOCH:
+            return GroupEpochRecord(names[0], None if reader is None else reader.int32())
+        if kind == ASSIGNMENT_EPOCH:
+            return AssignmentEpochRecord(names[0], None if reader is None else reader.int32())
+        group_id, member_id = names
+        if kind == MEMBER:
+            return MemberRecord(group_id, member_id, None if reader is None else _read_member(reader))
+        if kind == TARGET:
+            return TargetRecord(group_id, member_id, None if reader is None else reader.places())
+        return CurrentRecord(group_id, member_id, None if reader is None else _read_current(reader))
+    except (struct.error, MalformedRequest, UnicodeDecodeError) as error:
+        raise ValueError(f"a record of kind {kind} can't be read: {error}") from error
+
+
+def _key(kind: int, *names: str) -> bytes:
+    raw = [name.encode() for name in names]
+    return _INT16.pack(kind) + b"".join(_INT16.pack(len(name)) + name for name in raw)
+
+
+def _epoch_value(epoch: int | None) -> bytes | None:
+    return None if epoch is None else _VERSION_0 + _INT32.pack(epoch) + _NO_TAGS
+
+
+def _nullable(text: str | None) -> bytes:
+    return b"\0" if text is None else compact_string(text)
+
+
+def _member_value(value: MemberValue) -> bytes:
+    return b"".join(
+        (
+            _VERSION_0,
+            _nullable(value.instance_id),
+            _nullable(value.rack_id),
+            compact_string(value.client_id),
+            compact_string(value.client_host),
+            unsigned_varint(len(value.subscribed_names) + 1),
+            *map(compact_string, value.subscribed_names),
+            _nullable(value.subscribed_regex),
+            _INT32.pack(value.rebalance_timeout_ms),
+            _nullable(value.server_assignor),
+            _NO_TAGS,
+        )
+    )
+
+
+def _current_value(value: CurrentValue) -> bytes:
+    head = _INT32.pack(value.member_epoch) + _INT32.pack(value.previous_member_epoch)
+    places = _places(value.assigned) + _places(value.pending_revocation)
+    return _VERSION_0 + head + _INT8.pack(value.state) + places + _NO_TAGS
+
+
+def by_topic(places: Iterable[Place]) -> dict[uuid.UUID, list[int]]:
+    """The partitions of each topic, in order."""
+    topics: dict[uuid.UUID, list[int]] = {}
+    for topic_id, partition in sorted(places):
+        topics.setdefault(topic_id, []).append(partition)
+    return topics
+
+
+def _places(places: Iterable[Place]) -> bytes:
+    topics = by_topic(places)
+    pieces = [unsigned_varint(len(topics) + 1)]
+    for topic_id, partitions in topics.items():
+        pieces += (topic_id.bytes, unsigned_varint(len(partitions) + 1))
+        pieces += map(_INT32.pack, partitions)
+        pieces.append(_NO_TAGS)
+    return b"".join(pieces)
+
+
+def _read_member(reader: _Reader) -> MemberValue:
+    return MemberValue(
+        reader.nullable(),
+        reader.nullable(),
+        reader.string(),
+        reader.string(),
+        tuple(reader.string() for _ in range(reader.count())),
+        reader.nullable(),
+        reader.int32(),
+        reader.nullable(),
+    )
+
+
+def _read_current(reader: _Reader) -> CurrentValue:
+    return CurrentValue(reader.int32(), reader.int32(), reader.int8(), reader.places(), reader.places())
+
+
+class _Reader:
+    """A position in a value. Raises struct.error, MalformedRequest at its end, ValueError for another version."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = memoryview(data)
+        self._position = 2
+        (version,) = _INT16.unpack_from(data)
+        if version:
+            raise ValueError(f"version {version} is not known")
+
+    def _take(self, layout: Struct) -> int:
+        (value,) = layout.unpack_from(self._data, self._position)
+        self._position += layout.size
+        return int(value)
+
+    def int8(self) -> int:
+        return self._take(_INT8)
+
+    def int32(self) -> int:
+        return self._take(_INT32)
+
+    def count(self) -> int:
+        size, self._position = read_unsigned_varint(self._data, self._position)
+        if not 0 < size <= len(self._data) - self._position + 1:
+            raise MalformedRequest(f"a length of {size - 1} runs over the end")
+        return size - 1
+
+    def nullable(self) -> str | None:
+        if self._position < len(self._data) and self._data[self._position] == 0:
+            self._position += 1
+            return None
+        return self.string()
+
+    def string(self) -> str:
+        return bytes(self._cut(self.count())).decode()
+
+    def _cut(self, size: int) -> memoryview:
+        end = self._position + size
+        if end > len(self._data):
+            raise MalformedRequest(f"a length of {size} runs over the end")
+        raw = self._data[self._position : end]
+        self._position = end
+        return raw
+
+    def places(self) -> frozenset[Place]:
+        found: set[Place] = set()
+        for _ in range(self.count()):
+            topic_id = uuid.UUID(bytes=bytes(self._cut(16)))
+            found.update((topic_id, self.int32()) for _ in range(self.count()))
+            self._position = skip_tagged_fields(self._data, self._position)
+        return frozenset(found)

@@ -1,0 +1,90 @@
+"""The groups of the consumer protocol in one shard."""
+
+from __future__ import annotations
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.group import consumer_heartbeat as protocol
+from gateway.coordinator.group.consumer_group import ConsumerGroup
+from gateway.coordinator.group.consumer_heartbeat import (
+    ConsumerLimits,
+    Heartbeat,
+    HeartbeatRefused,
+    HeartbeatReply,
+    Topics,
+)
+from gateway.coordinator.group.consumer_records import ConsumerRecord, GroupEpochRecord
+from gateway.coordinator.group.effects import Effects
+
+
+class ConsumerGroups:
+    """Looks groups up, begins and ends them."""
+
+    def __init__(self, limits: ConsumerLimits) -> None:
+        self._limits = limits
+        self.groups: dict[str, ConsumerGroup] = {}
+
+    def replay(self, record: ConsumerRecord, now_ms: int) -> None:
+        """Fold in a record of the log; members have a session's time to be heard of."""
+        group_id = record.group_id
+        if isinstance(record, GroupEpochRecord) and record.group_epoch is None:
+            self.groups.pop(group_id, None)
+            return
+        group = self.groups.get(group_id)
+        if group is None:
+            if _deletes(record):
+                return
+            group = self.groups[group_id] = ConsumerGroup(group_id)
+        group.replay(record, now_ms + self._limits.session_timeout_ms)
+
+    def heartbeat(self, request: Heartbeat, topics: Topics, effects: Effects) -> HeartbeatReply:
+        """ConsumerGroupHeartbeat of a checked request. Raises HeartbeatRefused."""
+        group = self.groups.get(request.group_id)
+        if request.member_epoch < 0:
+            if group is None:
+                raise HeartbeatRefused(ErrorCode.group_id_not_found, _not_found(request.group_id))
+            reply, records = protocol.leave(group, request)
+        else:
+            if group is None:
+                if request.member_epoch != 0:
+                    raise HeartbeatRefused(ErrorCode.group_id_not_found, _not_found(request.group_id))
+                group = ConsumerGroup(request.group_id)
+            reply, records = protocol.heartbeat(group, request, topics, self._limits, effects.now_ms)
+            self.groups[request.group_id] = group
+        effects.records += records
+        return reply
+
+    def delete(self, group_id: str, effects: Effects) -> None:
+        """A group without members is a group of this protocol no more."""
+        effects.records += self.groups.pop(group_id).deletion_records()
+
+    def check_member(self, group_id: str, member_id: str, member_epoch: int) -> ErrorCode:
+        """Whether a member may commit or fetch offsets. Source: Kafka's ConsumerGroup.validateOffsetCommit."""
+        group = self.groups[group_id]
+        if member_epoch < 0 and not group.members:
+            return ErrorCode.none
+        member = group.members.get(member_id)
+        if member is None:
+            return ErrorCode.unknown_member_id
+        return ErrorCode.none if member.member_epoch == member_epoch else ErrorCode.stale_member_epoch
+
+    def topics_changed(self) -> None:
+        """Topics came, went or grew: each group looks at its own at its next heartbeat."""
+        for group in self.groups.values():
+            group.topics_changed = True
+
+    def expire(self, group_id: str, effects: Effects) -> None:
+        """Do what is due in one group."""
+        effects.records += protocol.expire(self.groups[group_id], effects.now_ms)
+
+    def next_deadline_ms(self, group_id: str) -> int:
+        """When `expire` should be called for a group."""
+        return protocol.next_deadline_ms(self.groups[group_id])
+
+
+def _deletes(record: ConsumerRecord) -> bool:
+    return record[-1] is None
+
+
+def _not_found(group_id: str) -> str:
+    return f"Group {group_id} not found."

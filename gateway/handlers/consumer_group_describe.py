@@ -1,0 +1,107 @@
+"""ConsumerGroupDescribe (key 69, versions 0–1): groups of the consumer protocol, their members and assignments.
+
+Source: Kafka's GroupMetadataManager.consumerGroupDescribe, ConsumerGroup.asDescribedGroup.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.group.consumer_assignors import DEFAULT_ASSIGNOR
+from gateway.coordinator.group.consumer_group import NOWHERE, ConsumerGroup, ConsumerMember
+from gateway.coordinator.group.consumer_records import Place, by_topic
+from gateway.handlers.api import Api, RequestContext
+from gateway.handlers.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from gateway.protocol.messages import build, response_module
+from gateway.runtime.group_coordinator import Unavailable
+
+API_KEY: Final = 69
+CONSUMER_MEMBER: Final = 1
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """Describe each group that is asked for."""
+    module = response_module(API_KEY, context.api_version)
+    groups = tuple(
+        [
+            _describe(context, module, group_id, request.include_authorized_operations)
+            for group_id in request.group_ids
+        ]
+    )
+    return build(module.ConsumerGroupDescribeResponse, groups=groups)
+
+
+def _describe(context: RequestContext, module: Any, group_id: str, operations_asked: bool) -> Any:
+    try:
+        group = context.services.groups.find_consumer_group(group_id)
+    except Unavailable as error:
+        return _absent(module, group_id, error.error_code, None)
+    if group is None:
+        return _absent(module, group_id, ErrorCode.group_id_not_found, f"Group {group_id} not found.")
+    votes = group.assignor_votes()
+    names = {topic.topic_id: topic.name for topic in context.services.partitions.by_name.values()}
+    return build(
+        module.DescribedGroup,
+        error_code=ErrorCode.none,
+        error_message=None,
+        group_id=group_id,
+        group_state=group.state.value,
+        group_epoch=group.group_epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=max(votes, key=lambda name: votes[name]) if votes else DEFAULT_ASSIGNOR,
+        members=tuple(_member(module, group, member, names) for member in group.members.values()),
+        authorized_operations=GROUP_OPERATIONS if operations_asked else NOT_ASKED,
+    )
+
+
+def _absent(module: Any, group_id: str, error: ErrorCode, message: str | None) -> Any:
+    return build(
+        module.DescribedGroup,
+        error_code=error,
+        error_message=message,
+        group_id=group_id,
+        group_state="",
+        group_epoch=0,
+        assignment_epoch=0,
+        assignor_name="",
+        members=(),
+        authorized_operations=NOT_ASKED,
+    )
+
+
+def _member(module: Any, group: ConsumerGroup, member: ConsumerMember, names: dict[uuid.UUID, str]) -> Any:
+    return build(
+        module.Member,
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=member.subscribed_names,
+        subscribed_topic_regex=member.subscribed_regex or "",
+        assignment=_assignment(module, member.assigned, names),
+        target_assignment=_assignment(module, group.targets.get(member.member_id, NOWHERE), names),
+        member_type=CONSUMER_MEMBER,
+    )
+
+
+def _assignment(module: Any, places: Iterable[Place], names: dict[uuid.UUID, str]) -> Any:
+    topics = tuple(
+        build(
+            module.TopicPartitions,
+            topic_id=topic_id,
+            topic_name=names[topic_id],
+            partitions=tuple(partitions),
+        )
+        for topic_id, partitions in by_topic(places).items()
+        if topic_id in names
+    )
+    return build(module.Assignment, topic_partitions=topics)
+
+
+API = Api(key=API_KEY, name="ConsumerGroupDescribe", min_version=0, max_version=1, handle=handle)

@@ -1,0 +1,98 @@
+"""ConsumerGroupHeartbeat (key 68, versions 0–1): the whole life of a member of the consumer protocol (KIP-848).
+
+In v0 the coordinator names a member that comes without a name; from v1 on members name themselves.
+Source: Kafka's KafkaApis.handleConsumerGroupHeartbeat, GroupCoordinatorService.consumerGroupHeartbeat.
+"""
+
+from __future__ import annotations
+
+import uuid
+from datetime import timedelta
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.group.consumer_heartbeat import Heartbeat, HeartbeatRefused, check
+from gateway.coordinator.group.consumer_records import Place, by_topic
+from gateway.handlers.api import Api, RequestContext
+from gateway.handlers.join_group import milliseconds
+from gateway.protocol.messages import build, response_module
+from gateway.runtime.group_coordinator import Unavailable
+
+API_KEY: Final = 68
+FIRST_WITH_REGEX: Final = 1
+NO_TIME: Final = timedelta(0)
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """Take the heartbeat; the answer is durable."""
+    module = response_module(API_KEY, context.api_version)
+    heartbeat = _heartbeat(context, request)
+    try:
+        check(heartbeat)
+        reply = await context.services.groups.consumer_heartbeat(heartbeat)
+    except HeartbeatRefused as error:
+        return _refused(module, error.error_code, str(error))
+    except Unavailable as error:
+        return _refused(module, error.error_code, None)
+    interval = timedelta(milliseconds=context.services.groups.heartbeat_interval_ms)
+    return build(
+        module.ConsumerGroupHeartbeatResponse,
+        error_code=ErrorCode.none,
+        error_message=None,
+        member_id=reply.member_id,
+        member_epoch=reply.member_epoch,
+        heartbeat_interval=interval if reply.member_epoch >= 0 else NO_TIME,
+        assignment=None if reply.assignment is None else _assignment(module, reply.assignment),
+    )
+
+
+def _heartbeat(context: RequestContext, request: Any) -> Heartbeat:
+    owned: frozenset[Place] | None = None
+    if request.topic_partitions is not None:
+        owned = frozenset(
+            (topic.topic_id or uuid.UUID(int=0), partition)
+            for topic in request.topic_partitions
+            for partition in topic.partitions
+        )
+    names = request.subscribed_topic_names
+    member_id = request.member_id
+    if not member_id and request.member_epoch == 0 and context.api_version < FIRST_WITH_REGEX:
+        member_id = str(uuid.uuid4())
+    return Heartbeat(
+        group_id=request.group_id,
+        member_id=member_id,
+        member_epoch=request.member_epoch,
+        instance_id=request.instance_id,
+        rack_id=request.rack_id,
+        client_id=context.client_id,
+        client_host=f"/{context.peer_host}",
+        rebalance_timeout_ms=milliseconds(request.rebalance_timeout),
+        subscribed_names=None if names is None else tuple(names),
+        subscribed_regex=request.subscribed_topic_regex if context.api_version >= FIRST_WITH_REGEX else None,
+        server_assignor=request.server_assignor,
+        owned=owned,
+    )
+
+
+def _assignment(module: Any, places: frozenset[Place]) -> Any:
+    topics = tuple(
+        build(module.TopicPartitions, topic_id=topic_id, partitions=tuple(partitions))
+        for topic_id, partitions in by_topic(places).items()
+    )
+    return build(module.Assignment, topic_partitions=topics)
+
+
+def _refused(module: Any, error: ErrorCode, message: str | None) -> Any:
+    return build(
+        module.ConsumerGroupHeartbeatResponse,
+        error_code=error,
+        error_message=message,
+        member_id=None,
+        member_epoch=0,
+        heartbeat_interval=NO_TIME,
+        assignment=None,
+    )
+
+
+API = Api(key=API_KEY, name="ConsumerGroupHeartbeat", min_version=0, max_version=1, handle=handle)
