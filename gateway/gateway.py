@@ -25,11 +25,13 @@ from gateway.runtime.clock import Clock, SystemClock
 from gateway.runtime.fetch_sessions import FetchSessionCache
 from gateway.runtime.flusher import Flusher
 from gateway.runtime.group_coordinator import GroupCoordinator
+from gateway.runtime.internal_topics import InternalTopics
 from gateway.runtime.line_limit import LineLimit
 from gateway.runtime.metadata_log import MetadataLog, open_metadata_log
 from gateway.runtime.partitions import Partitions
 from gateway.runtime.producer_id_source import open_producer_ids, open_store
 from gateway.runtime.services import Endpoint, Services
+from gateway.runtime.share_coordinator import ShareCoordinator
 from gateway.runtime.topic_lifecycle import TopicLifecycle, topic_policy
 from gateway.server.dispatcher import Dispatcher
 from gateway.server.server import Server
@@ -99,9 +101,16 @@ class Gateway:
             producer_ids=producer_ids,
             fetch_sessions=FetchSessionCache(config.int("max.incremental.fetch.session.cache.slots")),
             groups=GroupCoordinator(config, self.clock, partitions, metadata_log, config.int("node.id")),
+            shares=ShareCoordinator(
+                config,
+                self.clock,
+                partitions,
+                InternalTopics(metadata_log, partitions, config.int("node.id")),
+            ),
             advertised={},
         )
         self.services.groups.start()
+        self.services.shares.start()
         self.server = Server(loop, config, Dispatcher(APIS, self.services))
         flusher.after_round.append(self.server.outbox.flush)
         for listener in config.listeners:
@@ -177,6 +186,7 @@ class Gateway:
         await self._control.stop()
         await self.server.stop_accepting()
         self.services.groups.stop()
+        self.services.shares.stop()
         for partition in self.services.partitions:
             partition.close()
         await self.server.finish(STOP_TIMEOUT_S)

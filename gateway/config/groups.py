@@ -42,6 +42,61 @@ GROUP_SETTINGS = (
         "How often a member of the consumer protocol is told to be heard of.",
     ),
     _number("group.consumer.max.size", INT_MAX, "Members that a group of the consumer protocol may have."),
+    Setting(
+        name="group.consumer.migration.policy",
+        type=SettingType.STRING,
+        default="bidirectional",
+        choices=("bidirectional", "upgrade", "downgrade", "disabled"),
+        section=_GROUPS,
+        doc="Which way a group that has members may change its protocol: a classic group becomes one of the consumer "
+        "protocol when the first such member joins (upgrade), and a classic group again when the last one is gone "
+        "(downgrade). A group without members changes in any case.",
+    ),
+    _number(
+        "group.share.session.timeout.ms", 45_000, "How long a member of a share group may not be heard of."
+    ),
+    _number(
+        "group.share.heartbeat.interval.ms",
+        5_000,
+        "How often a member of a share group is told to be heard of.",
+    ),
+    _number("group.share.max.size", 200, "Members that a share group may have."),
+    _number("group.share.max.groups", 1_000, "Share groups, those without members included."),
+    _number(
+        "group.share.record.lock.duration.ms",
+        30_000,
+        "How long a record stays acquired before it can be acquired by others.",
+    ),
+    _number(
+        "group.share.delivery.count.limit",
+        5,
+        "How often a record is delivered before it is given up.",
+        minimum=2,
+    ),
+    _number(
+        "group.share.partition.max.record.locks",
+        2_000,
+        "Records of a partition between the first that is not done and the last that was acquired.",
+        minimum=100,
+    ),
+    _number(
+        "group.share.max.share.sessions", 2_000, "Members of share groups that may fetch at the same time."
+    ),
+    Setting(
+        name="share.auto.offset.reset",
+        type=SettingType.STRING,
+        default="latest",
+        choices=("latest", "earliest"),
+        section=_GROUPS,
+        doc="Where a share group begins to read a partition that it never read. In Kafka a setting of each group.",
+    ),
+    _number("share.coordinator.state.topic.num.partitions", 50, "Partitions of `__share_group_state`."),
+    _number(
+        "share.coordinator.state.topic.segment.bytes",
+        104_857_600,
+        "Segment size of `__share_group_state`.",
+        minimum=14,
+    ),
     _number("offsets.topic.num.partitions", 50, "Partitions of `__consumer_offsets` when it is created."),
     _number("offsets.topic.segment.bytes", 104_857_600, "Segment size of `__consumer_offsets`.", minimum=14),
     _number(

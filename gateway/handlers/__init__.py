@@ -7,18 +7,21 @@ from __future__ import annotations
 
 from gateway.handlers import (
     alter_configs,
+    alter_share_group_offsets,
     consumer_group_describe,
     consumer_group_heartbeat,
     create_partitions,
     create_topics,
     delete_groups,
     delete_records,
+    delete_share_group_offsets,
     delete_topics,
     describe_cluster,
     describe_configs,
     describe_groups,
     describe_log_dirs,
     describe_producers,
+    describe_share_group_offsets,
     describe_topic_partitions,
     fetch,
     find_coordinator,
@@ -35,6 +38,10 @@ from gateway.handlers import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    share_acknowledge,
+    share_fetch,
+    share_group_describe,
+    share_group_heartbeat,
     sync_group,
 )
 from gateway.handlers.api import Api
@@ -71,6 +78,13 @@ _SERVED: tuple[Api, ...] = (
     consumer_group_heartbeat.API,
     consumer_group_describe.API,
     describe_topic_partitions.API,
+    share_group_heartbeat.API,
+    share_group_describe.API,
+    share_fetch.API,
+    share_acknowledge.API,
+    describe_share_group_offsets.API,
+    alter_share_group_offsets.API,
+    delete_share_group_offsets.API,
 )
 
 APIS: tuple[Api, ...] = (*_SERVED, api_versions(_SERVED))

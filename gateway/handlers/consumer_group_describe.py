@@ -20,6 +20,7 @@ from gateway.protocol.messages import build, response_module
 from gateway.runtime.group_coordinator import Unavailable
 
 API_KEY: Final = 69
+CLASSIC_MEMBER: Final = 0
 CONSUMER_MEMBER: Final = 1
 
 
@@ -36,6 +37,8 @@ async def handle(context: RequestContext, request: Any) -> Any:
 
 
 def _describe(context: RequestContext, module: Any, group_id: str, operations_asked: bool) -> Any:
+    if not group_id:
+        return _absent(module, group_id, ErrorCode.invalid_group_id, None)
     try:
         group = context.services.groups.find_consumer_group(group_id)
     except Unavailable as error:
@@ -84,9 +87,9 @@ def _member(module: Any, group: ConsumerGroup, member: ConsumerMember, names: di
         client_host=member.client_host,
         subscribed_topic_names=member.subscribed_names,
         subscribed_topic_regex=member.subscribed_regex or "",
-        assignment=_assignment(module, member.assigned, names),
+        assignment=_assignment(module, member.holds, names),
         target_assignment=_assignment(module, group.targets.get(member.member_id, NOWHERE), names),
-        member_type=CONSUMER_MEMBER,
+        member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
     )
 
 

@@ -17,10 +17,10 @@ API_KEY: Final = 42
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
-    """Delete one after the other; each has its own answer."""
+    """Delete one after the other; each has its own answer, one that is named twice has one."""
     module = response_module(API_KEY, context.api_version)
     results = []
-    for group_id in request.groups_names:
+    for group_id in dict.fromkeys(request.groups_names):
         error = await _delete(context, group_id)
         results.append(build(module.DeletableGroupResult, group_id=group_id, error_code=error))
     return build(module.DeleteGroupsResponse, results=tuple(results))
@@ -28,6 +28,9 @@ async def handle(context: RequestContext, request: Any) -> Any:
 
 async def _delete(context: RequestContext, group_id: str) -> ErrorCode:
     try:
+        share_group = await context.services.shares.delete(group_id)
+        if share_group is not None:
+            return share_group
         return await context.services.groups.change(
             group_id, lambda shard, effects: shard.delete_group(group_id, effects)
         )

@@ -52,7 +52,7 @@ def _describe(context: RequestContext, module: Any, group_id: str, operations_as
         members=()
         if group is None
         else tuple(_member(module, group, member, is_stable) for member in group.members.values()),
-        authorized_operations=GROUP_OPERATIONS if operations_asked and group is not None else NOT_ASKED,
+        authorized_operations=GROUP_OPERATIONS if operations_asked and error is ErrorCode.none else NOT_ASKED,
     )
 
 

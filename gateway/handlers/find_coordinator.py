@@ -22,6 +22,8 @@ API_KEY: Final = 10
 GROUP: Final = 0
 TRANSACTION: Final = 1
 FIRST_BATCHED_VERSION: Final = 4
+NO_ERROR: Final = "NONE"
+"""What Kafka says when all is well, before it answered several keys at once."""
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
@@ -29,6 +31,8 @@ async def handle(context: RequestContext, request: Any) -> Any:
     version = context.api_version
     key_type = request.key_type if version >= 1 else GROUP
     error, message = await _error(context, key_type)
+    if error is ErrorCode.none:
+        message = NO_ERROR if version < FIRST_BATCHED_VERSION else ""
     if version < FIRST_BATCHED_VERSION:
         return build(
             response_type(API_KEY, version),
@@ -46,13 +50,13 @@ async def handle(context: RequestContext, request: Any) -> Any:
     return build(module.FindCoordinatorResponse, coordinators=coordinators)
 
 
-async def _error(context: RequestContext, key_type: int) -> tuple[ErrorCode, str | None]:
+async def _error(context: RequestContext, key_type: int) -> tuple[ErrorCode, str]:
     if key_type == GROUP:
         try:
             await context.services.groups.ensure_topic()
         except Unavailable as error:
             return error.error_code, "The offsets topic could not be created."
-        return ErrorCode.none, None
+        return ErrorCode.none, ""
     if key_type == TRANSACTION:
         return ErrorCode.transactional_id_authorization_failed, "Transactions are not served."
     return ErrorCode.invalid_request, f"Coordinators of type {key_type} are not served."

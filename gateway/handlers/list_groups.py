@@ -19,13 +19,16 @@ FIRST_WITH_STATES: Final = 4
 FIRST_WITH_TYPES: Final = 5
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
+SHARE: Final = "share"
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
     """List all groups; filters know no case and no spaces around."""
     version = context.api_version
     module = response_module(API_KEY, version)
-    states = {state.strip().lower() for state in request.states_filter} if version >= FIRST_WITH_STATES else set()
+    states = (
+        {state.strip().lower() for state in request.states_filter} if version >= FIRST_WITH_STATES else set()
+    )
     types = {kind.lower() for kind in request.types_filter} if version >= FIRST_WITH_TYPES else set()
     groups = tuple(
         build(
@@ -48,6 +51,8 @@ def _all_groups(context: RequestContext) -> Iterator[tuple[str, str, str, str]]:
             yield group.group_id, group.protocol_type or "", group.state.value, CLASSIC
         for consumer_group in shard.consumers.groups.values():
             yield consumer_group.group_id, CONSUMER_PROTOCOL, consumer_group.state.value, CONSUMER
+    for share_group in context.services.shares.all_groups():
+        yield share_group.group_id, SHARE, share_group.state, SHARE
 
 
 API = Api(key=API_KEY, name="ListGroups", min_version=0, max_version=5, handle=handle)

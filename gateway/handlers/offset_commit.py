@@ -21,66 +21,75 @@ API_KEY: Final = 8
 LAST_WITH_RETENTION_TIME: Final = 4
 FIRST_WITH_LEADER_EPOCH: Final = 6
 FIRST_WITH_INSTANCE_ID: Final = 7
+FIRST_WITH_GROUP_ID_NOT_FOUND: Final = 9
 FIRST_WITH_TOPIC_IDS: Final = 10
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
     """Commit what can be; each partition has its own answer."""
-    version = context.api_version
-    module = response_module(API_KEY, version)
-    records: list[OffsetCommitRecord] = []
-    refused: dict[tuple[Any, int], ErrorCode] = {}
-    for topic in request.topics:
-        key = _key(version, topic)
-        for entry in topic.partitions:
-            outcome = _record(context, request, key, entry)
-            if isinstance(outcome, ErrorCode):
-                refused[key, entry.partition_index] = outcome
-            else:
-                records.append(outcome)
-    error = ErrorCode.none
-    if records or not refused:
+    refused, accepted = _sorted_out(context, request)
+    committed: list[tuple[Any, list[tuple[int, ErrorCode]]]] = []
+    if accepted:
+        fitting = {id(entry) for _, entries in accepted for entry in entries if _fits(context, entry)}
+        records = [
+            _record(context, request, _topic(context, key), entry)
+            for key, entries in accepted
+            for entry in entries
+            if id(entry) in fitting
+        ]
         error = await _commit(context, request, records)
-    topics = tuple(
-        build(
-            module.OffsetCommitResponseTopic,
-            **_named(version, _key(version, topic)),
-            partitions=tuple(
-                build(
-                    module.OffsetCommitResponsePartition,
-                    partition_index=entry.partition_index,
-                    error_code=refused.get((_key(version, topic), entry.partition_index), error),
-                )
-                for entry in topic.partitions
-            ),
-        )
-        for topic in request.topics
-    )
-    return build(module.OffsetCommitResponse, topics=topics)
+        oversize = ErrorCode.offset_metadata_too_large if error is ErrorCode.none else error
+        committed = [
+            (key, [(entry.partition_index, error if id(entry) in fitting else oversize) for entry in entries])
+            for key, entries in accepted
+        ]
+    if refused:
+        for key, rows in committed:
+            refused.setdefault(key, []).extend(rows)
+        committed = list(refused.items())
+    return _response(context.api_version, committed)
 
 
-def _key(version: int, topic: Any) -> Any:
-    return topic.topic_id if version >= FIRST_WITH_TOPIC_IDS else topic.name
-
-
-def _named(version: int, key: Any) -> dict[str, Any]:
-    return {"topic_id": key} if version >= FIRST_WITH_TOPIC_IDS else {"name": key}
-
-
-def _record(context: RequestContext, request: Any, key: Any, entry: Any) -> OffsetCommitRecord | ErrorCode:
-    version = context.api_version
-    partitions = context.services.partitions
-    if version >= FIRST_WITH_TOPIC_IDS:
-        topic = None if key is None else partitions.by_id.get(key)
+def _sorted_out(
+    context: RequestContext, request: Any
+) -> tuple[dict[Any, list[tuple[int, ErrorCode]]], list[tuple[Any, list[Any]]]]:
+    """What does not exist, by topic with the error of each partition; and the rest, by topic."""
+    by_id = context.api_version >= FIRST_WITH_TOPIC_IDS
+    refused: dict[Any, list[tuple[int, ErrorCode]]] = {}
+    accepted: list[tuple[Any, list[Any]]] = []
+    for wanted in request.topics:
+        key = wanted.topic_id if by_id else wanted.name
+        topic = _topic(context, key)
+        error = ErrorCode.unknown_topic_or_partition
         if topic is None:
-            return ErrorCode.unknown_topic_id
-    else:
-        topic = partitions.by_name.get(key)
-    if topic is None or topic.get(entry.partition_index) is None:
-        return ErrorCode.unknown_topic_or_partition
-    metadata = entry.committed_metadata or ""
-    if len(metadata.encode()) > context.services.config.int("offset.metadata.max.bytes"):
-        return ErrorCode.offset_metadata_too_large
+            error = ErrorCode.unknown_topic_id if by_id else error
+            refused.setdefault(key, [])
+        entries = []
+        for entry in wanted.partitions:
+            if topic is None or topic.get(entry.partition_index) is None:
+                refused.setdefault(key, []).append((entry.partition_index, error))
+            else:
+                entries.append(entry)
+        if entries:
+            accepted.append((key, entries))
+    return refused, accepted
+
+
+def _topic(context: RequestContext, key: Any) -> Any:
+    partitions = context.services.partitions
+    if context.api_version < FIRST_WITH_TOPIC_IDS:
+        return partitions.by_name.get(key)
+    return None if key is None else partitions.by_id.get(key)
+
+
+def _fits(context: RequestContext, entry: Any) -> bool:
+    """Kafka counts UTF-16 units, whatever the setting is called."""
+    units = len((entry.committed_metadata or "").encode("utf-16-le", "surrogatepass")) // 2
+    return units <= context.services.config.int("offset.metadata.max.bytes")
+
+
+def _record(context: RequestContext, request: Any, topic: Any, entry: Any) -> OffsetCommitRecord:
+    version = context.api_version
     now_ms = context.services.clock.now_ms()
     retention_ms = -1
     if version <= LAST_WITH_RETENTION_TIME:
@@ -88,7 +97,7 @@ def _record(context: RequestContext, request: Any, key: Any, entry: Any) -> Offs
     value = CommittedOffset(
         offset=entry.committed_offset,
         leader_epoch=entry.committed_leader_epoch if version >= FIRST_WITH_LEADER_EPOCH else -1,
-        metadata=metadata,
+        metadata=entry.committed_metadata or "",
         commit_timestamp_ms=now_ms,
         expire_timestamp_ms=-1 if retention_ms < 0 else now_ms + retention_ms,
     )
@@ -104,9 +113,28 @@ async def _commit(context: RequestContext, request: Any, records: list[OffsetCom
         group_instance_id=request.group_instance_id if version >= FIRST_WITH_INSTANCE_ID else None,
     )
     try:
-        return await context.services.groups.commit(committer, records)
-    except Unavailable as error:
-        return error.error_code
+        error = await context.services.groups.commit(committer, records)
+    except Unavailable as unavailable:
+        return unavailable.error_code
+    if error is ErrorCode.group_id_not_found and version < FIRST_WITH_GROUP_ID_NOT_FOUND:
+        return ErrorCode.illegal_generation
+    return error
+
+
+def _response(version: int, answered: list[tuple[Any, list[tuple[int, ErrorCode]]]]) -> Any:
+    module = response_module(API_KEY, version)
+    topics = tuple(
+        build(
+            module.OffsetCommitResponseTopic,
+            **({"topic_id": key} if version >= FIRST_WITH_TOPIC_IDS else {"name": key}),
+            partitions=tuple(
+                build(module.OffsetCommitResponsePartition, partition_index=index, error_code=error)
+                for index, error in rows
+            ),
+        )
+        for key, rows in answered
+    )
+    return build(module.OffsetCommitResponse, topics=topics)
 
 
 API = Api(key=API_KEY, name="OffsetCommit", min_version=2, max_version=10, handle=handle)

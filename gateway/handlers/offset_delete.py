@@ -18,38 +18,59 @@ API_KEY: Final = 47
 
 async def handle(context: RequestContext, request: Any) -> Any:
     """Delete durably; a partition that does not exist has its own error."""
-    module = response_module(API_KEY, context.api_version)
-    partitions = context.services.partitions
     group_id = request.group_id
-    asked = [(topic.name, entry.partition_index) for topic in request.topics for entry in topic.partitions]
-    known = [place for place in asked if partitions.get(*place) is not None]
+    refused, known = _sorted_out(context, request)
+    places = [(name, index) for name, indexes in known for index in indexes]
     try:
         outcome = await context.services.groups.change(
-            group_id, lambda shard, effects: shard.delete_offsets(group_id, known, effects)
+            group_id, lambda shard, effects: shard.delete_offsets(group_id, places, effects)
         )
     except Unavailable as error:
         outcome = error.error_code
+    module = response_module(API_KEY, context.api_version)
     if isinstance(outcome, ErrorCode):
         return build(module.OffsetDeleteResponse, error_code=outcome, topics=())
-    errors = dict(zip(known, outcome, strict=True))
+    errors = dict(zip(places, outcome, strict=True))
+    answered = [(name, [(index, errors[name, index]) for index in indexes]) for name, indexes in known]
+    if refused:
+        for name, rows in answered:
+            refused.setdefault(name, []).extend(rows)
+        answered = list(refused.items())
     topics = tuple(
         build(
             module.OffsetDeleteResponseTopic,
-            name=topic.name,
+            name=name,
             partitions=tuple(
-                build(
-                    module.OffsetDeleteResponsePartition,
-                    partition_index=entry.partition_index,
-                    error_code=errors.get(
-                        (topic.name, entry.partition_index), ErrorCode.unknown_topic_or_partition
-                    ),
-                )
-                for entry in topic.partitions
+                build(module.OffsetDeleteResponsePartition, partition_index=index, error_code=error)
+                for index, error in rows
             ),
         )
-        for topic in request.topics
+        for name, rows in answered
     )
     return build(module.OffsetDeleteResponse, error_code=ErrorCode.none, topics=topics)
+
+
+def _sorted_out(
+    context: RequestContext, request: Any
+) -> tuple[dict[str, list[tuple[int, ErrorCode]]], list[tuple[str, list[int]]]]:
+    """What does not exist, by topic with the error of each partition; and the rest, by topic."""
+    refused: dict[str, list[tuple[int, ErrorCode]]] = {}
+    known: list[tuple[str, list[int]]] = []
+    for wanted in request.topics:
+        name = wanted.name
+        topic = context.services.partitions.by_name.get(name)
+        if topic is None:
+            refused.setdefault(name, [])
+        indexes = []
+        for entry in wanted.partitions:
+            if topic is None or topic.get(entry.partition_index) is None:
+                row = entry.partition_index, ErrorCode.unknown_topic_or_partition
+                refused.setdefault(name, []).append(row)
+            else:
+                indexes.append(entry.partition_index)
+        if indexes:
+            known.append((name, indexes))
+    return refused, known
 
 
 API = Api(key=API_KEY, name="OffsetDelete", min_version=0, max_version=0, handle=handle)

@@ -21,6 +21,7 @@ from gateway.coordinator.group.classic_rebalance import GroupLimits, Join
 from gateway.coordinator.group.consumer_group import ConsumerGroup
 from gateway.coordinator.group.consumer_heartbeat import ConsumerLimits, Heartbeat, HeartbeatReply
 from gateway.coordinator.group.effects import Effects, JoinReply, Reply, SyncReply, Waiter
+from gateway.coordinator.group.migration_policy import MigrationPolicy
 from gateway.coordinator.group.records import GroupRecord, OffsetCommitRecord
 from gateway.coordinator.group.shard import Committer, GroupShard
 from gateway.metadata.decision import Decision
@@ -29,7 +30,7 @@ from gateway.metadata.records import MetadataRecord, PartitionRecord, RemoveTopi
 from gateway.metadata.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC
 from gateway.metadata.topics import create_internal_topic
 from gateway.runtime.clock import Clock
-from gateway.runtime.group_shards import LoadedShard
+from gateway.runtime.group_shards import BATCH_OVERHEAD_BYTES, LoadedShard
 from gateway.runtime.metadata_log import MetadataLog
 from gateway.runtime.partitions import Partitions
 from log import LogError
@@ -37,7 +38,6 @@ from log import LogError
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-_BATCH_OVERHEAD_BYTES: Final = 1024
 _MASK: Final = 0xFFFFFFFF
 
 
@@ -83,7 +83,7 @@ class GroupCoordinator:
         self._partitions = partitions
         self._metadata_log = metadata_log
         self._node_id = node_id
-        self._shards: dict[int, LoadedShard] = {}
+        self._shards: dict[int, LoadedShard[GroupShard]] = {}
         self._timers: dict[str, tuple[int, asyncio.TimerHandle]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._spread: tuple[uuid.UUID, int] | None = None
@@ -101,6 +101,7 @@ class GroupCoordinator:
             session_timeout_ms=config.int("group.consumer.session.timeout.ms"),
             heartbeat_interval_ms=config.int("group.consumer.heartbeat.interval.ms"),
             max_size=config.int("group.consumer.max.size"),
+            migration_policy=MigrationPolicy(config.str("group.consumer.migration.policy")),
         )
 
     # Beginning and end.
@@ -153,7 +154,7 @@ class GroupCoordinator:
 
     # Shards.
 
-    def _loaded(self, group_id: str) -> LoadedShard:
+    def _loaded(self, group_id: str) -> LoadedShard[GroupShard]:
         """The shard of a group. Raises Unavailable."""
         topic = self._metadata_log.image.topics_by_name.get(OFFSETS_TOPIC)
         if topic is None or not topic.partitions:
@@ -163,7 +164,7 @@ class GroupCoordinator:
             self._spread = topic.topic_id, len(topic.partitions)
         return self._load((java_hash(group_id) & 0x7FFFFFFF) % self._spread[1])
 
-    def _load(self, index: int) -> LoadedShard:
+    def _load(self, index: int) -> LoadedShard[GroupShard]:
         partition = self._partitions.get(OFFSETS_TOPIC, index)
         loaded = self._shards.get(index)
         if loaded is not None:
@@ -172,7 +173,9 @@ class GroupCoordinator:
             self._unload(loaded)
         if partition is None or partition.closed or partition.log.offline:
             raise Unavailable
-        shard = GroupShard(self._limits, self._config.int("seqgate.group.max"), self._consumer_limits)
+        topics = _RegisteredTopics(self._partitions)
+        max_groups = self._config.int("seqgate.group.max")
+        shard = GroupShard(self._limits, max_groups, self._consumer_limits, topics)
         loaded = LoadedShard(partition, shard)
         try:
             loaded.load(self._now_ms())
@@ -184,7 +187,7 @@ class GroupCoordinator:
             self._set_timer(loaded, group_id)
         return loaded
 
-    def _unload(self, loaded: LoadedShard) -> None:
+    def _unload(self, loaded: LoadedShard[GroupShard]) -> None:
         loaded.failed = True
         loaded.unload(lambda waiter: _answer_refused(waiter, ErrorCode.not_coordinator))
         if self._shards.get(loaded.partition.index) is not loaded:
@@ -200,6 +203,12 @@ class GroupCoordinator:
     def find(self, group_id: str) -> ClassicGroup | None:
         """A group as it is now. Raises Unavailable."""
         return self._loaded(group_id).shard.groups.get(group_id)
+
+    def knows(self, group_id: str) -> bool:
+        """Whether the id is that of a classic or consumer group. Raises Unavailable."""
+        shard = self._loaded(group_id).shard
+        group = shard.groups.get(group_id)
+        return group_id in shard.consumers.groups or (group is not None and not group.is_simple)
 
     def find_consumer_group(self, group_id: str) -> ConsumerGroup | None:
         """A group of the consumer protocol as it is now. Raises Unavailable."""
@@ -233,7 +242,11 @@ class GroupCoordinator:
 
     def heartbeat(self, member: Committer) -> ErrorCode:
         """Heartbeat. Raises Unavailable."""
-        return self._loaded(member.group_id).shard.heartbeat(member, self._now_ms())
+        loaded = self._loaded(member.group_id)
+        error = loaded.shard.heartbeat(member, self._now_ms())
+        if error is ErrorCode.rebalance_in_progress:
+            self._set_timer(loaded, member.group_id)
+        return error
 
     async def leave(
         self, group_id: str, leaving: Sequence[tuple[str, str | None]]
@@ -242,11 +255,20 @@ class GroupCoordinator:
         return self._run(group_id, lambda shard, effects: shard.leave(group_id, leaving, effects))
 
     async def consumer_heartbeat(self, request: Heartbeat) -> HeartbeatReply:
-        """ConsumerGroupHeartbeat of a checked request. Raises HeartbeatRefused, Unavailable."""
+        """ConsumerGroupHeartbeat of a checked request. Raises HeartbeatRefused, Unavailable.
+
+        An answer that changes nothing may still tell what an earlier heartbeat changed, so it waits as well.
+        """
         topics = _RegisteredTopics(self._partitions)
-        return await self.change(
-            request.group_id, lambda shard, effects: shard.consumer_heartbeat(request, topics, effects)
+        loaded = self._loaded(request.group_id)
+        reply, _ = self._apply(
+            loaded,
+            request.group_id,
+            lambda shard, effects: shard.consumer_heartbeat(request, topics, effects),
         )
+        if not await loaded.settled():
+            raise Unavailable(ErrorCode.not_coordinator)
+        return reply
 
     @property
     def heartbeat_interval_ms(self) -> int:
@@ -259,7 +281,7 @@ class GroupCoordinator:
         error = loaded.shard.check_commit(committer, self._now_ms())
         if error is not ErrorCode.none or not records:
             return error
-        if loaded.size_of(records) + _BATCH_OVERHEAD_BYTES > loaded.partition.log.config.max_message_bytes:
+        if loaded.size_of(records) + BATCH_OVERHEAD_BYTES > loaded.partition.log.config.max_message_bytes:
             return ErrorCode.invalid_commit_offset_size
         _, last_offset = self._apply(
             loaded, committer.group_id, lambda shard, effects: shard.commit(records, effects)
@@ -310,7 +332,10 @@ class GroupCoordinator:
         return self._apply(self._loaded(group_id), group_id, operation)[0]
 
     def _apply(
-        self, loaded: LoadedShard, group_id: str | None, operation: Callable[[GroupShard, Effects], T]
+        self,
+        loaded: LoadedShard[GroupShard],
+        group_id: str | None,
+        operation: Callable[[GroupShard, Effects], T],
     ) -> tuple[T, int | None]:
         """Run one operation; returns its answer and the last offset it wrote. Raises Unavailable."""
         if not loaded.is_current:
@@ -334,7 +359,9 @@ class GroupCoordinator:
             self._start(self._rewrite(loaded))
         return answer, last_offset
 
-    def _append(self, loaded: LoadedShard, records: Sequence[GroupRecord], now_ms: int) -> int | None:
+    def _append(
+        self, loaded: LoadedShard[GroupShard], records: Sequence[GroupRecord], now_ms: int
+    ) -> int | None:
         """Write what an operation wants written. When it can't be the state is ahead of the log: it is loaded anew."""
         if not records:
             return None
@@ -347,7 +374,7 @@ class GroupCoordinator:
             raise Unavailable(ErrorCode.not_coordinator) from error
 
     async def _deliver_when_persisted(
-        self, loaded: LoadedShard, last_offset: int, replies: Sequence[tuple[Waiter, Reply]]
+        self, loaded: LoadedShard[GroupShard], last_offset: int, replies: Sequence[tuple[Waiter, Reply]]
     ) -> None:
         if await loaded.persisted(last_offset):
             _deliver(replies)
@@ -356,7 +383,7 @@ class GroupCoordinator:
             _answer_refused(waiter, ErrorCode.not_coordinator)
         self._unload(loaded)
 
-    async def _rewrite(self, loaded: LoadedShard) -> None:
+    async def _rewrite(self, loaded: LoadedShard[GroupShard]) -> None:
         try:
             await loaded.rewrite(self._now_ms)
         except LogError as error:
@@ -369,7 +396,7 @@ class GroupCoordinator:
 
     # Time.
 
-    def _set_timer(self, loaded: LoadedShard, group_id: str) -> None:
+    def _set_timer(self, loaded: LoadedShard[GroupShard], group_id: str) -> None:
         """Wake when the group's next deadline is due; a timer that is early already stays."""
         deadline_ms = loaded.shard.next_deadline_ms(group_id)
         if deadline_ms is None or deadline_ms == NEVER:
@@ -388,7 +415,7 @@ class GroupCoordinator:
         if known is not None:
             known[1].cancel()
 
-    def _due(self, loaded: LoadedShard, group_id: str) -> None:
+    def _due(self, loaded: LoadedShard[GroupShard], group_id: str) -> None:
         self._timers.pop(group_id, None)
         if loaded.failed:
             return

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, Generic, Protocol, TypeVar
 
+from gateway.coordinator.group import records as group_records
 from gateway.coordinator.group.effects import Waiter
-from gateway.coordinator.group.records import GroupRecord, UnreadableRecord, decode, encode
-from gateway.coordinator.group.shard import GroupShard
 from gateway.runtime.log_replay import replay_records
 from gateway.runtime.partition import Partition
 from log.records import NewRecord, build_batch
@@ -20,15 +19,43 @@ REWRITE_AT_LEAST_BYTES: Final = 8 << 20
 """A log smaller than this is not worth writing anew."""
 REWRITE_FACTOR: Final = 3
 """A log is written anew when it is so many times as large as what it must hold."""
-RECORDS_PER_BATCH: Final = 500
+RECORDS_AT_ONCE: Final = 500
+"""Records written anew before other work of the event loop gets its turn."""
+RECORD_OVERHEAD_BYTES: Final = 30
+BATCH_OVERHEAD_BYTES: Final = 1024
+"""More than a record, or a batch, takes beside its keys and values."""
 
 
-class LoadedShard:
+class State(Protocol):
+    """A state machine whose every lasting change is a record."""
+
+    def replay(self, record: Any, now_ms: int) -> None: ...
+
+    def stored_keys(self) -> Iterable[Any]: ...
+
+    def record_of(self, key: Any) -> Any | None: ...
+
+    def unload(self, answer: Callable[[Waiter], None]) -> None: ...
+
+
+S = TypeVar("S", bound=State)
+
+
+class Codec(Protocol):
+    """How its records lie in the log."""
+
+    def encode(self, record: Any) -> tuple[bytes, bytes | None]: ...
+
+    def decode(self, key: bytes, value: bytes | None) -> Any | None: ...
+
+
+class LoadedShard(Generic[S]):
     """One partition's groups, loaded from its log and kept in step with it."""
 
-    def __init__(self, partition: Partition, shard: GroupShard) -> None:
+    def __init__(self, partition: Partition, shard: S, codec: Codec = group_records) -> None:
         self.partition = partition
         self.shard = shard
+        self._codec = codec
         self.failed = False
         """Whether the log lost what the state has: it must be loaded anew."""
         self._needed_bytes = 0
@@ -49,8 +76,8 @@ class LoadedShard:
         for record in replay_records(log, log.log_start_offset):
             count += 1
             try:
-                decoded = decode(record.key or b"", record.value)
-            except UnreadableRecord as error:
+                decoded = self._codec.decode(record.key or b"", record.value)
+            except ValueError as error:
                 logger.warning("%s-%d, offset %d: %s", log.topic, log.partition, record.offset, error)
                 continue
             if decoded is not None:
@@ -60,27 +87,26 @@ class LoadedShard:
         self._needed_bytes = self.size_of(record for record in kept if record is not None)
         if count:
             logger.info(
-                "%s-%d: %d records give %d groups with %d offsets",
+                "%s-%d: %d records loaded, %d bytes of them needed",
                 log.topic,
                 log.partition,
                 count,
-                len(self.shard.groups),
-                len(self.shard.offsets),
+                self._needed_bytes,
             )
 
-    def append(self, records: Sequence[GroupRecord], now_ms: int) -> int:
-        """Write records; returns the last offset. Raises LogError."""
-        new = [
-            NewRecord(value, key=key, timestamp=now_ms)
-            for key, value in (encode(record) for record in records)
-        ]
-        last_offset = self.partition.append(build_batch(new), now_ms).last_offset
-        self._end_offset = last_offset + 1
-        return last_offset
+    def append(self, records: Sequence[Any], now_ms: int) -> int:
+        """Write records, in several batches when one would be too large; returns the last offset. Raises LogError."""
+        new = [NewRecord(value, key=key, timestamp=now_ms) for key, value in map(self._codec.encode, records)]
+        for part in _parts(new, self.partition.log.config.max_message_bytes - BATCH_OVERHEAD_BYTES):
+            self._end_offset = self.partition.append(build_batch(part), now_ms).last_offset + 1
+        return self._end_offset - 1
 
-    def size_of(self, records: Iterable[GroupRecord]) -> int:
+    def size_of(self, records: Iterable[Any]) -> int:
         """About how many bytes a batch of these takes."""
-        return sum(len(key) + len(value or b"") + 30 for key, value in map(encode, records))
+        return sum(
+            len(key) + len(value or b"") + RECORD_OVERHEAD_BYTES
+            for key, value in map(self._codec.encode, records)
+        )
 
     async def persisted(self, last_offset: int) -> bool:
         """Wait until what was written up to an offset is durable; False when it will not be."""
@@ -114,12 +140,13 @@ class LoadedShard:
         """
         log = self.partition.log
         self._rewriting = True
+        self._needed_bytes = log.size_bytes  # one that fails is not tried again at once
         try:
             log.roll(now_ms())
             start_offset = log.log_end_offset
             keys = list(self.shard.stored_keys())
-            for first in range(0, len(keys), RECORDS_PER_BATCH):
-                found = (self.shard.record_of(key) for key in keys[first : first + RECORDS_PER_BATCH])
+            for first in range(0, len(keys), RECORDS_AT_ONCE):
+                found = (self.shard.record_of(key) for key in keys[first : first + RECORDS_AT_ONCE])
                 records = [record for record in found if record is not None]
                 if records:
                     self.append(records, now_ms())
@@ -143,3 +170,17 @@ class LoadedShard:
     def unload(self, refuse: Callable[[Waiter], None]) -> None:
         """Stop serving; requests that wait are refused."""
         self.shard.unload(refuse)
+
+
+def _parts(records: Sequence[NewRecord], max_bytes: int) -> Iterator[list[NewRecord]]:
+    """The records in order, in lists that a batch can hold; one that is too large is alone."""
+    part: list[NewRecord] = []
+    size_bytes = 0
+    for record in records:
+        more_bytes = len(record.key or b"") + len(record.value or b"") + RECORD_OVERHEAD_BYTES
+        if part and size_bytes + more_bytes > max_bytes:
+            yield part
+            part, size_bytes = [], 0
+        part.append(record)
+        size_bytes += more_bytes
+    yield part

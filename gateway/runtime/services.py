@@ -13,6 +13,7 @@ from gateway.runtime.flusher import Flusher
 from gateway.runtime.group_coordinator import GroupCoordinator
 from gateway.runtime.metadata_log import MetadataLog
 from gateway.runtime.partitions import Partitions
+from gateway.runtime.share_coordinator import ShareCoordinator
 from log import LogDirectory
 from pid_allocator import ProducerIdAllocator
 
@@ -40,6 +41,7 @@ class Services:
     producer_ids: ProducerIdAllocator
     fetch_sessions: FetchSessionCache
     groups: GroupCoordinator
+    shares: ShareCoordinator
     advertised: dict[str, Endpoint]
     """By listener name."""
     duplicates: int = 0

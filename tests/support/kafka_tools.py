@@ -17,6 +17,9 @@ TOOL_CLASSES = {
     "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
     "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
     "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "kafka-share-groups": "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
+    "kafka-console-share-consumer": "org.apache.kafka.tools.consumer.ConsoleShareConsumer",
     "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
     "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
     "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
@@ -46,15 +49,23 @@ class ToolRun:
         return self
 
 
-def java_command(class_name: str, *, heap: str = "256m", logging: str = "log4j2-tools.yaml") -> list[str]:
-    """The command that starts a Java class of Kafka's jars, without its own arguments.
+def java_command(
+    class_name: str,
+    *,
+    heap: str = "256m",
+    logging: str = "log4j2-tools.yaml",
+    libs: Path | None = None,
+) -> list[str]:
+    """The command that starts a Java class, or a Java source file, with Kafka's jars, without its own arguments.
 
     Fails the test with a sentence when Java or the jars are missing: `make test` prepares both.
     """
     java = shutil.which("java")
     assert java is not None, "Kafka's tools need Java 17, and there is no java on the PATH"
-    libs = kafka_libs()
-    assert any(libs.glob("kafka-tools-*.jar")), f"Apache Kafka's jars are missing in {libs}: run `make test`"
+    libs = libs or kafka_libs()
+    assert any(libs.glob("kafka-clients-*.jar")), (
+        f"Apache Kafka's jars are missing in {libs}: run `make test`"
+    )
     # Tools live for a second: the quick compiler and the serial collector start fastest.
     start_fast = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
     configuration = f"-Dlog4j2.configurationFile={POMS / logging}"

@@ -125,7 +125,7 @@ class ClassicGroup:
                 group.static_members[member.group_instance_id] = member.member_id
         if group.members:
             group.state = GroupState.STABLE
-            group.subscribed_topics = group._topics_of_members()
+            group.subscribed_topics = group.topics_of_members()
         else:
             group.subscribed_topics = frozenset()
         return group
@@ -281,7 +281,7 @@ class ClassicGroup:
         self.pending_sync.clear()
         if self.members:
             self.protocol_name = self.select_protocol()
-            self.subscribed_topics = self._topics_of_members()
+            self.subscribed_topics = self.topics_of_members()
             self.become(GroupState.COMPLETING_REBALANCE, now_ms)
         else:
             self.protocol_name = None
@@ -298,7 +298,7 @@ class ClassicGroup:
             return self.is_of_consumers
         return topic in self.subscribed_topics
 
-    def _topics_of_members(self) -> frozenset[str] | None:
+    def topics_of_members(self) -> frozenset[str] | None:
         if self.protocol_type != CONSUMER_PROTOCOL or self.protocol_name is None:
             return None
         topics: set[str] = set()

@@ -17,6 +17,8 @@ Source: Kafka's `ConsumerGroup`, `ConsumerGroupMember`, `CurrentAssignmentBuilde
 from __future__ import annotations
 
 import enum
+import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -28,6 +30,7 @@ from gateway.coordinator.group.consumer_records import (
     MEMBER,
     TARGET,
     AssignmentEpochRecord,
+    ClassicMember,
     ConsumerRecord,
     CurrentRecord,
     CurrentValue,
@@ -39,6 +42,8 @@ from gateway.coordinator.group.consumer_records import (
 )
 
 NOWHERE: Final[frozenset[Place]] = frozenset()
+FIRST_GROUP_EPOCH: Final = 1
+"""That of a group before its first member."""
 JOINING: Final = 0
 LEAVING: Final = -1
 LEAVING_FOR_A_WHILE: Final = -2
@@ -82,13 +87,29 @@ class ConsumerMember:
     state: MemberState = MemberState.STABLE
     assigned: frozenset[Place] = NOWHERE
     pending_revocation: frozenset[Place] = NOWHERE
+    classic: ClassicMember | None = None
+    """Set while it speaks the classic protocol; see `classic_members`."""
     session_deadline_ms: int = NEVER
     revocation_deadline_ms: int = NEVER
+    join_deadline_ms: int = NEVER
+    """Until when a classic member has to join again."""
+    sync_deadline_ms: int = NEVER
+    """Until when a classic member that joined has to sync."""
 
     @property
     def holds(self) -> frozenset[Place]:
         """What nobody else may have yet."""
         return self.assigned | self.pending_revocation
+
+    @property
+    def deadline_ms(self) -> int:
+        """When it is given up unless it does what it has to."""
+        return min(
+            self.session_deadline_ms,
+            self.revocation_deadline_ms,
+            self.join_deadline_ms,
+            self.sync_deadline_ms,
+        )
 
     def value(self) -> MemberValue:
         return MemberValue(
@@ -100,7 +121,13 @@ class ConsumerMember:
             self.subscribed_regex,
             self.rebalance_timeout_ms,
             self.server_assignor,
+            self.classic,
         )
+
+    def set_revocation_deadline(self, now_ms: int) -> None:
+        """A member that has to give partitions back has its rebalance timeout to do so from now on."""
+        has_to = self.state is MemberState.UNREVOKED_PARTITIONS and self.classic is None
+        self.revocation_deadline_ms = now_ms + max(0, self.rebalance_timeout_ms) if has_to else NEVER
 
     def current(self) -> CurrentValue:
         return CurrentValue(
@@ -122,8 +149,8 @@ class ConsumerGroup:
     members: dict[str, ConsumerMember] = field(default_factory=dict)
     static_members: dict[str, str] = field(default_factory=dict)
     targets: dict[str, frozenset[Place]] = field(default_factory=dict)
-    topics_seen: dict[str, tuple[object, int]] = field(default_factory=dict)
-    """The subscribed topics as the last target took them: name to (topic id, partitions)."""
+    topics_seen: dict[str, tuple[uuid.UUID, int]] | None = None
+    """The subscribed topics as the last target took them: name to (topic id, partitions); None after a restart."""
     topics_changed: bool = True
     """Whether topics were created, deleted or enlarged since."""
 
@@ -153,17 +180,24 @@ class ConsumerGroup:
         return votes
 
     def subscribes_to(self, topic: str) -> bool:
-        """Whether any member does, as far as was looked."""
-        if not self.members:
-            return False
-        return topic in self.topics_seen or any(
-            topic in member.subscribed_names for member in self.members.values()
-        )
+        """Whether any member does; what regular expressions match is known since the last look at the topics."""
+        members = self.members.values()
+        if any(topic in member.subscribed_names for member in members):
+            return True
+        is_seen = self.topics_seen is not None and topic in self.topics_seen
+        return is_seen and any(member.subscribed_regex is not None for member in members)
+
+    def has_assigned(self, topics: Mapping[str, tuple[uuid.UUID, int]]) -> bool:
+        """Whether the target assignment was made for just these topics: name to (topic id, partitions)."""
+        if self.topics_seen is not None:
+            return self.topics_seen == topics
+        places = {(topic_id, partition) for topic_id, count in topics.values() for partition in range(count)}
+        return NOWHERE.union(*self.targets.values()) == places
 
     # Records.
 
-    def replay(self, record: ConsumerRecord, session_deadline_ms: int) -> None:
-        """Fold in a record of the log; members have until the deadline to be heard of."""
+    def replay(self, record: ConsumerRecord, now_ms: int, session_timeout_ms: int) -> None:
+        """Fold in a record of the log; what members have to do in time they have the whole time for again."""
         if isinstance(record, GroupEpochRecord):
             self.group_epoch = record.group_epoch or 0
         elif isinstance(record, AssignmentEpochRecord):
@@ -182,7 +216,7 @@ class ConsumerGroup:
             member = self.members.get(record.member_id)
             if member is None:
                 member = self.members[record.member_id] = ConsumerMember(record.member_id)
-            member.session_deadline_ms = session_deadline_ms
+            member.session_deadline_ms = now_ms + session_timeout_ms
             if isinstance(record, MemberRecord):
                 self._take(member, record.value)
             else:
@@ -192,24 +226,33 @@ class ConsumerGroup:
                 member.previous_member_epoch = value.previous_member_epoch
                 member.state = MemberState(value.state)
                 member.assigned, member.pending_revocation = value.assigned, value.pending_revocation
+            member.set_revocation_deadline(now_ms)
 
     def _take(self, member: ConsumerMember, value: object) -> None:
         assert isinstance(value, MemberValue)
-        member.instance_id, member.rack_id = value.instance_id, value.rack_id
+        self.name_instance(member, value.instance_id)
+        member.rack_id = value.rack_id
         member.client_id, member.client_host = value.client_id, value.client_host
         member.subscribed_names, member.subscribed_regex = value.subscribed_names, value.subscribed_regex
         member.rebalance_timeout_ms = value.rebalance_timeout_ms
         member.server_assignor = value.server_assignor
-        if value.instance_id is not None:
-            self.static_members[value.instance_id] = member.member_id
+        member.classic = value.classic
+
+    def name_instance(self, member: ConsumerMember, instance_id: str | None) -> None:
+        """Note which instance a member is; it is one at most."""
+        before = member.instance_id
+        if before is not None and self.static_members.get(before) == member.member_id:
+            del self.static_members[before]
+        member.instance_id = instance_id
+        if instance_id is not None:
+            self.static_members[instance_id] = member.member_id
 
     def forget(self, member_id: str) -> None:
         """A member is gone, with what it had and was to have."""
         member = self.members.pop(member_id, None)
         self.targets.pop(member_id, None)
-        instance_id = None if member is None else member.instance_id
-        if instance_id is not None and self.static_members.get(instance_id) == member_id:
-            del self.static_members[instance_id]
+        if member is not None:
+            self.name_instance(member, None)
 
     def removal_records(self, member_id: str) -> list[ConsumerRecord]:
         """What makes a member gone in the log."""

@@ -39,8 +39,13 @@ from gateway.coordinator.group.consumer_records import (
     Place,
     TargetRecord,
 )
+from gateway.coordinator.group.migration_policy import MigrationPolicy
 
 MAX_REGEX_CHARACTERS: Final = 1000
+MAX_ID_BYTES: Final = 2**15 - 1
+"""What the keys of the records have room for."""
+MAX_SUBSCRIPTION_BYTES: Final = 256 << 10
+"""A member's record must fit into a batch of the log."""
 _REGEX_OPTIONS: Final = re2.Options()
 _REGEX_OPTIONS.log_errors = False
 
@@ -52,6 +57,7 @@ class ConsumerLimits:
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
     max_size: int = 2**31 - 1
+    migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
 
 
 class Topics(Protocol):
@@ -60,6 +66,17 @@ class Topics(Protocol):
     def describe(self, name: str) -> tuple[uuid.UUID, int] | None: ...
 
     def names(self) -> list[str]: ...
+
+
+class _NoTopics:
+    def describe(self, name: str) -> None:
+        """None of that name."""
+
+    def names(self) -> list[str]:
+        return []
+
+
+NO_TOPICS: Final[Topics] = _NoTopics()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +135,7 @@ def check(request: Heartbeat) -> None:
             raise HeartbeatRefused(invalid, f"{what} can't be empty.")
     if not request.member_id.strip():
         raise HeartbeatRefused(invalid, "MemberId can't be empty.")
+    _check_sizes(request)
     if epoch < LEAVING_FOR_A_WHILE:
         raise HeartbeatRefused(invalid, f"MemberEpoch is invalid: {epoch}.")
     if epoch == LEAVING_FOR_A_WHILE and request.instance_id is None:
@@ -127,7 +145,7 @@ def check(request: Heartbeat) -> None:
             raise HeartbeatRefused(invalid, "RebalanceTimeoutMs must be provided in first request.")
         if request.owned is None or request.owned:
             raise HeartbeatRefused(invalid, "TopicPartitions must be empty when (re-)joining.")
-        if not request.subscribed_names and not request.subscribed_regex:
+        if request.subscribed_names is None and request.subscribed_regex is None:
             text = "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
             raise HeartbeatRefused(invalid, text)
     assignor = request.server_assignor
@@ -138,6 +156,21 @@ def check(request: Heartbeat) -> None:
         )
     if request.subscribed_regex:
         _compiled(request.subscribed_regex)
+
+
+def _check_sizes(request: Heartbeat) -> None:
+    for what, text in (
+        ("GroupId", request.group_id),
+        ("InstanceId", request.instance_id),
+        ("RackId", request.rack_id),
+        ("MemberId", request.member_id),
+    ):
+        if text is not None and len(text.encode()) > MAX_ID_BYTES:
+            problem = f"{what} can't be longer than {MAX_ID_BYTES} bytes."
+            raise HeartbeatRefused(ErrorCode.invalid_request, problem)
+    if sum(len(name.encode()) for name in request.subscribed_names or ()) > MAX_SUBSCRIPTION_BYTES:
+        problem = f"SubscribedTopicNames can't be longer than {MAX_SUBSCRIPTION_BYTES} bytes."
+        raise HeartbeatRefused(ErrorCode.invalid_request, problem)
 
 
 def _compiled(pattern: str) -> Any:
@@ -165,20 +198,12 @@ def heartbeat(
     size = len(group.members)
     member = _member(group, request, limits, records)
     is_new = len(group.members) > size
-    before = member.assigned, member.member_epoch
+    before = member.assigned
     changed = _take_news(group, member, request, records, is_new=is_new)
     member.session_deadline_ms = now_ms + limits.session_timeout_ms
-    if changed or group.topics_changed:
-        seen = _subscribed_topics(group, topics)
-        if changed or seen != group.topics_seen:
-            group.group_epoch += 1
-            records.append(GroupEpochRecord(group.group_id, group.group_epoch))
-        group.topics_seen = seen
-        group.topics_changed = False
-    if group.group_epoch > group.assignment_epoch:
-        _make_target(group, topics, records)
+    renew_target(group, topics, records, changed=changed)
     reconcile(group, member, request.owned, now_ms, records)
-    wanted = request.is_full or (member.assigned, member.member_epoch) != before
+    wanted = request.is_full or member.assigned != before
     reply = HeartbeatReply(member.member_id, member.member_epoch, member.assigned if wanted else None)
     return reply, records
 
@@ -197,7 +222,10 @@ def _member(
                 raise HeartbeatRefused(ErrorCode.unknown_member_id, f"Instance id {instance_id} is unknown.")
             _check_instance(static, request)
         elif static is not None and static.member_id != request.member_id:
-            return _replace_static(group, static, request, records)
+            if static.member_epoch != LEAVING_FOR_A_WHILE and static.classic is None:
+                text = f"Instance id {instance_id} is still in use by member {static.member_id}."
+                raise HeartbeatRefused(ErrorCode.unreleased_instance_id, text)
+            return replace_static(group, static, request.member_id, records)
         elif static is not None:
             return static
     if known is not None:
@@ -225,8 +253,13 @@ def _check_instance(static: ConsumerMember, request: Heartbeat) -> None:
 
 
 def _check_epoch(member: ConsumerMember, request: Heartbeat) -> None:
-    """An epoch back is a lost answer, as long as the member has no more than that answer left it."""
+    """An epoch back is a lost answer, as long as the member has no more than that answer left it.
+
+    Who joins again has nothing, whatever its epoch was.
+    """
     epoch = request.member_epoch
+    if epoch == JOINING:
+        return
     if epoch > member.member_epoch:
         text = f"The member has a greater member epoch ({epoch}) than the one known ({member.member_epoch})."
         raise HeartbeatRefused(ErrorCode.fenced_member_epoch, text)
@@ -243,20 +276,17 @@ def _check_epoch(member: ConsumerMember, request: Heartbeat) -> None:
             raise HeartbeatRefused(ErrorCode.fenced_member_epoch, text)
 
 
-def _replace_static(
-    group: ConsumerGroup, static: ConsumerMember, request: Heartbeat, records: list[ConsumerRecord]
+def replace_static(
+    group: ConsumerGroup, static: ConsumerMember, member_id: str, records: list[ConsumerRecord]
 ) -> ConsumerMember:
-    """A static member comes back under a new id, after it said that it would."""
-    if static.member_epoch != LEAVING_FOR_A_WHILE:
-        text = f"Instance id {request.instance_id} is still in use by member {static.member_id}."
-        raise HeartbeatRefused(ErrorCode.unreleased_instance_id, text)
+    """A static member comes back under a new id and keeps what it had."""
     records += group.removal_records(static.member_id)
     target = group.targets.get(static.member_id, NOWHERE)
     assigned = static.assigned
     value = static.value()
     group.forget(static.member_id)
-    member = group.members[request.member_id] = ConsumerMember(
-        request.member_id,
+    member = group.members[member_id] = ConsumerMember(
+        member_id,
         value.instance_id,
         value.rack_id,
         value.client_id,
@@ -267,8 +297,8 @@ def _replace_static(
         value.server_assignor,
         assigned=assigned,
     )
-    group.static_members[value.instance_id or ""] = request.member_id
-    group.targets[request.member_id] = target
+    group.static_members[value.instance_id or ""] = member_id
+    group.targets[member_id] = target
     records.append(MemberRecord(group.group_id, member.member_id, member.value()))
     records.append(TargetRecord(group.group_id, member.member_id, target))
     return member
@@ -284,6 +314,9 @@ def _take_news(
 ) -> bool:
     """Note what the member tells; whether that changes what the group subscribes to."""
     before = member.value()
+    if request.instance_id is not None:
+        group.name_instance(member, request.instance_id)
+    member.classic, member.join_deadline_ms, member.sync_deadline_ms = None, NEVER, NEVER
     member.client_id, member.client_host = request.client_id, request.client_host
     if request.rack_id is not None:
         member.rack_id = request.rack_id
@@ -298,7 +331,7 @@ def _take_news(
     after = member.value()
     if after != before or is_new:
         records.append(MemberRecord(group.group_id, member.member_id, after))
-    return is_new or (after.subscribed_names, after.subscribed_regex) != (
+    return (after.subscribed_names, after.subscribed_regex) != (
         before.subscribed_names,
         before.subscribed_regex,
     )
@@ -307,36 +340,60 @@ def _take_news(
 # Targets.
 
 
-def _names_of(member: ConsumerMember, topics: Topics) -> set[str]:
-    names = set(member.subscribed_names)
-    if member.subscribed_regex:
-        pattern = _compiled(member.subscribed_regex)
-        names.update(name for name in topics.names() if pattern.fullmatch(name))
-    return names
+def renew_target(
+    group: ConsumerGroup, topics: Topics, records: list[ConsumerRecord], *, changed: bool
+) -> None:
+    """Assign anew after members or subscriptions `changed`, or if the topics did."""
+    if not changed and not group.topics_changed and group.group_epoch == group.assignment_epoch:
+        return
+    subscriptions = _subscriptions(group, topics)
+    is_due = group.group_epoch > group.assignment_epoch
+    if changed or (not is_due and not group.has_assigned(subscriptions.topics)):
+        group.group_epoch += 1
+        records.append(GroupEpochRecord(group.group_id, group.group_epoch))
+    group.topics_seen = subscriptions.topics
+    group.topics_changed = False
+    if group.group_epoch > group.assignment_epoch:
+        _make_target(group, subscriptions, records)
 
 
-def _subscribed_topics(group: ConsumerGroup, topics: Topics) -> dict[str, tuple[object, int]]:
-    names: set[str] = set()
-    for member in group.members.values():
-        names |= _names_of(member, topics)
-    described = {name: topics.describe(name) for name in sorted(names)}
-    return {name: found for name, found in described.items() if found is not None}
+@dataclass(frozen=True, slots=True)
+class _Subscriptions:
+    """The topics that exist of those subscribed to, and which of them each member wants."""
+
+    topics: dict[str, tuple[uuid.UUID, int]]
+    of_members: dict[str, frozenset[uuid.UUID]]
 
 
-def _make_target(group: ConsumerGroup, topics: Topics, records: list[ConsumerRecord]) -> None:
-    """Assign anew for the present group epoch; only what changes is recorded."""
-    partitions: dict[uuid.UUID, int] = {}
-    subscribers: dict[str, Subscriber] = {}
+def _subscriptions(group: ConsumerGroup, topics: Topics) -> _Subscriptions:
+    matching: dict[str, list[str]] = {}
+    found: dict[str, tuple[uuid.UUID, int] | None] = {}
+    of_members = {}
     for member_id, member in group.members.items():
-        wanted = set()
-        for name in _names_of(member, topics):
-            found = topics.describe(name)
-            if found is not None:
-                partitions[found[0]] = found[1]
-                wanted.add(found[0])
-        subscribers[member_id] = Subscriber(
-            member.instance_id or member_id, frozenset(wanted), group.targets.get(member_id, NOWHERE)
+        names = set(member.subscribed_names)
+        regex = member.subscribed_regex
+        if regex:
+            if regex not in matching:
+                pattern = _compiled(regex)
+                matching[regex] = [name for name in topics.names() if pattern.fullmatch(name)]
+            names.update(matching[regex])
+        found |= {name: topics.describe(name) for name in names if name not in found}
+        described = (found[name] for name in names)
+        of_members[member_id] = frozenset(topic[0] for topic in described if topic is not None)
+    return _Subscriptions({name: topic for name, topic in found.items() if topic is not None}, of_members)
+
+
+def _make_target(group: ConsumerGroup, subscriptions: _Subscriptions, records: list[ConsumerRecord]) -> None:
+    """Assign anew for the present group epoch; only what changes is recorded."""
+    partitions = dict(subscriptions.topics.values())
+    subscribers = {
+        member_id: Subscriber(
+            member.instance_id or member_id,
+            subscriptions.of_members[member_id],
+            group.targets.get(member_id, NOWHERE),
         )
+        for member_id, member in group.members.items()
+    }
     assignment = ASSIGNORS[_preferred(group.assignor_votes())](subscribers, partitions)
     for member_id, places in assignment.items():
         if group.targets.get(member_id) != places:
@@ -366,35 +423,27 @@ def reconcile(
     if member.state is MemberState.UNREVOKED_PARTITIONS:
         if owned is None or owned & member.pending_revocation:
             return
-        _step(group, member, owned, member.member_epoch)
-    elif member.state is MemberState.UNRELEASED_PARTITIONS:
-        _step(group, member, owned, group.assignment_epoch)
-    elif member.member_epoch != group.assignment_epoch:
-        _step(group, member, owned, member.member_epoch)
+        _step(group, member, owned)
+    elif not group.is_reconciled(member):
+        _step(group, member, owned)
     if member.current() == before:
         return
     records.append(CurrentRecord(group.group_id, member.member_id, member.current()))
-    if member.state is MemberState.UNREVOKED_PARTITIONS:
-        timeout_ms = member.rebalance_timeout_ms
-        member.revocation_deadline_ms = now_ms + timeout_ms if timeout_ms > 0 else NEVER
-    else:
-        member.revocation_deadline_ms = NEVER
+    member.set_revocation_deadline(now_ms)
 
 
-def _step(
-    group: ConsumerGroup, member: ConsumerMember, owned: frozenset[Place] | None, revoking_epoch: int
-) -> None:
-    """What a member can have now; `revoking_epoch` is its epoch while it has to give something back."""
+def _step(group: ConsumerGroup, member: ConsumerMember, owned: frozenset[Place] | None) -> None:
+    """What a member can have now; while it has to give something back it stays at its epoch."""
     target = group.targets.get(member.member_id, NOWHERE)
     kept = member.assigned & target
     to_revoke = member.assigned - target
     missing = target - kept
     if to_revoke and (owned is None or owned & to_revoke):
         member.state = MemberState.UNREVOKED_PARTITIONS
-        _set_epoch(member, revoking_epoch)
+        _set_epoch(member, member.member_epoch)
         member.assigned, member.pending_revocation = kept, to_revoke
         return
-    free = missing - group.held_by_others(member)
+    free = missing - group.held_by_others(member) if missing else NOWHERE
     member.state = MemberState.STABLE if free == missing else MemberState.UNRELEASED_PARTITIONS
     _set_epoch(member, group.assignment_epoch)
     member.assigned, member.pending_revocation = kept | free, NOWHERE
@@ -424,10 +473,10 @@ def leave(group: ConsumerGroup, request: Heartbeat) -> tuple[HeartbeatReply, lis
         raise HeartbeatRefused(ErrorCode.unknown_member_id, text)
     reply = HeartbeatReply(member.member_id, request.member_epoch, None)
     if request.member_epoch == LEAVING_FOR_A_WHILE:
-        member.assigned, member.pending_revocation = member.holds, NOWHERE
+        member.pending_revocation = NOWHERE
         member.state = MemberState.STABLE
         member.revocation_deadline_ms = NEVER
-        _set_epoch(member, LEAVING_FOR_A_WHILE)
+        member.member_epoch = LEAVING_FOR_A_WHILE
         return reply, [CurrentRecord(group.group_id, member.member_id, member.current())]
     assert request.member_epoch == LEAVING
     return reply, remove(group, [member])
@@ -449,17 +498,10 @@ def remove(group: ConsumerGroup, members: list[ConsumerMember]) -> list[Consumer
 
 def next_deadline_ms(group: ConsumerGroup) -> int:
     """When `expire` has something to do, at the earliest."""
-    return min(
-        (min(member.session_deadline_ms, member.revocation_deadline_ms) for member in group.members.values()),
-        default=NEVER,
-    )
+    return min((member.deadline_ms for member in group.members.values()), default=NEVER)
 
 
 def expire(group: ConsumerGroup, now_ms: int) -> list[ConsumerRecord]:
-    """Fence members not heard of, and those that do not give partitions back in time."""
-    due = [
-        member
-        for member in group.members.values()
-        if member.session_deadline_ms <= now_ms or member.revocation_deadline_ms <= now_ms
-    ]
+    """Fence members not heard of, and those that do not give partitions back, join or sync in time."""
+    due = [member for member in group.members.values() if member.deadline_ms <= now_ms]
     return remove(group, due) if due else []

@@ -3,7 +3,8 @@
     key (int16 kind, then int16-length strings)     value (int16 version 0, compact fields, tags)
     3 | group                                       int32 group_epoch
     5 | group | member                              instance_id? | rack_id? | client_id | client_host |
-                                                    names[] | regex? | int32 rebalance_timeout | assignor?
+                                                    names[] | regex? | int32 rebalance_timeout | assignor? |
+                                                    tag 0: int8 1, int32 session_timeout, protocols[name, metadata]
     6 | group                                       int32 assignment_epoch
     7 | group | member                              target: topics[topic_id, int32 partitions[]]
     8 | group | member                              int32 member_epoch | int32 previous_epoch | int8 state |
@@ -28,6 +29,8 @@ _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
 _VERSION_0: Final = b"\0\0"
 _NO_TAGS: Final = b"\0"
+_CLASSIC_TAG: Final = 0
+_PRESENT: Final = b"\1"
 GROUP_EPOCH, MEMBER, ASSIGNMENT_EPOCH, TARGET, CURRENT = 3, 5, 6, 7, 8
 KINDS: Final = frozenset((GROUP_EPOCH, MEMBER, ASSIGNMENT_EPOCH, TARGET, CURRENT))
 
@@ -42,6 +45,13 @@ class GroupEpochRecord(NamedTuple):
     group_epoch: int | None
 
 
+class ClassicMember(NamedTuple):
+    """What a member that speaks the classic protocol told besides; `protocols` are (name, metadata)."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+
+
 class MemberValue(NamedTuple):
     """What a member told of itself. `rebalance_timeout_ms` is -1 when it never did."""
 
@@ -53,6 +63,7 @@ class MemberValue(NamedTuple):
     subscribed_regex: str | None
     rebalance_timeout_ms: int
     server_assignor: str | None
+    classic: ClassicMember | None = None
 
 
 class MemberRecord(NamedTuple):
@@ -162,9 +173,22 @@ def _member_value(value: MemberValue) -> bytes:
             _nullable(value.subscribed_regex),
             _INT32.pack(value.rebalance_timeout_ms),
             _nullable(value.server_assignor),
-            _NO_TAGS,
+            _NO_TAGS if value.classic is None else _classic_member(value.classic),
         )
     )
+
+
+def _compact_bytes(raw: bytes) -> bytes:
+    return unsigned_varint(len(raw) + 1) + raw
+
+
+def _classic_member(classic: ClassicMember) -> bytes:
+    """The one tagged field of a member."""
+    pieces = [_PRESENT, _INT32.pack(classic.session_timeout_ms), unsigned_varint(len(classic.protocols) + 1)]
+    for name, metadata in classic.protocols:
+        pieces += (compact_string(name), _compact_bytes(metadata), _NO_TAGS)
+    raw = b"".join(pieces) + _NO_TAGS
+    return unsigned_varint(1) + unsigned_varint(_CLASSIC_TAG) + unsigned_varint(len(raw)) + raw
 
 
 def _current_value(value: CurrentValue) -> bytes:
@@ -201,7 +225,20 @@ def _read_member(reader: _Reader) -> MemberValue:
         reader.nullable(),
         reader.int32(),
         reader.nullable(),
+        _read_classic_member(reader),
     )
+
+
+def _read_classic_member(reader: _Reader) -> ClassicMember | None:
+    raw = reader.tagged_field(_CLASSIC_TAG)
+    if raw is None or raw.int8() < 0:
+        return None
+    session_timeout_ms = raw.int32()
+    protocols = []
+    for _ in range(raw.count()):
+        protocols.append((raw.string(), raw.octets()))
+        raw.skip_tags()
+    return ClassicMember(session_timeout_ms, tuple(protocols))
 
 
 def _read_current(reader: _Reader) -> CurrentValue:
@@ -211,12 +248,11 @@ def _read_current(reader: _Reader) -> CurrentValue:
 class _Reader:
     """A position in a value. Raises struct.error, MalformedRequest at its end, ValueError for another version."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes | memoryview, *, is_versioned: bool = True) -> None:
         self._data = memoryview(data)
-        self._position = 2
-        (version,) = _INT16.unpack_from(data)
-        if version:
-            raise ValueError(f"version {version} is not known")
+        self._position = 0
+        if is_versioned and self._take(_INT16):
+            raise ValueError("a version that is not known")
 
     def _take(self, layout: Struct) -> int:
         (value,) = layout.unpack_from(self._data, self._position)
@@ -242,7 +278,27 @@ class _Reader:
         return self.string()
 
     def string(self) -> str:
-        return bytes(self._cut(self.count())).decode()
+        return self.octets().decode()
+
+    def octets(self) -> bytes:
+        return bytes(self._cut(self.count()))
+
+    def skip_tags(self) -> None:
+        self._position = skip_tagged_fields(self._data, self._position)
+
+    def tagged_field(self, wanted: int) -> _Reader | None:
+        """One of the tagged fields that follow, the others are passed over."""
+        found = None
+        for _ in range(self._varint()):
+            tag, size = self._varint(), self._varint()
+            raw = self._cut(size)
+            if tag == wanted:
+                found = _Reader(raw, is_versioned=False)
+        return found
+
+    def _varint(self) -> int:
+        value, self._position = read_unsigned_varint(self._data, self._position)
+        return value
 
     def _cut(self, size: int) -> memoryview:
         end = self._position + size
@@ -257,5 +313,5 @@ class _Reader:
         for _ in range(self.count()):
             topic_id = uuid.UUID(bytes=bytes(self._cut(16)))
             found.update((topic_id, self.int32()) for _ in range(self.count()))
-            self._position = skip_tagged_fields(self._data, self._position)
+            self.skip_tags()
         return frozenset(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group import consumer_heartbeat as protocol
-from gateway.coordinator.group.consumer_group import ConsumerGroup
+from gateway.coordinator.group.consumer_group import FIRST_GROUP_EPOCH, ConsumerGroup
 from gateway.coordinator.group.consumer_heartbeat import (
     ConsumerLimits,
     Heartbeat,
@@ -21,7 +21,7 @@ class ConsumerGroups:
     """Looks groups up, begins and ends them."""
 
     def __init__(self, limits: ConsumerLimits) -> None:
-        self._limits = limits
+        self.limits = limits
         self.groups: dict[str, ConsumerGroup] = {}
 
     def replay(self, record: ConsumerRecord, now_ms: int) -> None:
@@ -35,7 +35,7 @@ class ConsumerGroups:
             if _deletes(record):
                 return
             group = self.groups[group_id] = ConsumerGroup(group_id)
-        group.replay(record, now_ms + self._limits.session_timeout_ms)
+        group.replay(record, now_ms, self.limits.session_timeout_ms)
 
     def heartbeat(self, request: Heartbeat, topics: Topics, effects: Effects) -> HeartbeatReply:
         """ConsumerGroupHeartbeat of a checked request. Raises HeartbeatRefused."""
@@ -48,8 +48,8 @@ class ConsumerGroups:
             if group is None:
                 if request.member_epoch != 0:
                     raise HeartbeatRefused(ErrorCode.group_id_not_found, _not_found(request.group_id))
-                group = ConsumerGroup(request.group_id)
-            reply, records = protocol.heartbeat(group, request, topics, self._limits, effects.now_ms)
+                group = ConsumerGroup(request.group_id, group_epoch=FIRST_GROUP_EPOCH)
+            reply, records = protocol.heartbeat(group, request, topics, self.limits, effects.now_ms)
             self.groups[request.group_id] = group
         effects.records += records
         return reply
@@ -66,7 +66,9 @@ class ConsumerGroups:
         member = group.members.get(member_id)
         if member is None:
             return ErrorCode.unknown_member_id
-        return ErrorCode.none if member.member_epoch == member_epoch else ErrorCode.stale_member_epoch
+        if member.member_epoch == member_epoch:
+            return ErrorCode.none
+        return ErrorCode.stale_member_epoch if member.classic is None else ErrorCode.illegal_generation
 
     def topics_changed(self) -> None:
         """Topics came, went or grew: each group looks at its own at its next heartbeat."""

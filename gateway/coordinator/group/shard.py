@@ -12,10 +12,13 @@ from dataclasses import dataclass
 
 from kio.schema.errors import ErrorCode
 
+from gateway.coordinator.group import classic_members, migration
 from gateway.coordinator.group import classic_rebalance as rebalance
 from gateway.coordinator.group.classic_group import ClassicGroup, GroupError, GroupState
 from gateway.coordinator.group.classic_rebalance import GroupLimits, Join
+from gateway.coordinator.group.consumer_group import LEAVING, ConsumerGroup
 from gateway.coordinator.group.consumer_heartbeat import (
+    NO_TOPICS,
     ConsumerLimits,
     Heartbeat,
     HeartbeatRefused,
@@ -48,10 +51,14 @@ class Committer:
 
 
 class GroupShard:
-    """All groups of one partition. `max_groups` bounds them."""
+    """All groups of one partition. `max_groups` bounds them; `topics` are those that members can be assigned."""
 
     def __init__(
-        self, limits: GroupLimits, max_groups: int, consumer_limits: ConsumerLimits | None = None
+        self,
+        limits: GroupLimits,
+        max_groups: int,
+        consumer_limits: ConsumerLimits | None = None,
+        topics: Topics = NO_TOPICS,
     ) -> None:
         self.limits = limits
         self.max_groups = max_groups
@@ -59,6 +66,7 @@ class GroupShard:
         self.consumers = ConsumerGroups(consumer_limits or ConsumerLimits())
         """The groups of the consumer protocol; no id is in both."""
         self.offsets = GroupOffsets()
+        self._topics = topics
 
     # Records.
 
@@ -126,7 +134,7 @@ class GroupShard:
             return
         consumer_group = self.consumers.groups.get(group_id)
         if consumer_group is not None and consumer_group.members:
-            effects.reply(waiter, _refused(request, ErrorCode.inconsistent_group_protocol))
+            self._join_consumers(consumer_group, request, waiter, effects)
             return
         group = self.groups.get(group_id)
         if group is None:
@@ -150,6 +158,17 @@ class GroupShard:
         effects: Effects,
     ) -> None:
         """SyncGroup: answered when the leader has assigned."""
+        consumer_group = self.consumers.groups.get(committer.group_id)
+        if consumer_group is not None:
+            who = committer.member_id, committer.group_instance_id
+            try:
+                reply = classic_members.sync(
+                    consumer_group, who, committer.generation_id, protocol, self._topics, effects.now_ms
+                )
+            except GroupError as error:
+                reply = SyncReply(error_code=error.error_code)
+            effects.reply(waiter, reply)
+            return
         group = self._find(committer.group_id)
         if isinstance(group, ErrorCode):
             effects.reply(waiter, SyncReply(error_code=group))
@@ -167,13 +186,15 @@ class GroupShard:
 
     def heartbeat(self, member: Committer, now_ms: int) -> ErrorCode:
         """Heartbeat."""
+        who = member.member_id, member.group_instance_id
+        consumer_group = self.consumers.groups.get(member.group_id)
         group = self._find(member.group_id)
-        if isinstance(group, ErrorCode):
-            return group
         try:
-            return rebalance.heartbeat(
-                group, member.member_id, member.group_instance_id, member.generation_id, now_ms
-            )
+            if consumer_group is not None:
+                return classic_members.heartbeat(consumer_group, *who, member.generation_id, now_ms)
+            if isinstance(group, ErrorCode):
+                return group
+            return rebalance.heartbeat(group, *who, member.generation_id, now_ms)
         except GroupError as error:
             return error.error_code
 
@@ -183,6 +204,13 @@ class GroupShard:
         """LeaveGroup: an error for the whole request, or one for each (member_id, group_instance_id)."""
         if not group_id:
             return ErrorCode.invalid_group_id
+        consumer_group = self.consumers.groups.get(group_id)
+        if consumer_group is not None:
+            errors, records = classic_members.leave(consumer_group, leaving)
+            effects.records += records
+            if records:
+                self._members_removed(consumer_group, effects)
+            return errors
         group = self.groups.get(group_id)
         if group is None:
             return [ErrorCode.unknown_member_id] * len(leaving)
@@ -196,22 +224,64 @@ class GroupShard:
     def consumer_heartbeat(self, request: Heartbeat, topics: Topics, effects: Effects) -> HeartbeatReply:
         """ConsumerGroupHeartbeat of a checked request. Raises HeartbeatRefused.
 
-        An empty group of the classic protocol becomes one of the consumer protocol and keeps its offsets.
+        A group of the classic protocol becomes one of the consumer protocol and keeps its offsets; with members
+        only if the policy allows it.
         """
         group = self.groups.get(request.group_id)
         if group is None:
             if self._is_full and not self._knows(request.group_id):
                 text = "This gateway holds no more groups."
                 raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
-            return self.consumers.heartbeat(request, topics, effects)
-        if group.state is not GroupState.EMPTY or group.pending_members or request.member_epoch != 0:
+            reply = self.consumers.heartbeat(request, topics, effects)
+            if request.member_epoch == LEAVING:
+                self._members_removed(self.consumers.groups[request.group_id], effects)
+            return reply
+        is_empty = group.state is GroupState.EMPTY
+        if request.member_epoch != 0 or not (is_empty or migration.may_upgrade(group, self.consumers.limits)):
             text = f"Group {request.group_id} is not a consumer group."
             raise HeartbeatRefused(ErrorCode.group_id_not_found, text)
         if not group.is_simple:
             effects.records.append(GroupMetadataRecord(group.group_id, None))
-        reply = self.consumers.heartbeat(request, topics, effects)
+        if not is_empty:
+            converted = migration.upgraded(group, topics, effects.now_ms)
+            effects.records += migration.creation_records(converted)
+            self.consumers.groups[request.group_id] = converted
+        try:
+            reply = self.consumers.heartbeat(request, topics, effects)
+        except HeartbeatRefused:
+            self.consumers.groups.pop(request.group_id, None)
+            raise
+        migration.have_all_join_again(group, effects)
         del self.groups[request.group_id]
         return reply
+
+    def _join_consumers(self, group: ConsumerGroup, request: Join, waiter: Waiter, effects: Effects) -> None:
+        static = group.members.get(group.static_members.get(request.group_instance_id or "", ""))
+        try:
+            reply, records = classic_members.join(
+                group, request, self._topics, self.consumers.limits, effects.now_ms
+            )
+        except GroupError as error:
+            effects.reply(waiter, _refused(request, error.error_code))
+            return
+        effects.records += records
+        effects.reply(waiter, reply)
+        # a static member that spoke the consumer protocol may have been the last that did
+        replaces_consumer = static is not None and static.classic is None
+        if replaces_consumer and migration.may_downgrade(group, self.consumers.limits, self.limits.max_size):
+            self._downgrade(group, effects)
+
+    def _members_removed(self, group: ConsumerGroup, effects: Effects) -> None:
+        """Without a member of the consumer protocol it is a classic group again, as far as it may."""
+        if migration.may_downgrade(group, self.consumers.limits, self.limits.max_size):
+            self._downgrade(group, effects)
+            rebalance.prepare_rebalance(self.groups[group.group_id], self.limits, effects)
+
+    def _downgrade(self, group: ConsumerGroup, effects: Effects) -> None:
+        converted = migration.downgraded(group, self._topics, effects.now_ms)
+        self.consumers.delete(group.group_id, effects)
+        self.groups[group.group_id] = converted
+        effects.records.append(GroupMetadataRecord(group.group_id, converted.metadata()))
 
     @property
     def _is_full(self) -> bool:
@@ -224,7 +294,7 @@ class GroupShard:
 
     def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
         """Whether a member of a consumer group may fetch offsets; whoever is no member may."""
-        if not member_id and member_epoch < 0:
+        if member_id is None and member_epoch < 0:
             return ErrorCode.none
         if group_id not in self.consumers.groups:
             return ErrorCode.none
@@ -292,8 +362,6 @@ class GroupShard:
         """DeleteGroups: an empty group with all its offsets."""
         group = self.groups.get(group_id)
         consumer_group = self.consumers.groups.get(group_id)
-        if not group_id:
-            return ErrorCode.invalid_group_id
         if group is None and consumer_group is None:
             return ErrorCode.group_id_not_found
         if (group is not None and group.state is not GroupState.EMPTY) or (
@@ -339,8 +407,12 @@ class GroupShard:
 
     def expire(self, group_id: str, effects: Effects) -> None:
         """Do what is due in one group."""
-        if group_id in self.consumers.groups:
+        consumer_group = self.consumers.groups.get(group_id)
+        if consumer_group is not None:
+            size = len(consumer_group.members)
             self.consumers.expire(group_id, effects)
+            if len(consumer_group.members) < size:
+                self._members_removed(consumer_group, effects)
             return
         group = self.groups.get(group_id)
         if group is not None:

@@ -1,18 +1,32 @@
-"""The topics that a member of protocol type `consumer` subscribes to, read from its JoinGroup metadata.
+"""What a member of protocol type `consumer` tells in its JoinGroup metadata.
 
-    int16 version | topics: int32 count, each an int16 length and a name | …
+    int16 version | topics: int32 count, each an int16 length and a name | user data: int32 length (-1: null) and bytes |
+    v1: owned partitions: int32 count, each a topic and int32 partitions | v2: int32 generation_id | v3: rack_id?
 
-Source: Kafka's ConsumerProtocolSubscription.json; the coordinator needs no more of it.
+Source: Kafka's ConsumerProtocolSubscription.json; later versions add at the end.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import Final, NamedTuple
 
 CONSUMER_PROTOCOL: Final = "consumer"
+FIRST_WITH_OWNED: Final = 1
+FIRST_WITH_GENERATION: Final = 2
+FIRST_WITH_RACK: Final = 3
 _HEAD: Final = struct.Struct(">hi")
 _LENGTH: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+
+
+class Subscription(NamedTuple):
+    """A whole subscription; `owned` are (topic, partition) that the member has not given up."""
+
+    version: int
+    topics: frozenset[str]
+    owned: frozenset[tuple[str, int]]
+    rack_id: str | None
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
@@ -33,3 +47,61 @@ def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
     except (struct.error, UnicodeDecodeError):
         return None
     return frozenset(topics)
+
+
+def read_subscription(metadata: bytes) -> Subscription | None:
+    """All of it, or None when the bytes can't be read."""
+    try:
+        return _read(_Cursor(metadata))
+    except (struct.error, ValueError):
+        return None
+
+
+def _read(cursor: _Cursor) -> Subscription:
+    """Raises struct.error, ValueError."""
+    version = cursor.take(_LENGTH)
+    if version < 0:
+        raise ValueError(f"version {version}")
+    topics = frozenset(cursor.text(cursor.take(_LENGTH)) for _ in range(cursor.count()))
+    cursor.skip(max(cursor.take(_INT32), 0))
+    owned: set[tuple[str, int]] = set()
+    rack_id = None
+    if version >= FIRST_WITH_OWNED:
+        for _ in range(cursor.count()):
+            topic = cursor.text(cursor.take(_LENGTH))
+            owned.update((topic, cursor.take(_INT32)) for _ in range(cursor.count()))
+    if version >= FIRST_WITH_GENERATION:
+        cursor.take(_INT32)
+    if version >= FIRST_WITH_RACK:
+        length = cursor.take(_LENGTH)
+        rack_id = None if length < 0 else cursor.text(length)
+    return Subscription(version, topics, frozenset(owned), rack_id)
+
+
+class _Cursor:
+    """A position in metadata. Raises struct.error, ValueError at its end."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._position = 0
+
+    def take(self, layout: struct.Struct) -> int:
+        (value,) = layout.unpack_from(self._data, self._position)
+        self._position += layout.size
+        return int(value)
+
+    def skip(self, size: int) -> bytes:
+        start = self._position
+        self._position += size
+        if size < 0 or self._position > len(self._data):
+            raise ValueError(f"a length of {size} runs over the end")
+        return self._data[start : self._position]
+
+    def text(self, size: int) -> str:
+        return self.skip(size).decode()
+
+    def count(self) -> int:
+        count = self.take(_INT32)
+        if not 0 <= count <= len(self._data):
+            raise ValueError(f"a count of {count}")
+        return count

@@ -1,0 +1,255 @@
+"""Members of a consumer group that still speak the classic protocol (KIP-848, online migration).
+
+The coordinator assigns for them too: JoinGroup is answered at once and never has a leader, SyncGroup brings what the
+member has by now, and the answer to a heartbeat has it join again for more, or to give something back.
+
+    classic protocol      consumer group
+    generation_id         member epoch
+    owned partitions      what it has not given back yet; none for a client that gives all up before it joins
+
+Source: Kafka's `GroupMetadataManager.classicGroup*ToConsumerGroup`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.group.assignment import encode_assignment
+from gateway.coordinator.group.classic_group import NEVER, GroupError
+from gateway.coordinator.group.classic_rebalance import Join
+from gateway.coordinator.group.consumer_group import NOWHERE, ConsumerGroup, ConsumerMember, MemberState
+from gateway.coordinator.group.consumer_heartbeat import (
+    ConsumerLimits,
+    Topics,
+    reconcile,
+    remove,
+    renew_target,
+    replace_static,
+)
+from gateway.coordinator.group.consumer_records import ClassicMember, ConsumerRecord, MemberRecord, Place
+from gateway.coordinator.group.effects import JoinReply, SyncReply
+from gateway.coordinator.group.subscription import CONSUMER_PROTOCOL, Subscription, read_subscription
+
+# Joining.
+
+
+def join(
+    group: ConsumerGroup, request: Join, topics: Topics, limits: ConsumerLimits, now_ms: int
+) -> tuple[JoinReply, list[ConsumerRecord]]:
+    """JoinGroup to a group that has members. Raises GroupError."""
+    instance_id = request.group_instance_id
+    member_id = request.member_id or request.fresh_member_id
+    is_known = member_id in group.members or instance_id in group.static_members
+    if not is_known and len(group.members) >= limits.max_size:
+        raise GroupError(ErrorCode.group_max_size_reached)
+    if not _supports(group, request):
+        raise GroupError(ErrorCode.inconsistent_group_protocol)
+    if not request.member_id and instance_id is None and request.requires_known_member_id:
+        return JoinReply(error_code=ErrorCode.member_id_required, member_id=member_id), []
+    subscription = read_subscription(request.protocols[0][1])
+    if subscription is None:
+        raise GroupError(ErrorCode.inconsistent_group_protocol)
+    records: list[ConsumerRecord] = []
+    size = len(group.members)
+    member = _member(group, request, member_id, records)
+    is_new = len(group.members) > size
+    changed = _take_news(group, member, request, subscription, records, is_new=is_new)
+    renew_target(group, topics, records, changed=changed)
+    reconcile(group, member, places_of(subscription.owned, topics), now_ms, records)
+    member.session_deadline_ms = now_ms + request.session_timeout_ms
+    member.join_deadline_ms = NEVER
+    member.sync_deadline_ms = now_ms + request.rebalance_timeout_ms
+    reply = JoinReply(
+        generation_id=member.member_epoch,
+        protocol_type=CONSUMER_PROTOCOL,
+        protocol_name=request.protocols[0][0],
+        member_id=member.member_id,
+    )
+    return reply, records
+
+
+def _supports(group: ConsumerGroup, request: Join) -> bool:
+    """Whether it has a protocol that all classic members have, in case they get among themselves again."""
+    candidates = {name for name, _ in request.protocols}
+    for member in group.members.values():
+        if member.classic is not None:
+            candidates &= {name for name, _ in member.classic.protocols}
+    return request.protocol_type == CONSUMER_PROTOCOL and bool(candidates)
+
+
+def _member(
+    group: ConsumerGroup, request: Join, member_id: str, records: list[ConsumerRecord]
+) -> ConsumerMember:
+    """The member who joins, a new one if it is not known; a static one replaces whoever had its name."""
+    instance_id = request.group_instance_id
+    if instance_id is not None and request.member_id:
+        return _check_static(group, member_id, instance_id)
+    static_id = None if instance_id is None else group.static_members.get(instance_id)
+    if static_id is not None:
+        return replace_static(group, group.members[static_id], member_id, records)
+    known = group.members.get(member_id)
+    if known is not None:
+        return known
+    member = group.members[member_id] = ConsumerMember(member_id, instance_id)
+    if instance_id is not None:
+        group.static_members[instance_id] = member_id
+    return member
+
+
+def _take_news(
+    group: ConsumerGroup,
+    member: ConsumerMember,
+    request: Join,
+    subscription: Subscription,
+    records: list[ConsumerRecord],
+    *,
+    is_new: bool,
+) -> bool:
+    """Note what the member tells; whether that changes what the group subscribes to."""
+    before = member.value()
+    member.client_id, member.client_host = request.client_id, request.client_host
+    member.rack_id = subscription.rack_id or member.rack_id
+    member.rebalance_timeout_ms = request.rebalance_timeout_ms
+    member.subscribed_names = tuple(sorted(subscription.topics))
+    member.subscribed_regex = None
+    member.classic = ClassicMember(request.session_timeout_ms, request.protocols)
+    member.revocation_deadline_ms = NEVER
+    after = member.value()
+    if after != before or is_new:
+        records.append(MemberRecord(group.group_id, member.member_id, after))
+    return is_new or (after.subscribed_names, after.subscribed_regex) != (
+        before.subscribed_names,
+        before.subscribed_regex,
+    )
+
+
+def places_of(partitions: Iterable[tuple[str, int]], topics: Topics) -> frozenset[Place]:
+    """Partitions by topic id; those of topics that are gone are left out."""
+    found = ((topics.describe(name), partition) for name, partition in partitions)
+    return frozenset((topic[0], partition) for topic, partition in found if topic is not None)
+
+
+# What a member of the group may do.
+
+
+def _check_static(group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerMember:
+    static_id = group.static_members.get(instance_id)
+    if static_id is None:
+        raise GroupError(ErrorCode.unknown_member_id)
+    if static_id != member_id:
+        raise GroupError(ErrorCode.fenced_instance_id)
+    return group.members[static_id]
+
+
+def _check_member(
+    group: ConsumerGroup, member_id: str, instance_id: str | None
+) -> tuple[ConsumerMember, ClassicMember]:
+    """The classic member who asks. Raises GroupError."""
+    if instance_id is None:
+        found = group.members.get(member_id)
+    else:
+        found = _check_static(group, member_id, instance_id)
+    if found is None or found.classic is None:
+        raise GroupError(ErrorCode.unknown_member_id)
+    return found, found.classic
+
+
+def _must_join_again(member: ConsumerMember, now_ms: int) -> None:
+    """From now on a rebalance timeout's time."""
+    if member.join_deadline_ms == NEVER:
+        member.join_deadline_ms = now_ms + member.rebalance_timeout_ms
+
+
+def sync(
+    group: ConsumerGroup,
+    who: tuple[str, str | None],
+    generation_id: int,
+    protocol: tuple[str | None, str | None],
+    topics: Topics,
+    now_ms: int,
+) -> SyncReply:
+    """SyncGroup: what (member_id, group_instance_id) has by now. Raises GroupError."""
+    member, classic = _check_member(group, *who)
+    if generation_id != member.member_epoch:
+        raise GroupError(ErrorCode.illegal_generation)
+    protocol_type, protocol_name = protocol
+    name, metadata = classic.protocols[0]
+    if protocol_type not in {None, CONSUMER_PROTOCOL} or protocol_name not in {None, name}:
+        raise GroupError(ErrorCode.inconsistent_group_protocol)
+    # who has to give something back first does that with the assignment it gets here
+    if group.group_epoch > member.member_epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+        _must_join_again(member, now_ms)
+        raise GroupError(ErrorCode.rebalance_in_progress)
+    member.sync_deadline_ms = NEVER
+    member.session_deadline_ms = now_ms + classic.session_timeout_ms
+    assignment = assignment_of(member, metadata, member.assigned, topics)
+    return SyncReply(protocol_type=protocol_type, protocol_name=protocol_name, assignment=assignment)
+
+
+def assignment_of(member: ConsumerMember, metadata: bytes, places: Iterable[Place], topics: Topics) -> bytes:
+    """Places as the client reads them; `metadata` tells which version it speaks."""
+    names = {}
+    for name in member.subscribed_names:
+        topic = topics.describe(name)
+        if topic is not None:
+            names[topic[0]] = name
+    partitions: dict[str, list[int]] = {}
+    for topic_id, partition in places:
+        if topic_id in names:
+            partitions.setdefault(names[topic_id], []).append(partition)
+    subscription = read_subscription(metadata)
+    return encode_assignment(0 if subscription is None else subscription.version, partitions)
+
+
+def heartbeat(
+    group: ConsumerGroup, member_id: str, instance_id: str | None, generation_id: int, now_ms: int
+) -> ErrorCode:
+    """Heartbeat: REBALANCE_IN_PROGRESS has the member join again. Raises GroupError."""
+    member, classic = _check_member(group, member_id, instance_id)
+    if generation_id != member.member_epoch:
+        raise GroupError(ErrorCode.illegal_generation)
+    member.session_deadline_ms = now_ms + classic.session_timeout_ms
+    if (
+        member.member_epoch < group.group_epoch
+        or member.state is MemberState.UNREVOKED_PARTITIONS
+        or (member.state is MemberState.UNRELEASED_PARTITIONS and not _waits_for_others(group, member))
+    ):
+        _must_join_again(member, now_ms)
+        return ErrorCode.rebalance_in_progress
+    return ErrorCode.none
+
+
+def _waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
+    missing = group.targets.get(member.member_id, NOWHERE) - member.assigned
+    return bool(missing & group.held_by_others(member))
+
+
+def leave(
+    group: ConsumerGroup, leaving: Sequence[tuple[str, str | None]]
+) -> tuple[list[ErrorCode], list[ConsumerRecord]]:
+    """LeaveGroup: let (member_id, group_instance_id) go, an administrator's static members without a member id too.
+
+    Members of the consumer protocol go as well: this is how an administrator removes them.
+    """
+    gone: dict[str, ConsumerMember] = {}
+    errors = []
+    for member_id, instance_id in leaving:
+        try:
+            member = _leaving(group, member_id, instance_id)
+        except GroupError as error:
+            errors.append(error.error_code)
+        else:
+            gone[member.member_id] = member
+            errors.append(ErrorCode.none)
+    return errors, remove(group, list(gone.values())) if gone else []
+
+
+def _leaving(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
+    if instance_id is not None:
+        return _check_static(group, member_id or group.static_members.get(instance_id, ""), instance_id)
+    member = group.members.get(member_id)
+    if member is None:
+        raise GroupError(ErrorCode.unknown_member_id)
+    return member

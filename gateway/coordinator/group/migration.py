@@ -1,0 +1,139 @@
+"""A group that has members changes its protocol (KIP-848, online migration).
+
+    classic group   ──► a member of the consumer protocol joins              ──► consumer group with classic members
+    consumer group  ──► its last member of the consumer protocol is gone     ──► classic group that rebalances
+
+Classic members keep their member ids and what they were assigned; generation and group epoch are one number.
+Source: Kafka's `GroupMetadataManager.convertToConsumerGroup` and `convertToClassicGroup`.
+"""
+
+from __future__ import annotations
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.group.assignment import assigned_partitions
+from gateway.coordinator.group.classic_group import ClassicGroup, GroupState, Member
+from gateway.coordinator.group.classic_members import assignment_of, places_of
+from gateway.coordinator.group.consumer_group import NOWHERE, ConsumerGroup, ConsumerMember
+from gateway.coordinator.group.consumer_heartbeat import ConsumerLimits, HeartbeatRefused, Topics
+from gateway.coordinator.group.consumer_records import ClassicMember, ConsumerRecord, Place
+from gateway.coordinator.group.effects import Effects, JoinReply, SyncReply
+from gateway.coordinator.group.subscription import CONSUMER_PROTOCOL, read_subscription
+
+# To the consumer protocol.
+
+
+def may_upgrade(group: ClassicGroup, limits: ConsumerLimits) -> bool:
+    """Whether a classic group may get a member of the consumer protocol."""
+    return (
+        limits.migration_policy.allows_upgrade
+        and group.is_of_consumers
+        and len(group.members) <= limits.max_size
+    )
+
+
+def upgraded(group: ClassicGroup, topics: Topics, now_ms: int) -> ConsumerGroup:
+    """The consumer group that it becomes; the group itself stays as it is. Raises HeartbeatRefused.
+
+    Members that never got into a generation are left out: they are told to join again, some without an id.
+    """
+    converted = ConsumerGroup(
+        group.group_id, group_epoch=group.generation_id, assignment_epoch=group.generation_id
+    )
+    settled = [member for member in group.members.values() if not member.is_new]
+    protocol_name = group.select_protocol() if settled else ""
+    for old in settled:
+        member = _consumer_member(group, old, protocol_name, topics)
+        member.session_deadline_ms = now_ms + old.session_timeout_ms
+        converted.members[member.member_id] = member
+        converted.targets[member.member_id] = member.assigned
+        if member.instance_id is not None:
+            converted.static_members[member.instance_id] = member.member_id
+    return converted
+
+
+def _consumer_member(group: ClassicGroup, old: Member, protocol_name: str, topics: Topics) -> ConsumerMember:
+    subscription = read_subscription(old.metadata(protocol_name))
+    # who joined and never synced has nothing
+    assigned = assigned_partitions(old.assignment) if old.assignment else {}
+    if subscription is None or assigned is None:
+        text = (
+            f"Cannot upgrade the classic group {group.group_id} to consumer group because the embedded "
+            "consumer protocol is malformed."
+        )
+        raise HeartbeatRefused(ErrorCode.group_id_not_found, text)
+    partitions = ((name, partition) for name, indexes in assigned.items() for partition in indexes)
+    return ConsumerMember(
+        old.member_id,
+        old.group_instance_id,
+        subscription.rack_id,
+        old.client_id,
+        old.client_host,
+        tuple(sorted(subscription.topics)),
+        rebalance_timeout_ms=old.rebalance_timeout_ms,
+        member_epoch=group.generation_id,
+        previous_member_epoch=group.generation_id,
+        assigned=places_of(partitions, topics),
+        classic=ClassicMember(old.session_timeout_ms, old.protocols),
+    )
+
+
+def creation_records(group: ConsumerGroup) -> list[ConsumerRecord]:
+    """What makes the group in the log."""
+    records = (group.record_of(kind, member_id) for kind, member_id in group.stored_keys())
+    return [record for record in records if record is not None]
+
+
+def have_all_join_again(group: ClassicGroup, effects: Effects) -> None:
+    """Whoever waits for a rebalance of the classic group joins the group that it became."""
+    again = ErrorCode.rebalance_in_progress
+    for member in group.members.values():
+        group.answer_join(member, JoinReply(error_code=again, member_id=member.member_id), effects)
+        group.answer_sync(member, SyncReply(error_code=again), effects)
+
+
+# To the classic protocol.
+
+
+def may_downgrade(group: ConsumerGroup, limits: ConsumerLimits, max_classic_size: int) -> bool:
+    """Whether a consumer group has classic members only and may become theirs."""
+    return (
+        limits.migration_policy.allows_downgrade
+        and 0 < len(group.members) <= max_classic_size
+        and all(member.classic is not None for member in group.members.values())
+    )
+
+
+def downgraded(group: ConsumerGroup, topics: Topics, now_ms: int) -> ClassicGroup:
+    """The classic group that a group of classic members becomes; each has its target.
+
+    Its generation is the newest that a member knows, so that who has it can commit before it joins again. Kafka takes
+    the group epoch, which nobody knows that has not joined again since the last change.
+    """
+    converted = ClassicGroup(group.group_id, now_ms)
+    converted.generation_id = max(member.member_epoch for member in group.members.values())
+    converted.protocol_type = CONSUMER_PROTOCOL
+    for member in group.members.values():
+        assert member.classic is not None
+        old = converted.members[member.member_id] = Member(
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            member.rebalance_timeout_ms,
+            member.classic.session_timeout_ms,
+            CONSUMER_PROTOCOL,
+            member.classic.protocols,
+        )
+        old.heard_of(now_ms)
+    converted.static_members = dict(group.static_members)
+    converted.leader = next(iter(converted.members))
+    converted.protocol_name = converted.select_protocol()
+    for member in group.members.values():
+        target: frozenset[Place] = group.targets.get(member.member_id, NOWHERE)
+        old = converted.members[member.member_id]
+        metadata = old.metadata(converted.protocol_name)
+        old.assignment = assignment_of(member, metadata, target, topics)
+    converted.subscribed_topics = converted.topics_of_members()
+    converted.become(GroupState.STABLE, now_ms)
+    return converted

@@ -1,0 +1,142 @@
+"""Runs of offsets in one state of delivery."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+NEVER: Final = 2**63 - 1
+
+
+class DeliveryState(enum.IntEnum):
+    """The numbers are those that Kafka stores."""
+
+    AVAILABLE = 0
+    ACQUIRED = 1
+    ACKNOWLEDGED = 2
+    ARCHIVED = 4
+    """Rejected, given up after too many deliveries, or not in the log."""
+
+
+DONE: Final = frozenset((DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED))
+
+
+class StateBatch(NamedTuple):
+    """A run as it is stored; `last_offset` is inclusive."""
+
+    first_offset: int
+    last_offset: int
+    state: int
+    delivery_count: int
+
+
+@dataclass(slots=True)
+class Run:
+    """Offsets `first_offset` to `last_offset`, both inclusive, that went the same way; deadline in ms."""
+
+    first_offset: int
+    last_offset: int
+    state: DeliveryState
+    delivery_count: int = 0
+    member_id: str = ""
+    deadline_ms: int = NEVER
+
+    def __len__(self) -> int:
+        return self.last_offset - self.first_offset + 1
+
+    def stored(self) -> StateBatch:
+        """A run that is acquired is stored as available: after a crash nobody has it."""
+        state = DeliveryState.AVAILABLE if self.state is DeliveryState.ACQUIRED else self.state
+        return StateBatch(self.first_offset, self.last_offset, state, self.delivery_count)
+
+    def is_like(self, other: Run) -> bool:
+        """Whether both can be one run."""
+        return (
+            self.state is other.state
+            and self.delivery_count == other.delivery_count
+            and self.member_id == other.member_id
+            and self.deadline_ms == other.deadline_ms
+        )
+
+
+class RunList:
+    """Runs in order without gaps between them."""
+
+    def __init__(self) -> None:
+        self._runs: list[Run] = []
+
+    def __iter__(self) -> Iterator[Run]:
+        return iter(list(self._runs))
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    @property
+    def end_offset(self) -> int | None:
+        """Behind the last one; None without any."""
+        return self._runs[-1].last_offset + 1 if self._runs else None
+
+    def _index(self, offset: int) -> int:
+        """The run that holds the offset, or how many end before it."""
+        low, high = 0, len(self._runs)
+        while low < high:
+            middle = (low + high) // 2
+            if self._runs[middle].last_offset < offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def within(self, first_offset: int, last_offset: int) -> list[Run]:
+        """The runs that begin and end inside these offsets, after those at both ends were cut there."""
+        self._cut(first_offset)
+        self._cut(last_offset + 1)
+        return self._runs[self._index(first_offset) : self._index(last_offset + 1)]
+
+    def overlapping(self, first_offset: int, last_offset: int) -> list[Run]:
+        """The runs that have any of these offsets."""
+        start = self._index(first_offset)
+        end = self._index(last_offset)
+        return self._runs[start : end + 1] if start < len(self._runs) else []
+
+    def _cut(self, offset: int) -> None:
+        """Have a run begin at `offset`."""
+        index = self._index(offset)
+        if index == len(self._runs) or self._runs[index].first_offset >= offset:
+            return
+        run = self._runs[index]
+        rest = Run(offset, run.last_offset, run.state, run.delivery_count, run.member_id, run.deadline_ms)
+        run.last_offset = offset - 1
+        self._runs.insert(index + 1, rest)
+
+    def append(self, run: Run) -> None:
+        """Add a run behind the others."""
+        self._runs.append(run)
+
+    def drop_before(self, offset: int) -> None:
+        """Forget everything before `offset`."""
+        self._cut(offset)
+        del self._runs[: self._index(offset)]
+
+    def pop_done(self) -> int | None:
+        """Take away the leading runs that are done; returns the offset behind them, None when there are none."""
+        count = 0
+        while count < len(self._runs) and self._runs[count].state in DONE:
+            count += 1
+        if not count:
+            return None
+        offset = self._runs[count - 1].last_offset + 1
+        del self._runs[:count]
+        return offset
+
+    def join_alike(self) -> None:
+        """Make one run of neighbours that went the same way."""
+        joined: list[Run] = []
+        for run in self._runs:
+            if joined and joined[-1].is_like(run):
+                joined[-1].last_offset = run.last_offset
+            else:
+                joined.append(run)
+        self._runs = joined

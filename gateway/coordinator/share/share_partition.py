@@ -1,0 +1,278 @@
+"""One partition as one share group reads it: what is acquired, by whom, and what is done.
+
+    acquire      available ──► acquired, for the time of a lock
+    accept       acquired ──► acknowledged
+    release      acquired ──► available, or archived after too many deliveries; so does a lock that runs out
+    reject       acquired ──► archived
+    renew        the lock begins anew
+
+Everything before `start_offset` is done; it moves over done offsets. Everything from `end_offset` on was never
+given out. Source: Kafka's `SharePartition`, KIP-932, KIP-1222 (renew).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gateway.coordinator.share.ranges import DONE, NEVER, DeliveryState, Run, RunList, StateBatch
+
+
+class AcknowledgeType(enum.IntEnum):
+    """What a member says of an offset."""
+
+    GAP = 0
+    ACCEPT = 1
+    RELEASE = 2
+    REJECT = 3
+    RENEW = 4
+
+
+class InvalidRecordState(Exception):
+    """A member acknowledges what it has not acquired."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShareLimits:
+    """See the settings `group.share.*` in `docs/configuration.md`."""
+
+    lock_duration_ms: int = 30_000
+    delivery_count_limit: int = 5
+    max_record_locks: int = 2_000
+
+
+class Acquired(NamedTuple):
+    """Offsets given to a member, both inclusive, for the `delivery_count`th time."""
+
+    first_offset: int
+    last_offset: int
+    delivery_count: int
+
+
+class Acknowledgement(NamedTuple):
+    """What a member says of offsets, both inclusive: one type for all, or one for each."""
+
+    first_offset: int
+    last_offset: int
+    types: tuple[int, ...]
+
+
+class SharePartition:
+    """The state of one (group, partition)."""
+
+    def __init__(self, start_offset: int) -> None:
+        self.start_offset = start_offset
+        self.runs = RunList()
+
+    @property
+    def end_offset(self) -> int:
+        """Before it everything was given out at least once."""
+        return self.runs.end_offset or self.start_offset
+
+    @property
+    def holes(self) -> int:
+        """How many runs of done offsets lie behind the start offset, each after a run that is not."""
+        return sum(run.state in DONE for run in self.runs)
+
+    def next_offset(self) -> int:
+        """Where a fetch should look: the first offset that can be acquired."""
+        for run in self.runs:
+            if run.state is DeliveryState.AVAILABLE:
+                return run.first_offset
+        return self.end_offset
+
+    # Acquiring.
+
+    def acquire(
+        self,
+        member_id: str,
+        batches: Sequence[tuple[int, int]],
+        max_records: int,
+        limits: ShareLimits,
+        now_ms: int,
+        *,
+        is_strict: bool = False,
+    ) -> list[Acquired]:
+        """Give a member what is available in these batches of the log, (base_offset, last_offset) in order.
+
+        Stops behind the batch with which `max_records` is reached; `is_strict` stops right there.
+        """
+        acquired: list[Acquired] = []
+        left = max_records
+        for base_offset, last_offset in batches:
+            if left <= 0:
+                break
+            last = min(last_offset, base_offset + left - 1) if is_strict else last_offset
+            for run in self._available(max(base_offset, self.start_offset), last, limits):
+                run.state = DeliveryState.ACQUIRED
+                run.delivery_count += 1
+                run.member_id = member_id
+                run.deadline_ms = now_ms + limits.lock_duration_ms
+                acquired.append(Acquired(run.first_offset, run.last_offset, run.delivery_count))
+                left -= len(run)
+        return _joined(acquired)
+
+    def _available(self, first_offset: int, last_offset: int, limits: ShareLimits) -> list[Run]:
+        found = []
+        end_offset = self.end_offset
+        if first_offset < end_offset:
+            known = self.runs.within(first_offset, min(last_offset, end_offset - 1))
+            found = [run for run in known if run.state is DeliveryState.AVAILABLE]
+        new_first = max(first_offset, end_offset)
+        room = limits.max_record_locks - (end_offset - self.start_offset)
+        new_last = min(last_offset, new_first + room - 1)
+        if new_first <= new_last:
+            if new_first > end_offset:
+                # offsets that are not in the log
+                self.runs.append(Run(end_offset, new_first - 1, DeliveryState.ARCHIVED))
+            run = Run(new_first, new_last, DeliveryState.AVAILABLE)
+            self.runs.append(run)
+            found.append(run)
+        return found
+
+    # Acknowledging.
+
+    def acknowledge(
+        self, member_id: str, said: Sequence[Acknowledgement], limits: ShareLimits, now_ms: int
+    ) -> list[StateBatch]:
+        """Take what a member says, all or nothing; returns what must be stored. Raises InvalidRecordState."""
+        for acknowledgement in said:
+            self._check(member_id, acknowledgement)
+        changed: list[StateBatch] = []
+        for first_offset, last_offset, types in said:
+            if len(types) == 1:
+                changed += self._apply(first_offset, last_offset, types[0], limits, now_ms)
+                continue
+            for number, kind in enumerate(types):
+                offset = first_offset + number
+                changed += self._apply(offset, offset, kind, limits, now_ms)
+        return self._settle(changed)
+
+    def _check(self, member_id: str, said: Acknowledgement) -> None:
+        first_offset = max(said.first_offset, self.start_offset)
+        if said.last_offset < first_offset:
+            return
+        if said.last_offset >= self.end_offset:
+            raise InvalidRecordState(f"offset {said.last_offset} was never acquired")
+        for run in self.runs.overlapping(first_offset, said.last_offset):
+            if run.state is not DeliveryState.ACQUIRED or run.member_id != member_id:
+                raise InvalidRecordState(f"offset {run.first_offset} is not acquired by this member")
+
+    def _apply(
+        self, first_offset: int, last_offset: int, kind: int, limits: ShareLimits, now_ms: int
+    ) -> list[StateBatch]:
+        first_offset = max(first_offset, self.start_offset)
+        if last_offset < first_offset:
+            return []
+        changed = []
+        for run in self.runs.within(first_offset, last_offset):
+            if kind == AcknowledgeType.RENEW:
+                run.deadline_ms = now_ms + limits.lock_duration_ms
+                continue
+            if kind == AcknowledgeType.ACCEPT:
+                _end(run, DeliveryState.ACKNOWLEDGED)
+            elif kind == AcknowledgeType.RELEASE:
+                _release(run, limits)
+            else:
+                _end(run, DeliveryState.ARCHIVED)
+            changed.append(run.stored())
+        return changed
+
+    def release(self, member_id: str, limits: ShareLimits) -> list[StateBatch]:
+        """A member is gone: what it had can be acquired again. Returns what must be stored."""
+        return self._release_those(
+            [run for run in self.runs if run.state is DeliveryState.ACQUIRED and run.member_id == member_id],
+            limits,
+        )
+
+    def expire(self, limits: ShareLimits, now_ms: int) -> list[StateBatch]:
+        """Locks that ran out; returns what must be stored."""
+        return self._release_those([run for run in self.runs if run.deadline_ms <= now_ms], limits)
+
+    def _release_those(self, runs: list[Run], limits: ShareLimits) -> list[StateBatch]:
+        for run in runs:
+            _release(run, limits)
+        return self._settle([run.stored() for run in runs])
+
+    def next_deadline_ms(self) -> int:
+        """When `expire` has something to do."""
+        return min((run.deadline_ms for run in self.runs), default=NEVER)
+
+    def _settle(self, changed: list[StateBatch]) -> list[StateBatch]:
+        """Move the start over what is done."""
+        moved = self.runs.pop_done()
+        if moved is not None:
+            self.start_offset = moved
+        self.runs.join_alike()
+        return [batch for batch in changed if batch.last_offset >= self.start_offset]
+
+    def log_starts_at(self, offset: int) -> bool:
+        """What was deleted from the log can't be delivered; whether that changes anything."""
+        if offset <= self.start_offset:
+            return False
+        self.runs.drop_before(offset)
+        self.start_offset = offset
+        moved = self.runs.pop_done()
+        if moved is not None:
+            self.start_offset = moved
+        return True
+
+    # What is stored.
+
+    def stored_batches(self) -> list[StateBatch]:
+        """All that must be known beside the start offset."""
+        batches: list[StateBatch] = []
+        for run in self.runs:
+            batch = run.stored()
+            if batch.state == DeliveryState.AVAILABLE and not batch.delivery_count:
+                continue
+            batches.append(batch)
+        return batches
+
+    def restore(self, start_offset: int, batches: Sequence[StateBatch]) -> None:
+        """Fold in a stored change: a new start offset, and what became of some offsets."""
+        for batch in batches:
+            if batch.last_offset < start_offset:
+                continue
+            end_offset = self.end_offset
+            if batch.first_offset > end_offset:
+                self.runs.append(Run(end_offset, batch.first_offset - 1, DeliveryState.AVAILABLE))
+            if batch.last_offset >= self.end_offset:
+                self.runs.append(Run(self.end_offset, batch.last_offset, DeliveryState.AVAILABLE))
+            for run in self.runs.within(max(batch.first_offset, self.start_offset), batch.last_offset):
+                run.state = DeliveryState(batch.state)
+                run.delivery_count = batch.delivery_count
+        if start_offset > self.start_offset:
+            if start_offset >= self.end_offset:
+                self.runs = RunList()
+            else:
+                self.runs.drop_before(start_offset)
+            self.start_offset = start_offset
+        self.runs.join_alike()
+
+
+def _end(run: Run, state: DeliveryState) -> None:
+    run.state = state
+    run.member_id, run.deadline_ms = "", NEVER
+
+
+def _release(run: Run, limits: ShareLimits) -> None:
+    given_up = run.delivery_count >= limits.delivery_count_limit
+    _end(run, DeliveryState.ARCHIVED if given_up else DeliveryState.AVAILABLE)
+
+
+def _joined(acquired: list[Acquired]) -> list[Acquired]:
+    """Neighbours of the same delivery count as one."""
+    joined: list[Acquired] = []
+    for one in acquired:
+        if (
+            joined
+            and joined[-1].delivery_count == one.delivery_count
+            and joined[-1].last_offset + 1 == one.first_offset
+        ):
+            joined[-1] = joined[-1]._replace(last_offset=one.last_offset)
+        else:
+            joined.append(one)
+    return joined

@@ -1,0 +1,48 @@
+"""All share partitions whose state one partition of `__share_group_state` holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from gateway.coordinator.share.records import (
+    SharePartitionKey,
+    ShareRecord,
+    ShareSnapshot,
+    ShareState,
+)
+from gateway.coordinator.share.share_partition import SharePartition
+
+
+class ShareStates:
+    """By group and partition; what a member acquired is known here, but not stored."""
+
+    def __init__(self) -> None:
+        self.partitions: dict[SharePartitionKey, SharePartition] = {}
+
+    def replay(self, record: ShareRecord, now_ms: int) -> None:
+        """Fold in a record of the log as it is loaded."""
+        del now_ms  # nothing stored ends with time
+        if not isinstance(record, ShareSnapshot):
+            found = self.partitions.get(record.key)
+            if found is not None:
+                found.restore(record.start_offset, record.batches)
+        elif record.value is None:
+            self.partitions.pop(record.key, None)
+        else:
+            fresh = self.partitions[record.key] = SharePartition(record.value.start_offset)
+            fresh.restore(record.value.start_offset, record.value.batches)
+
+    def stored_keys(self) -> Iterator[SharePartitionKey]:
+        """What the log must hold a record of."""
+        yield from self.partitions
+
+    def record_of(self, key: SharePartitionKey) -> ShareRecord | None:
+        """The record for a key as it would be written now; None when it is gone."""
+        found = self.partitions.get(key)
+        if found is None:
+            return None
+        return ShareSnapshot(key, ShareState(found.start_offset, tuple(found.stored_batches())))
+
+    def unload(self, answer: Callable[[object], None]) -> None:
+        """Nobody waits in here."""
+        del answer

@@ -1,0 +1,253 @@
+"""ShareFetch (key 78, versions 1–2): acquire records, and acknowledge earlier ones in the same request (KIP-932).
+
+What is answered stays acquired by the member until it acknowledges it or the lock runs out. Waits for
+`max_wait` when nothing can be acquired. Source: Kafka's KafkaApis.handleShareFetchRequest, DelayedShareFetch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any, Final, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.share.records import SharePartitionKey
+from gateway.coordinator.share.share_partition import Acquired
+from gateway.handlers.api import Api, RequestContext
+from gateway.handlers.join_group import milliseconds
+from gateway.handlers.share_session import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    Outcome,
+    Place,
+    ShareRequestRefused,
+    acknowledge,
+    begin_session,
+    check_request,
+    continue_session,
+    partition_of,
+)
+from gateway.protocol.messages import build, response_module
+from gateway.runtime.group_coordinator import Unavailable
+from gateway.runtime.partition import Partition
+from gateway.runtime.share_coordinator import ShareSession
+from log import LogError
+from log.record_batch import HEADER_BYTES, parse_header
+
+API_KEY: Final = 78
+FIRST_WITH_STRICT_LIMIT: Final = 2
+RECORD_LIMIT: Final = 1
+NO_PLACE: Final = uuid.UUID(int=0)
+
+
+class Row(NamedTuple):
+    """One partition's part of the answer."""
+
+    error_code: ErrorCode = ErrorCode.none
+    records: bytes = b""
+    acquired: tuple[Acquired, ...] = ()
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """Acknowledge, then acquire, waiting for records if there are none."""
+    services = context.services
+    try:
+        check_request(context, request)
+        await services.shares.ensure_topic()
+        session = _session(context, request)
+    except ShareRequestRefused as error:
+        return _refused(context, error.error_code, str(error))
+    except Unavailable as error:
+        return _refused(context, error.error_code, None)
+    outcomes = await acknowledge(context, request, request.topics)
+    if request.share_session_epoch == FINAL_EPOCH:
+        services.shares.release_member(request.group_id, request.member_id)
+        return _answer(context, {}, outcomes)
+    rows = await _fetch(context, request, session, waits=not outcomes)
+    return _answer(context, rows, outcomes)
+
+
+def _session(context: RequestContext, request: Any) -> ShareSession:
+    """The session with the partitions that the request adds and without those it forgets."""
+    if request.share_session_epoch == INITIAL_EPOCH:
+        session = begin_session(context, request)
+    else:
+        session = continue_session(context, request)
+    for topic in request.topics:
+        for entry in topic.partitions:
+            session.places.setdefault((topic.topic_id or NO_PLACE, entry.partition_index))
+    for topic in request.forgotten_topics_data:
+        for partition in topic.partitions:
+            session.places.pop((topic.topic_id or NO_PLACE, partition), None)
+    return session
+
+
+async def _fetch(
+    context: RequestContext, request: Any, session: ShareSession, *, waits: bool
+) -> dict[Place, Row]:
+    loop = context.services.loop
+    deadline_s = loop.time() + milliseconds(request.max_wait) / 1000
+    while True:
+        rows = await _acquire_all(context, request, session)
+        left_s = deadline_s - loop.time()
+        if rows or not waits or left_s <= 0 or not session.places:
+            return rows
+        if not await _wait(context, request, session.places, left_s):
+            waits = False
+
+
+async def _acquire_all(context: RequestContext, request: Any, session: ShareSession) -> dict[Place, Row]:
+    """Acquire partition after partition until enough; who had records goes last next time."""
+    rows: dict[Place, Row] = {}
+    left_bytes = min(request.max_bytes, context.services.config.int("fetch.max.bytes"))
+    left_records = max(1, request.max_records)
+    for place in list(session.places):
+        if left_bytes <= 0 or left_records <= 0:
+            break
+        partition = partition_of(context, place)
+        if isinstance(partition, ErrorCode):
+            rows[place] = Row(partition)
+            continue
+        row = await _acquire(context, request, place, partition, left_bytes, left_records)
+        if row.error_code is not ErrorCode.none or row.acquired:
+            rows[place] = row
+            session.places.move_to_end(place)
+        left_bytes -= len(row.records)
+        left_records -= sum(one.last_offset - one.first_offset + 1 for one in row.acquired)
+    return rows
+
+
+async def _acquire(
+    context: RequestContext,
+    request: Any,
+    place: Place,
+    partition: Partition,
+    max_bytes: int,
+    max_records: int,
+) -> Row:
+    shares = context.services.shares
+    try:
+        found = await shares.open(SharePartitionKey(request.group_id, *place), partition)
+        log = partition.log
+        region = log.find(
+            max(found.next_offset(), log.log_start_offset), max_bytes, upper_bound=log.high_watermark
+        )
+        data = b"" if region is None else log.read_region(region)
+    except Unavailable as error:
+        return Row(error.error_code)
+    except LogError as error:
+        return Row(ErrorCode(error.kafka_error_code))
+    batches = _batches(data)
+    acquired = found.acquire(
+        request.member_id,
+        [(base_offset, last_offset) for base_offset, last_offset, _, _ in batches],
+        max_records,
+        shares.limits,
+        context.services.clock.now_ms(),
+        is_strict=context.api_version >= FIRST_WITH_STRICT_LIMIT
+        and request.share_acquire_mode == RECORD_LIMIT,
+    )
+    if not acquired:
+        return Row()
+    shares.acquired(found)
+    start = next(at for _, last, at, _ in batches if last >= acquired[0].first_offset)
+    end = next(end for base, last, _, end in reversed(batches) if base <= acquired[-1].last_offset)
+    return Row(records=data[start:end], acquired=tuple(acquired))
+
+
+def _batches(data: bytes) -> list[tuple[int, int, int, int]]:
+    """(base_offset, last_offset, position, end) of each whole batch."""
+    found = []
+    position = 0
+    while len(data) - position >= HEADER_BYTES:
+        header = parse_header(data, position)
+        end = position + header.size_bytes
+        if end > len(data):
+            break
+        found.append((header.base_offset, header.last_offset, position, end))
+        position = end
+    return found
+
+
+async def _wait(context: RequestContext, request: Any, places: Iterable[Place], left_s: float) -> bool:
+    """Wait until something may have become available; False when the gateway stops or time is up."""
+    shares = context.services.shares
+    happened = asyncio.Event()
+    watched = [
+        (SharePartitionKey(request.group_id, *place), partition)
+        for place in places
+        if not isinstance(partition := partition_of(context, place), ErrorCode)
+    ]
+    waiter = object()
+    for key, partition in watched:
+        shares.add_waiter(key, happened.set)
+        partition.add_waiter(waiter, happened.set)
+    try:
+        await asyncio.wait_for(happened.wait(), left_s)
+    except TimeoutError:
+        return False
+    finally:
+        for key, partition in watched:
+            shares.remove_waiter(key, happened.set)
+            partition.remove_waiter(waiter)
+    return not any(partition.closed for _, partition in watched)
+
+
+def _answer(context: RequestContext, rows: dict[Place, Row], outcomes: dict[Place, Outcome]) -> Any:
+    module = response_module(API_KEY, context.api_version)
+    by_topic: dict[uuid.UUID, list[Any]] = {}
+    for place in dict.fromkeys((*rows, *outcomes)):
+        row = rows.get(place, Row())
+        outcome = outcomes.get(place, Outcome(ErrorCode.none))
+        by_topic.setdefault(place[0], []).append(_partition(module, place[1], row, outcome))
+    responses = tuple(
+        build(module.ShareFetchableTopicResponse, topic_id=topic_id, partitions=tuple(partitions))
+        for topic_id, partitions in by_topic.items()
+    )
+    return build(
+        module.ShareFetchResponse,
+        error_code=ErrorCode.none,
+        error_message=None,
+        acquisition_lock_timeout=timedelta(milliseconds=context.services.shares.limits.lock_duration_ms),
+        responses=responses,
+        node_endpoints=(),
+    )
+
+
+def _partition(module: Any, index: int, row: Row, outcome: Outcome) -> Any:
+    return build(
+        module.PartitionData,
+        partition_index=index,
+        error_code=row.error_code,
+        error_message=None,
+        acknowledge_error_code=int(outcome.error_code),
+        acknowledge_error_message=outcome.message,
+        current_leader=build(module.LeaderIdAndEpoch, leader_id=0, leader_epoch=0),
+        records=row.records,
+        acquired_records=tuple(
+            build(
+                module.AcquiredRecords,
+                first_offset=one.first_offset,
+                last_offset=one.last_offset,
+                delivery_count=one.delivery_count,
+            )
+            for one in row.acquired
+        ),
+    )
+
+
+def _refused(context: RequestContext, error: ErrorCode, message: str | None) -> Any:
+    return build(
+        response_module(API_KEY, context.api_version).ShareFetchResponse,
+        error_code=error,
+        error_message=message,
+        acquisition_lock_timeout=timedelta(0),
+        responses=(),
+        node_endpoints=(),
+    )
+
+
+API = Api(key=API_KEY, name="ShareFetch", min_version=1, max_version=2, handle=handle)

@@ -1,0 +1,72 @@
+"""ShareGroupDescribe (key 77, version 1): share groups and what their members read.
+
+Source: Kafka's GroupMetadataManager.shareGroupDescribe.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.group.consumer_records import by_topic
+from gateway.coordinator.share.share_group import ShareGroup, ShareMember
+from gateway.handlers.api import Api, RequestContext
+from gateway.handlers.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from gateway.protocol.messages import build, response_module
+
+API_KEY: Final = 77
+ASSIGNOR: Final = "simple"
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """Describe each group that is asked for."""
+    module = response_module(API_KEY, context.api_version)
+    asked = request.include_authorized_operations
+    groups = tuple([_describe(context, module, group_id, asked) for group_id in request.group_ids])
+    return build(module.ShareGroupDescribeResponse, groups=groups)
+
+
+def _describe(context: RequestContext, module: Any, group_id: str, operations_asked: bool) -> Any:
+    group = context.services.shares.group(group_id)
+    found = group is not None
+    group = group or ShareGroup(group_id)
+    names = {topic.topic_id: topic.name for topic in context.services.partitions.by_name.values()}
+    return build(
+        module.DescribedGroup,
+        error_code=ErrorCode.none if found else ErrorCode.group_id_not_found,
+        error_message=None if found else f"Group {group_id} not found.",
+        group_id=group_id,
+        group_state=group.state if found else "",
+        group_epoch=group.group_epoch,
+        assignment_epoch=group.group_epoch,
+        assignor_name=ASSIGNOR if found else "",
+        members=tuple(_member(module, member, names) for member in group.members.values()),
+        authorized_operations=GROUP_OPERATIONS if operations_asked and found else NOT_ASKED,
+    )
+
+
+def _member(module: Any, member: ShareMember, names: dict[Any, str]) -> Any:
+    topics = tuple(
+        build(
+            module.TopicPartitions,
+            topic_id=topic_id,
+            topic_name=names[topic_id],
+            partitions=tuple(partitions),
+        )
+        for topic_id, partitions in by_topic(member.assigned).items()
+        if topic_id in names
+    )
+    return build(
+        module.Member,
+        member_id=member.member_id,
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=member.subscribed_names,
+        assignment=build(module.Assignment, topic_partitions=topics),
+    )
+
+
+API = Api(key=API_KEY, name="ShareGroupDescribe", min_version=1, max_version=1, handle=handle)

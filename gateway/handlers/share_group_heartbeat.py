@@ -1,0 +1,99 @@
+"""ShareGroupHeartbeat (key 76, version 1): the whole life of a member of a share group (KIP-932).
+
+Source: Kafka's KafkaApis.handleShareGroupHeartbeat, GroupMetadataManager.shareGroupHeartbeat.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.group.consumer_records import by_topic
+from gateway.coordinator.share.share_group import (
+    JOINING,
+    LEAVING,
+    ShareHeartbeat,
+    ShareHeartbeatRefused,
+)
+from gateway.handlers.api import Api, RequestContext
+from gateway.protocol.messages import build, response_module
+from gateway.runtime.group_coordinator import Unavailable
+
+API_KEY: Final = 76
+NO_TIME: Final = timedelta(0)
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """Take the heartbeat."""
+    module = response_module(API_KEY, context.api_version)
+    services = context.services
+    names = request.subscribed_topic_names
+    heartbeat = ShareHeartbeat(
+        member_id=request.member_id,
+        member_epoch=request.member_epoch,
+        rack_id=request.rack_id,
+        client_id=context.client_id,
+        client_host=f"/{context.peer_host}",
+        subscribed_names=None if names is None else tuple(names),
+    )
+    try:
+        _check(request)
+        await services.groups.ensure_topic()
+        await services.shares.ensure_topic()
+        if services.groups.knows(request.group_id):
+            text = f"Group {request.group_id} is not a share group."
+            return _refused(module, ErrorCode.group_id_not_found, text)
+        member, must_tell = services.shares.heartbeat(request.group_id, heartbeat)
+    except ShareHeartbeatRefused as error:
+        return _refused(module, error.error_code, str(error))
+    except Unavailable as error:
+        return _refused(module, error.error_code, None)
+    interval_ms = services.config.int("group.share.heartbeat.interval.ms")
+    assignment = None
+    if must_tell:
+        topics = tuple(
+            build(module.TopicPartitions, topic_id=topic_id, partitions=tuple(partitions))
+            for topic_id, partitions in by_topic(member.assigned).items()
+        )
+        assignment = build(module.Assignment, topic_partitions=topics)
+    return build(
+        module.ShareGroupHeartbeatResponse,
+        error_code=ErrorCode.none,
+        error_message=None,
+        member_id=member.member_id,
+        member_epoch=member.member_epoch,
+        heartbeat_interval=timedelta(milliseconds=interval_ms) if member.member_epoch >= 0 else NO_TIME,
+        assignment=assignment,
+    )
+
+
+def _check(request: Any) -> None:
+    """Raises ShareHeartbeatRefused."""
+    invalid = ErrorCode.invalid_request
+    if not request.group_id.strip():
+        raise ShareHeartbeatRefused(invalid, "GroupId can't be empty.")
+    if request.rack_id is not None and not request.rack_id.strip():
+        raise ShareHeartbeatRefused(invalid, "RackId can't be empty.")
+    if not request.member_id.strip():
+        raise ShareHeartbeatRefused(invalid, "MemberId can't be empty.")
+    if request.member_epoch < LEAVING:
+        raise ShareHeartbeatRefused(invalid, "MemberEpoch is invalid.")
+    if request.member_epoch == JOINING and not request.subscribed_topic_names:
+        raise ShareHeartbeatRefused(invalid, "SubscribedTopicNames must be set in first request.")
+
+
+def _refused(module: Any, error: ErrorCode, message: str | None) -> Any:
+    return build(
+        module.ShareGroupHeartbeatResponse,
+        error_code=error,
+        error_message=message,
+        member_id=None,
+        member_epoch=0,
+        heartbeat_interval=NO_TIME,
+        assignment=None,
+    )
+
+
+API = Api(key=API_KEY, name="ShareGroupHeartbeat", min_version=1, max_version=1, handle=handle)

@@ -1,0 +1,148 @@
+"""What ShareFetch and ShareAcknowledge have in common: the member's session, and what it acknowledges.
+
+    share_session_epoch   the request
+    0                     begins a session; nothing can be acknowledged yet
+    n > 0                 is the session's next
+    −1                    ends it, and gives back what was acquired
+
+Source: Kafka's SharePartitionManager.newContext, ShareSession, KIP-932.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.share.records import SharePartitionKey
+from gateway.coordinator.share.share_partition import Acknowledgement, AcknowledgeType, InvalidRecordState
+from gateway.handlers.api import RequestContext
+from gateway.runtime.group_coordinator import Unavailable
+from gateway.runtime.partition import Partition
+from gateway.runtime.share_coordinator import ShareSession
+
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+FIRST_WITH_RENEW: Final = 2
+MAX_EPOCH: Final = 2**31 - 1
+Place = tuple[uuid.UUID, int]
+
+
+class ShareRequestRefused(Exception):
+    """The error that answers the whole request."""
+
+    def __init__(self, error_code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.error_code = error_code
+
+
+class Outcome(NamedTuple):
+    """What became of one partition's acknowledgements."""
+
+    error_code: ErrorCode
+    message: str | None = None
+
+
+def check_request(context: RequestContext, request: Any) -> None:
+    """Raises ShareRequestRefused."""
+    if not request.group_id or not request.member_id:
+        text = "The request names no group or no member."
+        raise ShareRequestRefused(ErrorCode.invalid_request, text)
+    if context.services.groups.knows(request.group_id):
+        text = f"Group {request.group_id} is not a share group."
+        raise ShareRequestRefused(ErrorCode.group_id_not_found, text)
+
+
+def continue_session(context: RequestContext, request: Any) -> ShareSession:
+    """The session that a request with an epoch other than 0 belongs to. Raises ShareRequestRefused."""
+    session = context.services.shares.sessions.get((request.group_id, request.member_id))
+    epoch = request.share_session_epoch
+    if session is None:
+        text = f"Member {request.member_id} of {request.group_id} has no share session."
+        raise ShareRequestRefused(ErrorCode.share_session_not_found, text)
+    if epoch != FINAL_EPOCH:
+        # 0 is nobody's next: a session begins with a ShareFetch
+        if epoch != session.epoch:
+            text = f"The share session is at epoch {session.epoch}, not {epoch}."
+            raise ShareRequestRefused(ErrorCode.invalid_share_session_epoch, text)
+        session.epoch = 1 if session.epoch == MAX_EPOCH else session.epoch + 1
+    return session
+
+
+def begin_session(context: RequestContext, request: Any) -> ShareSession:
+    """A new session in place of any that the member has. Raises ShareRequestRefused."""
+    shares = context.services.shares
+    key = request.group_id, request.member_id
+    if key not in shares.sessions and len(shares.sessions) >= context.services.config.int(
+        "group.share.max.share.sessions"
+    ):
+        text = "There are as many share sessions as are allowed."
+        raise ShareRequestRefused(ErrorCode.share_session_limit_reached, text)
+    if any(entry.acknowledgement_batches for topic in request.topics for entry in topic.partitions):
+        text = "Nothing can be acknowledged in the first request of a share session."
+        raise ShareRequestRefused(ErrorCode.invalid_request, text)
+    session = shares.sessions[key] = ShareSession()
+    return session
+
+
+def partition_of(context: RequestContext, place: Place) -> Partition | ErrorCode:
+    """The partition at a place, or why there is none."""
+    topic = context.services.partitions.by_id.get(place[0])
+    if topic is None:
+        return ErrorCode.unknown_topic_id
+    return topic.get(place[1]) or ErrorCode.unknown_topic_or_partition
+
+
+async def acknowledge(context: RequestContext, request: Any, topics: Iterable[Any]) -> dict[Place, Outcome]:
+    """Take what the request acknowledges, durably, partition by partition."""
+    outcomes: dict[Place, Outcome] = {}
+    renews = context.api_version >= FIRST_WITH_RENEW and request.is_renew_ack
+    for topic in topics:
+        for entry in topic.partitions:
+            if not entry.acknowledgement_batches:
+                continue
+            place = (topic.topic_id or uuid.UUID(int=0), entry.partition_index)
+            said = [
+                Acknowledgement(batch.first_offset, batch.last_offset, tuple(batch.acknowledge_types))
+                for batch in entry.acknowledgement_batches
+            ]
+            outcomes[place] = await _acknowledge_one(context, request, place, said, renews=renews)
+    return outcomes
+
+
+async def _acknowledge_one(
+    context: RequestContext, request: Any, place: Place, said: Sequence[Acknowledgement], *, renews: bool
+) -> Outcome:
+    partition = partition_of(context, place)
+    if isinstance(partition, ErrorCode):
+        return Outcome(partition)
+    complaint = _complaint(said, renews=renews)
+    if complaint is not None:
+        return Outcome(ErrorCode.invalid_request, complaint)
+    key = SharePartitionKey(request.group_id, *place)
+    try:
+        await context.services.shares.acknowledge(key, request.member_id, said)
+    except InvalidRecordState as error:
+        return Outcome(ErrorCode.invalid_record_state, str(error))
+    except Unavailable as error:
+        return Outcome(error.error_code)
+    return Outcome(ErrorCode.none)
+
+
+def _complaint(said: Sequence[Acknowledgement], *, renews: bool) -> str | None:
+    """What is wrong with acknowledgements, whatever was acquired (ShareFetchRequest, KafkaApis.validateAcknowledgementBatches)."""
+    latest = AcknowledgeType.RENEW if renews else AcknowledgeType.REJECT
+    previous = -1
+    for first_offset, last_offset, types in said:
+        if first_offset > last_offset:
+            return "The first offset is greater than the last offset."
+        if first_offset <= previous:
+            return "Batches are not in order or overlap."
+        if not types or len(types) not in {1, last_offset - first_offset + 1}:
+            return "There are other acknowledge types than offsets."
+        if not all(AcknowledgeType.GAP <= kind <= latest for kind in types):
+            return "An acknowledge type is unknown."
+        previous = last_offset
+    return None

@@ -1,0 +1,379 @@
+"""Share groups of this node: their members, their partitions' delivery state, and the sessions of their fetches.
+
+Delivery state lives in `__share_group_state`: every acknowledgement, release and lock that ran out is appended
+there, and answered when it is durable. Source: Kafka's `SharePartitionManager`, `ShareCoordinatorService`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.config import Config
+from gateway.coordinator.share import records as share_records
+from gateway.coordinator.share.ranges import NEVER, StateBatch
+from gateway.coordinator.share.records import (
+    SharePartitionKey,
+    ShareSnapshot,
+    ShareState,
+    ShareUpdate,
+)
+from gateway.coordinator.share.share_group import (
+    LEAVING,
+    ShareGroup,
+    ShareGroupLimits,
+    ShareHeartbeat,
+    ShareHeartbeatRefused,
+    ShareMember,
+)
+from gateway.coordinator.share.share_partition import Acknowledgement, ShareLimits, SharePartition
+from gateway.coordinator.share.states import ShareStates
+from gateway.metadata.topic_names import SHARE_STATE_TOPIC
+from gateway.runtime.clock import Clock
+from gateway.runtime.group_coordinator import Unavailable, java_hash
+from gateway.runtime.group_shards import LoadedShard
+from gateway.runtime.internal_topics import InternalTopics
+from gateway.runtime.partition import Partition
+from gateway.runtime.partitions import Partitions
+from log import LogError
+
+logger = logging.getLogger(__name__)
+
+EARLIEST: Final = "earliest"
+
+
+@dataclass(slots=True)
+class ShareSession:
+    """What one member fetches; its epoch rises with every fetch."""
+
+    epoch: int = 1
+    places: OrderedDict[tuple[uuid.UUID, int], None] = field(default_factory=OrderedDict)
+
+
+class ShareCoordinator:
+    """Serves all share groups."""
+
+    def __init__(
+        self, config: Config, clock: Clock, partitions: Partitions, internal_topics: InternalTopics
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._partitions = partitions
+        self._internal_topics = internal_topics
+        self.groups: dict[str, ShareGroup] = {}
+        self.sessions: dict[tuple[str, str], ShareSession] = {}
+        self._shards: dict[int, LoadedShard[ShareStates]] = {}
+        self._spread: tuple[uuid.UUID, int] | None = None
+        self._waiters: dict[SharePartitionKey, set[Callable[[], None]]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_ms = NEVER
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.limits = ShareLimits(
+            lock_duration_ms=config.int("group.share.record.lock.duration.ms"),
+            delivery_count_limit=config.int("group.share.delivery.count.limit"),
+            max_record_locks=config.int("group.share.partition.max.record.locks"),
+        )
+        self._group_limits = ShareGroupLimits(
+            session_timeout_ms=config.int("group.share.session.timeout.ms"),
+            max_size=config.int("group.share.max.size"),
+        )
+
+    # Beginning and end.
+
+    async def ensure_topic(self) -> None:
+        """Create `__share_group_state` when the first share group is met. Raises Unavailable."""
+        config = self._config
+        try:
+            await self._internal_topics.ensure(
+                SHARE_STATE_TOPIC,
+                num_partitions=config.int("share.coordinator.state.topic.num.partitions"),
+                segment_bytes=config.int("share.coordinator.state.topic.segment.bytes"),
+            )
+        except LogError as error:
+            raise Unavailable from error
+
+    def start(self) -> None:
+        """Load what is stored."""
+        topic = self._partitions.by_name.get(SHARE_STATE_TOPIC)
+        for partition in topic.partitions if topic is not None else ():
+            if partition.log.log_end_offset > partition.log.log_start_offset:
+                try:
+                    self._load(partition.index)
+                except Unavailable:
+                    continue  # told in the log, and tried again when it is asked for
+
+    def stop(self) -> None:
+        """Let everyone who waits look again."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for waiters in list(self._waiters.values()):
+            for wake in list(waiters):
+                wake()
+
+    # State.
+
+    def _loaded(self, key: SharePartitionKey) -> LoadedShard[ShareStates]:
+        topic = self._partitions.by_name.get(SHARE_STATE_TOPIC)
+        if topic is None or not topic.partitions:
+            raise Unavailable
+        if self._spread is None or self._spread[0] != topic.topic_id:
+            self._spread = topic.topic_id, len(topic.partitions)
+        return self._load((java_hash(key.spread_text()) & 0x7FFFFFFF) % self._spread[1])
+
+    def _load(self, index: int) -> LoadedShard[ShareStates]:
+        partition = self._partitions.get(SHARE_STATE_TOPIC, index)
+        if partition is None or partition.closed or partition.log.offline:
+            raise Unavailable
+        loaded = self._shards.get(index)
+        if loaded is not None and loaded.partition is partition and loaded.is_current:
+            return loaded
+        loaded = LoadedShard(partition, ShareStates(), share_records)
+        try:
+            loaded.load(self._clock.now_ms())
+        except LogError as error:
+            logger.error("%s-%d can't be loaded: %s", SHARE_STATE_TOPIC, index, error)  # noqa: TRY400
+            raise Unavailable from error
+        self._shards[index] = loaded
+        return loaded
+
+    def known(self, group_id: str) -> dict[SharePartitionKey, SharePartition]:
+        """All partitions that a group ever read."""
+        return {
+            key: found
+            for loaded in self._shards.values()
+            for key, found in loaded.shard.partitions.items()
+            if key.group_id == group_id
+        }
+
+    def find(self, key: SharePartitionKey) -> SharePartition | None:
+        """A partition's delivery state. Raises Unavailable."""
+        return self._loaded(key).shard.partitions.get(key)
+
+    async def open(self, key: SharePartitionKey, partition: Partition) -> SharePartition:
+        """A partition's delivery state, begun where the settings say if there is none. Raises Unavailable."""
+        found = self.find(key)
+        if found is None:
+            log = partition.log
+            is_earliest = self._config.str("share.auto.offset.reset") == EARLIEST
+            await self.begin_at(key, log.log_start_offset if is_earliest else log.high_watermark)
+            found = self.find(key)
+            if found is None:
+                raise Unavailable
+        if found.log_starts_at(partition.log.log_start_offset):
+            self._store(self._loaded(key), key, found, [])
+        return found
+
+    async def begin_at(self, key: SharePartitionKey, start_offset: int) -> None:
+        """Begin, or begin anew, at an offset, durably. Raises Unavailable."""
+        loaded = self._loaded(key)
+        loaded.shard.partitions[key] = SharePartition(start_offset)
+        snapshot = ShareSnapshot(key, ShareState(start_offset, (), 0, self._clock.now_ms()))
+        await self._persist(loaded, [snapshot])
+
+    async def forget(self, keys: Sequence[SharePartitionKey]) -> None:
+        """Forget partitions durably. Raises Unavailable."""
+        for key in keys:
+            loaded = self._loaded(key)
+            if loaded.shard.partitions.pop(key, None) is not None:
+                await self._persist(loaded, [ShareSnapshot(key, None)])
+
+    def _store(
+        self,
+        loaded: LoadedShard[ShareStates],
+        key: SharePartitionKey,
+        found: SharePartition,
+        batches: Sequence[StateBatch],
+    ) -> int:
+        """Write what changed; returns the last offset written. Raises Unavailable."""
+        try:
+            last_offset = loaded.append(
+                [ShareUpdate(key, found.start_offset, tuple(batches))], self._clock.now_ms()
+            )
+        except (LogError, ValueError) as error:
+            self._lost(loaded, error)
+            raise Unavailable(ErrorCode.not_coordinator) from error
+        if loaded.is_worth_a_rewrite:
+            self._start(self._rewrite(loaded))
+        return last_offset
+
+    async def _persist(self, loaded: LoadedShard[ShareStates], records: Sequence[ShareSnapshot]) -> None:
+        try:
+            last_offset = loaded.append(records, self._clock.now_ms())
+        except (LogError, ValueError) as error:
+            self._lost(loaded, error)
+            raise Unavailable(ErrorCode.not_coordinator) from error
+        if not await loaded.persisted(last_offset):
+            raise Unavailable(ErrorCode.not_coordinator)
+
+    def _lost(self, loaded: LoadedShard[ShareStates], error: Exception) -> None:
+        """The state is ahead of its log: it is loaded anew."""
+        index = loaded.partition.index
+        logger.error("%s-%d could not be written, loading it anew: %s", SHARE_STATE_TOPIC, index, error)
+        loaded.failed = True
+        self._shards.pop(index, None)
+
+    async def _rewrite(self, loaded: LoadedShard[ShareStates]) -> None:
+        try:
+            await loaded.rewrite(self._clock.now_ms)
+        except LogError as error:
+            logger.error("%s-%d can't be written anew: %s", SHARE_STATE_TOPIC, loaded.partition.index, error)  # noqa: TRY400
+
+    # Acknowledging.
+
+    async def acknowledge(
+        self, key: SharePartitionKey, member_id: str, said: Sequence[Acknowledgement]
+    ) -> None:
+        """Take acknowledgements durably. Raises Unavailable, InvalidRecordState."""
+        loaded = self._loaded(key)
+        found = loaded.shard.partitions.get(key)
+        if found is None:
+            raise Unavailable(ErrorCode.invalid_record_state)
+        before = found.start_offset
+        changed = found.acknowledge(member_id, said, self.limits, self._clock.now_ms())
+        await self._settle(loaded, key, found, changed, moved=found.start_offset != before)
+
+    async def _settle(
+        self,
+        loaded: LoadedShard[ShareStates],
+        key: SharePartitionKey,
+        found: SharePartition,
+        changed: Sequence[StateBatch],
+        *,
+        moved: bool,
+    ) -> None:
+        if changed or moved:
+            last_offset = self._store(loaded, key, found, changed)
+            self.wake(key)
+            if not await loaded.persisted(last_offset):
+                raise Unavailable(ErrorCode.not_coordinator)
+
+    def acquired(self, found: SharePartition) -> None:
+        """Offsets were acquired: have their locks run out in time."""
+        self._wake_at(found.next_deadline_ms())
+
+    def release_member(self, group_id: str, member_id: str) -> None:
+        """A member is gone: what it acquired can be acquired by others."""
+        self.sessions.pop((group_id, member_id), None)
+        for key, found in self.known(group_id).items():
+            before = found.start_offset
+            changed = found.release(member_id, self.limits)
+            self._store_in_background(key, found, changed, moved=found.start_offset != before)
+
+    def _store_in_background(
+        self, key: SharePartitionKey, found: SharePartition, changed: Sequence[StateBatch], *, moved: bool
+    ) -> None:
+        if not changed and not moved:
+            return
+        try:
+            self._store(self._loaded(key), key, found, changed)
+        except Unavailable:
+            return
+        self.wake(key)
+
+    # Waiting.
+
+    def add_waiter(self, key: SharePartitionKey, wake: Callable[[], None]) -> None:
+        """Call back when offsets of a partition may have become available."""
+        self._waiters.setdefault(key, set()).add(wake)
+
+    def remove_waiter(self, key: SharePartitionKey, wake: Callable[[], None]) -> None:
+        """Stop calling back."""
+        waiters = self._waiters.get(key)
+        if waiters is not None:
+            waiters.discard(wake)
+            if not waiters:
+                del self._waiters[key]
+
+    def wake(self, key: SharePartitionKey) -> None:
+        for wake in list(self._waiters.get(key, ())):
+            wake()
+
+    # Members.
+
+    def heartbeat(self, group_id: str, request: ShareHeartbeat) -> tuple[ShareMember, bool]:
+        """Take a heartbeat. Raises ShareHeartbeatRefused."""
+        group = self.groups.get(group_id)
+        if request.member_epoch == LEAVING:
+            if group is None:
+                raise ShareHeartbeatRefused(ErrorCode.group_id_not_found, f"Group {group_id} not found.")
+            group.leave(request.member_id, self._describe)
+            self.release_member(group_id, request.member_id)
+            return ShareMember(request.member_id, member_epoch=LEAVING), False
+        if group is None:
+            if request.member_epoch != 0:
+                text = f"Member {request.member_id} is not a member of group {group_id}."
+                raise ShareHeartbeatRefused(ErrorCode.unknown_member_id, text)
+            if len(self.groups) >= self._config.int("group.share.max.groups"):
+                text = "This gateway holds no more share groups."
+                raise ShareHeartbeatRefused(ErrorCode.group_max_size_reached, text)
+            group = ShareGroup(group_id)
+        answer = group.heartbeat(request, self._describe, self._group_limits, self._clock.now_ms())
+        self.groups[group_id] = group
+        self._wake_at(answer[0].session_deadline_ms)
+        return answer
+
+    def _describe(self, name: str) -> tuple[uuid.UUID, int] | None:
+        topic = self._partitions.by_name.get(name)
+        return None if topic is None else (topic.topic_id, len(topic.partitions))
+
+    def group(self, group_id: str) -> ShareGroup | None:
+        """A group with members, or one that only has delivery state."""
+        return self.groups.get(group_id) or (ShareGroup(group_id) if self.known(group_id) else None)
+
+    def all_groups(self) -> list[ShareGroup]:
+        """All groups, those without members too."""
+        stored = {key.group_id for loaded in self._shards.values() for key in loaded.shard.partitions}
+        return [*self.groups.values(), *(ShareGroup(name) for name in sorted(stored - set(self.groups)))]
+
+    async def delete(self, group_id: str) -> ErrorCode | None:
+        """Forget a group without members durably; None when there is no such group. Raises Unavailable."""
+        group = self.group(group_id)
+        if group is None:
+            return None
+        if group.members:
+            return ErrorCode.non_empty_group
+        await self.forget(list(self.known(group_id)))
+        self.groups.pop(group_id, None)
+        return ErrorCode.none
+
+    # Time.
+
+    def _wake_at(self, deadline_ms: int) -> None:
+        if deadline_ms >= self._timer_at_ms:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        delay_s = max(0, deadline_ms - self._clock.now_ms()) / 1000
+        self._timer_at_ms = deadline_ms
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._due)
+
+    def _due(self) -> None:
+        """Give up members not heard of and locks that ran out."""
+        now_ms = self._clock.now_ms()
+        self._timer_at_ms = NEVER
+        next_ms = NEVER
+        for group in self.groups.values():
+            for member_id in group.expire(self._describe, now_ms):
+                self.release_member(group.group_id, member_id)
+            next_ms = min([next_ms, *(member.session_deadline_ms for member in group.members.values())])
+        for loaded in list(self._shards.values()):
+            for key, found in list(loaded.shard.partitions.items()):
+                if found.next_deadline_ms() <= now_ms:
+                    before = found.start_offset
+                    changed = found.expire(self.limits, now_ms)
+                    self._store_in_background(key, found, changed, moved=found.start_offset != before)
+                next_ms = min(next_ms, found.next_deadline_ms())
+        if next_ms != NEVER:
+            self._wake_at(next_ms)
+
+    def _start(self, work: asyncio._CoroutineLike[None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
