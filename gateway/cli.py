@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from gateway.commands import pids, producers
+from gateway.commands import groups, pids, producers
 from gateway.commands.options import stop
 from gateway.config import Config, ConfigError, load_config
 
@@ -110,6 +110,7 @@ def demo(
 
 
 app.add_typer(pids.app, name="pids", help=pids.HELP)
+app.add_typer(groups.app, name="groups", help=groups.HELP)
 app.command("producers")(producers.producers)
 app.command("status")(producers.status)
 app.command("reopen")(producers.reopen)

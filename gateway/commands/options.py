@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -44,3 +46,17 @@ def stop(sentence: str, code: int = 1) -> typer.Exit:
     """An exit with a sentence on stderr."""
     print(f"seqgate: {sentence}", file=sys.stderr)
     return typer.Exit(code)
+
+
+@contextmanager
+def asking(config_file: Path | None, data_dir: Path | None) -> Iterator[Path]:
+    """The data directory of the running gateway to ask; an error ends the command with its sentence."""
+    from gateway.control.errors import ControlError, NotRunning
+
+    _, directory = configured(config_file, data_dir)
+    try:
+        yield directory
+    except NotRunning as error:
+        raise stop(f"{error}; start it, or name its data directory with --data-dir") from None
+    except ControlError as error:
+        raise stop(str(error)) from None

@@ -66,6 +66,12 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {plural or noun + 's'}"
 
 
+def shown(text: str, longest: int | None = None) -> str:
+    """A text that a client chose, harmless to a terminal: what can't be printed is escaped, what is too long is cut."""
+    safe = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+    return safe if longest is None or len(safe) <= longest else safe[: longest - 1] + "…"
+
+
 def moment(time_ms: int) -> str:
     """A moment in the local time zone, to the second."""
     if time_ms < 0:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.commands.options import AsJson, ConfigFile, DataDir, configured, stop
+from gateway.commands.options import AsJson, ConfigFile, DataDir, asking, stop
 
 if TYPE_CHECKING:
     from gateway.control.messages import ProducerCounters, ProducerRow, Status
@@ -44,7 +41,7 @@ def producers(
 
     if partition is not None and topic is None:
         raise stop("--partition needs --topic", code=2)
-    with _asking(config_file, data_dir) as directory:
+    with asking(config_file, data_dir) as directory:
         rows: list[ProducerRow] = []
         counters: ProducerCounters | None = None
         for page in producer_pages(directory, topic, partition):
@@ -64,7 +61,7 @@ def status(data_dir: DataDir = None, config_file: ConfigFile = None, as_json: As
     from gateway.control.client import ask
     from gateway.control.messages import Status, StatusRequest
 
-    with _asking(config_file, data_dir) as directory:
+    with asking(config_file, data_dir) as directory:
         answer = ask(directory, StatusRequest(), Status)
     if as_json:
         printing.print_json(answer)
@@ -89,7 +86,7 @@ def reopen(
     from gateway.control.client import ask
     from gateway.control.messages import Reopened, ReopenRequest
 
-    with _asking(config_file, data_dir) as directory:
+    with asking(config_file, data_dir) as directory:
         answer = ask(directory, ReopenRequest(topic, partition), Reopened)
     if as_json:
         printing.print_json(answer)
@@ -97,20 +94,6 @@ def reopen(
         printing.print_lines(
             f"{topic}-{partition} is back: offsets {answer.log_start_offset} up to {answer.log_end_offset}."
         )
-
-
-@contextmanager
-def _asking(config_file: Path | None, data_dir: Path | None) -> Iterator[Path]:
-    """The data directory of the gateway to ask; an error ends the command with its sentence."""
-    from gateway.control.errors import ControlError, NotRunning
-
-    _, directory = configured(config_file, data_dir)
-    try:
-        yield directory
-    except NotRunning as error:
-        raise stop(f"{error}; name its data directory with --data-dir") from None
-    except ControlError as error:
-        raise stop(str(error)) from None
 
 
 def _print_producers(rows: list[ProducerRow]) -> None:

@@ -16,6 +16,10 @@ from gateway.control.errors import ControlError, NotRunning
 from gateway.control.messages import (
     MAX_ANSWER_BYTES,
     Answer,
+    DescribeGroupRequest,
+    GroupDescription,
+    GroupPage,
+    ListGroupsRequest,
     ListProducersRequest,
     ProducerPage,
     Request,
@@ -56,6 +60,28 @@ def producer_pages(data_dir: Path, topic: str | None, partition: int | None) -> 
             return
         last = page.producers[-1]
         request = ListProducersRequest(topic, partition, (last.topic, last.partition, last.producer_id))
+
+
+def group_pages(data_dir: Path, states: list[str]) -> Iterator[GroupPage]:
+    """All consumer groups of the states, page after page. Raises what `ask` raises."""
+    request = ListGroupsRequest(states)
+    while True:
+        page = ask(data_dir, request, GroupPage)
+        yield page
+        if page.complete:
+            return
+        request = ListGroupsRequest(states, page.groups[-1].group)
+
+
+def describe_group(data_dir: Path, group: str) -> GroupDescription:
+    """A consumer group with all its partitions. Raises what `ask` raises."""
+    page = first = ask(data_dir, DescribeGroupRequest(group), GroupDescription)
+    partitions = list(first.partitions)
+    while not page.complete:
+        after = partitions[-1].topic, partitions[-1].partition
+        page = ask(data_dir, DescribeGroupRequest(group, after), GroupDescription)
+        partitions += page.partitions
+    return msgspec.structs.replace(first, partitions=partitions, complete=True)
 
 
 def _exchange(data_dir: Path, line: bytes, timeout_s: float) -> bytes:

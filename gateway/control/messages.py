@@ -6,7 +6,7 @@ pages: an answer holds at most `limit` rows and where the next page begins.
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -73,6 +73,59 @@ class ReopenRequest(msgspec.Struct, tag="reopen", tag_field="operation", forbid_
     partition: int
 
 
+class ListGroupsRequest(msgspec.Struct, tag="groups.list", tag_field="operation", forbid_unknown_fields=True):
+    """The consumer groups by their ids, from the first one after `after` on; of the named states, or of all."""
+
+    states: list[str] = []
+    after: str | None = None
+    limit: int = PAGE_ROWS
+
+
+class DescribeGroupRequest(
+    msgspec.Struct, tag="groups.describe", tag_field="operation", forbid_unknown_fields=True
+):
+    """One consumer group, with its partitions from the first one after `after` (topic, partition) on."""
+
+    group: str
+    after: tuple[str, int] | None = None
+    limit: int = PAGE_ROWS
+
+
+class TopicSelection(msgspec.Struct, forbid_unknown_fields=True):
+    """A topic and some of its partitions, or all with None."""
+
+    topic: str
+    partitions: list[int] | None = None
+
+
+ResetTarget: TypeAlias = Literal["earliest", "latest", "timestamp", "shift", "offset"]
+"""Where offsets go; `timestamp`, `shift` and `offset` come with a value."""
+
+
+class ResetOffsetsRequest(
+    msgspec.Struct, tag="groups.reset", tag_field="operation", forbid_unknown_fields=True
+):
+    """Commit other offsets for a group without members, or only tell them unless `execute`.
+
+    `topics` None means every partition that the group has a committed offset of.
+    """
+
+    group: str
+    target: ResetTarget
+    value: int = 0
+    topics: list[TopicSelection] | None = None
+    execute: bool = False
+
+
+class DeleteGroupsRequest(
+    msgspec.Struct, tag="groups.delete", tag_field="operation", forbid_unknown_fields=True
+):
+    """Delete groups without members, with their offsets; or only tell what would go unless `execute`."""
+
+    groups: list[str]
+    execute: bool = False
+
+
 Request: TypeAlias = (
     StatusRequest
     | ListBlocksRequest
@@ -82,6 +135,10 @@ Request: TypeAlias = (
     | MoveNextRequest
     | ListProducersRequest
     | ReopenRequest
+    | ListGroupsRequest
+    | DescribeGroupRequest
+    | ResetOffsetsRequest
+    | DeleteGroupsRequest
 )
 
 
@@ -233,3 +290,116 @@ class Reopened(msgspec.Struct, frozen=True):
     partition: int
     log_start_offset: int
     log_end_offset: int
+
+
+class GroupRow(msgspec.Struct, frozen=True):
+    """A consumer group, `classic` or `consumer` (KIP-848). `protocol_name` is what its members agreed on, None while they have not.
+
+    `total_lag` counts the records between the committed offsets and the high watermarks.
+    """
+
+    group: str
+    state: str
+    type: str
+    protocol_type: str
+    protocol_name: str | None
+    members: int
+    committed_partitions: int
+    total_lag: int
+
+
+class GroupPage(msgspec.Struct, frozen=True):
+    """Some of the groups; `complete` when no other comes after the last row.
+
+    `offline_partitions` are those of `__consumer_offsets` that are out of service: their groups are not told.
+    """
+
+    groups: list[GroupRow]
+    complete: bool
+    offline_partitions: list[int]
+
+
+class GroupMember(msgspec.Struct, frozen=True):
+    """A member of a group. `assignment` is partitions by topic, None where it can't be read."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    is_leader: bool
+    assignment: dict[str, list[int]] | None
+
+
+class GroupPartition(msgspec.Struct, frozen=True):
+    """A partition that a group has a committed offset of, or that is assigned to the member `member_id`, or both.
+
+    What nobody knows is None: a log's offsets when the partition is gone, a commit's when there is none. `lag` is
+    never negative.
+    """
+
+    topic: str
+    partition: int
+    committed_offset: int | None
+    log_start_offset: int | None
+    high_watermark: int | None
+    lag: int | None
+    metadata: str | None
+    commit_timestamp: int | None
+    age_ms: int | None
+    member_id: str | None
+
+
+class GroupDescription(msgspec.Struct, frozen=True):
+    """A group with some of its partitions; `complete` when no other comes after the last row.
+
+    `generation_id` is the epoch of a group of the consumer protocol. `members` are told with the first partitions only.
+    """
+
+    group: str
+    state: str
+    type: str
+    generation_id: int
+    protocol_type: str
+    protocol_name: str | None
+    members: list[GroupMember]
+    partitions: list[GroupPartition]
+    complete: bool
+
+
+class OffsetChange(msgspec.Struct, frozen=True):
+    """Where a reset takes one partition; `note` tells when that is not what was asked for."""
+
+    topic: str
+    partition: int
+    committed_offset: int | None
+    new_offset: int
+    log_start_offset: int
+    high_watermark: int
+    note: str | None
+
+
+class OffsetReset(msgspec.Struct, frozen=True):
+    """A reset, `executed` or only worked out. `state` is None when the group did not exist."""
+
+    group: str
+    state: str | None
+    executed: bool
+    changes: list[OffsetChange]
+
+
+class GroupDeletion(msgspec.Struct, frozen=True):
+    """What became of a group; `refusal` tells why it can't be deleted. `state` is None when it does not exist."""
+
+    group: str
+    state: str | None
+    committed_partitions: int
+    deleted: bool
+    refusal: str | None
+
+
+class GroupDeletions(msgspec.Struct, frozen=True):
+    """One entry for each group named."""
+
+    groups: list[GroupDeletion]

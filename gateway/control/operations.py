@@ -10,15 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gateway.control import blocks
+from gateway.control import blocks, groups
 from gateway.control.blocks import BlockSource
 from gateway.control.errors import ControlError
+from gateway.control.group_offsets import reset_offsets
 from gateway.control.messages import (
     MAX_PAGE_ROWS,
     ClaimBlockRequest,
+    DeleteGroupsRequest,
+    DescribeGroupRequest,
     FindOverlapsRequest,
     FindOwnerRequest,
     ListBlocksRequest,
+    ListGroupsRequest,
     ListProducersRequest,
     MoveNextRequest,
     OfflinePartition,
@@ -28,6 +32,7 @@ from gateway.control.messages import (
     Reopened,
     ReopenRequest,
     Request,
+    ResetOffsetsRequest,
     Status,
     StatusRequest,
 )
@@ -74,6 +79,22 @@ class Operations:
                 return await blocks.claim_block(self.source, request.size, request.owner, now_ms)
             case MoveNextRequest():
                 return await blocks.move_next(self.source, request.producer_id)
+            case ListGroupsRequest() | DescribeGroupRequest() | ResetOffsetsRequest() | DeleteGroupsRequest():
+                return await self.of_groups(request)
+
+    async def of_groups(
+        self, request: ListGroupsRequest | DescribeGroupRequest | ResetOffsetsRequest | DeleteGroupsRequest
+    ) -> Any:
+        """The result of a request about consumer groups. Raises ControlError."""
+        match request:
+            case ListGroupsRequest():
+                return await groups.list_groups(self.services, request)
+            case DescribeGroupRequest():
+                return await groups.describe_group(self.services, request)
+            case ResetOffsetsRequest():
+                return await reset_offsets(self.services, request)
+            case DeleteGroupsRequest():
+                return await groups.delete_groups(self.services, request)
 
     def status(self) -> Status:
         """How the gateway is now."""

@@ -30,6 +30,9 @@ async def handle(context: RequestContext, request: Any) -> Any:
     heartbeat = _heartbeat(context, request)
     try:
         check(heartbeat)
+        if request.group_id in context.services.shares.groups:
+            text = f"Group {request.group_id} is not a consumer group."
+            return _refused(module, ErrorCode.group_id_not_found, text)
         reply = await context.services.groups.consumer_heartbeat(heartbeat)
     except HeartbeatRefused as error:
         return _refused(module, error.error_code, str(error))

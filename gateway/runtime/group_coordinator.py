@@ -8,6 +8,7 @@ Source: Kafka's `GroupCoordinatorService`, `CoordinatorRuntime`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import uuid
 from collections.abc import Callable, Sequence
@@ -109,13 +110,7 @@ class GroupCoordinator:
     def start(self) -> None:
         """Load what is stored."""
         self._loop = asyncio.get_running_loop()
-        topic = self._partitions.by_name.get(OFFSETS_TOPIC)
-        for partition in topic.partitions if topic is not None else ():
-            if partition.log.log_end_offset > partition.log.log_start_offset:
-                try:
-                    self._load(partition.index)
-                except Unavailable:
-                    continue  # told in the log, and tried again when a group is asked for
+        self._load_stored()
         self._metadata_log.add_listener(self.metadata_changed)
         self._clean_later()
 
@@ -197,8 +192,18 @@ class GroupCoordinator:
         del self._shards[loaded.partition.index]
 
     def loaded_shards(self) -> list[GroupShard]:
-        """All shards, for those who list groups."""
-        return [loaded.shard for loaded in self._shards.values() if not loaded.failed]
+        """All shards that hold anything, for those who list groups; one that can't be loaded is left out."""
+        self._load_stored()
+        return [loaded.shard for loaded in self._shards.values() if loaded.is_current]
+
+    def _load_stored(self) -> None:
+        topic = self._partitions.by_name.get(OFFSETS_TOPIC)
+        for partition in topic.partitions if topic is not None else ():
+            if partition.log.log_end_offset > partition.log.log_start_offset:
+                with contextlib.suppress(
+                    Unavailable
+                ):  # told in the log, and tried again when a group is asked for
+                    self._load(partition.index)
 
     def find(self, group_id: str) -> ClassicGroup | None:
         """A group as it is now. Raises Unavailable."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.commands.printing import Column, count, counted, duration, moment, print_json, print_table
+from gateway.commands.printing import Column, count, counted, duration, moment, print_json, print_table, shown
 
 
 @pytest.mark.parametrize(
@@ -48,3 +48,18 @@ def test_numbers_are_never_cut(capsys: pytest.CaptureFixture[str], monkeypatch: 
     out = capsys.readouterr().out
     assert str(2**62) in out
     assert max(map(len, out.splitlines())) <= 40
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("billing-é-注文", "billing-é-注文"),
+        ("\x1b[2Jgone", "\\x1b[2Jgone"),
+        ("two\nlines", "two\\nlines"),
+        ("\u202edrow", "\\u202edrow"),
+        ("a" * 9, "aaaa…"),
+        ("aaaaa", "aaaaa"),
+    ],
+)
+def test_texts_of_clients_are_harmless(text: str, expected: str) -> None:
+    assert shown(text, 5 if text.startswith("aa") else None) == expected

@@ -1,0 +1,207 @@
+"""`seqgate groups`: consumer groups and their committed offsets."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from gateway.commands.options import AsJson, ConfigFile, DataDir, asking, stop
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+HELP = """Look at and administer consumer groups.
+
+The consumers of a group share the partitions of their topics among themselves, and commit how far they have read: per
+partition the offset of the next record. A group that nobody is in keeps its offsets, until its consumers come back or
+offsets.retention.minutes are over.
+
+The commands ask the gateway that runs on --data-dir.
+"""
+
+Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group.id of the consumers.")]
+Execute = Annotated[bool, typer.Option("--execute", help="Do it. Without, only show what would be done.")]
+
+
+@app.command("list")
+def list_groups(
+    states: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--state", metavar="STATE", help="Only groups in this state; may be repeated.", show_default="all"
+        ),
+    ] = None,
+    data_dir: DataDir = None,
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the consumer groups.
+
+    \b
+    Columns:
+      protocol     how the members share partitions; `-` where nobody ever joined and only offsets are kept
+      partitions   with a committed offset
+      lag          records after the committed offsets, in all these partitions
+
+    \b
+    States:
+      Empty                 nobody is in it; its offsets can be reset, and it can be deleted
+      PreparingRebalance    waits for its members to join again
+      CompletingRebalance   waits for the leader to share out the partitions
+      Assigning             the gateway is about to share them out (group.protocol=consumer)
+      Reconciling           some members still give back or wait for partitions (group.protocol=consumer)
+      Stable                its members read
+    """  # noqa: D301 - \b keeps the lines of the list apart
+    from gateway.commands import group_tables, printing
+    from gateway.control.client import group_pages
+
+    with asking(config_file, data_dir) as directory:
+        pages = list(group_pages(directory, states or []))
+    rows = [row for page in pages for row in page.groups]
+    offline = pages[-1].offline_partitions
+    if as_json:
+        printing.print_json({"groups": rows, "offline_partitions": offline})
+    else:
+        group_tables.print_groups(rows, offline)
+
+
+@app.command("describe")
+def describe(
+    group: Group,
+    data_dir: DataDir = None,
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a group's members and how far it has come.
+
+    \b
+    Columns of the partitions:
+      committed    the offset of the next record the group will read; `-`: none, auto.offset.reset decides
+      log start    the oldest record that is kept
+      log end      after the newest record that consumers can see (the high watermark)
+      lag          records from the committed offset to the log end
+      age          time since the commit
+      metadata     what the consumer wrote beside the offset
+
+    The same as `kafka-consumer-groups.sh --describe` shows, whose CURRENT-OFFSET is `committed`.
+    """  # noqa: D301 - \b keeps the lines of the list apart
+    from gateway.commands import group_tables, printing
+    from gateway.control.client import describe_group
+
+    with asking(config_file, data_dir) as directory:
+        description = describe_group(directory, group)
+    if as_json:
+        printing.print_json(description)
+    else:
+        group_tables.print_description(description)
+
+
+@app.command("reset")
+def reset(
+    group: Group,
+    topics: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topic",
+            metavar="TOPIC[:P,P]",
+            help="The topic, or these partitions of it; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    all_topics: Annotated[
+        bool, typer.Option("--all-topics", help="Every partition the group has a committed offset in.")
+    ] = False,
+    earliest: Annotated[
+        bool, typer.Option("--to-earliest", help="To the oldest record: read everything again.")
+    ] = False,
+    latest: Annotated[
+        bool, typer.Option("--to-latest", help="To the log end: skip what is there, read what comes.")
+    ] = False,
+    timestamp: Annotated[
+        str | None,
+        typer.Option(
+            "--to-timestamp",
+            metavar="MOMENT",
+            help="To the first record not older: 2026-01-31T13:45:00 (local time, or with Z or +02:00), or milliseconds.",
+            show_default=False,
+        ),
+    ] = None,
+    shift: Annotated[
+        int | None,
+        typer.Option(
+            "--shift-by",
+            metavar="N",
+            help="N offsets on from the committed one, or back with -N.",
+            show_default=False,
+        ),
+    ] = None,
+    offset: Annotated[
+        int | None, typer.Option("--to-offset", metavar="N", help="To this offset.", show_default=False)
+    ] = None,
+    execute: Execute = False,
+    data_dir: DataDir = None,
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let a group read from somewhere else.
+
+    Shows where each partition's offset would go; commits them with --execute, all or none. Nobody may be in the group,
+    so stop its consumers first. An offset outside of what is kept is clamped to the log start or end, and marked.
+    A group that does not exist yet is created with these offsets, before its consumers start.
+
+    \b
+    For example:
+      seqgate groups reset billing --all-topics --to-earliest
+      seqgate groups reset billing --topic orders:0,3 --shift-by -100 --execute
+      seqgate groups reset billing --topic orders --to-timestamp 2026-01-31T13:45:00Z --execute
+    """  # noqa: D301 - \b keeps the lines of the list apart
+    from gateway.commands import group_tables, printing, reset_options
+    from gateway.control.client import ask
+    from gateway.control.messages import OffsetReset, ResetOffsetsRequest
+
+    if bool(topics) == all_topics:
+        raise stop("name either topics with --topic, or --all-topics", code=2)
+    try:
+        target, value = reset_options.reset_target(
+            earliest=earliest, latest=latest, timestamp=timestamp, shift=shift, offset=offset
+        )
+        selections = None if topics is None else reset_options.topic_selections(topics)
+    except ValueError as error:
+        raise stop(str(error), code=2) from None
+    with asking(config_file, data_dir) as directory:
+        request = ResetOffsetsRequest(group, target, value, selections, execute)
+        done = ask(directory, request, OffsetReset)
+    if as_json:
+        printing.print_json(done)
+        return
+    if target == "timestamp":
+        printing.print_lines(f"To the first record not older than {printing.moment(value)} (local time).", "")
+    group_tables.print_reset(done)
+
+
+@app.command("delete")
+def delete(
+    groups: Annotated[list[str], typer.Argument(metavar="GROUP...", help="The groups.", show_default=False)],
+    execute: Execute = False,
+    data_dir: DataDir = None,
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Delete groups with their offsets.
+
+    Shows what would go; deletes it with --execute. A group that somebody is in is left alone. Consumers that come back
+    to a deleted group begin where auto.offset.reset tells them. Exits with 1 when a group can't be deleted.
+    """
+    from gateway.commands import group_tables, printing
+    from gateway.control.client import ask
+    from gateway.control.messages import DeleteGroupsRequest, GroupDeletions
+
+    with asking(config_file, data_dir) as directory:
+        done = ask(directory, DeleteGroupsRequest(groups, execute), GroupDeletions)
+    if as_json:
+        printing.print_json(done)
+    else:
+        group_tables.print_deletions(done.groups, executed=execute)
+    refused = [stop(printing.shown(entry.refusal)) for entry in done.groups if entry.refusal is not None]
+    if refused:
+        raise refused[-1]

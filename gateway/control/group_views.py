@@ -1,0 +1,107 @@
+"""Groups of both protocols, classic and consumer (KIP-848), as the commands show them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Final, TypeAlias
+
+from gateway.control.messages import GroupMember
+from gateway.coordinator.group.assignment import assigned_partitions
+from gateway.coordinator.group.classic_group import ClassicGroup, GroupState, Member
+from gateway.coordinator.group.consumer_assignors import DEFAULT_ASSIGNOR
+from gateway.coordinator.group.consumer_group import ConsumerGroup, ConsumerGroupState, ConsumerMember
+from gateway.coordinator.group.consumer_records import by_topic
+from gateway.coordinator.group.shard import GroupShard
+from gateway.coordinator.group.subscription import CONSUMER_PROTOCOL
+from gateway.handlers.list_groups import CLASSIC, CONSUMER
+from gateway.runtime.services import Services
+
+Group: TypeAlias = ClassicGroup | ConsumerGroup
+STATES: Final[tuple[str, ...]] = tuple(
+    dict.fromkeys(state.value for state in (*GroupState, *ConsumerGroupState) if state is not GroupState.DEAD)
+)
+"""The states that a group can be found in."""
+
+
+def all_groups(shard: GroupShard) -> Iterator[Group]:
+    """All groups of a shard, in no order."""
+    yield from shard.groups.values()
+    yield from shard.consumers.groups.values()
+
+
+def find_group(shard: GroupShard | None, group_id: str) -> Group | None:
+    """The group of that id, of either protocol."""
+    if shard is None:
+        return None
+    return shard.groups.get(group_id) or shard.consumers.groups.get(group_id)
+
+
+def is_empty(group: Group) -> bool:
+    """Whether nobody is in it."""
+    return group.state is GroupState.EMPTY or group.state is ConsumerGroupState.EMPTY
+
+
+def type_of(group: Group) -> str:
+    """As ListGroups tells it."""
+    return CLASSIC if isinstance(group, ClassicGroup) else CONSUMER
+
+
+def generation_of(group: Group) -> int:
+    """The generation, or the epoch of a group of the consumer protocol."""
+    return group.generation_id if isinstance(group, ClassicGroup) else group.group_epoch
+
+
+def protocol_of(group: Group) -> tuple[str, str | None]:
+    """The protocol's type, and its name or that of the assignor; None without members."""
+    if isinstance(group, ClassicGroup):
+        return group.protocol_type or "", group.protocol_name
+    votes = group.assignor_votes()
+    elected = max(votes, key=lambda name: votes[name]) if votes else DEFAULT_ASSIGNOR
+    return CONSUMER_PROTOCOL, elected if group.members else None
+
+
+def members_of(group: Group, services: Services) -> list[GroupMember]:
+    """The members with what is assigned to them."""
+    if isinstance(group, ClassicGroup):
+        return [_classic_member(group, member) for member in group.members.values()]
+    names = {topic.topic_id: topic.name for topic in services.partitions.by_name.values()}
+    session_timeout_ms = services.config.int("group.consumer.session.timeout.ms")
+    return [_consumer_member(member, names, session_timeout_ms) for member in group.members.values()]
+
+
+def _classic_member(group: ClassicGroup, member: Member) -> GroupMember:
+    assignment: dict[str, list[int]] | None = None
+    if not member.assignment:
+        assignment = {}
+    elif group.protocol_type == CONSUMER_PROTOCOL:
+        assignment = assigned_partitions(member.assignment)
+    return GroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        session_timeout_ms=member.session_timeout_ms,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        is_leader=member.member_id == group.leader,
+        assignment=assignment,
+    )
+
+
+def _consumer_member(
+    member: ConsumerMember, names: dict[uuid.UUID, str], session_timeout_ms: int
+) -> GroupMember:
+    return GroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        session_timeout_ms=session_timeout_ms,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        is_leader=False,
+        assignment={
+            names[topic_id]: sorted(partitions)
+            for topic_id, partitions in by_topic(member.assigned).items()
+            if topic_id in names
+        },
+    )

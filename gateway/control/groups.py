@@ -1,0 +1,226 @@
+"""What can be asked of the consumer groups of a running gateway. Functions over its services; raise ControlError."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import heapq
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.control.errors import ControlError
+from gateway.control.group_views import (
+    STATES,
+    Group,
+    all_groups,
+    find_group,
+    generation_of,
+    is_empty,
+    members_of,
+    protocol_of,
+    type_of,
+)
+from gateway.control.messages import (
+    MAX_PAGE_ROWS,
+    DeleteGroupsRequest,
+    DescribeGroupRequest,
+    GroupDeletion,
+    GroupDeletions,
+    GroupDescription,
+    GroupPage,
+    GroupPartition,
+    GroupRow,
+    ListGroupsRequest,
+)
+from gateway.coordinator.group.offsets import TopicPartition
+from gateway.coordinator.group.records import CommittedOffset
+from gateway.coordinator.group.shard import GroupShard
+from gateway.metadata.topic_names import OFFSETS_TOPIC
+from gateway.runtime.group_coordinator import Unavailable
+from gateway.runtime.partitions import Partitions
+from gateway.runtime.services import Services
+
+MAX_DELETED_GROUPS: Final = 1_000
+_STATES: Final[dict[str, str]] = {state.lower(): state for state in STATES}
+Committed = Mapping[TopicPartition, CommittedOffset]
+
+
+async def list_groups(services: Services, request: ListGroupsRequest) -> GroupPage:
+    """One page of the groups, by their ids."""
+    _check_limit(request.limit)
+    states = {_state(name) for name in request.states}
+    found = (
+        (group, shard)
+        for shard in services.groups.loaded_shards()
+        for group in all_groups(shard)
+        if (request.after is None or group.group_id > request.after)
+        and (not states or group.state.value in states)
+    )
+    page = heapq.nsmallest(request.limit + 1, found, key=lambda entry: entry[0].group_id)
+    rows = []
+    for group, shard in page[: request.limit]:
+        rows.append(_row(group, shard.fetch_offsets(group.group_id), services.partitions))
+        # groups with thousands of partitions must not hold up a request
+        await asyncio.sleep(0)
+    return GroupPage(rows, len(page) <= request.limit, _offline_partitions(services.partitions))
+
+
+async def describe_group(services: Services, request: DescribeGroupRequest) -> GroupDescription:
+    """A group with one page of its partitions, and with its members on the first one."""
+    _check_limit(request.limit)
+    shard = await settled_shard(services, request.group)
+    group = find_group(shard, request.group)
+    if shard is None or group is None:
+        raise ControlError(f"there is no group {request.group}")
+    members = members_of(group, services)
+    protocol_type, protocol_name = protocol_of(group)
+    owners = {
+        (topic, partition): member.member_id
+        for member in members
+        for topic, partitions in (member.assignment or {}).items()
+        for partition in partitions
+    }
+    committed = shard.fetch_offsets(request.group)
+    places = (place for place in {*committed, *owners} if request.after is None or place > request.after)
+    page = heapq.nsmallest(request.limit + 1, places)
+    now_ms = services.clock.now_ms()
+    return GroupDescription(
+        group=group.group_id,
+        state=group.state.value,
+        type=type_of(group),
+        generation_id=generation_of(group),
+        protocol_type=protocol_type,
+        protocol_name=protocol_name,
+        members=members if request.after is None else [],
+        partitions=[
+            _partition(services.partitions, place, committed.get(place), owners.get(place), now_ms)
+            for place in page[: request.limit]
+        ],
+        complete=len(page) <= request.limit,
+    )
+
+
+async def delete_groups(services: Services, request: DeleteGroupsRequest) -> GroupDeletions:
+    """Delete each group that can be, or tell which could."""
+    if not 1 <= len(request.groups) <= MAX_DELETED_GROUPS:
+        raise ControlError(f"1 to {MAX_DELETED_GROUPS} groups are deleted at once")
+    names = dict.fromkeys(request.groups)
+    return GroupDeletions([await _delete(services, name, execute=request.execute) for name in names])
+
+
+async def _delete(services: Services, group_id: str, *, execute: bool) -> GroupDeletion:
+    shard = await settled_shard(services, group_id)
+    group = find_group(shard, group_id)
+    if shard is None or group is None:
+        return GroupDeletion(group_id, None, 0, deleted=False, refusal=f"there is no group {group_id}")
+    state, count = group.state.value, len(shard.fetch_offsets(group_id))
+    if not is_empty(group):
+        return GroupDeletion(group_id, state, count, deleted=False, refusal=not_empty(group))
+    if not execute:
+        return GroupDeletion(group_id, state, count, deleted=False, refusal=None)
+    with told_in_a_sentence(group_id):
+        error = await services.groups.change(
+            group_id, lambda shard, effects: shard.delete_group(group_id, effects)
+        )
+    if error is not ErrorCode.none:
+        refusal = f"{group_id} was not deleted: {error.name}"
+        return GroupDeletion(group_id, state, count, deleted=False, refusal=refusal)
+    return GroupDeletion(group_id, state, count, deleted=True, refusal=None)
+
+
+async def settled_shard(services: Services, group_id: str) -> GroupShard | None:
+    """The shard of a group when all that it tells is durable; None while there are no groups at all."""
+    if not group_id:
+        raise ControlError("a group has a name")
+    if OFFSETS_TOPIC not in services.partitions.by_name:
+        return None
+    with told_in_a_sentence(group_id):
+        return await services.groups.settled_shard(group_id)
+
+
+@contextlib.contextmanager
+def told_in_a_sentence(group_id: str) -> Iterator[None]:
+    """Turn what the coordinator raises into a ControlError."""
+    try:
+        yield
+    except Unavailable as error:
+        raise ControlError(
+            f"the coordinator of group {group_id} can't answer now ({error.error_code.name}); "
+            "`seqgate status` tells whether a partition of __consumer_offsets is offline"
+        ) from error
+
+
+def not_empty(group: Group) -> str:
+    """Why a group is left alone."""
+    count = len(group.members)
+    members = "1 member" if count == 1 else f"{count:,} members"
+    return (
+        f"group {group.group_id} is in use: {members}, state {group.state.value}; "
+        "stop its consumers, or wait until their sessions end"
+    )
+
+
+def lag(committed_offset: int, high_watermark: int) -> int:
+    """How many records are before a group; none when it is beyond the end."""
+    return max(0, high_watermark - committed_offset)
+
+
+def _check_limit(limit: int) -> None:
+    if not 1 <= limit <= MAX_PAGE_ROWS:
+        raise ControlError(f"a page has 1 to {MAX_PAGE_ROWS} rows")
+
+
+def _state(name: str) -> str:
+    state = _STATES.get(name.lower())
+    if state is None:
+        raise ControlError(f"{name} is no state of a group; it is one of {', '.join(STATES)}")
+    return state
+
+
+def _offline_partitions(partitions: Partitions) -> list[int]:
+    topic = partitions.by_name.get(OFFSETS_TOPIC)
+    return [] if topic is None else [entry.index for entry in topic.partitions if entry.log.offline]
+
+
+def _row(group: Group, committed: Committed, partitions: Partitions) -> GroupRow:
+    total_lag = 0
+    for place, value in committed.items():
+        partition = partitions.get(*place)
+        if partition is not None:
+            total_lag += lag(value.offset, partition.log.high_watermark)
+    protocol_type, protocol_name = protocol_of(group)
+    return GroupRow(
+        group=group.group_id,
+        state=group.state.value,
+        type=type_of(group),
+        protocol_type=protocol_type,
+        protocol_name=protocol_name,
+        members=len(group.members),
+        committed_partitions=len(committed),
+        total_lag=total_lag,
+    )
+
+
+def _partition(
+    partitions: Partitions,
+    place: TopicPartition,
+    committed: CommittedOffset | None,
+    member_id: str | None,
+    now_ms: int,
+) -> GroupPartition:
+    partition = partitions.get(*place)
+    log = None if partition is None else partition.log
+    return GroupPartition(
+        topic=place[0],
+        partition=place[1],
+        committed_offset=None if committed is None else committed.offset,
+        log_start_offset=None if log is None else log.log_start_offset,
+        high_watermark=None if log is None else log.high_watermark,
+        lag=None if log is None or committed is None else lag(committed.offset, log.high_watermark),
+        metadata=None if committed is None else committed.metadata,
+        commit_timestamp=None if committed is None else committed.commit_timestamp_ms,
+        age_ms=None if committed is None else max(0, now_ms - committed.commit_timestamp_ms),
+        member_id=member_id,
+    )
