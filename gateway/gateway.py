@@ -79,7 +79,7 @@ class Gateway:
         """Recover the data, then listen. Raises StartFailed."""
         loop = asyncio.get_running_loop()
         config = self.config
-        flusher = Flusher(loop)
+        flusher = Flusher(loop, inline_limit_s=config.double("seqgate.flush.inline.max.ms") / 1000)
         log_directory = self._open_directory()
         flusher.start()
         partitions = Partitions()

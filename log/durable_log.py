@@ -95,6 +95,8 @@ class DurableLog:
         self._reader = LogReader(self._environment.storage, self._segments, self._bases)
         self._reader.high_watermark_moved(self.high_watermark, self.log_end_offset)
         self._undurable = UndurableNames()
+        self._flushed = self._active.base_offset, self._active.size_bytes
+        """The base offset of a segment and up to which byte a flush covered it."""
 
     @property
     def offline(self) -> bool:
@@ -138,12 +140,19 @@ class DurableLog:
             paths=paths,
             directories=directories,
             end_offset=end_offset,
+            active_base_offset=active.base_offset,
             end_position=active.size_bytes,
             generation=self._generation,
+            size_bytes=active.size_bytes - self._flushed_bytes(active),
         )
         self._undurable.sent(ticket)
         self._reader.remember(end_offset, active.base_offset, active.size_bytes)
         return ticket
+
+    def _flushed_bytes(self, active: Segment) -> int:
+        """How much of the active segment was flushed for certain."""
+        base_offset, position = self._flushed
+        return position if base_offset == active.base_offset else 0
 
     def _make_names_durable(self) -> None:
         """Do at once what the next ticket would do for files other than the data. Raises OSError."""
@@ -159,6 +168,7 @@ class DurableLog:
         self._take_back(ticket)
         if ticket.generation == self._generation and not self.offline:
             self.recovery_point = max(self.recovery_point, ticket.end_offset)
+            self._flushed = ticket.active_base_offset, ticket.end_position
 
     def fail_flush(self, ticket: FlushTicket, error: OSError) -> None:
         """The ticket failed: nobody knows what reached the disk, so the log goes offline."""

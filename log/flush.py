@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from log.storage import DataFile, Storage
+
+SMALL_BYTES: Final = 64 * 1024
 
 
 def sync_paths(storage: Storage, paths: Iterable[str]) -> None:
@@ -25,7 +27,17 @@ class FlushTicket:
     bound nor a deletion closes them meanwhile.
     """
 
-    __slots__ = ("_directories", "_paths", "_storage", "end_offset", "end_position", "files", "generation")
+    __slots__ = (
+        "_directories",
+        "_paths",
+        "_storage",
+        "active_base_offset",
+        "end_offset",
+        "end_position",
+        "files",
+        "generation",
+        "size_bytes",
+    )
 
     def __init__(
         self,
@@ -35,17 +47,24 @@ class FlushTicket:
         paths: list[str],
         directories: list[str],
         end_offset: int,
+        active_base_offset: int,
         end_position: int,
         generation: int,
+        size_bytes: int,
     ) -> None:
-        """Name the data files (pinned by the caller), other files, and directories to make durable, in this order."""
+        """Name the data files (pinned by the caller), other files, and directories to make durable, in this order.
+
+        `size_bytes` is how much data is not durable yet, at most.
+        """
         self._storage = storage
         self._paths = paths
         self._directories = directories
         self.files = files
         self.end_offset = end_offset
+        self.active_base_offset = active_base_offset
         self.end_position = end_position
         self.generation = generation
+        self.size_bytes = size_bytes
 
     @property
     def paths(self) -> list[str]:
@@ -56,6 +75,11 @@ class FlushTicket:
     def directories(self) -> list[str]:
         """Directories whose new names the ticket makes durable."""
         return self._directories
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it is a few records of one file and no other file: a flush of the quickest kind."""
+        return self.size_bytes <= SMALL_BYTES and len(self.files) == 1 and not self._paths
 
     def run(self) -> None:
         """Flush. Raises OSError; then `fail_flush` must be called, never `run` again."""

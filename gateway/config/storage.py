@@ -88,6 +88,15 @@ STORAGE_SETTINGS = (
         doc="How often the recovery points and log start offsets are written to their checkpoint files.",
     ),
     Setting(
+        name="seqgate.flush.inline.max.ms",
+        type=SettingType.DOUBLE,
+        default=1.0,
+        minimum=0,
+        section=_LOG,
+        doc="A flush for one waiting request that by experience takes less than this runs in the event loop, because "
+        "handing it to a thread costs more. 0 hands over every flush.",
+    ),
+    Setting(
         name="seqgate.log.max.open.files",
         type=SettingType.INT,
         default=512,

@@ -4,6 +4,9 @@ Requests append at once and then wait for a round. While a round's fdatasyncs ru
 appends gather for the next one, so a hundred waiting requests share one flush. A partition's high
 watermark follows its round. After a failed flush the partition is offline; a flush is never retried,
 because the kernel may have dropped the dirty pages (fsyncgate, PostgreSQL 2018).
+
+One small file for one waiting request, on a disk that lately was quick, is flushed in the event loop itself:
+handing it to a thread and back costs more than the flush. The first slow one ends that for a while.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from queue import SimpleQueue
@@ -22,6 +26,32 @@ logger = logging.getLogger(__name__)
 
 TICKETS_PER_THREAD = 4
 """Below this many files a second thread costs more than it saves."""
+PACE_MEMORY = 0.95
+"""How much of a slow flush is still remembered after the next one."""
+
+
+class _Pace:
+    """How long small flushes take by experience (s): a slow one counts at once, and is forgotten slowly."""
+
+    __slots__ = ("_recent_s", "_seconds", "limit_s")
+
+    def __init__(self, limit_s: float, seconds: Callable[[], float]) -> None:
+        self.limit_s = limit_s
+        self._seconds = seconds
+        self._recent_s = 2 * limit_s
+
+    @property
+    def is_quick(self) -> bool:
+        return self._recent_s < self.limit_s
+
+    def time(self, run: Callable[[], None]) -> None:
+        """Run one small flush and learn from it. Raises what it raises."""
+        begun_s = self._seconds()
+        try:
+            run()
+        finally:
+            took_s = self._seconds() - begun_s
+            self._recent_s = max(took_s, PACE_MEMORY * self._recent_s + (1 - PACE_MEMORY) * took_s)
 
 
 class FlushObserver(Protocol):
@@ -45,16 +75,27 @@ class _Round:
         self.waiters = waiters
         self.errors: dict[int, OSError] = {}
         self.shares_left = 0
+        self.is_lone = False
+        """Whether one request waits for one small file."""
 
 
 class Flusher:
     """Collects logs with unflushed appends and flushes them together.
 
-    `threads` bounds how many files are flushed at the same time.
+    `threads` bounds how many files are flushed at the same time, `inline_limit_s` how long a flush may be expected
+    to take in the event loop (0: none runs there).
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, *, threads: int = 4) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        threads: int = 4,
+        inline_limit_s: float = 0.0,
+        seconds: Callable[[], float] = time.perf_counter,
+    ) -> None:
         self._loop = loop
+        self._pace = _Pace(inline_limit_s, seconds)
         self._thread_count = threads
         self._threads: list[threading.Thread] = []
         self._work: SimpleQueue[tuple[_Round, Sequence[int]] | None] = SimpleQueue()
@@ -149,6 +190,12 @@ class Flusher:
         if not entries:
             self._finish_round()
             return
+        if len(entries) == 1 and len(waiters) == 1 and entries[0][1].is_small:
+            current.is_lone = True
+            if self._pace.is_quick:
+                self._flush(current, (0,))
+                self._finish_round()
+                return
         shares = min(self._thread_count, -(-len(entries) // TICKETS_PER_THREAD))
         current.shares_left = shares
         for share in range(shares):
@@ -157,20 +204,27 @@ class Flusher:
     def _work_loop(self) -> None:
         while (item := self._work.get()) is not None:
             current, indexes = item
-            for index in indexes:
-                try:
-                    current.entries[index][1].run()
-                except OSError as error:
-                    current.errors[index] = error
-                except Exception as error:
-                    # whatever it was, nobody knows what reached the disk, and the round must end
-                    logger.exception("a flush failed in an unexpected way")
-                    current.errors[index] = OSError(f"{type(error).__name__}: {error}")
+            self._flush(current, indexes)
             with self._lock:
                 current.shares_left -= 1
                 finished = current.shares_left == 0
             if finished:
                 self._loop.call_soon_threadsafe(self._finish_round)
+
+    def _flush(self, current: _Round, indexes: Sequence[int]) -> None:
+        for index in indexes:
+            run = current.entries[index][1].run
+            try:
+                if current.is_lone:
+                    self._pace.time(run)
+                else:
+                    run()
+            except OSError as error:
+                current.errors[index] = error
+            except Exception as error:
+                # whatever it was, nobody knows what reached the disk, and the round must end
+                logger.exception("a flush failed in an unexpected way")
+                current.errors[index] = OSError(f"{type(error).__name__}: {error}")
 
     def _finish_round(self) -> None:
         current = self._running

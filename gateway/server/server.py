@@ -20,6 +20,10 @@ logger = logging.getLogger(__name__)
 
 STALLED_S = 10.0
 """A request in parts of which nothing more came for so long gives way when memory is short."""
+KEEPALIVE_IDLE_S = 120
+KEEPALIVE_INTERVAL_S = 30
+KEEPALIVE_PROBES = 4
+"""A silent client is asked for after the first, and given up after so many unanswered askings."""
 RECEIVE_BUFFER_BYTES = 256 << 10
 """The one buffer all sockets are read into; the event loop reads one socket at a time."""
 
@@ -55,7 +59,7 @@ class Server:
             reuse_address=True,
         )
         for bound_socket in bound.sockets:
-            self._set_buffers(bound_socket)
+            self._set_options(bound_socket)
             # accepted sockets inherit it; one that began with BBR would go on pacing
             self.suit_peer(bound_socket, bound_socket.getsockname()[0])
         self._servers.append(bound)
@@ -63,8 +67,17 @@ class Server:
             self.look_over()
         return int(bound.sockets[0].getsockname()[1])
 
-    def _set_buffers(self, bound_socket: socket.socket) -> None:
-        """Accepted sockets inherit the buffer sizes of the listening one."""
+    def _set_options(self, bound_socket: socket.socket) -> None:
+        """Accepted sockets inherit these of the listening one."""
+        # a client whose machine went away while it waits for an answer is never heard of otherwise
+        bound_socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if hasattr(socket, "TCP_KEEPIDLE"):
+            for option, value in (
+                (socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S),
+                (socket.TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S),
+                (socket.TCP_KEEPCNT, KEEPALIVE_PROBES),
+            ):
+                bound_socket.setsockopt(socket.IPPROTO_TCP, option, value)
         if self.limits.send_buffer_bytes > 0:
             bound_socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.limits.send_buffer_bytes)
         if self.limits.receive_buffer_bytes > 0:

@@ -13,6 +13,8 @@ from log import StorageFailed
 
 
 class FakeTicket:
+    is_small = True
+
     def __init__(self, log: FakeLog, end_offset: int) -> None:
         self.log = log
         self.end_offset = end_offset
@@ -168,3 +170,82 @@ async def test_a_log_that_can_not_take_its_flush_back_stops_no_other(flusher: Fl
     results = await asyncio.wait_for(both, 10)
     assert isinstance(results[0], StorageFailed)
     assert results[1] is None
+
+
+class Disk:
+    """A clock that stands still but for flushes, which take `takes_s`."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.takes_s = 0.0
+        self.threads: list[str] = []
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def flush(self) -> None:
+        self.now_s += self.takes_s
+        self.threads.append(threading.current_thread().name)
+
+
+class TimedLog(FakeLog):
+    def __init__(self, disk: Disk, partition: int = 0) -> None:
+        super().__init__(partition)
+        self.disk = disk
+
+    def prepare_flush(self) -> FakeTicket | None:
+        ticket = super().prepare_flush()
+        return None if ticket is None else TimedTicket(self, ticket.end_offset)
+
+
+class TimedTicket(FakeTicket):
+    log: TimedLog
+
+    def run(self) -> None:
+        self.log.disk.flush()
+        super().run()
+
+
+async def test_a_lone_flush_runs_in_the_event_loop_while_the_disk_is_quick() -> None:
+    disk = Disk()
+    flusher = Flusher(asyncio.get_running_loop(), inline_limit_s=0.001, seconds=disk)
+    flusher.start()
+    log: Any = TimedLog(disk)
+    here = threading.current_thread().name
+
+    async def flush_alone() -> str:
+        log.log_end_offset += 1
+        await flusher.flushed(log)
+        return disk.threads[-1]
+
+    disk.takes_s = 0.0001
+    ways = [await flush_alone() for _ in range(60)]
+    assert ways[0] != here, "nothing is known of a new disk"
+    assert ways[-20:] == [here] * 20
+    disk.takes_s = 0.05
+    assert await flush_alone() == here
+    assert await flush_alone() != here, "a slow one counts at once"
+    disk.takes_s = 0.0001
+    ways = [await flush_alone() for _ in range(200)]
+    assert ways[:20] == [way for way in ways[:20] if way != here], "and is remembered for a while"
+    assert ways[-20:] == [here] * 20
+    log.broken = True
+    log.log_end_offset += 1
+    with pytest.raises(StorageFailed):
+        await flusher.flushed(log)
+    assert disk.threads[-1] == here
+    assert log.offline
+    flusher.stop()
+
+
+async def test_what_many_wait_for_never_runs_in_the_event_loop() -> None:
+    disk = Disk()
+    flusher = Flusher(asyncio.get_running_loop(), inline_limit_s=0.001, seconds=disk)
+    flusher.start()
+    log: Any = TimedLog(disk)
+    here = threading.current_thread().name
+    for _ in range(100):
+        log.log_end_offset += 1
+        await asyncio.gather(flusher.flushed(log), flusher.flushed(log))
+    assert here not in disk.threads
+    flusher.stop()

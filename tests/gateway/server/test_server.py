@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from typing import Any, cast
 
 import pytest
 
-from gateway.config import load_config
-from gateway.server.server import STALLED_S, Server
+from gateway.config import Listener, load_config
+from gateway.server.server import KEEPALIVE_IDLE_S, STALLED_S, Server
 
 
 class FakeLoop:
@@ -99,3 +100,20 @@ def test_only_clients_on_this_machine_are_spared_congestion_control(
     connected = FakeSocket()
     server.suit_peer(cast("Any", connected), host)
     assert connected.options == [(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name) for name in chosen]
+
+
+async def test_clients_whose_machine_went_away_are_noticed() -> None:
+    server = Server(asyncio.get_running_loop(), load_config(), cast("Any", None))
+    port = await server.listen(Listener("PLAINTEXT", "127.0.0.1", 0))
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    while not len(server):
+        await asyncio.sleep(0)
+    (connection,) = cast("Any", server)._connections
+    accepted = connection._transport.get_extra_info("socket")
+    assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+    if hasattr(socket, "TCP_KEEPIDLE"):
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == KEEPALIVE_IDLE_S
+    writer.close()
+    await server.stop_accepting()
+    await server.finish(5)
+    assert await reader.read() == b""
