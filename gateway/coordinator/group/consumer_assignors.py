@@ -122,6 +122,8 @@ class _Balance:
         while moved:
             moved = False
             for giver in sorted(self.places, key=self._load, reverse=True):
+                if len(self.places[giver]) - min(map(len, self.places.values())) < 2:
+                    break
                 for place in sorted(self.places[giver]):
                     taker = min(self._subscribers[place[0]], key=self._load)
                     if len(self.places[giver]) - len(self.places[taker]) < 2:
