@@ -88,6 +88,7 @@ class Gateway:
         producer_ids = open_producer_ids(config, self._store, self.clock)
         if not await producer_ids.start():
             logger.warning("no producer ids yet: %s", producer_ids.state().last_error)
+        internal_topics = InternalTopics(metadata_log, partitions, config.int("node.id"))
         self.services = Services(
             config=config,
             clock=self.clock,
@@ -100,13 +101,8 @@ class Gateway:
             metadata_log=metadata_log,
             producer_ids=producer_ids,
             fetch_sessions=FetchSessionCache(config.int("max.incremental.fetch.session.cache.slots")),
-            groups=GroupCoordinator(config, self.clock, partitions, metadata_log, config.int("node.id")),
-            shares=ShareCoordinator(
-                config,
-                self.clock,
-                partitions,
-                InternalTopics(metadata_log, partitions, config.int("node.id")),
-            ),
+            groups=GroupCoordinator(config, self.clock, partitions, metadata_log, internal_topics),
+            shares=ShareCoordinator(config, self.clock, partitions, internal_topics),
             advertised={},
         )
         self.services.groups.start()

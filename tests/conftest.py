@@ -9,6 +9,9 @@ import pytest
 
 from tests.support.gateway_process import GatewayProcess
 
+GROUPS_IN_A_HURRY = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "500"}
+"""The Apache Kafka that tests compare with has the same."""
+
 
 @pytest.fixture
 def gateway(tmp_path: Path) -> Iterator[GatewayProcess]:
@@ -19,6 +22,7 @@ def gateway(tmp_path: Path) -> Iterator[GatewayProcess]:
 
 @pytest.fixture(scope="session")
 def shared_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
-    """One running gateway for all tests that only need fresh topic names."""
-    with GatewayProcess(tmp_path_factory.mktemp("shared") / "data") as process:
+    """One running gateway for all tests that only need fresh names of topics and groups."""
+    data_dir = tmp_path_factory.mktemp("shared") / "data"
+    with GatewayProcess(data_dir, settings=GROUPS_IN_A_HURRY) as process:
         yield process

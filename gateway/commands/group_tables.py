@@ -7,9 +7,17 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from gateway.commands.printing import Column, count, counted, duration, print_lines, print_table, shown
-from gateway.control.messages import GroupDeletion, GroupDescription, GroupMember, GroupRow, OffsetReset
+from gateway.control.messages import (
+    GroupDeletion,
+    GroupDescription,
+    GroupMember,
+    GroupPartition,
+    GroupRow,
+    OffsetReset,
+)
 
 NONE: Final = "-"
+SHARE: Final = "share"
 LONGEST_METADATA: Final = 60
 
 
@@ -58,7 +66,10 @@ def print_description(description: GroupDescription) -> None:
     if description.members:
         _print_members(description.members)
         print_lines("")
-    _print_partitions(description)
+    if description.type == SHARE:
+        _print_share_partitions(description)
+    else:
+        _print_partitions(description)
 
 
 def print_reset(done: OffsetReset) -> None:
@@ -186,6 +197,42 @@ def _print_partitions(description: GroupDescription) -> None:
         print_lines(
             f"{counted(outside, 'committed offset')} outside of the log: auto.offset.reset decides where reading goes on."
         )
+
+
+def _print_share_partitions(description: GroupDescription) -> None:
+    columns = (
+        Column("topic"),
+        Column("parti-\ntion", number=True),
+        Column("start", number=True),
+        Column("given\nout to", number=True),
+        Column("log\nend", number=True),
+        Column("lag", number=True),
+        Column("acquired", number=True),
+        Column("holes", number=True),
+        Column("most\ndeliveries", number=True),
+    )
+    print_table(columns, [_share_cells(row) for row in description.partitions])
+    lag = sum(row.lag or 0 for row in description.partitions)
+    acquired = sum(row.delivery.acquired for row in description.partitions if row.delivery is not None)
+    print_lines(
+        f"{counted(len(description.partitions), 'partition')}, {counted(lag, 'record')} to acknowledge, "
+        f"{acquired:,} of them acquired."
+    )
+
+
+def _share_cells(row: GroupPartition) -> tuple[str, ...]:
+    told = row.delivery
+    return (
+        shown(row.topic),
+        str(row.partition),
+        NONE if told is None else str(told.start_offset),
+        NONE if told is None else str(told.end_offset),
+        _known(row.high_watermark),
+        NONE if row.lag is None else count(row.lag),
+        NONE if told is None else count(told.acquired),
+        NONE if told is None else count(told.holes),
+        NONE if told is None else count(told.max_delivery_count),
+    )
 
 
 def _protocol(protocol_type: str, protocol_name: str | None) -> str:

@@ -1,4 +1,4 @@
-"""`seqgate groups`: consumer groups and their committed offsets."""
+"""`seqgate groups`: consumer groups with their committed offsets, and share groups."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from gateway.commands.options import AsJson, ConfigFile, DataDir, asking, stop
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
-HELP = """Look at and administer consumer groups.
+HELP = """Look at and administer consumer groups and share groups.
 
 The consumers of a group share the partitions of their topics among themselves, and commit how far they have read: per
 partition the offset of the next record. A group that nobody is in keeps its offsets, until its consumers come back or
 offsets.retention.minutes are over.
+
+The consumers of a share group read the same partitions together and acknowledge record by record (KIP-932).
 
 The commands ask the gateway that runs on --data-dir.
 """
@@ -35,13 +37,13 @@ def list_groups(
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the consumer groups.
+    """List the consumer groups and share groups.
 
     \b
     Columns:
       protocol     how the members share partitions; `-` where nobody ever joined and only offsets are kept
-      partitions   with a committed offset
-      lag          records after the committed offsets, in all these partitions
+      partitions   with a committed offset; those that a share group ever read
+      lag          records after the committed offsets, in all these partitions; those not done in a share group
 
     \b
     States:
@@ -84,6 +86,16 @@ def describe(
       metadata     what the consumer wrote beside the offset
 
     The same as `kafka-consumer-groups.sh --describe` shows, whose CURRENT-OFFSET is `committed`.
+
+    \b
+    Columns of the partitions of a share group, where a record is done when it was accepted, rejected or given up:
+      start             the oldest record that is not done; `-`: the group has not read the partition yet
+      given out to      after the newest record that was ever given to a member
+      log end           after the newest record that consumers can see (the high watermark)
+      lag               records that are not done
+      acquired          of them, those that a member has and has not acknowledged yet
+      holes             stretches of records that are done, after the start
+      most deliveries   how often a record after the start was given out at most
     """  # noqa: D301 - \b keeps the lines of the list apart
     from gateway.commands import group_tables, printing
     from gateway.control.client import describe_group
@@ -149,6 +161,8 @@ def reset(
     so stop its consumers first. An offset outside of what is kept is clamped to the log start or end, and marked.
     A group that does not exist yet is created with these offsets, before its consumers start.
 
+    Not for share groups: kafka-share-groups.sh --reset-offsets sets where they read on.
+
     \b
     For example:
       seqgate groups reset billing --all-topics --to-earliest
@@ -187,7 +201,7 @@ def delete(
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete groups with their offsets.
+    """Delete groups with their offsets, or with what a share group has acknowledged.
 
     Shows what would go; deletes it with --execute. A group that somebody is in is left alone. Consumers that come back
     to a deleted group begin where auto.offset.reset tells them. Exits with 1 when a group can't be deleted.

@@ -8,7 +8,7 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from gateway.control.errors import ControlError
-from gateway.control.group_views import find_group, is_empty
+from gateway.control.group_views import find_group, is_empty, state_of
 from gateway.control.groups import Committed, not_empty, settled_shard, told_in_a_sentence
 from gateway.control.messages import OffsetChange, OffsetReset, ResetOffsetsRequest, TopicSelection
 from gateway.control.offset_reset import NoCommittedOffset, PartitionOffsets, new_offset
@@ -30,6 +30,11 @@ _REFUSED: Final = {
 
 async def reset_offsets(services: Services, request: ResetOffsetsRequest) -> OffsetReset:
     """Work out where the group's offsets go, and commit them all at once when the request says so."""
+    if services.shares.group(request.group) is not None:
+        raise ControlError(
+            f"{request.group} is a share group, which commits no offsets; "
+            f"kafka-share-groups.sh --group {request.group} --reset-offsets sets where it reads on"
+        )
     shard = await settled_shard(services, request.group)
     group = find_group(shard, request.group)
     if group is not None and not is_empty(group):
@@ -44,7 +49,7 @@ async def reset_offsets(services: Services, request: ResetOffsetsRequest) -> Off
         await asyncio.sleep(0)
     if request.execute:
         await _commit(services, request.group, changes)
-    return OffsetReset(request.group, None if group is None else group.state.value, request.execute, changes)
+    return OffsetReset(request.group, None if group is None else state_of(group), request.execute, changes)
 
 
 def _places(

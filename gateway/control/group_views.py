@@ -1,4 +1,4 @@
-"""Groups of both protocols, classic and consumer (KIP-848), as the commands show them."""
+"""Groups of all types, classic, consumer (KIP-848) and share (KIP-932), as the commands show them."""
 
 from __future__ import annotations
 
@@ -14,24 +14,26 @@ from gateway.coordinator.group.consumer_group import ConsumerGroup, ConsumerGrou
 from gateway.coordinator.group.consumer_records import by_topic
 from gateway.coordinator.group.shard import GroupShard
 from gateway.coordinator.group.subscription import CONSUMER_PROTOCOL
-from gateway.handlers.list_groups import CLASSIC, CONSUMER
+from gateway.coordinator.share.share_group import ShareGroup, ShareMember
+from gateway.handlers.list_groups import CLASSIC, CONSUMER, SHARE
+from gateway.handlers.share_group_describe import ASSIGNOR as SHARE_ASSIGNOR
 from gateway.runtime.services import Services
 
-Group: TypeAlias = ClassicGroup | ConsumerGroup
+Group: TypeAlias = ClassicGroup | ConsumerGroup | ShareGroup
 STATES: Final[tuple[str, ...]] = tuple(
     dict.fromkeys(state.value for state in (*GroupState, *ConsumerGroupState) if state is not GroupState.DEAD)
 )
-"""The states that a group can be found in."""
+"""The states that a group can be found in; a share group is Empty or Stable."""
 
 
 def all_groups(shard: GroupShard) -> Iterator[Group]:
-    """All groups of a shard, in no order."""
+    """The classic and consumer groups of a shard, in no order."""
     yield from shard.groups.values()
     yield from shard.consumers.groups.values()
 
 
 def find_group(shard: GroupShard | None, group_id: str) -> Group | None:
-    """The group of that id, of either protocol."""
+    """The classic or consumer group of that id."""
     if shard is None:
         return None
     return shard.groups.get(group_id) or shard.consumers.groups.get(group_id)
@@ -39,16 +41,25 @@ def find_group(shard: GroupShard | None, group_id: str) -> Group | None:
 
 def is_empty(group: Group) -> bool:
     """Whether nobody is in it."""
+    if isinstance(group, ShareGroup):
+        return not group.members
     return group.state is GroupState.EMPTY or group.state is ConsumerGroupState.EMPTY
+
+
+def state_of(group: Group) -> str:
+    """As ListGroups tells it."""
+    return group.state if isinstance(group, ShareGroup) else group.state.value
 
 
 def type_of(group: Group) -> str:
     """As ListGroups tells it."""
+    if isinstance(group, ShareGroup):
+        return SHARE
     return CLASSIC if isinstance(group, ClassicGroup) else CONSUMER
 
 
 def generation_of(group: Group) -> int:
-    """The generation, or the epoch of a group of the consumer protocol."""
+    """The generation, or the epoch of a consumer or share group."""
     return group.generation_id if isinstance(group, ClassicGroup) else group.group_epoch
 
 
@@ -56,6 +67,8 @@ def protocol_of(group: Group) -> tuple[str, str | None]:
     """The protocol's type, and its name or that of the assignor; None without members."""
     if isinstance(group, ClassicGroup):
         return group.protocol_type or "", group.protocol_name
+    if isinstance(group, ShareGroup):
+        return SHARE, SHARE_ASSIGNOR if group.members else None
     votes = group.assignor_votes()
     elected = max(votes, key=lambda name: votes[name]) if votes else DEFAULT_ASSIGNOR
     return CONSUMER_PROTOCOL, elected if group.members else None
@@ -66,6 +79,9 @@ def members_of(group: Group, services: Services) -> list[GroupMember]:
     if isinstance(group, ClassicGroup):
         return [_classic_member(group, member) for member in group.members.values()]
     names = {topic.topic_id: topic.name for topic in services.partitions.by_name.values()}
+    if isinstance(group, ShareGroup):
+        session_timeout_ms = services.config.int("group.share.session.timeout.ms")
+        return [_share_member(member, names, session_timeout_ms) for member in group.members.values()]
     session_timeout_ms = services.config.int("group.consumer.session.timeout.ms")
     return [_consumer_member(member, names, session_timeout_ms) for member in group.members.values()]
 
@@ -99,9 +115,26 @@ def _consumer_member(
         session_timeout_ms=session_timeout_ms,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         is_leader=False,
-        assignment={
-            names[topic_id]: sorted(partitions)
-            for topic_id, partitions in by_topic(member.assigned).items()
-            if topic_id in names
-        },
+        assignment=_assignment(member, names),
     )
+
+
+def _share_member(member: ShareMember, names: dict[uuid.UUID, str], session_timeout_ms: int) -> GroupMember:
+    return GroupMember(
+        member_id=member.member_id,
+        group_instance_id=None,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        session_timeout_ms=session_timeout_ms,
+        rebalance_timeout_ms=None,
+        is_leader=False,
+        assignment=_assignment(member, names),
+    )
+
+
+def _assignment(member: ConsumerMember | ShareMember, names: dict[uuid.UUID, str]) -> dict[str, list[int]]:
+    return {
+        names[topic_id]: sorted(partitions)
+        for topic_id, partitions in by_topic(member.assigned).items()
+        if topic_id in names
+    }

@@ -1,11 +1,11 @@
-"""What can be asked of the consumer groups of a running gateway. Functions over its services; raise ControlError."""
+"""What can be asked of the groups of a running gateway. Functions over its services; raise ControlError."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from kio.schema.errors import ErrorCode
@@ -20,6 +20,7 @@ from gateway.control.group_views import (
     is_empty,
     members_of,
     protocol_of,
+    state_of,
     type_of,
 )
 from gateway.control.messages import (
@@ -29,15 +30,18 @@ from gateway.control.messages import (
     GroupDeletion,
     GroupDeletions,
     GroupDescription,
+    GroupMember,
     GroupPage,
     GroupPartition,
     GroupRow,
     ListGroupsRequest,
 )
+from gateway.control.share_views import assigned_in, delivered_to, share_partition, total_share_lag
 from gateway.coordinator.group.offsets import TopicPartition
 from gateway.coordinator.group.records import CommittedOffset
 from gateway.coordinator.group.shard import GroupShard
-from gateway.metadata.topic_names import OFFSETS_TOPIC
+from gateway.coordinator.share.share_group import ShareGroup
+from gateway.metadata.topic_names import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from gateway.runtime.group_coordinator import Unavailable
 from gateway.runtime.partitions import Partitions
 from gateway.runtime.services import Services
@@ -53,15 +57,19 @@ async def list_groups(services: Services, request: ListGroupsRequest) -> GroupPa
     states = {_state(name) for name in request.states}
     found = (
         (group, shard)
-        for shard in services.groups.loaded_shards()
-        for group in all_groups(shard)
+        for group, shard in _all_groups(services)
         if (request.after is None or group.group_id > request.after)
-        and (not states or group.state.value in states)
+        and (not states or state_of(group) in states)
     )
     page = heapq.nsmallest(request.limit + 1, found, key=lambda entry: entry[0].group_id)
     rows = []
     for group, shard in page[: request.limit]:
-        rows.append(_row(group, shard.fetch_offsets(group.group_id), services.partitions))
+        if shard is None:
+            delivered = delivered_to(services, group.group_id)
+            rows.append(_row(group, len(delivered), total_share_lag(services.partitions, delivered)))
+        else:
+            committed = shard.fetch_offsets(group.group_id)
+            rows.append(_row(group, len(committed), _total_lag(services.partitions, committed)))
         # groups with thousands of partitions must not hold up a request
         await asyncio.sleep(0)
     return GroupPage(rows, len(page) <= request.limit, _offline_partitions(services.partitions))
@@ -70,12 +78,14 @@ async def list_groups(services: Services, request: ListGroupsRequest) -> GroupPa
 async def describe_group(services: Services, request: DescribeGroupRequest) -> GroupDescription:
     """A group with one page of its partitions, and with its members on the first one."""
     _check_limit(request.limit)
+    share_group = services.shares.group(request.group)
+    if share_group is not None:
+        return _describe_share_group(services, share_group, request)
     shard = await settled_shard(services, request.group)
     group = find_group(shard, request.group)
     if shard is None or group is None:
         raise ControlError(f"there is no group {request.group}")
     members = members_of(group, services)
-    protocol_type, protocol_name = protocol_of(group)
     owners = {
         (topic, partition): member.member_id
         for member in members
@@ -83,22 +93,48 @@ async def describe_group(services: Services, request: DescribeGroupRequest) -> G
         for partition in partitions
     }
     committed = shard.fetch_offsets(request.group)
-    places = (place for place in {*committed, *owners} if request.after is None or place > request.after)
-    page = heapq.nsmallest(request.limit + 1, places)
+    places, complete = _page({*committed, *owners}, request)
     now_ms = services.clock.now_ms()
+    partitions = [
+        _partition(services.partitions, place, committed.get(place), owners.get(place), now_ms)
+        for place in places
+    ]
+    return _description(group, members if request.after is None else [], partitions, complete=complete)
+
+
+def _describe_share_group(
+    services: Services, group: ShareGroup, request: DescribeGroupRequest
+) -> GroupDescription:
+    delivered = delivered_to(services, group.group_id)
+    places, complete = _page({*delivered, *assigned_in(services, group)}, request)
+    partitions = [share_partition(services.partitions, place, delivered.get(place)) for place in places]
+    members = members_of(group, services) if request.after is None else []
+    return _description(group, members, partitions, complete=complete)
+
+
+def _page(
+    places: Iterable[TopicPartition], request: DescribeGroupRequest
+) -> tuple[list[TopicPartition], bool]:
+    """The places that were asked for, in order, and whether no other comes after them."""
+    wanted = (place for place in places if request.after is None or place > request.after)
+    page = heapq.nsmallest(request.limit + 1, wanted)
+    return page[: request.limit], len(page) <= request.limit
+
+
+def _description(
+    group: Group, members: list[GroupMember], partitions: list[GroupPartition], *, complete: bool
+) -> GroupDescription:
+    protocol_type, protocol_name = protocol_of(group)
     return GroupDescription(
         group=group.group_id,
-        state=group.state.value,
+        state=state_of(group),
         type=type_of(group),
         generation_id=generation_of(group),
         protocol_type=protocol_type,
         protocol_name=protocol_name,
-        members=members if request.after is None else [],
-        partitions=[
-            _partition(services.partitions, place, committed.get(place), owners.get(place), now_ms)
-            for place in page[: request.limit]
-        ],
-        complete=len(page) <= request.limit,
+        members=members,
+        partitions=partitions,
+        complete=complete,
     )
 
 
@@ -111,23 +147,36 @@ async def delete_groups(services: Services, request: DeleteGroupsRequest) -> Gro
 
 
 async def _delete(services: Services, group_id: str, *, execute: bool) -> GroupDeletion:
-    shard = await settled_shard(services, group_id)
-    group = find_group(shard, group_id)
-    if shard is None or group is None:
-        return GroupDeletion(group_id, None, 0, deleted=False, refusal=f"there is no group {group_id}")
-    state, count = group.state.value, len(shard.fetch_offsets(group_id))
+    group: Group | None = services.shares.group(group_id)
+    if group is not None:
+        count = len(delivered_to(services, group_id))
+    else:
+        shard = await settled_shard(services, group_id)
+        group = find_group(shard, group_id)
+        if shard is None or group is None:
+            return GroupDeletion(group_id, None, 0, deleted=False, refusal=f"there is no group {group_id}")
+        count = len(shard.fetch_offsets(group_id))
+    state = state_of(group)
     if not is_empty(group):
         return GroupDeletion(group_id, state, count, deleted=False, refusal=not_empty(group))
     if not execute:
         return GroupDeletion(group_id, state, count, deleted=False, refusal=None)
-    with told_in_a_sentence(group_id):
-        error = await services.groups.change(
-            group_id, lambda shard, effects: shard.delete_group(group_id, effects)
-        )
+    error = await _delete_empty(services, group)
     if error is not ErrorCode.none:
         refusal = f"{group_id} was not deleted: {error.name}"
         return GroupDeletion(group_id, state, count, deleted=False, refusal=refusal)
     return GroupDeletion(group_id, state, count, deleted=True, refusal=None)
+
+
+async def _delete_empty(services: Services, group: Group) -> ErrorCode:
+    group_id = group.group_id
+    if isinstance(group, ShareGroup):
+        with told_in_a_sentence(group_id, SHARE_STATE_TOPIC):
+            return await services.shares.delete(group_id) or ErrorCode.group_id_not_found
+    with told_in_a_sentence(group_id):
+        return await services.groups.change(
+            group_id, lambda shard, effects: shard.delete_group(group_id, effects)
+        )
 
 
 async def settled_shard(services: Services, group_id: str) -> GroupShard | None:
@@ -141,14 +190,14 @@ async def settled_shard(services: Services, group_id: str) -> GroupShard | None:
 
 
 @contextlib.contextmanager
-def told_in_a_sentence(group_id: str) -> Iterator[None]:
-    """Turn what the coordinator raises into a ControlError."""
+def told_in_a_sentence(group_id: str, topic: str = OFFSETS_TOPIC) -> Iterator[None]:
+    """Turn what the coordinator, which keeps its groups in `topic`, raises into a ControlError."""
     try:
         yield
     except Unavailable as error:
         raise ControlError(
             f"the coordinator of group {group_id} can't answer now ({error.error_code.name}); "
-            "`seqgate status` tells whether a partition of __consumer_offsets is offline"
+            f"`seqgate status` tells whether a partition of {topic} is offline"
         ) from error
 
 
@@ -157,7 +206,7 @@ def not_empty(group: Group) -> str:
     count = len(group.members)
     members = "1 member" if count == 1 else f"{count:,} members"
     return (
-        f"group {group.group_id} is in use: {members}, state {group.state.value}; "
+        f"group {group.group_id} is in use: {members}, state {state_of(group)}; "
         "stop its consumers, or wait until their sessions end"
     )
 
@@ -184,21 +233,33 @@ def _offline_partitions(partitions: Partitions) -> list[int]:
     return [] if topic is None else [entry.index for entry in topic.partitions if entry.log.offline]
 
 
-def _row(group: Group, committed: Committed, partitions: Partitions) -> GroupRow:
-    total_lag = 0
-    for place, value in committed.items():
-        partition = partitions.get(*place)
-        if partition is not None:
-            total_lag += lag(value.offset, partition.log.high_watermark)
+def _all_groups(services: Services) -> Iterator[tuple[Group, GroupShard | None]]:
+    """Every group, with its shard unless it is a share group."""
+    for shard in services.groups.loaded_shards():
+        for group in all_groups(shard):
+            yield group, shard
+    for share_group in services.shares.all_groups():
+        yield share_group, None
+
+
+def _total_lag(partitions: Partitions, committed: Committed) -> int:
+    return sum(
+        lag(value.offset, partition.log.high_watermark)
+        for place, value in committed.items()
+        if (partition := partitions.get(*place)) is not None
+    )
+
+
+def _row(group: Group, partitions: int, total_lag: int) -> GroupRow:
     protocol_type, protocol_name = protocol_of(group)
     return GroupRow(
         group=group.group_id,
-        state=group.state.value,
+        state=state_of(group),
         type=type_of(group),
         protocol_type=protocol_type,
         protocol_name=protocol_name,
         members=len(group.members),
-        committed_partitions=len(committed),
+        committed_partitions=partitions,
         total_lag=total_lag,
     )
 
@@ -223,4 +284,5 @@ def _partition(
         commit_timestamp=None if committed is None else committed.commit_timestamp_ms,
         age_ms=None if committed is None else max(0, now_ms - committed.commit_timestamp_ms),
         member_id=member_id,
+        delivery=None,
     )

@@ -74,7 +74,7 @@ class ReopenRequest(msgspec.Struct, tag="reopen", tag_field="operation", forbid_
 
 
 class ListGroupsRequest(msgspec.Struct, tag="groups.list", tag_field="operation", forbid_unknown_fields=True):
-    """The consumer groups by their ids, from the first one after `after` on; of the named states, or of all."""
+    """The groups by their ids, from the first one after `after` on; of the named states, or of all."""
 
     states: list[str] = []
     after: str | None = None
@@ -293,9 +293,11 @@ class Reopened(msgspec.Struct, frozen=True):
 
 
 class GroupRow(msgspec.Struct, frozen=True):
-    """A consumer group, `classic` or `consumer` (KIP-848). `protocol_name` is what its members agreed on, None while they have not.
+    """A group, `classic`, `consumer` (KIP-848) or `share` (KIP-932). `protocol_name` is what its members agreed on, None
+    while they have not.
 
-    `total_lag` counts the records between the committed offsets and the high watermarks.
+    `total_lag` counts the records between the committed offsets and the high watermarks; those that are not done in a
+    share group, whose `committed_partitions` are those that it ever read.
     """
 
     group: str
@@ -320,23 +322,43 @@ class GroupPage(msgspec.Struct, frozen=True):
 
 
 class GroupMember(msgspec.Struct, frozen=True):
-    """A member of a group. `assignment` is partitions by topic, None where it can't be read."""
+    """A member of a group. `assignment` is partitions by topic, None where it can't be read.
+
+    `rebalance_timeout_ms` is None in a share group, which never waits for its members to give partitions back.
+    """
 
     member_id: str
     group_instance_id: str | None
     client_id: str
     client_host: str
     session_timeout_ms: int
-    rebalance_timeout_ms: int
+    rebalance_timeout_ms: int | None
     is_leader: bool
     assignment: dict[str, list[int]] | None
+
+
+class ShareDelivery(msgspec.Struct, frozen=True):
+    """What a share group made of a partition (KIP-932). A record is done when it was accepted, rejected or given up.
+
+    `start_offset` is the oldest one that is not done, `end_offset` follows the newest one that was ever given out.
+    Counts are of what lies between: `acquired` records that a member has and has not answered for, `holes` stretches of
+    done records, with `done_records` in them. `max_delivery_count` tells how often one was given out at most.
+    """
+
+    start_offset: int
+    end_offset: int
+    acquired: int
+    holes: int
+    done_records: int
+    max_delivery_count: int
 
 
 class GroupPartition(msgspec.Struct, frozen=True):
     """A partition that a group has a committed offset of, or that is assigned to the member `member_id`, or both.
 
     What nobody knows is None: a log's offsets when the partition is gone, a commit's when there is none. `lag` is
-    never negative.
+    never negative. A share group commits no offset and may have several readers of a partition: it has `delivery`
+    instead, None where it has not read yet, and its `lag` counts the records that are not done.
     """
 
     topic: str
@@ -349,12 +371,13 @@ class GroupPartition(msgspec.Struct, frozen=True):
     commit_timestamp: int | None
     age_ms: int | None
     member_id: str | None
+    delivery: ShareDelivery | None
 
 
 class GroupDescription(msgspec.Struct, frozen=True):
     """A group with some of its partitions; `complete` when no other comes after the last row.
 
-    `generation_id` is the epoch of a group of the consumer protocol. `members` are told with the first partitions only.
+    `generation_id` is the epoch of a consumer or share group. `members` are told with the first partitions only.
     """
 
     group: str

@@ -2,14 +2,15 @@
 
     key_type 0   a group
     key_type 1   a transactional id: refused, transactions are not served
-    key_type 2   a share group's partition (v6): refused, share groups are not served
+    key_type 2   the state of a share group's partition, "group:topic_id:partition" (v6)
 
-From v4 on several keys at once. The first one creates `__consumer_offsets`.
+From v4 on several keys at once. The first one creates `__consumer_offsets`, or `__share_group_state`.
 Source: Kafka's KafkaApis.handleFindCoordinatorRequest.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -21,7 +22,10 @@ from gateway.runtime.group_coordinator import Unavailable
 API_KEY: Final = 10
 GROUP: Final = 0
 TRANSACTION: Final = 1
+SHARE: Final = 2
+FIRST_WITH_SHARE: Final = 6
 FIRST_BATCHED_VERSION: Final = 4
+_SHARE_KEY: Final = re.compile(r".+:[A-Za-z0-9_-]{22}:-?\d{1,10}")
 NO_ERROR: Final = "NONE"
 """What Kafka says when all is well, before it answered several keys at once."""
 
@@ -31,9 +35,8 @@ async def handle(context: RequestContext, request: Any) -> Any:
     version = context.api_version
     key_type = request.key_type if version >= 1 else GROUP
     error, message = await _error(context, key_type)
-    if error is ErrorCode.none:
-        message = NO_ERROR if version < FIRST_BATCHED_VERSION else ""
     if version < FIRST_BATCHED_VERSION:
+        message = NO_ERROR if error is ErrorCode.none else message
         return build(
             response_type(API_KEY, version),
             **_address(context, error),
@@ -42,21 +45,37 @@ async def handle(context: RequestContext, request: Any) -> Any:
         )
     module = response_module(API_KEY, version)
     coordinators = tuple(
-        build(
-            module.Coordinator, key=key, **_address(context, error), error_code=error, error_message=message
-        )
-        for key in request.coordinator_keys
+        [_coordinator(context, module, key_type, key, error, message) for key in request.coordinator_keys]
     )
     return build(module.FindCoordinatorResponse, coordinators=coordinators)
 
 
+def _coordinator(
+    context: RequestContext, module: Any, key_type: int, key: str, error: ErrorCode, message: str
+) -> Any:
+    if key_type == SHARE and error is ErrorCode.none and not _is_share_key(key):
+        error, message = ErrorCode.invalid_request, f"{key!r} is not of the form group:topic_id:partition."
+    return build(
+        module.Coordinator, key=key, **_address(context, error), error_code=error, error_message=message
+    )
+
+
+def _is_share_key(key: str) -> bool:
+    """Source: Kafka's SharePartitionKey.validate."""
+    return _SHARE_KEY.fullmatch(key) is not None
+
+
 async def _error(context: RequestContext, key_type: int) -> tuple[ErrorCode, str]:
-    if key_type == GROUP:
-        try:
-            await context.services.groups.ensure_topic()
-        except Unavailable as error:
-            return error.error_code, "The offsets topic could not be created."
-        return ErrorCode.none, ""
+    services = context.services
+    try:
+        if key_type == GROUP:
+            await services.groups.ensure_topic()
+            return ErrorCode.none, ""
+        if key_type == SHARE and context.api_version >= FIRST_WITH_SHARE:
+            await services.shares.ensure_topic()
+            return ErrorCode.none, ""
+    except Unavailable as error:
+        return error.error_code, "The coordinator's topic could not be created."
     if key_type == TRANSACTION:
         return ErrorCode.transactional_id_authorization_failed, "Transactions are not served."
     return ErrorCode.invalid_request, f"Coordinators of type {key_type} are not served."

@@ -12,7 +12,7 @@ import contextlib
 import logging
 import uuid
 from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from kio.schema.errors import ErrorCode
 
@@ -25,13 +25,11 @@ from gateway.coordinator.group.effects import Effects, JoinReply, Reply, SyncRep
 from gateway.coordinator.group.migration_policy import MigrationPolicy
 from gateway.coordinator.group.records import GroupRecord, OffsetCommitRecord
 from gateway.coordinator.group.shard import Committer, GroupShard
-from gateway.metadata.decision import Decision
-from gateway.metadata.image import MetadataImage
 from gateway.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from gateway.metadata.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC
-from gateway.metadata.topics import create_internal_topic
 from gateway.runtime.clock import Clock
 from gateway.runtime.group_shards import BATCH_OVERHEAD_BYTES, LoadedShard
+from gateway.runtime.internal_topics import InternalTopics
 from gateway.runtime.metadata_log import MetadataLog
 from gateway.runtime.partitions import Partitions
 from log import LogError
@@ -39,7 +37,6 @@ from log import LogError
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-_MASK: Final = 0xFFFFFFFF
 
 
 class Unavailable(Exception):
@@ -48,15 +45,6 @@ class Unavailable(Exception):
     def __init__(self, error_code: ErrorCode = ErrorCode.coordinator_not_available) -> None:
         super().__init__(error_code.name)
         self.error_code = error_code
-
-
-def java_hash(text: str) -> int:
-    """Java's String.hashCode, by which Kafka spreads groups over partitions (UTF-16 units, 32 bits)."""
-    value = 0
-    raw = text.encode("utf-16-be", "surrogatepass")
-    for position in range(0, len(raw), 2):
-        value = (31 * value + (raw[position] << 8 | raw[position + 1])) & _MASK
-    return value
 
 
 class _RegisteredTopics:
@@ -77,18 +65,21 @@ class GroupCoordinator:
     """Serves all groups of this node."""
 
     def __init__(
-        self, config: Config, clock: Clock, partitions: Partitions, metadata_log: MetadataLog, node_id: int
+        self,
+        config: Config,
+        clock: Clock,
+        partitions: Partitions,
+        metadata_log: MetadataLog,
+        internal_topics: InternalTopics,
     ) -> None:
         self._config = config
         self._clock = clock
         self._partitions = partitions
         self._metadata_log = metadata_log
-        self._node_id = node_id
+        self._internal_topics = internal_topics
         self._shards: dict[int, LoadedShard[GroupShard]] = {}
         self._timers: dict[str, tuple[int, asyncio.TimerHandle]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._spread: tuple[uuid.UUID, int] | None = None
-        """The offsets topic and over how many of its partitions groups are spread."""
         self._cleaning: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop
         self._limits = GroupLimits(
@@ -123,27 +114,13 @@ class GroupCoordinator:
 
     async def ensure_topic(self) -> None:
         """Create `__consumer_offsets` when the first group is looked for. Raises Unavailable."""
-        if OFFSETS_TOPIC in self._partitions.by_name:
-            return
         config = self._config
-        configs = {
-            "cleanup.policy": "compact",
-            "segment.bytes": str(config.int("offsets.topic.segment.bytes")),
-            "compression.type": "producer",
-        }
-
-        def decide(image: MetadataImage) -> Decision[None]:
-            return create_internal_topic(
-                image,
+        try:
+            await self._internal_topics.ensure(
                 OFFSETS_TOPIC,
                 num_partitions=config.int("offsets.topic.num.partitions"),
-                configs=configs,
-                fresh_id=uuid.uuid4(),
-                node_id=self._node_id,
+                segment_bytes=config.int("offsets.topic.segment.bytes"),
             )
-
-        try:
-            await self._metadata_log.commit(decide)
         except LogError as error:
             raise Unavailable from error
 
@@ -151,13 +128,10 @@ class GroupCoordinator:
 
     def _loaded(self, group_id: str) -> LoadedShard[GroupShard]:
         """The shard of a group. Raises Unavailable."""
-        topic = self._metadata_log.image.topics_by_name.get(OFFSETS_TOPIC)
-        if topic is None or not topic.partitions:
+        index = self._internal_topics.index_for(OFFSETS_TOPIC, group_id)
+        if index is None:
             raise Unavailable
-        if self._spread is None or self._spread[0] != topic.topic_id:
-            # those of the image, as some may not be open yet; those added later would move groups from what they stored
-            self._spread = topic.topic_id, len(topic.partitions)
-        return self._load((java_hash(group_id) & 0x7FFFFFFF) % self._spread[1])
+        return self._load(index)
 
     def _load(self, index: int) -> LoadedShard[GroupShard]:
         partition = self._partitions.get(OFFSETS_TOPIC, index)

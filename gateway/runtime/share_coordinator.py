@@ -37,7 +37,7 @@ from gateway.coordinator.share.share_partition import Acknowledgement, ShareLimi
 from gateway.coordinator.share.states import ShareStates
 from gateway.metadata.topic_names import SHARE_STATE_TOPIC
 from gateway.runtime.clock import Clock
-from gateway.runtime.group_coordinator import Unavailable, java_hash
+from gateway.runtime.group_coordinator import Unavailable
 from gateway.runtime.group_shards import LoadedShard
 from gateway.runtime.internal_topics import InternalTopics
 from gateway.runtime.partition import Partition
@@ -70,7 +70,6 @@ class ShareCoordinator:
         self.groups: dict[str, ShareGroup] = {}
         self.sessions: dict[tuple[str, str], ShareSession] = {}
         self._shards: dict[int, LoadedShard[ShareStates]] = {}
-        self._spread: tuple[uuid.UUID, int] | None = None
         self._waiters: dict[SharePartitionKey, set[Callable[[], None]]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = NEVER
@@ -120,12 +119,10 @@ class ShareCoordinator:
     # State.
 
     def _loaded(self, key: SharePartitionKey) -> LoadedShard[ShareStates]:
-        topic = self._partitions.by_name.get(SHARE_STATE_TOPIC)
-        if topic is None or not topic.partitions:
+        index = self._internal_topics.index_for(SHARE_STATE_TOPIC, key.spread_text())
+        if index is None:
             raise Unavailable
-        if self._spread is None or self._spread[0] != topic.topic_id:
-            self._spread = topic.topic_id, len(topic.partitions)
-        return self._load((java_hash(key.spread_text()) & 0x7FFFFFFF) % self._spread[1])
+        return self._load(index)
 
     def _load(self, index: int) -> LoadedShard[ShareStates]:
         partition = self._partitions.get(SHARE_STATE_TOPIC, index)

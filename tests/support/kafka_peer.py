@@ -40,6 +40,9 @@ share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 share.coordinator.state.topic.num.partitions=1
 group.initial.rebalance.delay.ms=0
+group.min.session.timeout.ms=500
+group.consumer.assignment.interval.ms=0
+group.consumer.min.assignment.interval.ms=0
 log.initial.task.delay.ms=86400000
 """
 

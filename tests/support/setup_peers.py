@@ -1,4 +1,4 @@
-"""Prepares what the tests run beside the gateway: Redis, kcat, Apache Kafka's jars, Spark's Kafka connector.
+"""Prepares what the tests run beside the gateway: Redis, kcat, jars of Apache Kafka, its Streams and Spark's connector.
 
 `make test` runs it first. Everything that is there already is left alone, so a second run takes no time. What can't be
 had is reported in one line each, with what follows from it; with ``CI=true`` in the environment that is an error.
@@ -40,6 +40,11 @@ class Peer:
 def kafka_libs() -> Path:
     """The directory that holds Apache Kafka's jars once they are fetched."""
     return CACHE / f"kafka-{KAFKA_VERSION}" / "libs"
+
+
+def streams_libs() -> Path:
+    """The directory that holds Kafka Streams' jars once they are fetched."""
+    return CACHE / f"kafka-{KAFKA_VERSION}" / "streams"
 
 
 def spark_connector_libs() -> Path:
@@ -125,6 +130,10 @@ def _kafka() -> str:
     return _jars(POMS / "kafka.xml", kafka_libs(), {"kafka.version": KAFKA_VERSION})
 
 
+def _streams() -> str:
+    return _jars(POMS / "streams.xml", streams_libs(), {"kafka.version": KAFKA_VERSION})
+
+
 def _spark_connector() -> str:
     versions = {"spark.version": _pyspark_version(), "scala.binary.version": _scala_binary_version()}
     return _jars(POMS / "spark.xml", spark_connector_libs(), versions)
@@ -143,6 +152,7 @@ PEERS = (
         "the differential test and tests with Kafka's tools will fail",
         _kafka,
     ),
+    Peer(f"Kafka Streams {KAFKA_VERSION}", "tests with Kafka Streams will fail", _streams),
     Peer("Spark's Kafka connector", "tests with Spark will fail", _spark_connector),
 )
 

@@ -86,10 +86,11 @@ def creation_records(group: ConsumerGroup) -> list[ConsumerRecord]:
 
 def have_all_join_again(group: ClassicGroup, effects: Effects) -> None:
     """Whoever waits for a rebalance of the classic group joins the group that it became."""
-    again = ErrorCode.rebalance_in_progress
+    # Kafka answers both with REBALANCE_IN_PROGRESS; to a JoinGroup aiokafka takes that for the end of everything
+    join_again, sync_again = ErrorCode.coordinator_load_in_progress, ErrorCode.rebalance_in_progress
     for member in group.members.values():
-        group.answer_join(member, JoinReply(error_code=again, member_id=member.member_id), effects)
-        group.answer_sync(member, SyncReply(error_code=again), effects)
+        group.answer_join(member, JoinReply(error_code=join_again, member_id=member.member_id), effects)
+        group.answer_sync(member, SyncReply(error_code=sync_again), effects)
 
 
 # To the classic protocol.

@@ -68,9 +68,7 @@ def _walk(left: Any, right: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
 
 def _explains_more(key: str, left: Plain, right: Plain) -> bool:
     """An error that Kafka leaves without words may have some here."""
-    return (
-        key == "error_message" and bool(left.get("error_code")) and left[key] is None and bool(right.get(key))
-    )
+    return key == "error_message" and bool(left.get("error_code")) and not left[key] and bool(right.get(key))
 
 
 def _walk_by_key(

@@ -59,6 +59,13 @@ NO_NAMES = "a fetch session keeps topic ids, not the names they once had; both e
 NOT_PER_RECORD = "the header is checked, not each record; the error and its message are the same"
 AS_IN_EFFECT = "a value is stored as it takes effect, without the spaces around it"
 NO_FEATURES = "features are switches of a KRaft cluster; there is none to be switched"
+NO_TRANSACTIONS = "transactions are not served, so there is no coordinator to be found"
+READ_BY_NOBODY = "Kafka never answers a consumer whose subscription it can't read; here it joins, and only what it reads is unknown"
+NAMED_ONCE = (
+    "a protocol that a member names twice counts once; Kafka leaves it out, and fails where there is no other"
+)
+JOINS_TWICE = "Kafka refuses a static member that never got the answer to its join; under its own member id it can be nobody else"
+NO_MEMBER_ID = "Kafka looks for a member without an id in v0; a request without one can't be meant"
 
 KNOWN_DIFFERENCES: tuple[KnownDifference, ...] = (
     KnownDifference(("*",), "*.configs.flush.messages.value", DURABLE, ("topics.create[v7]",)),
@@ -105,4 +112,15 @@ KNOWN_DIFFERENCES: tuple[KnownDifference, ...] = (
     KnownDifference(("produce.batch[timestamp -5]",), "*.max_timestamp", CORRECTED),
     KnownDifference(("metadata.describe_topic_partitions_illegal_name[empty]",), "1.*", NOT_UNKNOWN),
     KnownDifference(("topics.create_with_config[spaces]",), "*.value", AS_IN_EFFECT),
+    KnownDifference(("group_admin.find_transaction_coordinator[*]",), "1.*", NO_TRANSACTIONS),
+    KnownDifference(
+        ("groups.unreadable_subscription[cut]", "groups.unreadable_subscription[count too large]"),
+        "1.*",
+        READ_BY_NOBODY,
+    ),
+    KnownDifference(("groups.pending_member_with_an_instance_id",), "2.*", NOT_UNKNOWN),
+    KnownDifference(("groups.protocol_twice",), "1.*", NAMED_ONCE),
+    KnownDifference(("group_connections.one_member_joins_over_two_connections",), "6.*", ANSWERED),
+    KnownDifference(("consumer_groups.static_member_joins_twice",), "3.*", JOINS_TWICE),
+    KnownDifference(("consumer_groups.join_without_a_member_id[v0]",), "3.error_code", NO_MEMBER_ID),
 )

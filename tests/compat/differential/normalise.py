@@ -5,6 +5,7 @@ Ids are renumbered in the order of their appearance, so that "the same id again"
 
 from __future__ import annotations
 
+import re
 import time
 import zlib
 from collections.abc import Callable
@@ -31,6 +32,8 @@ IDENTITY = (
     "partition",
     "index",
 )
+SENT_BY_MEMBERS = ("metadata", "member_metadata")
+GENERATED_MEMBER_ID = re.compile(r"(?s)(.*)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 IDENTITY_OF_NUMBERS = ("api_key", "node_id", "broker_id", "producer_id")
 
 
@@ -39,13 +42,24 @@ class Normaliser:
 
     def __init__(self, transcript: Transcript) -> None:
         self._transcript = transcript
-        self._met: dict[str, list[Any]] = {"node": [], "session": [], "topic id": [], "producer": []}
+        self._met: dict[str, list[Any]] = {
+            "node": [],
+            "session": [],
+            "topic id": [],
+            "producer": [],
+            "member": [],
+        }
         self._rules: dict[str, Callable[[Any], Any]] = {
             "topic_id": self._topic_id,
             "producer_id": self._producer_id,
             "session_id": lambda value: value and self._numbered("session", value),
             "next_topic_partition": self._value,
             "records": self._records,
+            "member_id": self._member_id,
+            "leader": self._member_id,
+            "members": self._members,
+            "groups": self._groups,
+            "results": self._results,
         }
 
     def exchanges(self) -> list[Plain]:
@@ -68,9 +82,15 @@ class Normaliser:
         return value
 
     def _foreign(self, item: Any) -> bool:
-        if not isinstance(item, dict) or "partitions" not in item:
+        if not isinstance(item, dict):
             return False
-        return not str(item.get("name", item.get("topic", ""))).startswith(self._transcript.prefix)
+        if "partitions" in item:
+            name = item.get("name", item.get("topic", ""))
+        elif "group_id" in item:
+            name = item["group_id"]
+        else:
+            return False
+        return not str(name).startswith(self._transcript.prefix)
 
     def _value(self, value: Any) -> Any:
         if isinstance(value, dict):
@@ -79,13 +99,15 @@ class Normaliser:
             return sorted_by_identity([self._value(item) for item in value])
         if isinstance(value, str):
             return value.replace(self._transcript.prefix, "~")
+        if isinstance(value, bytes):
+            return value.replace(self._transcript.prefix.encode(), b"~")
         return value
 
     def _field(self, key: str, value: Any) -> Any:
         if key in self._rules and value is not None:
             return self._rules[key](value)
         if key in ANY_VALUE:
-            return None if value is None else f"<{key}>"
+            return value if value in {None, -1} else f"<{key}>"
         if key == "finalized_features_epoch":
             return value if value < 0 else f"<{key}>"
         if key in TEXTS:
@@ -115,6 +137,33 @@ class Normaliser:
 
     def _producer_id(self, value: int) -> Any:
         return self._numbered("producer", value) if value in self._transcript.producer_ids else value
+
+    def _member_id(self, value: str) -> str:
+        generated = GENERATED_MEMBER_ID.fullmatch(value)
+        return value if generated is None else f"{generated[1]}-{self._numbered('member', value)}"
+
+    def _members(self, value: list[Plain]) -> list[Plain]:
+        """In the order in which they were met, then by what they sent: Kafka's order is that of random ids."""
+        if value and "member_epoch" in value[0]:
+            return sorted((self._value(member) for member in value), key=lambda row: str(row["member_id"]))
+        sent = [key for key in SENT_BY_MEMBERS if value and key in value[0]]
+        met = list(self._met["member"])
+
+        def order(member: Plain) -> tuple[int, list[bytes]]:
+            known = met.index(member["member_id"]) if member["member_id"] in met else len(met)
+            return known, [member[key] for key in sent]
+
+        return [self._value(member) for member in (sorted(value, key=order) if sent else value)]
+
+    def _results(self, value: list[Plain]) -> list[Plain]:
+        """Groups are deleted in no order."""
+        return sorted(self._value(value), key=lambda result: str(result.get("group_id")))
+
+    def _groups(self, value: list[Plain]) -> list[Plain]:
+        """A list of all groups has no order; one of what was asked for has."""
+        rows = [self._value(group) for group in value]
+        is_a_list_of_all = rows and "protocol_type" in rows[0] and "members" not in rows[0]
+        return sorted(rows, key=lambda group: str(group["group_id"])) if is_a_list_of_all else rows
 
     def _records(self, value: Any) -> Any:
         if not isinstance(value, bytes):

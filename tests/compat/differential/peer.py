@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.support.batches import Batch
-from tests.support.wire import API_KEYS, Answer, Closed, Plain, Silent, Wire, decode, encode
+from tests.support.wire import API_KEYS, TIMEOUT_S, Answer, Closed, Plain, Silent, Wire, decode, encode
 
 SETTLE_TIMEOUT_S = 6.0
 SILENCE_S = 1.0
@@ -56,11 +56,33 @@ def encoded(records: Records) -> bytes | None:
     return records.encode() if isinstance(records, Batch) else records
 
 
+@dataclass(frozen=True)
+class Pending:
+    """A request that was sent and whose answer is still to come."""
+
+    peer: Peer
+    api: str
+    version: int
+    request: Plain
+    correlation_id: int
+
+    def answer(self) -> Plain:
+        """Waits for the answer and records it."""
+        return self.peer.exchange(
+            f"{self.api} v{self.version}",
+            self.request,
+            lambda: self.peer.wire.receive(self.api, self.version, self.correlation_id),
+        )
+
+
 class Peer:
     """A connection that records. `connect` opens a further connection into the same transcript."""
 
-    def __init__(self, bootstrap: str, prefix: str, transcript: Transcript | None = None) -> None:
+    def __init__(
+        self, bootstrap: str, prefix: str, transcript: Transcript | None = None, timeout_s: float = TIMEOUT_S
+    ) -> None:
         self.bootstrap = bootstrap
+        self._timeout_s = timeout_s
         self.transcript = transcript or Transcript(prefix)
         self._wire: Wire | None = None
         self._others: list[Peer] = []
@@ -70,11 +92,11 @@ class Peer:
     @property
     def wire(self) -> Wire:
         if self._wire is None:
-            self._wire = Wire(self.bootstrap)
+            self._wire = Wire(self.bootstrap, timeout_s=self._timeout_s)
         return self._wire
 
-    def connect(self) -> Peer:
-        other = Peer(self.bootstrap, self.transcript.prefix, self.transcript)
+    def connect(self, *, timeout_s: float = TIMEOUT_S) -> Peer:
+        other = Peer(self.bootstrap, self.transcript.prefix, self.transcript, timeout_s)
         self._others.append(other)
         return other
 
@@ -145,6 +167,10 @@ class Peer:
             return decode(api, version, self.wire.receive_frame(), correlation_id=correlation_id)
 
         return self.exchange(label, payload.hex(), converse, only_own=only_own)
+
+    def begin(self, api: str, version: int, /, **request: Any) -> Pending:
+        """Sends a request that is answered later, when another connection has done its part."""
+        return Pending(self, api, version, request, self.wire.send(api, version, request))
 
     def pipelined(self, requests: Sequence[tuple[str, int, Plain]]) -> list[Plain]:
         """Sends all requests before reading the first answer; the order of answers is part of the record."""
@@ -245,6 +271,13 @@ class Peer:
         self.until("list_offsets", 7, lambda answer: not _error_codes(answer), asked)
         self.transcript.topic_names[found["topic_id"]] = suffix
         return Topic(name, found["topic_id"])
+
+    def group(self, suffix: str = "g") -> str:
+        """A group id of this scenario's own; waits until its coordinator answers."""
+        name = self.name(suffix)
+        self.until("find_coordinator", 3, lambda answer: not _error_codes(answer), {"key": name})
+        self.until("describe_groups", 5, lambda answer: not _error_codes(answer), {"groups": [name]})
+        return name
 
     def until(self, api: str, version: int, until: Callable[[Plain], bool], request: Plain) -> Plain:
         deadline = time.monotonic() + SETTLE_TIMEOUT_S
@@ -363,6 +396,7 @@ __all__ = [
     "API_KEYS",
     "Exchange",
     "Peer",
+    "Pending",
     "Topic",
     "Transcript",
     "encoded",

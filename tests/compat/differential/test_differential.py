@@ -27,6 +27,15 @@ VERSIONS = {
     "list_offsets": (1, 11),
     "metadata": (0, 13),
     "api_versions": (0, 4),
+    "offset_commit": (2, 10),
+    "offset_fetch": (1, 10),
+    "find_coordinator": (0, 6),
+    "join_group": (0, 9),
+    "heartbeat": (0, 4),
+    "leave_group": (0, 5),
+    "sync_group": (0, 5),
+    "describe_groups": (0, 6),
+    "list_groups": (0, 5),
     "create_topics": (2, 7),
     "delete_topics": (1, 6),
     "delete_records": (0, 2),
@@ -36,7 +45,9 @@ VERSIONS = {
     "alter_configs": (0, 2),
     "describe_log_dirs": (1, 5),
     "create_partitions": (0, 3),
+    "delete_groups": (0, 2),
     "incremental_alter_configs": (0, 1),
+    "offset_delete": (0, 0),
     "describe_cluster": (0, 2),
     "describe_producers": (0, 0),
     "describe_topic_partitions": (0, 0),
@@ -65,7 +76,7 @@ def test_every_known_difference_speaks_for_a_scenario() -> None:
 def test_every_theme_is_there() -> None:
     themes = {name.partition(".")[0] for name in SCENARIOS}
     assert themes == set(scenarios.__all__)
-    assert len({name.partition("[")[0] for name in SCENARIOS}) >= 110
+    assert len({name.partition("[")[0] for name in SCENARIOS}) >= 180
 
 
 def test_every_version_of_every_api_is_asked(kafka: KafkaPeer) -> None:

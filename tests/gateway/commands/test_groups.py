@@ -192,6 +192,7 @@ class TestDescribe:
                 "high_watermark": 10,
                 "lag": 3,
                 "member_id": consumer.memberid(),
+                "delivery": None,
             }
             assert (second["partition"], second["committed_offset"], second["lag"]) == (1, 10, 0)
             shown = groups(gateway, "describe", "billing").stdout

@@ -17,9 +17,12 @@ from gateway.handlers.api import Api, RequestContext
 from gateway.protocol.messages import build, encode_response
 from gateway.runtime.fetch_sessions import FetchSessionCache
 from gateway.runtime.flusher import Flusher
+from gateway.runtime.group_coordinator import GroupCoordinator
+from gateway.runtime.internal_topics import InternalTopics
 from gateway.runtime.metadata_log import MetadataLog, open_metadata_log
 from gateway.runtime.partitions import Partitions
 from gateway.runtime.services import Endpoint, Services
+from gateway.runtime.share_coordinator import ShareCoordinator
 from gateway.runtime.topic_lifecycle import TopicLifecycle
 from log import LogDirectory, Storage
 from pid_allocator import ProducerIdAllocator
@@ -50,13 +53,14 @@ class Node:
 
 
 @asynccontextmanager
-async def open_node(path: Path, *overrides: str) -> AsyncIterator[Node]:
+async def open_node(path: Path, *overrides: str, storage: Storage | None = None) -> AsyncIterator[Node]:
     config = load_config(overrides=[f"log.dirs={path}", *overrides])
     loop = asyncio.get_running_loop()
     flusher = Flusher(loop)
     flusher.start()
     clock = FixedClock()
-    directory = LogDirectory.open(path, Storage(), node_id=config.int("node.id"), now_ms=clock.now_ms)
+    disk = storage or Storage()
+    directory = LogDirectory.open(path, disk, node_id=config.int("node.id"), now_ms=clock.now_ms)
     partitions = Partitions()
     metadata_log = MetadataLog(open_metadata_log(directory), flusher, clock)
     metadata_log.replay()
@@ -69,6 +73,11 @@ async def open_node(path: Path, *overrides: str) -> AsyncIterator[Node]:
         flusher=flusher,
     )
     await lifecycle.start()
+    internal_topics = InternalTopics(metadata_log, partitions, config.int("node.id"))
+    groups = GroupCoordinator(config, clock, partitions, metadata_log, internal_topics)
+    groups.start()
+    shares = ShareCoordinator(config, clock, partitions, internal_topics)
+    shares.start()
     services = Services(
         config=config,
         clock=clock,
@@ -81,11 +90,14 @@ async def open_node(path: Path, *overrides: str) -> AsyncIterator[Node]:
         metadata_log=metadata_log,
         producer_ids=cast("ProducerIdAllocator", None),
         fetch_sessions=FetchSessionCache(10),
+        groups=groups,
+        shares=shares,
         advertised={"PLAINTEXT": Endpoint("gateway.example", 9092)},
     )
     try:
         yield Node(services)
     finally:
+        groups.stop()
         await metadata_log.close()
         await flusher.idle()
         flusher.stop()

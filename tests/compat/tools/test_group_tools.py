@@ -1,0 +1,226 @@
+"""Kafka's own tools for consumer groups, and its readers of the offsets topic, against the gateway."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from tests.compat.topics import fresh_topic
+from tests.support.batches import DEFAULT_TIMESTAMP, Batch, records
+from tests.support.gateway_process import GatewayProcess
+from tests.support.kafka_tools import ToolRun, run_tool
+from tests.support.wire import Wire
+
+COUNT = 10
+STEP_MS = 1_000
+COMMITTED = {0: 4, 1: 7}
+DEADLINE_S = 20.0
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+    "offsets.topic.num.partitions": "3",
+}
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    with GatewayProcess(tmp_path_factory.mktemp("tools") / "data", settings=SETTINGS) as process:
+        yield process
+
+
+@pytest.fixture
+def topic(gateway: GatewayProcess) -> str:
+    """Two partitions of COUNT records each, a second apart."""
+    name = fresh_topic(gateway.bootstrap, "group-tools", partitions=2)
+    batch = Batch(records(COUNT, step_ms=STEP_MS)).encode()
+    data = [{"index": partition, "records": batch} for partition in (0, 1)]
+    with Wire(gateway.bootstrap) as wire:
+        wire.call("produce", 9, acks=-1, timeout=5_000, topic_data=[{"name": name, "partition_data": data}])
+    return name
+
+
+def _consumer(gateway: GatewayProcess, group: str) -> Consumer:
+    settings: dict[str, Any] = {"bootstrap.servers": gateway.bootstrap, "group.id": group}
+    settings |= {
+        "client.id": "reader",
+        "enable.auto.commit": False,
+        "auto.offset.reset": "earliest",
+        "log_level": 0,
+    }
+    return Consumer(settings)
+
+
+def _commit(gateway: GatewayProcess, topic: str) -> str:
+    """The group that has committed COMMITTED and has no members."""
+    group = f"group-of-{topic}"
+    consumer = _consumer(gateway, group)
+    places = [TopicPartition(topic, partition, offset) for partition, offset in COMMITTED.items()]
+    consumer.commit(offsets=places, asynchronous=False)
+    consumer.close()
+    return group
+
+
+def _join(gateway: GatewayProcess, topic: str, group: str) -> Consumer:
+    """A member that has all partitions of the topic."""
+    consumer = _consumer(gateway, group)
+    consumer.subscribe([topic])
+    for _ in range(100):
+        if consumer.poll(DEADLINE_S / 100) is not None:
+            return consumer
+    raise AssertionError("the member has not read anything")
+
+
+def _run(gateway: GatewayProcess, *arguments: str) -> ToolRun:
+    run = run_tool("kafka-consumer-groups", "--bootstrap-server", gateway.bootstrap, *arguments)
+    return run.expect_success()
+
+
+def _table(text: str, first_column: str = "GROUP") -> list[dict[str, str]]:
+    """Rows of a tool's table by the names in its header; columns are parted by blanks."""
+    lines = [line.split() for line in text.splitlines() if line.split()]
+    start = next(number for number, line in enumerate(lines) if line[0] == first_column)
+    header = lines[start]
+    return [dict(zip(header, line, strict=False)) for line in lines[start + 1 :]]
+
+
+def test_list_and_describe(gateway: GatewayProcess, topic: str) -> None:
+    group = _commit(gateway, topic)
+    listed = {row["GROUP"]: row["STATE"] for row in _table(_run(gateway, "--list", "--state").stdout)}
+    assert listed[group] == "Empty"
+    described = _run(gateway, "--describe", "--group", group)
+    assert "has no active members" in described.stdout + described.stderr
+    rows = {int(row["PARTITION"]): row for row in _table(described.stdout)}
+    for partition, offset in COMMITTED.items():
+        row = rows[partition]
+        assert row["TOPIC"] == topic
+        assert int(row["CURRENT-OFFSET"]) == offset
+        assert int(row["LOG-END-OFFSET"]) == COUNT
+        assert int(row["LAG"]) == COUNT - offset
+
+
+def test_describe_members_and_state(gateway: GatewayProcess, topic: str) -> None:
+    group = f"group-of-{topic}"
+    consumer = _join(gateway, topic, group)
+    try:
+        members = _run(gateway, "--describe", "--group", group, "--members", "--verbose").stdout
+        (row,) = _table(members)
+        assert row["CLIENT-ID"] == "reader"
+        assert row["HOST"] == "/127.0.0.1"
+        assert row["#PARTITIONS"] == "2"
+        assert f"{topic}:0,1 " in members
+        state = _run(gateway, "--describe", "--group", group, "--state").stdout
+        assert "Stable" in state
+        assert "range" in state
+        assert f"{gateway.bootstrap} " in state.replace("  ", " ")
+        owners = _table(_run(gateway, "--describe", "--group", group).stdout)
+        assert all(row["CONSUMER-ID"].startswith("reader-") for row in owners)
+        refused = run_tool(
+            "kafka-consumer-groups", "--bootstrap-server", gateway.bootstrap, "--delete", "--group", group
+        )
+        assert "GroupNotEmptyException" in refused.stdout + refused.stderr
+    finally:
+        consumer.close()
+
+
+def _reset_to(gateway: GatewayProcess, topic: str, group: str, *how: str) -> dict[int, int]:
+    run = _run(gateway, "--reset-offsets", "--group", group, "--topic", topic, *how)
+    return {int(row["PARTITION"]): int(row["NEW-OFFSET"]) for row in _table(run.stdout)}
+
+
+def _held(gateway: GatewayProcess, topic: str, group: str) -> dict[int, int]:
+    consumer = _consumer(gateway, group)
+    places = consumer.committed([TopicPartition(topic, 0), TopicPartition(topic, 1)], timeout=DEADLINE_S)
+    consumer.close()
+    return {place.partition: place.offset for place in places}
+
+
+def test_reset_offsets(gateway: GatewayProcess, topic: str) -> None:
+    group = _commit(gateway, topic)
+    moment = datetime.fromtimestamp((DEFAULT_TIMESTAMP + 3 * STEP_MS) / 1000, UTC)
+    to_datetime = ("--to-datetime", moment.strftime("%Y-%m-%dT%H:%M:%S.000"))
+    assert _reset_to(gateway, topic, group, "--to-earliest", "--dry-run") == {0: 0, 1: 0}
+    assert _held(gateway, topic, group) == COMMITTED, "a dry run changes nothing"
+    assert _reset_to(gateway, topic, group, "--shift-by", "2", "--execute") == {0: 6, 1: 9}
+    assert _held(gateway, topic, group) == {0: 6, 1: 9}
+    assert _reset_to(gateway, topic, group, *to_datetime, "--execute") == {0: 3, 1: 3}
+    assert _held(gateway, topic, group) == {0: 3, 1: 3}
+    assert _reset_to(gateway, topic, group, "--to-earliest", "--execute") == {0: 0, 1: 0}
+    assert _held(gateway, topic, group) == {0: 0, 1: 0}
+
+
+def test_delete_offsets_and_delete(gateway: GatewayProcess, topic: str) -> None:
+    group = _commit(gateway, topic)
+    deleted = _run(gateway, "--delete-offsets", "--group", group, "--topic", f"{topic}:1").stdout
+    assert "Successful" in deleted
+    assert _held(gateway, topic, group) == {0: COMMITTED[0], 1: -1001}
+    assert f"('{group}') was successful" in _run(gateway, "--delete", "--group", group).stdout
+    assert group not in _run(gateway, "--list").stdout.split()
+    gone = run_tool(
+        "kafka-consumer-groups", "--bootstrap-server", gateway.bootstrap, "--delete", "--group", group
+    )
+    assert "GroupIdNotFoundException" in gone.stdout + gone.stderr
+
+
+def _formatted(gateway: GatewayProcess, formatter: str) -> list[dict[str, Any]]:
+    """What the formatter shows: JSON objects, one right after the other."""
+    read = ("--topic", "__consumer_offsets", "--from-beginning", "--timeout-ms", "3000")
+    run = run_tool(
+        "kafka-console-consumer",
+        "--bootstrap-server",
+        gateway.bootstrap,
+        *read,
+        "--formatter",
+        f"org.apache.kafka.tools.consumer.{formatter}",
+    )
+    shown = []
+    text = run.stdout.strip()
+    while text:
+        row, end = json.JSONDecoder().raw_decode(text)
+        shown.append(row)
+        text = text[end:].lstrip()
+    return shown
+
+
+def test_kafkas_formatters_read_the_offsets_topic(gateway: GatewayProcess, topic: str) -> None:
+    group = _commit(gateway, topic)
+    _join(gateway, topic, group).close()
+    shown = [row for row in _formatted(gateway, "OffsetsMessageFormatter") if group in str(row)]
+    offsets = {row["key"]["data"]["partition"]: row["value"]["data"]["offset"] for row in shown}
+    assert offsets == COMMITTED
+    shown = [row for row in _formatted(gateway, "GroupMetadataMessageFormatter") if group in str(row)]
+    stable = next(row["value"]["data"] for row in shown if row["value"]["data"]["members"])
+    assert stable["protocolType"] == "consumer"
+    assert stable["members"][0]["clientId"] == "reader"
+    empty = shown[-1]["value"]["data"]
+    assert (empty["members"], empty["protocol"]) == ([], None)
+
+
+def test_dump_log_decodes_offsets(tmp_path: Path) -> None:
+    with GatewayProcess(tmp_path / "data", settings=SETTINGS) as gateway:
+        topic = fresh_topic(gateway.bootstrap, "dumped", partitions=2)
+        batch = Batch(records(COUNT, step_ms=STEP_MS)).encode()
+        data = [{"index": 0, "records": batch}]
+        with Wire(gateway.bootstrap) as wire:
+            wire.call(
+                "produce", 9, acks=-1, timeout=5_000, topic_data=[{"name": topic, "partition_data": data}]
+            )
+        group = _commit(gateway, topic)
+        _join(gateway, topic, group).close()
+        files = sorted(
+            path for path in gateway.data_dir.glob("__consumer_offsets-*/*.log") if path.stat().st_size
+        )
+        gateway.stop()
+        names = ",".join(map(str, files))
+        dumped = run_tool("kafka-dump-log", "--offsets-decoder", "--files", names).expect_success().stdout
+        assert "isvalid: false" not in dumped
+        assert f'"group":"{group}","topic":"{topic}","partition":1' in dumped
+        assert '"offset":7,' in dumped
+        assert '"protocolType":"consumer"' in dumped
+        assert f'"assignedPartitions":[{{"topic":"{topic}","partitions":[0,1]}}]' in dumped
+        assert "could not be decoded" not in dumped.lower()

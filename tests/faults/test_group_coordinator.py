@@ -1,0 +1,171 @@
+"""The partition of `__consumer_offsets` fails: clients are told to ask again, and nothing acknowledged is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.group.shard import Committer
+from gateway.runtime.group_coordinator import Unavailable
+from gateway.runtime.partition import Partition
+from tests.faults.faulty_storage import FaultyStorage
+from tests.gateway.handlers.support import NOW_MS, open_node
+from tests.gateway.runtime.test_group_coordinator import (
+    ONE_PARTITION,
+    commit,
+    contents,
+    form_group,
+    joining,
+    offsets_of,
+    offsets_partition,
+)
+
+KINDS = ("EIO", "ENOSPC", "short")
+RETRIABLE = {ErrorCode.not_coordinator, ErrorCode.coordinator_not_available}
+WRITE, SYNC = 1, 2
+GROUP = "g"
+
+
+def disk(tmp_path: Path) -> tuple[Path, FaultyStorage]:
+    root = tmp_path / "data"
+    root.mkdir()
+    return root, FaultyStorage(root)
+
+
+def fail_next(storage: FaultyStorage, operation: int, kind: str) -> None:
+    """The commit's write, or the sync that makes it durable."""
+    storage.fail_at, storage.kind = storage.operations + operation, kind
+
+
+def reopen(partition: Partition) -> None:
+    partition.log.reopen(NOW_MS)
+    partition.flush_finished()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("operation", [WRITE, SYNC])
+async def test_commits_are_refused_until_the_partition_is_back(
+    tmp_path: Path, operation: int, kind: str
+) -> None:
+    root, storage = disk(tmp_path)
+    async with open_node(root, *ONE_PARTITION, storage=storage) as node:
+        groups = node.services.groups
+        await groups.ensure_topic()
+        await commit(groups, GROUP, 1)
+        await commit(groups, "other", 7)
+        fail_next(storage, operation, kind)
+        for offset in (2, 3):
+            with pytest.raises(Unavailable) as refused:
+                await commit(groups, GROUP, offset)
+            assert refused.value.error_code in RETRIABLE
+        with pytest.raises(Unavailable):
+            await offsets_of(groups, GROUP)
+        storage.heal()
+        reopen(offsets_partition(node))
+        told = await offsets_of(groups, GROUP)
+        assert told in ({0: 1}, {0: 2}), "what was written and not acknowledged may be there"
+        assert await offsets_of(groups, "other") == {0: 7}
+        await commit(groups, GROUP, 4)
+        assert await offsets_of(groups, GROUP) == {0: 4}
+        before = contents(groups)
+        storage.power_cut(tmp_path / "image", 0)
+    async with open_node(tmp_path / "image", *ONE_PARTITION) as node:
+        assert contents(node.services.groups) == before
+
+
+@pytest.mark.parametrize("operation", [WRITE, SYNC])
+async def test_members_that_wait_are_answered(tmp_path: Path, operation: int) -> None:
+    """The leader's assignment can't be stored: the leader, and who waits for it, look for the coordinator again."""
+    root, storage = disk(tmp_path)
+    async with open_node(root, *ONE_PARTITION, storage=storage) as node:
+        groups = node.services.groups
+        await groups.ensure_topic()
+        replies = await asyncio.gather(*(groups.join(GROUP, joining(name)) for name in ("a", "b")))
+        members = {reply.member_id: Committer(GROUP, 1, reply.member_id) for reply in replies}
+        leader = members.pop(replies[0].leader)
+        (follower,) = members.values()
+        waiting = asyncio.create_task(groups.sync(follower, ("other", "range"), {}))
+        await asyncio.sleep(0)
+        fail_next(storage, operation, "EIO")
+        with pytest.raises(Unavailable) as refused:
+            await groups.sync(leader, ("other", "range"), {leader.member_id: b"x", follower.member_id: b"y"})
+        assert refused.value.error_code in RETRIABLE
+        with pytest.raises(Unavailable):
+            await asyncio.wait_for(waiting, 10)
+        storage.heal()
+        reopen(offsets_partition(node))
+        member = await form_group(groups, "another", "c")
+        assert groups.heartbeat(member) is ErrorCode.none
+
+
+async def test_a_join_that_waits_is_answered_when_others_notice(tmp_path: Path) -> None:
+    root, storage = disk(tmp_path)
+    slow = ("offsets.topic.num.partitions=1", "group.initial.rebalance.delay.ms=60000")
+    async with open_node(root, *slow, storage=storage) as node:
+        groups = node.services.groups
+        await groups.ensure_topic()
+        joining_one = asyncio.create_task(groups.join(GROUP, joining("a")))
+        await asyncio.sleep(0)
+        fail_next(storage, WRITE, "EIO")
+        with pytest.raises(Unavailable):
+            await commit(groups, "other", 1)
+        with pytest.raises(Unavailable) as refused:
+            await asyncio.wait_for(joining_one, 10)
+        assert refused.value.error_code in RETRIABLE
+
+
+async def test_what_nobody_waited_for_is_undone_with_the_log(tmp_path: Path) -> None:
+    """A state that is ahead of the log it was reopened with is not told."""
+    root, storage = disk(tmp_path)
+    async with open_node(root, *ONE_PARTITION, storage=storage) as node:
+        groups = node.services.groups
+        await groups.ensure_topic()
+        await commit(groups, GROUP, 1)
+        partition = offsets_partition(node)
+        shard = groups._shards[0].shard
+        fail_next(storage, SYNC, "EIO")
+        groups._apply(groups._shards[0], GROUP, lambda shard, effects: shard.delete_group(GROUP, effects))
+        assert not shard.groups
+        await node.services.flusher.idle()
+        assert partition.log.offline
+        storage.heal()
+        reopen(partition)
+        assert partition.log.log_end_offset == 1, "the failed sync dropped the pages of the deletion"
+        assert await offsets_of(groups, GROUP) == {0: 1}
+
+
+async def test_many_commits_under_failures_lose_nothing(tmp_path: Path) -> None:
+    root, storage = disk(tmp_path)
+    acknowledged: dict[str, int] = {}
+    tried: dict[str, int] = {}
+    async with open_node(root, *ONE_PARTITION, storage=storage) as node:
+        groups = node.services.groups
+        await groups.ensure_topic()
+        partition = offsets_partition(node)
+
+        async def commit_on(group_id: str) -> None:
+            for offset in range(1, 40):
+                tried[group_id] = offset
+                try:
+                    await commit(groups, group_id, offset)
+                    acknowledged[group_id] = offset
+                    assert (await offsets_of(groups, group_id))[0] == offset
+                except Unavailable:
+                    if partition.log.offline:
+                        storage.heal()
+                        reopen(partition)
+                if offset % 10 == 0:
+                    fail_next(storage, 1 + offset % 3, KINDS[offset % 3])
+
+        await asyncio.gather(*(commit_on(f"group-{number}") for number in range(8)))
+        storage.heal()
+        if partition.log.offline:
+            reopen(partition)
+        storage.power_cut(tmp_path / "image", 0)
+    async with open_node(tmp_path / "image", *ONE_PARTITION) as node:
+        for group_id, offset in acknowledged.items():
+            held = (await offsets_of(node.services.groups, group_id))[0]
+            assert offset <= held <= tried[group_id]

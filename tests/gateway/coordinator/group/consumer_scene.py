@@ -1,0 +1,236 @@
+"""A group of the consumer protocol driven by hand: its topics, its clock, what it wrote, and members that behave."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.group.consumer_group import ConsumerGroup, ConsumerGroupState, ConsumerMember
+from gateway.coordinator.group.consumer_heartbeat import (
+    ConsumerLimits,
+    Heartbeat,
+    HeartbeatRefused,
+    HeartbeatReply,
+    check,
+)
+from gateway.coordinator.group.consumer_records import ConsumerRecord, Place
+from gateway.coordinator.group.consumer_shard import ConsumerGroups
+from gateway.coordinator.group.effects import Effects
+from gateway.coordinator.group.records import decode, encode
+
+GROUP: Final = "g"
+START_MS: Final = 1_000_000
+SESSION_MS: Final = 45_000
+REBALANCE_MS: Final = 10_000
+CONSUMER_LIMITS: Final = ConsumerLimits(session_timeout_ms=SESSION_MS)
+
+
+@dataclass
+class Cluster:
+    """Topics by name; every one that is created gets another id."""
+
+    topics: dict[str, tuple[uuid.UUID, int]] = field(default_factory=dict)
+    created: int = 0
+
+    def create(self, name: str, partitions: int) -> uuid.UUID:
+        self.created += 1
+        topic_id = uuid.UUID(int=self.created)
+        self.topics[name] = topic_id, partitions
+        return topic_id
+
+    def describe(self, name: str) -> tuple[uuid.UUID, int] | None:
+        return self.topics.get(name)
+
+    def names(self) -> list[str]:
+        return list(self.topics)
+
+    def places(self, *names: str) -> frozenset[Place]:
+        described = (self.topics[name] for name in names or self.topics)
+        return frozenset((topic_id, index) for topic_id, count in described for index in range(count))
+
+
+def request(member_id: str, member_epoch: int, **more: Any) -> Heartbeat:
+    """A heartbeat that tells nothing new unless told otherwise."""
+    fields: dict[str, Any] = {
+        "group_id": GROUP,
+        "member_id": member_id,
+        "member_epoch": member_epoch,
+        "instance_id": None,
+        "rack_id": None,
+        "client_id": "client",
+        "client_host": "/127.0.0.1",
+        "rebalance_timeout_ms": -1,
+        "subscribed_names": None,
+        "subscribed_regex": None,
+        "server_assignor": None,
+        "owned": None,
+    }
+    return Heartbeat(**{**fields, **more})
+
+
+def joining(member_id: str, *names: str, **more: Any) -> Heartbeat:
+    told = {"rebalance_timeout_ms": REBALANCE_MS, "subscribed_names": names, "owned": frozenset()}
+    return request(member_id, **{"member_epoch": 0, **told, **more})
+
+
+class ConsumerScene:
+    """One group. Records go through their bytes as they would in the log."""
+
+    def __init__(self, limits: ConsumerLimits = CONSUMER_LIMITS, **topics: int) -> None:
+        self.limits = limits
+        self.now_ms = START_MS
+        self.groups = ConsumerGroups(limits)
+        self.cluster = Cluster()
+        self.records: list[ConsumerRecord] = []
+        for name, partitions in topics.items():
+            self.cluster.create(name, partitions)
+
+    @property
+    def group(self) -> ConsumerGroup:
+        return self.groups.groups[GROUP]
+
+    @property
+    def state(self) -> ConsumerGroupState:
+        return self.group.state
+
+    def member(self, member_id: str) -> ConsumerMember:
+        return self.group.members[member_id]
+
+    def take(self, effects: Effects) -> None:
+        for record in effects.records:
+            read = decode(*encode(record))
+            assert read == record
+            assert isinstance(read, ConsumerRecord)
+            self.records.append(read)
+
+    def send(self, heartbeat: Heartbeat) -> HeartbeatReply:
+        """Raises HeartbeatRefused."""
+        check(heartbeat)
+        effects = Effects(self.now_ms)
+        reply = self.groups.heartbeat(heartbeat, self.cluster, effects)
+        self.take(effects)
+        return reply
+
+    def refusal(self, heartbeat: Heartbeat) -> ErrorCode:
+        """The error of a heartbeat; it must have changed nothing."""
+        before = snapshot(self.groups)
+        with pytest.raises(HeartbeatRefused) as caught:
+            self.send(heartbeat)
+        assert snapshot(self.groups) == before
+        return caught.value.error_code
+
+    def topics_changed(self) -> None:
+        self.groups.topics_changed()
+
+    def grow(self, name: str, partitions: int) -> None:
+        topic_id, _ = self.cluster.topics[name]
+        self.cluster.topics[name] = topic_id, partitions
+        self.topics_changed()
+
+    def expire(self) -> None:
+        effects = Effects(self.now_ms)
+        if GROUP in self.groups.groups:
+            self.groups.expire(GROUP, effects)
+        self.take(effects)
+
+    def advance(self, time_ms: int) -> None:
+        self.now_ms += time_ms
+        self.expire()
+
+    def replayed(self) -> ConsumerGroups:
+        """What a restart makes of the records."""
+        groups = ConsumerGroups(self.limits)
+        for record in self.records:
+            groups.replay(record, self.now_ms)
+        return groups
+
+    def restart(self) -> None:
+        self.groups = self.replayed()
+
+
+def snapshot(groups: ConsumerGroups) -> Any:
+    """All that is stored of the groups."""
+    return {
+        group_id: (
+            group.group_epoch,
+            group.assignment_epoch,
+            {member_id: (member.value(), member.current()) for member_id, member in group.members.items()},
+            dict(group.static_members),
+            {member_id: places for member_id, places in group.targets.items() if places},
+        )
+        for group_id, group in groups.groups.items()
+    }
+
+
+@dataclass
+class Client:
+    """A member that does as it is told: it gives back what it is not to have, and says so."""
+
+    scene: ConsumerScene
+    member_id: str
+    names: tuple[str, ...] = ("t",)
+    instance_id: str | None = None
+    member_epoch: int = 0
+    owned: frozenset[Place] = frozenset()
+    must_tell_all: bool = False
+    """Whether an answer was lost."""
+    given: frozenset[Place] | None = None
+    """What it is to have, while it still has to do with what it had."""
+
+    def request(self, **more: Any) -> Heartbeat:
+        if self.member_epoch == 0:
+            return joining(self.member_id, *self.names, instance_id=self.instance_id, **more)
+        told: dict[str, Any] = {"instance_id": self.instance_id, "owned": self.owned}
+        if self.must_tell_all:
+            told |= {"rebalance_timeout_ms": REBALANCE_MS, "subscribed_names": self.names}
+        return request(self.member_id, self.member_epoch, **{**told, **more})
+
+    def beat(
+        self, *, answer_is_lost: bool = False, keeps_for_now: bool = False, **more: Any
+    ) -> HeartbeatReply:
+        """Raises HeartbeatRefused, and has given up everything then."""
+        try:
+            reply = self.scene.send(self.request(**more))
+        except HeartbeatRefused:
+            self.give_up()
+            raise
+        if answer_is_lost:
+            self.must_tell_all = self.member_epoch != 0
+            return reply
+        self.must_tell_all = False
+        self.member_epoch = reply.member_epoch
+        if reply.assignment is not None:
+            self.given = reply.assignment
+        if not keeps_for_now:
+            self.catch_up()
+        return reply
+
+    def catch_up(self) -> None:
+        """Has what it is to have."""
+        if self.given is not None:
+            self.owned, self.given = self.given, None
+
+    def give_up(self) -> None:
+        """Has nothing, and begins anew."""
+        self.member_epoch, self.owned, self.given, self.must_tell_all = 0, frozenset(), None, False
+
+    def leave(self, member_epoch: int = -1) -> None:
+        self.scene.send(request(self.member_id, member_epoch, instance_id=self.instance_id))
+        self.give_up()
+
+    @property
+    def partitions(self) -> list[int]:
+        return sorted(partition for _, partition in self.owned)
+
+
+def settle(clients: Iterable[Client], rounds: int = 6) -> None:
+    """Everyone sends heartbeats until all have what they are to have."""
+    members = list(clients)
+    for _ in range(rounds):
+        for client in members:
+            client.beat()

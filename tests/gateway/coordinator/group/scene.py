@@ -1,0 +1,220 @@
+"""A shard of groups driven by hand: its clock, what it wrote, and the answer of every request that waited."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.group.classic_group import NEVER, ClassicGroup, GroupState, Member, Protocols
+from gateway.coordinator.group.classic_rebalance import GroupLimits, Join
+from gateway.coordinator.group.effects import Effects, JoinReply, Reply, SyncReply
+from gateway.coordinator.group.records import (
+    GroupMetadata,
+    GroupMetadataRecord,
+    GroupRecord,
+    OffsetCommitRecord,
+)
+from gateway.coordinator.group.shard import Committer, GroupShard
+
+GROUP: Final = "g"
+START_MS: Final = 1_000_000
+DELAY_MS: Final = 3_000
+SESSION_MS: Final = 10_000
+REBALANCE_MS: Final = 60_000
+RANGE: Final[Protocols] = (("range", b"r"),)
+LIMITS: Final = GroupLimits(initial_rebalance_delay_ms=DELAY_MS)
+
+
+def subscription(*topics: str) -> bytes:
+    """What a consumer sends as its metadata, version 0."""
+    names = b"".join(len(topic).to_bytes(2, "big") + topic.encode() for topic in topics)
+    return b"\0\0" + len(topics).to_bytes(4, "big") + names + b"\xff\xff\xff\xff"
+
+
+@dataclass(frozen=True)
+class Who:
+    """How a client presents itself."""
+
+    member_id: str = ""
+    group_instance_id: str | None = None
+    protocols: Protocols = RANGE
+    protocol_type: str = "consumer"
+    session_timeout_ms: int = SESSION_MS
+    rebalance_timeout_ms: int = REBALANCE_MS
+    requires_known_member_id: bool = False
+    can_skip_assignment: bool = True
+
+    def named(self, member_id: str) -> Who:
+        return replace(self, member_id=member_id)
+
+
+class Scene:
+    """`waiter`s are numbers; each may be answered once."""
+
+    def __init__(self, limits: GroupLimits = LIMITS, *, max_groups: int = 100) -> None:
+        self.now_ms = START_MS
+        self.shard = GroupShard(limits, max_groups)
+        self.records: list[GroupRecord] = []
+        self.answers: dict[int, Reply] = {}
+        self.asked = 0
+        self.ids = 0
+
+    @property
+    def group(self) -> ClassicGroup:
+        return self.shard.groups[GROUP]
+
+    @property
+    def state(self) -> GroupState:
+        return self.group.state
+
+    @property
+    def generation_id(self) -> int:
+        return self.group.generation_id
+
+    def member(self, member_id: str) -> Member:
+        return self.group.members[member_id]
+
+    def effects(self) -> Effects:
+        return Effects(self.now_ms)
+
+    def take(self, effects: Effects) -> None:
+        """What a caller does with effects, here without a log."""
+        self.records += effects.records
+        for waiter, reply in effects.replies:
+            assert isinstance(waiter, int)
+            assert waiter not in self.answers, "answered twice"
+            self.answers[waiter] = reply
+
+    # Requests.
+
+    def join(self, who: Who, group_id: str = GROUP) -> int:
+        self.asked += 1
+        self.ids += 1
+        request = Join(
+            member_id=who.member_id,
+            group_instance_id=who.group_instance_id,
+            client_id="client",
+            client_host="/127.0.0.1",
+            session_timeout_ms=who.session_timeout_ms,
+            rebalance_timeout_ms=who.rebalance_timeout_ms,
+            protocol_type=who.protocol_type,
+            protocols=who.protocols,
+            fresh_member_id=f"{who.group_instance_id or 'client'}-{self.ids}",
+            requires_known_member_id=who.requires_known_member_id,
+            can_skip_assignment=who.can_skip_assignment,
+        )
+        effects = self.effects()
+        self.shard.join(group_id, request, self.asked, effects)
+        self.take(effects)
+        return self.asked
+
+    def sync(
+        self,
+        member_id: str,
+        assignments: Mapping[str, bytes] | None = None,
+        *,
+        generation_id: int | None = None,
+        group_instance_id: str | None = None,
+        protocol: tuple[str | None, str | None] = (None, None),
+    ) -> int:
+        self.asked += 1
+        effects = self.effects()
+        if generation_id is None:
+            generation_id = self.generation_id
+        committer = Committer(GROUP, generation_id, member_id, group_instance_id)
+        self.shard.sync(committer, protocol, assignments or {}, self.asked, effects)
+        self.take(effects)
+        return self.asked
+
+    def heartbeat(
+        self, member_id: str, generation_id: int | None = None, group_instance_id: str | None = None
+    ) -> ErrorCode:
+        generation_id = self.generation_id if generation_id is None else generation_id
+        return self.shard.heartbeat(
+            Committer(GROUP, generation_id, member_id, group_instance_id), self.now_ms
+        )
+
+    def leave(self, *leaving: tuple[str, str | None]) -> ErrorCode | Sequence[ErrorCode]:
+        effects = self.effects()
+        errors = self.shard.leave(GROUP, leaving, effects)
+        self.take(effects)
+        return errors
+
+    # Time.
+
+    def advance(self, time_ms: int) -> None:
+        """Let time pass as a timer would that calls at every deadline."""
+        end_ms = self.now_ms + time_ms
+        while (deadline_ms := self.shard.next_deadline_ms(GROUP)) is not None and deadline_ms <= end_ms:
+            self.now_ms = max(self.now_ms, deadline_ms)
+            self.expire()
+        self.now_ms = end_ms
+
+    def expire(self) -> None:
+        effects = self.effects()
+        self.shard.expire(GROUP, effects)
+        self.take(effects)
+
+    def next_in_ms(self) -> int | None:
+        """How long until something is due; None when nothing is."""
+        deadline_ms = self.shard.next_deadline_ms(GROUP)
+        return None if deadline_ms is None or deadline_ms == NEVER else deadline_ms - self.now_ms
+
+    # Answers.
+
+    def waits(self, waiter: int) -> bool:
+        return waiter not in self.answers
+
+    def joined(self, waiter: int) -> JoinReply:
+        reply = self.answers[waiter]
+        assert isinstance(reply, JoinReply)
+        return reply
+
+    def synced(self, waiter: int) -> SyncReply:
+        reply = self.answers[waiter]
+        assert isinstance(reply, SyncReply)
+        return reply
+
+    def error(self, waiter: int) -> ErrorCode:
+        return self.answers[waiter].error_code
+
+    def stored(self) -> GroupMetadata:
+        """The newest record of the group."""
+        return next(
+            record.value
+            for record in reversed(self.records)
+            if isinstance(record, GroupMetadataRecord) and record.value is not None
+        )
+
+    def replayed(self) -> GroupShard:
+        """What a restart would make of the records."""
+        shard = GroupShard(self.shard.limits, self.shard.max_groups)
+        for record in self.records:
+            shard.replay(record, self.now_ms)
+        return shard
+
+    # Shortcuts.
+
+    def completing(self, *clients: Who) -> list[str]:
+        """Have new clients join an empty group together; the member ids, the leader first."""
+        waiters = [self.join(who) for who in clients]
+        while any(map(self.waits, waiters)):
+            self.advance(DELAY_MS)
+        assert self.state is GroupState.COMPLETING_REBALANCE
+        return [self.joined(waiter).member_id for waiter in waiters]
+
+    def stable(self, *clients: Who) -> list[str]:
+        """As `completing`, and sync: each is assigned its own member id."""
+        members = self.completing(*clients)
+        for member_id in reversed(members):
+            self.sync(member_id, {other: other.encode() for other in members})
+        assert self.state is GroupState.STABLE
+        return members
+
+    def commit(self, record: OffsetCommitRecord) -> None:
+        effects = self.effects()
+        self.shard.commit([record], effects)
+        self.take(effects)

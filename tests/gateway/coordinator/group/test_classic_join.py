@@ -1,0 +1,362 @@
+"""Joining a group and completing a rebalance, by the rules of Kafka's GroupMetadataManager.classicGroupJoin."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.group.classic_group import GroupState
+from gateway.coordinator.group.classic_rebalance import GroupLimits
+from tests.gateway.coordinator.group.scene import (
+    DELAY_MS,
+    LIMITS,
+    REBALANCE_MS,
+    SESSION_MS,
+    Scene,
+    Who,
+    subscription,
+)
+
+
+class TestRefused:
+    def test_without_a_group_id(self) -> None:
+        scene = Scene()
+        assert scene.error(scene.join(Who(), group_id="")) is ErrorCode.invalid_group_id
+        assert not scene.shard.groups
+
+    @pytest.mark.parametrize(
+        "session_timeout_ms", [-1, LIMITS.min_session_timeout_ms - 1, LIMITS.max_session_timeout_ms + 1]
+    )
+    def test_session_timeout_out_of_bounds(self, session_timeout_ms: int) -> None:
+        scene = Scene()
+        waiter = scene.join(Who(session_timeout_ms=session_timeout_ms))
+        assert scene.error(waiter) is ErrorCode.invalid_session_timeout
+        assert not scene.shard.groups
+
+    def test_a_member_id_of_an_unknown_group(self) -> None:
+        scene = Scene()
+        reply = scene.joined(scene.join(Who("m")))
+        assert (reply.error_code, reply.member_id) == (ErrorCode.unknown_member_id, "m")
+        assert not scene.shard.groups
+
+    def test_a_member_id_of_nobody(self) -> None:
+        scene = Scene()
+        scene.stable(Who())
+        assert scene.error(scene.join(Who("nobody"))) is ErrorCode.unknown_member_id
+        assert scene.state is GroupState.STABLE
+
+    def test_more_groups_than_are_kept(self) -> None:
+        scene = Scene(max_groups=1)
+        scene.join(Who())
+        assert scene.error(scene.join(Who(), group_id="other")) is ErrorCode.group_max_size_reached
+
+    @pytest.mark.parametrize("who", [Who(protocol_type=""), Who(protocols=())])
+    def test_an_empty_group_needs_a_protocol(self, who: Who) -> None:
+        scene = Scene()
+        assert scene.error(scene.join(who)) is ErrorCode.inconsistent_group_protocol
+
+    @pytest.mark.parametrize(
+        "who", [Who(protocol_type="connect"), Who(protocols=()), Who(protocols=(("sticky", b""),))]
+    )
+    @pytest.mark.parametrize("is_member", [False, True])
+    def test_nothing_in_common_with_the_others(self, who: Who, is_member: bool) -> None:
+        scene = Scene()
+        first, second = scene.stable(Who(), Who())
+        reply = scene.joined(scene.join(who.named(second if is_member else "")))
+        assert reply.error_code is ErrorCode.inconsistent_group_protocol
+        assert reply.member_id == (second if is_member else "")
+        assert scene.state is GroupState.STABLE
+        assert set(scene.group.members) == {first, second}
+
+
+class TestMemberIdRequired:
+    """KIP-394."""
+
+    def test_an_id_is_given_and_nobody_added(self) -> None:
+        scene = Scene()
+        reply = scene.joined(scene.join(Who(requires_known_member_id=True)))
+        assert reply.error_code is ErrorCode.member_id_required
+        assert reply.member_id in scene.group.pending_members
+        assert scene.state is GroupState.EMPTY
+        assert not scene.group.members
+
+    def test_the_id_is_used(self) -> None:
+        scene = Scene()
+        who = Who(requires_known_member_id=True)
+        given = scene.joined(scene.join(who)).member_id
+        waiter = scene.join(who.named(given))
+        assert not scene.group.pending_members
+        scene.advance(DELAY_MS)
+        assert scene.joined(waiter).member_id == given
+        assert scene.joined(waiter).leader == given
+
+    def test_the_id_ends_with_its_session(self) -> None:
+        scene = Scene()
+        who = Who(requires_known_member_id=True)
+        given = scene.joined(scene.join(who)).member_id
+        scene.advance(SESSION_MS)
+        assert not scene.group.pending_members
+        assert scene.error(scene.join(who.named(given))) is ErrorCode.unknown_member_id
+
+    def test_a_static_member_needs_none(self) -> None:
+        scene = Scene()
+        waiter = scene.join(Who(group_instance_id="i", requires_known_member_id=True))
+        assert scene.waits(waiter)
+        assert set(scene.group.static_members) == {"i"}
+
+    def test_a_given_id_is_not_for_static_members(self) -> None:
+        scene = Scene()
+        given = scene.joined(scene.join(Who(requires_known_member_id=True))).member_id
+        waiter = scene.join(Who(given, group_instance_id="i"))
+        assert scene.error(waiter) is ErrorCode.unknown_member_id
+
+    def test_a_rebalance_waits_for_it(self) -> None:
+        scene = Scene()
+        leader, follower = scene.stable(Who(), Who())
+        given = scene.joined(scene.join(Who(requires_known_member_id=True))).member_id
+        waiters = [scene.join(Who(leader)), scene.join(Who(follower, protocols=(("range", b"new"),)))]
+        assert all(map(scene.waits, waiters))
+        waiters.append(scene.join(Who(given)))
+        assert {scene.joined(waiter).generation_id for waiter in waiters} == {2}
+
+    def test_a_rebalance_goes_on_when_it_never_comes(self) -> None:
+        scene = Scene()
+        (leader,) = scene.stable(Who(session_timeout_ms=30_000))
+        scene.join(Who(requires_known_member_id=True))
+        waiter = scene.join(Who(leader, session_timeout_ms=30_000))
+        assert scene.waits(waiter)
+        scene.advance(SESSION_MS)
+        assert scene.joined(waiter).generation_id == 2
+
+
+class TestInitialDelay:
+    """KIP-134."""
+
+    def test_one_member(self) -> None:
+        scene = Scene()
+        waiter = scene.join(Who())
+        scene.advance(DELAY_MS - 1)
+        assert scene.waits(waiter)
+        assert scene.state is GroupState.PREPARING_REBALANCE
+        scene.advance(1)
+        reply = scene.joined(waiter)
+        assert (reply.generation_id, reply.protocol_type, reply.protocol_name) == (1, "consumer", "range")
+        assert reply.leader == reply.member_id
+        assert reply.members == ((reply.member_id, None, b"r"),)
+        assert scene.group.state is GroupState.COMPLETING_REBALANCE
+
+    def test_no_delay(self) -> None:
+        scene = Scene(GroupLimits(initial_rebalance_delay_ms=0))
+        waiter = scene.join(Who())
+        scene.advance(0)
+        assert scene.joined(waiter).generation_id == 1
+
+    def test_each_new_member_extends_it(self) -> None:
+        scene = Scene()
+        first = scene.join(Who())
+        scene.advance(DELAY_MS - 1)
+        second = scene.join(Who())
+        scene.advance(DELAY_MS)
+        assert scene.waits(first)
+        scene.advance(1)
+        assert scene.joined(first).generation_id == scene.joined(second).generation_id == 1
+        assert len(scene.joined(first).members) == 2
+        assert scene.joined(second).members == ()
+
+    def test_not_beyond_the_rebalance_timeout(self) -> None:
+        scene = Scene()
+        who = Who(rebalance_timeout_ms=2 * DELAY_MS + 500)
+        waiters = [scene.join(who)]
+        for _ in range(2):
+            scene.advance(DELAY_MS - 1)
+            waiters.append(scene.join(who))
+            scene.advance(1)
+            assert scene.waits(waiters[0])
+        scene.advance(499)
+        assert scene.waits(waiters[0])
+        scene.advance(1)
+        assert {scene.joined(waiter).generation_id for waiter in waiters} == {1}
+
+    def test_all_leave_meanwhile(self) -> None:
+        scene = Scene()
+        waiter = scene.join(Who())
+        (member_id,) = scene.group.members
+        scene.leave((member_id, None))
+        assert scene.error(waiter) is ErrorCode.unknown_member_id
+        scene.advance(DELAY_MS)
+        assert scene.state is GroupState.EMPTY
+        assert scene.stored().members == ()
+
+    def test_another_joins_after_all_left(self) -> None:
+        scene = Scene()
+        scene.join(Who())
+        (member_id,) = scene.group.members
+        scene.leave((member_id, None))
+        waiter = scene.join(Who(protocols=(("sticky", b"s"),)))
+        scene.advance(REBALANCE_MS)
+        assert scene.joined(waiter).protocol_name == "sticky"
+
+    def test_does_not_hold_later_generations(self) -> None:
+        scene = Scene()
+        (leader,) = scene.stable(Who())
+        waiter = scene.join(Who())
+        assert scene.waits(waiter)
+        again = scene.join(Who(leader))
+        assert scene.joined(waiter).generation_id == scene.joined(again).generation_id == 2
+
+
+class TestProtocolVote:
+    def test_the_most_votes_of_what_all_have(self) -> None:
+        scene = Scene()
+        scene.completing(
+            Who(protocols=(("only", b""), ("a", b"1"), ("b", b"2"))),
+            Who(protocols=(("b", b"3"), ("a", b"4"))),
+            Who(protocols=(("b", b"5"), ("a", b"6"))),
+        )
+        assert scene.group.protocol_name == "b"
+        assert [metadata for _, _, metadata in scene.joined(1).members] == [b"2", b"3", b"5"]
+
+    def test_a_member_can_name_one_twice(self) -> None:
+        scene = Scene()
+        twice = (("a", b"1"), ("a", b"2"))
+        scene.completing(Who(protocols=twice), Who(protocols=(*twice, ("b", b""))))
+        assert scene.group.protocol_name == "a"
+        assert scene.error(scene.join(Who(protocols=(("b", b""), ("b", b""))))) is (
+            ErrorCode.inconsistent_group_protocol
+        )
+
+    def test_topics_of_consumers(self) -> None:
+        scene = Scene()
+        scene.completing(
+            Who(protocols=(("range", subscription("t1", "t2")),)),
+            Who(protocols=(("range", subscription("t3")),)),
+        )
+        assert scene.group.subscribed_topics == frozenset({"t1", "t2", "t3"})
+
+    def test_topics_of_unreadable_metadata(self) -> None:
+        scene = Scene()
+        scene.completing(Who(protocols=(("range", subscription("t")),)), Who(protocols=(("range", b"!"),)))
+        assert scene.group.subscribed_topics is None
+
+    def test_topics_of_other_protocol_types(self) -> None:
+        scene = Scene()
+        scene.completing(Who(protocol_type="connect", protocols=(("default", subscription("t")),)))
+        assert scene.group.subscribed_topics is None
+
+
+class TestJoiningAgain:
+    def test_while_preparing(self) -> None:
+        scene = Scene()
+        first, second = scene.stable(Who(), Who())
+        new = scene.join(Who())
+        assert scene.state is GroupState.PREPARING_REBALANCE
+        waiters = [scene.join(Who(first)), scene.join(Who(second)), new]
+        assert {scene.joined(waiter).generation_id for waiter in waiters} == {2}
+        assert {scene.joined(waiter).leader for waiter in waiters} == {first}
+        assert [len(scene.joined(waiter).members) for waiter in waiters] == [3, 0, 0]
+
+    def test_twice_while_preparing(self) -> None:
+        scene = Scene()
+        first, _ = scene.stable(Who(), Who())
+        abandoned = scene.join(Who(first))
+        waiter = scene.join(Who(first))
+        assert scene.error(abandoned) is ErrorCode.rebalance_in_progress
+        scene.advance(REBALANCE_MS)
+        assert scene.error(waiter) is ErrorCode.none
+
+    def test_unchanged_while_completing(self) -> None:
+        scene = Scene()
+        first, second = scene.completing(Who(), Who())
+        leaders, followers = scene.joined(scene.join(Who(first))), scene.joined(scene.join(Who(second)))
+        assert (leaders.generation_id, len(leaders.members)) == (1, 2)
+        assert (followers.generation_id, followers.members, followers.leader) == (1, (), first)
+        assert scene.state is GroupState.COMPLETING_REBALANCE
+
+    def test_changed_while_completing(self) -> None:
+        scene = Scene()
+        first, second = scene.completing(Who(), Who())
+        synced = scene.sync(second)
+        waiter = scene.join(Who(second, protocols=(("range", b"new"),)))
+        assert scene.error(synced) is ErrorCode.rebalance_in_progress
+        assert scene.state is GroupState.PREPARING_REBALANCE
+        leaders = scene.join(Who(first))
+        assert scene.joined(waiter).generation_id == 2
+        assert scene.joined(leaders).members == ((first, None, b"r"), (second, None, b"new"))
+
+    def test_an_unchanged_follower_while_stable(self) -> None:
+        scene = Scene()
+        first, second = scene.stable(Who(), Who())
+        reply = scene.joined(scene.join(Who(second)))
+        assert (reply.generation_id, reply.leader, reply.members) == (1, first, ())
+        assert scene.state is GroupState.STABLE
+
+    def test_a_changed_follower_while_stable(self) -> None:
+        scene = Scene()
+        _, second = scene.stable(Who(), Who())
+        assert scene.waits(scene.join(Who(second, protocols=(("range", b"new"),))))
+        assert scene.state is GroupState.PREPARING_REBALANCE
+
+    def test_the_unchanged_leader_while_stable(self) -> None:
+        scene = Scene()
+        first, _ = scene.stable(Who(), Who())
+        assert scene.waits(scene.join(Who(first)))
+        assert scene.state is GroupState.PREPARING_REBALANCE
+
+    def test_new_timeouts_are_taken_over(self) -> None:
+        scene = Scene()
+        (first,) = scene.stable(Who())
+        scene.join(Who(first, session_timeout_ms=20_000, rebalance_timeout_ms=7))
+        assert scene.member(first).session_timeout_ms == 20_000
+        assert scene.member(first).session_deadline_ms == scene.now_ms + 20_000
+        assert scene.group.sync_deadline_ms == scene.now_ms + 7
+
+
+class TestGroupSize:
+    """`group.max.size`."""
+
+    limits = replace(LIMITS, max_size=2)
+
+    def test_stable(self) -> None:
+        scene = Scene(self.limits)
+        first, _ = scene.stable(Who(), Who())
+        assert scene.error(scene.join(Who())) is ErrorCode.group_max_size_reached
+        assert scene.state is GroupState.STABLE
+        assert scene.waits(scene.join(Who(first)))
+
+    def test_completing(self) -> None:
+        scene = Scene(self.limits)
+        scene.completing(Who(), Who())
+        assert scene.error(scene.join(Who())) is ErrorCode.group_max_size_reached
+
+    def test_preparing_for_the_first_time(self) -> None:
+        scene = Scene(self.limits)
+        waiters = [scene.join(Who()) for _ in range(3)]
+        assert scene.error(waiters[2]) is ErrorCode.group_max_size_reached
+        scene.advance(REBALANCE_MS)
+        assert len(scene.joined(waiters[0]).members) == 2
+
+    def test_the_last_to_come_back_lose_their_place(self) -> None:
+        scene = Scene(self.limits)
+        first, second = scene.stable(Who(), Who())
+        waiters = [scene.join(Who(first)), scene.join(Who())]
+        assert scene.error(scene.join(Who(second))) is ErrorCode.group_max_size_reached
+        assert second not in scene.group.members
+        scene.advance(REBALANCE_MS)
+        assert [scene.error(waiter) for waiter in waiters] == [ErrorCode.none] * 2
+
+    def test_who_waits_already_may_ask_again(self) -> None:
+        scene = Scene(self.limits)
+        first, _ = scene.stable(Who(), Who())
+        scene.join(Who(first))
+        scene.join(Who())
+        assert scene.waits(scene.join(Who(first)))
+
+    def test_a_given_id_is_taken_back(self) -> None:
+        scene = Scene(self.limits)
+        scene.stable(Who())
+        given = scene.joined(scene.join(Who(requires_known_member_id=True))).member_id
+        scene.shard.limits = replace(LIMITS, max_size=1)
+        assert scene.error(scene.join(Who(given))) is ErrorCode.group_max_size_reached
+        assert not scene.group.pending_members

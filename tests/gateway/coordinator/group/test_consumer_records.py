@@ -1,0 +1,125 @@
+"""The records of the consumer protocol: in Kafka's bytes and back, and bytes that are none."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.coordinator.group.consumer_records import (
+    KINDS,
+    AssignmentEpochRecord,
+    ClassicMember,
+    ConsumerRecord,
+    CurrentRecord,
+    CurrentValue,
+    GroupEpochRecord,
+    MemberRecord,
+    MemberValue,
+    TargetRecord,
+    by_topic,
+)
+from gateway.coordinator.group.records import UnreadableRecord, decode, encode
+
+texts = st.text(st.characters(codec="utf-8"), max_size=12)
+maybe_texts = st.none() | texts
+epochs = st.integers(-(2**31), 2**31 - 1)
+places = st.frozensets(
+    st.tuples(st.uuids() | st.just(uuid.UUID(int=1)), st.integers(0, 2**31 - 1)), max_size=6
+)
+classics = st.builds(
+    ClassicMember, epochs, st.lists(st.tuples(texts, st.binary(max_size=9)), max_size=3).map(tuple)
+)
+members = st.builds(
+    MemberValue,
+    maybe_texts,
+    maybe_texts,
+    texts,
+    texts,
+    st.lists(texts, max_size=4).map(tuple),
+    maybe_texts,
+    epochs,
+    maybe_texts,
+    st.none() | classics,
+)
+currents = st.builds(CurrentValue, epochs, epochs, st.integers(-128, 127), places, places)
+records: st.SearchStrategy[ConsumerRecord] = st.one_of(
+    st.builds(GroupEpochRecord, texts, st.none() | epochs),
+    st.builds(AssignmentEpochRecord, texts, st.none() | epochs),
+    st.builds(MemberRecord, texts, texts, st.none() | members),
+    st.builds(TargetRecord, texts, texts, st.none() | places),
+    st.builds(CurrentRecord, texts, texts, st.none() | currents),
+)
+
+
+@given(records)
+def test_what_is_written_is_read(record: ConsumerRecord) -> None:
+    assert decode(*encode(record)) == record
+
+
+@given(records, st.data())
+def test_a_record_that_is_cut_is_told(record: ConsumerRecord, data: st.DataObject) -> None:
+    key, value = encode(record)
+    if value is None:
+        return
+    size = data.draw(st.integers(0, len(value) - 1))
+    try:
+        decode(key, value[:size])
+    except UnreadableRecord:
+        return
+    assert size >= len(value) - 1, "only the tags at the end are not looked at"
+
+
+@given(st.sampled_from(sorted(KINDS)), texts, texts, st.binary(max_size=80))
+def test_any_bytes_are_read_or_told(kind: int, group_id: str, member_id: str, value: bytes) -> None:
+    key = kind.to_bytes(2, "big")
+    for name in (group_id, member_id)[: 1 if kind in {3, 6} else 2]:
+        raw = name.encode()
+        key += len(raw).to_bytes(2, "big") + raw
+    for content in (value, b"\0\0" + value):
+        with contextlib.suppress(UnreadableRecord):
+            decode(key, content)
+
+
+@given(st.sampled_from(sorted(KINDS)), st.binary(max_size=40), st.none() | st.binary(max_size=8))
+def test_any_key_is_read_or_told(kind: int, rest: bytes, value: bytes | None) -> None:
+    with contextlib.suppress(UnreadableRecord):
+        decode(kind.to_bytes(2, "big") + rest, value)
+
+
+@pytest.mark.parametrize("kind", [5, 7, 8])
+def test_a_member_without_a_name_in_the_key(kind: int) -> None:
+    with pytest.raises(UnreadableRecord):
+        decode(kind.to_bytes(2, "big") + b"\0\1g", None)
+
+
+def test_a_count_larger_than_the_value() -> None:
+    key, value = encode(TargetRecord("g", "m", frozenset()))
+    assert value is not None
+    with pytest.raises(UnreadableRecord):
+        decode(key, value[:2] + b"\xff\xff\xff\xff\x0f")
+
+
+def test_a_newer_version_is_told() -> None:
+    key, value = encode(GroupEpochRecord("g", 1))
+    assert value is not None
+    with pytest.raises(UnreadableRecord):
+        decode(key, b"\0\1" + value[2:])
+
+
+def test_a_name_too_long_for_a_key() -> None:
+    with pytest.raises(ValueError, match="too long"):
+        encode(MemberRecord("g", "m" * 40_000, None))
+
+
+def test_as_kafka_writes_them() -> None:
+    topic_id = uuid.UUID(int=5)
+    assert encode(GroupEpochRecord("g", 7)) == (b"\0\3\0\1g", b"\0\0\0\0\0\7\0")
+    assert encode(AssignmentEpochRecord("g", None)) == (b"\0\6\0\1g", None)
+    key, value = encode(TargetRecord("g", "m", frozenset([(topic_id, 2), (topic_id, 1)])))
+    assert key == b"\0\7\0\1g\0\1m"
+    assert value == b"\0\0\2" + topic_id.bytes + b"\3\0\0\0\1\0\0\0\2\0\0"
+    assert by_topic([(topic_id, 2), (topic_id, 1)]) == {topic_id: [1, 2]}

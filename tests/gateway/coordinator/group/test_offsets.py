@@ -1,0 +1,213 @@
+"""How long committed offsets are kept (KIP-211), by the table of Kafka's ClassicGroup.offsetExpirationCondition."""
+
+from __future__ import annotations
+
+from gateway.coordinator.group.classic_group import GroupState
+from gateway.coordinator.group.offsets import GroupOffsets
+from gateway.coordinator.group.records import (
+    CommittedOffset,
+    GroupMetadata,
+    GroupMetadataRecord,
+    OffsetCommitRecord,
+)
+from tests.gateway.coordinator.group.scene import GROUP, SESSION_MS, Scene, Who, subscription
+
+RETENTION_MS = 7 * 24 * 3600 * 1000
+CONSUMER = Who(protocols=(("range", subscription("subscribed")),), session_timeout_ms=SESSION_MS)
+
+
+def commit(scene: Scene, topic: str = "t", partition: int = 0, *, expire_timestamp_ms: int = -1) -> None:
+    value = CommittedOffset(5, 1, "", scene.now_ms, expire_timestamp_ms)
+    scene.commit(OffsetCommitRecord(GROUP, topic, partition, value))
+
+
+def clean_up(scene: Scene) -> set[str]:
+    """The topics whose offsets remain."""
+    effects = scene.effects()
+    scene.shard.clean_up(RETENTION_MS, effects)
+    scene.take(effects)
+    return {topic for topic, _ in scene.shard.fetch_offsets(GROUP)}
+
+
+def wait(scene: Scene, time_ms: int, *members: str) -> None:
+    """Time goes by with all members sending heartbeats."""
+    scene.now_ms += time_ms
+    for member_id in members:
+        scene.heartbeat(member_id)
+
+
+class TestSimpleGroup:
+    def test_from_each_commit_on(self) -> None:
+        scene = Scene()
+        commit(scene, "early")
+        wait(scene, 10)
+        commit(scene, "late")
+        wait(scene, RETENTION_MS - 11)
+        assert clean_up(scene) == {"early", "late"}
+        wait(scene, 1)
+        assert clean_up(scene) == {"late"}
+        wait(scene, 10)
+        assert clean_up(scene) == set()
+
+    def test_is_forgotten_with_its_last_offset(self) -> None:
+        scene = Scene()
+        commit(scene)
+        wait(scene, RETENTION_MS)
+        scene.records.clear()
+        clean_up(scene)
+        assert scene.records == [
+            OffsetCommitRecord(GROUP, "t", 0, None),
+            GroupMetadataRecord(GROUP, None),
+        ]
+        assert not scene.shard.groups
+
+    def test_a_retention_time_of_its_own(self) -> None:
+        scene = Scene()
+        commit(scene, "short", expire_timestamp_ms=scene.now_ms + 5)
+        commit(scene, "long", expire_timestamp_ms=scene.now_ms + 2 * RETENTION_MS)
+        wait(scene, 4)
+        assert clean_up(scene) == {"short", "long"}
+        wait(scene, 1)
+        assert clean_up(scene) == {"long"}
+        wait(scene, RETENTION_MS)
+        assert clean_up(scene) == {"long"}
+        wait(scene, RETENTION_MS)
+        assert clean_up(scene) == set()
+
+
+class TestEmptyGroup:
+    def test_from_when_it_became_empty(self) -> None:
+        scene = Scene()
+        (member_id,) = scene.stable(CONSUMER)
+        commit(scene, "subscribed")
+        wait(scene, RETENTION_MS, member_id)
+        scene.leave((member_id, None))
+        assert scene.state is GroupState.EMPTY
+        wait(scene, RETENTION_MS - 1)
+        assert clean_up(scene) == {"subscribed"}
+        wait(scene, 1)
+        assert clean_up(scene) == set()
+        assert not scene.shard.groups
+
+    def test_a_later_commit_does_not_matter(self) -> None:
+        scene = Scene()
+        (member_id,) = scene.stable(CONSUMER)
+        scene.leave((member_id, None))
+        wait(scene, RETENTION_MS - 1)
+        commit(scene)
+        wait(scene, 1)
+        assert clean_up(scene) == set()
+
+    def test_remembers_since_when_over_a_restart(self) -> None:
+        scene = Scene()
+        (member_id,) = scene.stable(CONSUMER)
+        commit(scene)
+        scene.leave((member_id, None))
+        wait(scene, RETENTION_MS - 1)
+        scene.shard = scene.replayed()
+        assert clean_up(scene) == {"t"}
+        wait(scene, 1)
+        assert clean_up(scene) == set()
+
+    def test_whose_time_is_unknown_is_kept(self) -> None:
+        scene = Scene()
+        metadata = GroupMetadata("consumer", 3, None, None, -1, ())
+        scene.shard.replay(GroupMetadataRecord(GROUP, metadata), scene.now_ms)
+        commit(scene)
+        wait(scene, RETENTION_MS - 1)
+        assert clean_up(scene) == {"t"}
+
+    def test_without_offsets_is_forgotten_at_once(self) -> None:
+        scene = Scene()
+        (member_id,) = scene.stable(CONSUMER)
+        scene.leave((member_id, None))
+        clean_up(scene)
+        assert not scene.shard.groups
+        assert scene.records[-1] == GroupMetadataRecord(GROUP, None)
+
+    def test_that_somebody_is_about_to_join(self) -> None:
+        scene = Scene()
+        scene.join(Who(requires_known_member_id=True))
+        clean_up(scene)
+        assert GROUP in scene.shard.groups
+
+
+class TestStableGroup:
+    def test_subscribed_topics_are_kept(self) -> None:
+        scene = Scene()
+        (member_id,) = scene.stable(CONSUMER)
+        commit(scene, "subscribed")
+        commit(scene, "once")
+        wait(scene, RETENTION_MS - 1, member_id)
+        assert clean_up(scene) == {"subscribed", "once"}
+        wait(scene, 1, member_id)
+        assert clean_up(scene) == {"subscribed"}
+        assert scene.state is GroupState.STABLE
+
+    def test_the_same_after_a_restart(self) -> None:
+        scene = Scene()
+        (member_id,) = scene.stable(CONSUMER)
+        commit(scene, "subscribed")
+        commit(scene, "once")
+        scene.shard = scene.replayed()
+        wait(scene, RETENTION_MS, member_id)
+        assert clean_up(scene) == {"subscribed"}
+
+    def test_all_are_kept_while_topics_are_unknown(self) -> None:
+        for who in (Who(protocols=(("range", b"?"),)), Who(protocol_type="connect")):
+            scene = Scene()
+            (member_id,) = scene.stable(who)
+            commit(scene)
+            wait(scene, RETENTION_MS, member_id)
+            assert clean_up(scene) == {"t"}
+
+    def test_all_are_kept_while_it_rebalances(self) -> None:
+        scene = Scene()
+        (member_id,) = scene.stable(CONSUMER)
+        commit(scene)
+        waiter = scene.join(CONSUMER)
+        wait(scene, RETENTION_MS, member_id)
+        assert scene.state is GroupState.PREPARING_REBALANCE
+        assert clean_up(scene) == {"t"}
+        scene.join(CONSUMER.named(member_id))
+        assert not scene.waits(waiter)
+        assert scene.group.state is GroupState.COMPLETING_REBALANCE
+        assert clean_up(scene) == {"t"}
+
+    def test_one_without_offsets_stays(self) -> None:
+        scene = Scene()
+        scene.stable(CONSUMER)
+        clean_up(scene)
+        assert scene.state is GroupState.STABLE
+
+
+class TestGroupOffsets:
+    def test_the_newest_counts(self) -> None:
+        offsets = GroupOffsets()
+        for offset in (5, 3):
+            offsets.replay(OffsetCommitRecord("g", "t", 0, CommittedOffset(offset, -1, "", 0)))
+        assert offsets.of("g")["t", 0].offset == 3
+        assert len(offsets) == 1
+
+    def test_deleted(self) -> None:
+        offsets = GroupOffsets()
+        value = CommittedOffset(1, -1, "", 0)
+        for partition in (0, 1):
+            offsets.replay(OffsetCommitRecord("g", "t", partition, value))
+        offsets.replay(OffsetCommitRecord("g", "t", 0, None))
+        assert offsets.of("g") == {("t", 1): value}
+        offsets.replay(OffsetCommitRecord("g", "t", 1, None))
+        offsets.replay(OffsetCommitRecord("g", "t", 1, None))
+        offsets.replay(OffsetCommitRecord("unknown", "t", 1, None))
+        assert offsets.of("g") == {}
+        assert offsets.groups() == []
+        assert len(offsets) == 0
+
+    def test_of_other_topics(self) -> None:
+        offsets = GroupOffsets()
+        for group_id, topic in (("g", "kept"), ("g", "gone"), ("h", "gone")):
+            offsets.replay(OffsetCommitRecord(group_id, topic, 2, CommittedOffset(1, -1, "", 0)))
+        assert offsets.of_topics_but({"kept", "other"}) == [
+            OffsetCommitRecord("g", "gone", 2, None),
+            OffsetCommitRecord("h", "gone", 2, None),
+        ]
