@@ -172,7 +172,8 @@ async def _delete_empty(services: Services, group: Group) -> ErrorCode:
     group_id = group.group_id
     if isinstance(group, ShareGroup):
         with told_in_a_sentence(group_id, SHARE_STATE_TOPIC):
-            return await services.shares.delete(group_id) or ErrorCode.group_id_not_found
+            error = await services.shares.delete(group_id)
+        return ErrorCode.group_id_not_found if error is None else error
     with told_in_a_sentence(group_id):
         return await services.groups.change(
             group_id, lambda shard, effects: shard.delete_group(group_id, effects)

@@ -73,8 +73,14 @@ class SharePartition:
 
     @property
     def holes(self) -> int:
-        """How many runs of done offsets lie behind the start offset, each after a run that is not."""
-        return sum(run.state in DONE for run in self.runs)
+        """How many stretches of done offsets lie behind the start offset."""
+        holes = 0
+        was_done = False
+        for run in self.runs:
+            is_done = run.state in DONE
+            holes += is_done and not was_done
+            was_done = is_done
+        return holes
 
     def next_offset(self) -> int:
         """Where a fetch should look: the first offset that can be acquired."""

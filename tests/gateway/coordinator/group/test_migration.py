@@ -330,7 +330,7 @@ class TestDowngrade:
         assert (scene.state, scene.generation_id) == (GroupState.PREPARING_REBALANCE, epoch)
         assert scene.group.protocol_name == "range"
         assert scene.group.leader == old
-        assert scene.group.subscribed_topics == {TOPIC}
+        assert scene.group.is_subscribed_to(TOPIC)
         assert scene.heartbeat(old, epoch) is REBALANCE
         assert scene.commit_error(old, epoch) is NONE
         reply = scene.joined(scene.join(classic(member_id=old)))
