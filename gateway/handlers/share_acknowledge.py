@@ -20,6 +20,7 @@ from gateway.handlers.share_session import (
     continue_session,
 )
 from gateway.protocol.messages import build, response_module
+from gateway.runtime.group_coordinator import Unavailable
 
 API_KEY: Final = 79
 
@@ -32,14 +33,9 @@ async def handle(context: RequestContext, request: Any) -> Any:
         check_request(context, request)
         continue_session(context, request)
     except ShareRequestRefused as error:
-        return build(
-            module.ShareAcknowledgeResponse,
-            error_code=error.error_code,
-            error_message=str(error),
-            acquisition_lock_timeout=timedelta(0),
-            responses=(),
-            node_endpoints=(),
-        )
+        return _refused(module, error.error_code, str(error))
+    except Unavailable as error:
+        return _refused(module, error.error_code, None)
     outcomes = await acknowledge(context, request, request.topics)
     if request.share_session_epoch == FINAL_EPOCH:
         shares.release_member(request.group_id, request.member_id)
@@ -64,6 +60,17 @@ async def handle(context: RequestContext, request: Any) -> Any:
         error_message=None,
         acquisition_lock_timeout=timedelta(milliseconds=shares.limits.lock_duration_ms),
         responses=responses,
+        node_endpoints=(),
+    )
+
+
+def _refused(module: Any, error: ErrorCode, message: str | None) -> Any:
+    return build(
+        module.ShareAcknowledgeResponse,
+        error_code=error,
+        error_message=message,
+        acquisition_lock_timeout=timedelta(0),
+        responses=(),
         node_endpoints=(),
     )
 

@@ -90,13 +90,15 @@ async def _fetch(
 ) -> dict[Place, Row]:
     loop = context.services.loop
     deadline_s = loop.time() + milliseconds(request.max_wait) / 1000
-    while True:
+    sessions = context.services.shares.sessions
+    while sessions.get((request.group_id, request.member_id)) is session:
         rows = await _acquire_all(context, request, session)
         left_s = deadline_s - loop.time()
         if rows or not waits or left_s <= 0 or not session.places:
             return rows
         if not await _wait(context, request, session.places, left_s):
             waits = False
+    return {}  # the member is gone, and would only hold what it acquired now
 
 
 async def _acquire_all(context: RequestContext, request: Any, session: ShareSession) -> dict[Place, Row]:
@@ -114,7 +116,8 @@ async def _acquire_all(context: RequestContext, request: Any, session: ShareSess
         row = await _acquire(context, request, place, partition, left_bytes, left_records)
         if row.error_code is not ErrorCode.none or row.acquired:
             rows[place] = row
-            session.places.move_to_end(place)
+            if place in session.places:  # another request may have forgotten it meanwhile
+                session.places.move_to_end(place)
         left_bytes -= len(row.records)
         left_records -= sum(one.last_offset - one.first_offset + 1 for one in row.acquired)
     return rows

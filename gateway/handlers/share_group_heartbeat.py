@@ -11,6 +11,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.consumer_records import by_topic
+from gateway.coordinator.share.records import MAX_GROUP_ID_BYTES
 from gateway.coordinator.share.share_group import (
     JOINING,
     LEAVING,
@@ -74,6 +75,8 @@ def _check(request: Any) -> None:
     invalid = ErrorCode.invalid_request
     if not request.group_id.strip():
         raise ShareHeartbeatRefused(invalid, "GroupId can't be empty.")
+    if len(request.group_id.encode()) > MAX_GROUP_ID_BYTES:
+        raise ShareHeartbeatRefused(ErrorCode.invalid_group_id, "The group's id is too long.")
     if request.rack_id is not None and not request.rack_id.strip():
         raise ShareHeartbeatRefused(invalid, "RackId can't be empty.")
     if not request.member_id.strip():

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.share.records import SharePartitionKey
+from gateway.coordinator.share.records import MAX_GROUP_ID_BYTES, SharePartitionKey
 from gateway.coordinator.share.share_partition import Acknowledgement, AcknowledgeType, InvalidRecordState
 from gateway.handlers.api import RequestContext
 from gateway.runtime.group_coordinator import Unavailable
@@ -50,6 +50,8 @@ def check_request(context: RequestContext, request: Any) -> None:
     if not request.group_id or not request.member_id:
         text = "The request names no group or no member."
         raise ShareRequestRefused(ErrorCode.invalid_request, text)
+    if len(request.group_id.encode()) > MAX_GROUP_ID_BYTES:
+        raise ShareRequestRefused(ErrorCode.invalid_group_id, "The group's id is too long.")
     if context.services.groups.knows(request.group_id):
         text = f"Group {request.group_id} is not a share group."
         raise ShareRequestRefused(ErrorCode.group_id_not_found, text)

@@ -18,7 +18,7 @@ from gateway.config.table import BY_NAME, BY_TOPIC_NAME, nearest
 from gateway.metadata.decision import ApiError, Decision
 from gateway.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from gateway.metadata.records import ConfigRecord, MetadataRecord
-from gateway.metadata.topic_names import name_complaint
+from gateway.metadata.topic_names import INTERNAL_TOPICS, name_complaint
 
 
 class Operation(enum.IntEnum):
@@ -175,6 +175,9 @@ def _values_error(
     complaint = name_complaint(name)
     if complaint:
         return ApiError(ErrorCode.invalid_topic_exception, complaint)
+    if name in INTERNAL_TOPICS and present.get("cleanup.policy") == "compact":
+        # the gateway itself created it so, and writes it anew instead
+        del present["cleanup.policy"]
     error = topic_config_error(present)
     if error:
         return error

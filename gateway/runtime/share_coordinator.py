@@ -269,7 +269,10 @@ class ShareCoordinator:
         if not changed and not moved:
             return
         try:
-            self._store(self._loaded(key), key, found, changed)
+            loaded = self._loaded(key)
+            if loaded.shard.partitions.get(key) is not found:
+                return  # it was loaded anew: what is known of the older one was never promised
+            self._store(loaded, key, found, changed)
         except Unavailable:
             return
         self.wake(key)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from gateway.config import Config
@@ -21,7 +21,7 @@ from gateway.metadata.records import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from gateway.metadata.topic_names import METADATA_TOPIC
+from gateway.metadata.topic_names import INTERNAL_TOPICS, METADATA_TOPIC
 from gateway.runtime.flusher import Flusher
 from gateway.runtime.metadata_log import MetadataLog
 from gateway.runtime.partition import Partition
@@ -124,7 +124,12 @@ class TopicLifecycle:
                 await self._open_partitions(topic)
 
     def _policy(self, topic: str) -> TopicPolicy:
-        return topic_policy(self._config, self._metadata_log.image.topic_configs(topic))
+        policy = topic_policy(self._config, self._metadata_log.image.topic_configs(topic))
+        if topic in INTERNAL_TOPICS:
+            # its coordinator decides what may go, whatever the topic's configuration says
+            kept = replace(policy.log_config, retention_ms=-1, retention_bytes=-1)
+            policy = replace(policy, log_config=kept)
+        return policy
 
     def _apply_broker_configs(self) -> None:
         image = self._metadata_log.image

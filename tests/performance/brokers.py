@@ -107,9 +107,9 @@ class Broker(ABC):
 class SeqgateBroker(Broker):
     name = "Seqgate"
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, settings: dict[str, str] | None = None) -> None:
         directory.mkdir(parents=True, exist_ok=True)
-        self._gateway = GatewayProcess(directory / "data")
+        self._gateway = GatewayProcess(directory / "data", settings=settings)
 
     def start(self) -> None:
         begin = time.monotonic()

@@ -224,17 +224,19 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--only-seqgate", action="store_true")
     arguments = parser.parse_args(given)
     directory = CACHE / "bench" / f"groups-{time.time_ns()}"
-    kinds: list[type[SeqgateBroker | KafkaBroker]] = [SeqgateBroker]
+    # as in the properties of the Kafka it is compared with
+    settings = {"group.initial.rebalance.delay.ms": "0"}
+    brokers: list[Broker] = [SeqgateBroker(directory / "seqgate", settings)]
     if not arguments.only_seqgate:
-        kinds.append(KafkaBroker)
+        brokers.append(KafkaBroker(directory / "kafka"))
     print(
         "| broker | offsets topic | stable after s | broker CPU per heartbeat µs | commits/s | broker CPU per commit µs |"
     )
     print("| --- | --- | ---: | ---: | ---: | ---: |")
     try:
-        for kind in kinds:
-            with kind(directory / kind.name) as broker:
-                _load(kind.name, broker, arguments)
+        for broker in brokers:
+            with broker:
+                _load(broker.name, broker, arguments)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     return 0

@@ -42,10 +42,12 @@ from gateway.coordinator.group.consumer_records import (
 from gateway.coordinator.group.migration_policy import MigrationPolicy
 
 MAX_REGEX_CHARACTERS: Final = 1000
-MAX_ID_BYTES: Final = 2**15 - 1
-"""What the keys of the records have room for."""
+MAX_ID_BYTES: Final = 1024
+"""Far more than any client needs; ids are repeated in every record of a member."""
 MAX_SUBSCRIPTION_BYTES: Final = 256 << 10
 """A member's record must fit into a batch of the log."""
+MAX_EXPIRED_AT_ONCE: Final = 100
+"""What is written of them must fit into a batch of the log; the others are due at once."""
 _REGEX_OPTIONS: Final = re2.Options()
 _REGEX_OPTIONS.log_errors = False
 
@@ -504,4 +506,4 @@ def next_deadline_ms(group: ConsumerGroup) -> int:
 def expire(group: ConsumerGroup, now_ms: int) -> list[ConsumerRecord]:
     """Fence members not heard of, and those that do not give partitions back, join or sync in time."""
     due = [member for member in group.members.values() if member.deadline_ms <= now_ms]
-    return remove(group, due) if due else []
+    return remove(group, due[:MAX_EXPIRED_AT_ONCE]) if due else []

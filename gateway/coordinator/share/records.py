@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
-from gateway.coordinator.share.ranges import StateBatch
+from gateway.coordinator.share.ranges import NEVER, DeliveryState, StateBatch
 from gateway.protocol.frames import MalformedRequest, read_unsigned_varint, skip_tagged_fields
 from gateway.protocol.primitives import unsigned_varint
 
@@ -29,6 +29,9 @@ _KEY_END: Final = Struct(">16si")
 _SNAPSHOT: Final = Struct(">hiiiqqq")
 _UPDATE: Final = Struct(">hiiq")
 _BATCH: Final = Struct(">qqbhB")
+_STORED_STATES: Final = frozenset(DeliveryState) - {DeliveryState.ACQUIRED}
+MAX_GROUP_ID_BYTES: Final = 2**15 - 1
+"""What the length in a key can tell."""
 
 
 class SharePartitionKey(NamedTuple):
@@ -98,19 +101,30 @@ def decode(key: bytes, value: bytes | None) -> ShareRecord | None:
         if kind not in {SNAPSHOT, UPDATE}:
             return None
         (size,) = _INT16.unpack_from(key, 2)
+        if size < 0:
+            raise UnreadableShareRecord("a group without a name")
         topic_id, partition = _KEY_END.unpack_from(key, 4 + size)
         found = SharePartitionKey(key[4 : 4 + size].decode(), uuid.UUID(bytes=topic_id), partition)
         if value is None:
             return ShareSnapshot(found, None)
         view = memoryview(value)
         if kind == UPDATE:
-            _, _, _, start_offset = _UPDATE.unpack_from(value)
+            version, _, _, start_offset = _UPDATE.unpack_from(value)
+            _check(version, start_offset)
             return ShareUpdate(found, start_offset, _read_batches(view, _UPDATE.size))
-        _, _, state_epoch, _, start_offset, _, stamp = _SNAPSHOT.unpack_from(value)
+        version, _, state_epoch, _, start_offset, _, stamp = _SNAPSHOT.unpack_from(value)
+        _check(version, start_offset)
         batches = _read_batches(view, _SNAPSHOT.size)
         return ShareSnapshot(found, ShareState(start_offset, batches, state_epoch, stamp))
     except (struct.error, MalformedRequest, UnicodeDecodeError, IndexError) as error:
         raise UnreadableShareRecord(f"a record of a share group can't be read: {error}") from error
+
+
+def _check(version: int, start_offset: int) -> None:
+    if version != 0:
+        raise UnreadableShareRecord(f"a value of version {version}")
+    if not 0 <= start_offset < NEVER:
+        raise UnreadableShareRecord(f"a start offset of {start_offset}")
 
 
 def _batches(batches: Sequence[StateBatch]) -> bytes:
@@ -119,9 +133,13 @@ def _batches(batches: Sequence[StateBatch]) -> bytes:
 
 def _read_batches(value: memoryview, position: int) -> tuple[StateBatch, ...]:
     count, position = read_unsigned_varint(value, position)
+    if not count:
+        raise UnreadableShareRecord("no list of batches")
     batches = []
     for _ in range(count - 1):
         first_offset, last_offset, state, delivery_count, _ = _BATCH.unpack_from(value, position)
         position = skip_tagged_fields(value, position + _BATCH.size - 1)
+        if not 0 <= first_offset <= last_offset < NEVER or delivery_count < 0 or state not in _STORED_STATES:
+            raise UnreadableShareRecord(f"offsets {first_offset} to {last_offset} in state {state}")
         batches.append(StateBatch(first_offset, last_offset, state, delivery_count))
     return tuple(batches)

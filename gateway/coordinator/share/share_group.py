@@ -96,7 +96,9 @@ class ShareGroup:
         if is_new or targets != self.targets:
             self.group_epoch += 1
             self.targets = targets
-        must_tell = request.member_epoch == JOINING or member.assigned != targets[member.member_id]
+        # an older epoch: the answer that told the newer one, and what to read, was lost
+        is_behind = request.member_epoch != member.member_epoch
+        must_tell = is_new or is_behind or member.assigned != targets[member.member_id]
         member.member_epoch = self.group_epoch
         member.assigned = targets[member.member_id]
         return member, must_tell
@@ -140,12 +142,15 @@ class ShareGroup:
 def assign(members: dict[str, ShareMember], describe: Describe) -> dict[str, frozenset[Place]]:
     """Of each topic every partition has a reader and, with enough of them, as many readers as any other."""
     found: dict[str, set[Place]] = {member_id: set() for member_id in members}
+    turn = 0
     for name in sorted({name for member in members.values() for name in member.subscribed_names}):
         topic = describe(name)
         readers = sorted(member_id for member_id, one in members.items() if name in one.subscribed_names)
         if topic is None:
             continue
         topic_id, count = topic
-        for number in range(max(count, len(readers)) if count else 0):
-            found[readers[number % len(readers)]].add((topic_id, number % count))
+        pairs = max(count, len(readers)) if count else 0
+        for number in range(pairs):
+            found[readers[(turn + number) % len(readers)]].add((topic_id, number % count))
+        turn += pairs  # whoever had one more of this topic is not the first of the next one
     return {member_id: frozenset(places) for member_id, places in found.items()}

@@ -103,15 +103,19 @@ class SharePartition:
     ) -> list[Acquired]:
         """Give a member what is available in these batches of the log, (base_offset, last_offset) in order.
 
+        They are all that the log has from `next_offset` to the last of them: what lies between is not in the log.
         Stops behind the batch with which `max_records` is reached; `is_strict` stops right there.
         """
         acquired: list[Acquired] = []
         left = max_records
+        position = self.next_offset()
         for base_offset, last_offset in batches:
             if left <= 0:
                 break
-            last = min(last_offset, base_offset + left - 1) if is_strict else last_offset
-            for run in self._available(max(base_offset, self.start_offset), last, limits):
+            self._archive_gap(position, base_offset - 1)
+            position = max(position, last_offset + 1)
+            room = left if is_strict else None
+            for run in self._available(max(base_offset, self.start_offset), last_offset, limits, room):
                 run.state = DeliveryState.ACQUIRED
                 run.delivery_count += 1
                 run.member_id = member_id
@@ -120,14 +124,35 @@ class SharePartition:
                 left -= len(run)
         return _joined(acquired)
 
-    def _available(self, first_offset: int, last_offset: int, limits: ShareLimits) -> list[Run]:
-        found = []
+    def _archive_gap(self, first_offset: int, last_offset: int) -> None:
+        """A restart forgets which offsets were found missing in the log: they came back as available."""
+        last_offset = min(last_offset, self.end_offset - 1)
+        if first_offset > last_offset:
+            return
+        for run in self.runs.within(first_offset, last_offset):
+            if run.state is DeliveryState.AVAILABLE:
+                _end(run, DeliveryState.ARCHIVED)
+
+    def _available(
+        self, first_offset: int, last_offset: int, limits: ShareLimits, most: int | None
+    ) -> list[Run]:
+        """The runs from one offset to another that can be acquired, of `most` offsets at most."""
+        found: list[Run] = []
         end_offset = self.end_offset
         if first_offset < end_offset:
-            known = self.runs.within(first_offset, min(last_offset, end_offset - 1))
-            found = [run for run in known if run.state is DeliveryState.AVAILABLE]
+            for known in self.runs.within(first_offset, min(last_offset, end_offset - 1)):
+                if known.state is not DeliveryState.AVAILABLE or most == 0:
+                    continue
+                run = known
+                if most is not None:
+                    if len(run) > most:
+                        run = self.runs.within(run.first_offset, run.first_offset + most - 1)[0]
+                    most -= len(run)
+                found.append(run)
         new_first = max(first_offset, end_offset)
         room = limits.max_record_locks - (end_offset - self.start_offset)
+        if most is not None:
+            room = min(room, most)
         new_last = min(last_offset, new_first + room - 1)
         if new_first <= new_last:
             if new_first > end_offset:

@@ -129,3 +129,26 @@ class TestAlter:
         result = await alter(node, BROKER, "1", {"num.partitions": "3"})
         assert result.error_code.name == "invalid_request"
         assert "num.partitions" in result.error_message
+
+
+async def test_a_coordinators_topic_can_be_altered_and_keeps_everything(tmp_path: Path) -> None:
+    """Whatever is set for it: its coordinator decides what may go."""
+    async with open_node(tmp_path) as node:
+        await node.services.groups.ensure_topic()
+        name = "__consumer_offsets"
+        for configs in ({"flush.messages": "5"}, {"retention.ms": "1", "cleanup.policy": "delete"}):
+
+            def make(module: Any, configs: dict[str, str] = configs) -> dict[str, Any]:
+                rows = tuple(
+                    module.AlterableConfig(name=key, config_operation=0, value=value)
+                    for key, value in configs.items()
+                )
+                resource = module.AlterConfigsResource(resource_type=2, resource_name=name, configs=rows)
+                return {"resources": (resource,), "validate_only": False}
+
+            answer = await node.ask(incremental_alter_configs.API, 1, make)
+            assert answer.responses[0].error_code == 0
+        partition = node.services.partitions.get(name, 0)
+        assert partition is not None
+        assert partition.flush_messages == 5
+        assert partition.log.config.retention_ms == -1

@@ -11,6 +11,7 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.group.classic_group import NEVER
 from gateway.coordinator.group.consumer_group import ConsumerGroupState, MemberState
 from gateway.coordinator.group.consumer_heartbeat import (
+    MAX_EXPIRED_AT_ONCE,
     MAX_ID_BYTES,
     MAX_REGEX_CHARACTERS,
     MAX_SUBSCRIPTION_BYTES,
@@ -321,6 +322,16 @@ class TestSessions:
         scene.now_ms += SESSION_MS - 1
         scene.refusal(request("a", 9))
         scene.advance(1)
+        assert scene.state is ConsumerGroupState.EMPTY
+
+    def test_many_members_are_given_up_in_batches_that_a_log_takes(self) -> None:
+        scene = ConsumerScene(t=1)
+        for number in range(MAX_EXPIRED_AT_ONCE + 1):
+            scene.send(joining(f"m{number}", "t"))
+        scene.advance(SESSION_MS)
+        assert len(scene.group.members) == 1
+        assert scene.groups.next_deadline_ms(GROUP) <= scene.now_ms
+        scene.expire()
         assert scene.state is ConsumerGroupState.EMPTY
 
     def test_the_group_wakes_at_its_next_deadline(self) -> None:
