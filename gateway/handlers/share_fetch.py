@@ -135,9 +135,10 @@ async def _acquire(
     try:
         found = await shares.open(SharePartitionKey(request.group_id, *place), partition)
         log = partition.log
-        region = log.find(
-            max(found.next_offset(), log.log_start_offset), max_bytes, upper_bound=log.high_watermark
-        )
+        offset = max(found.next_offset(), log.log_start_offset)
+        # a group may have been told to begin at an offset that does not exist yet
+        is_there = offset < log.high_watermark
+        region = log.find(offset, max_bytes, upper_bound=log.high_watermark) if is_there else None
         data = b"" if region is None else log.read_region(region)
     except Unavailable as error:
         return Row(error.error_code)

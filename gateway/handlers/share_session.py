@@ -77,9 +77,10 @@ def begin_session(context: RequestContext, request: Any) -> ShareSession:
     """A new session in place of any that the member has. Raises ShareRequestRefused."""
     shares = context.services.shares
     key = request.group_id, request.member_id
-    if key not in shares.sessions and len(shares.sessions) >= context.services.config.int(
-        "group.share.max.share.sessions"
-    ):
+    limit = context.services.config.int("group.share.max.share.sessions")
+    if key not in shares.sessions and len(shares.sessions) >= limit:
+        shares.release_strangers()
+    if key not in shares.sessions and len(shares.sessions) >= limit:
         text = "There are as many share sessions as are allowed."
         raise ShareRequestRefused(ErrorCode.share_session_limit_reached, text)
     if any(entry.acknowledgement_batches for topic in request.topics for entry in topic.partitions):

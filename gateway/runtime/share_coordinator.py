@@ -263,6 +263,13 @@ class ShareCoordinator:
             changed = found.release(member_id, self.limits)
             self._store_in_background(key, found, changed, moved=found.start_offset != before)
 
+    def release_strangers(self) -> None:
+        """End the sessions of those who are in no group: nobody would notice that they are gone."""
+        for group_id, member_id in list(self.sessions):
+            group = self.groups.get(group_id)
+            if group is None or member_id not in group.members:
+                self.release_member(group_id, member_id)
+
     def _store_in_background(
         self, key: SharePartitionKey, found: SharePartition, changed: Sequence[StateBatch], *, moved: bool
     ) -> None:

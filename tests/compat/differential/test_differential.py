@@ -51,6 +51,8 @@ VERSIONS = {
     "describe_cluster": (0, 2),
     "describe_producers": (0, 0),
     "describe_topic_partitions": (0, 0),
+    "consumer_group_heartbeat": (0, 1),
+    "consumer_group_describe": (0, 1),
 }
 
 

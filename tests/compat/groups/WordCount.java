@@ -1,0 +1,73 @@
+import java.util.Arrays;
+import java.util.Map;
+import java.util.Properties;
+import org.apache.kafka.clients.consumer.ConsumerConfig;
+import org.apache.kafka.common.config.TopicConfig;
+import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.common.utils.Bytes;
+import org.apache.kafka.streams.CloseOptions;
+import org.apache.kafka.streams.CloseOptions.GroupMembershipOperation;
+import org.apache.kafka.streams.KafkaStreams;
+import org.apache.kafka.streams.StreamsBuilder;
+import org.apache.kafka.streams.StreamsConfig;
+import org.apache.kafka.streams.Topology;
+import org.apache.kafka.streams.kstream.Consumed;
+import org.apache.kafka.streams.kstream.Grouped;
+import org.apache.kafka.streams.kstream.Materialized;
+import org.apache.kafka.streams.kstream.Produced;
+import org.apache.kafka.streams.state.KeyValueStore;
+import org.apache.kafka.streams.state.Stores;
+
+/**
+ * Counts the words of an input topic's lines into an output topic, an update for each word read:
+ * {@code java -cp 'libs/*' WordCount.java BOOTSTRAP INPUT OUTPUT APPLICATION NAME CHANGELOG}.
+ *
+ * <p>APPLICATION is the group, NAME this instance's client id. With CHANGELOG "none" the counts live in
+ * memory; with "delete" a changelog topic with that cleanup policy keeps them too, so that they move with
+ * their partition. SIGTERM has it commit, leave the group and end.
+ */
+public final class WordCount {
+    public static void main(String[] arguments) {
+        var settings = settings(arguments[0], arguments[3], arguments[4]);
+        var streams = new KafkaStreams(topology(arguments[1], arguments[2], arguments[5]), settings);
+        var leaving = CloseOptions.groupMembershipOperation(GroupMembershipOperation.LEAVE_GROUP);
+        streams.setStateListener((now, before) -> {
+            if (now == KafkaStreams.State.ERROR) {
+                Runtime.getRuntime().halt(1);
+            }
+        });
+        Runtime.getRuntime().addShutdownHook(new Thread(() -> streams.close(leaving)));
+        streams.start();
+    }
+
+    private static Topology topology(String input, String output, String changelog) {
+        Materialized<String, Long, KeyValueStore<Bytes, byte[]>> counts =
+                Materialized.as(Stores.inMemoryKeyValueStore("counts"));
+        counts = changelog.equals("none")
+                ? counts.withLoggingDisabled()
+                : counts.withLoggingEnabled(Map.of(TopicConfig.CLEANUP_POLICY_CONFIG, changelog));
+        var builder = new StreamsBuilder();
+        builder.stream(input, Consumed.with(Serdes.String(), Serdes.String()))
+                .flatMapValues(line -> Arrays.asList(line.split(" ")))
+                .groupBy((key, word) -> word, Grouped.with("words", Serdes.String(), Serdes.String()))
+                .count(counts.withKeySerde(Serdes.String()).withValueSerde(Serdes.Long()))
+                .toStream()
+                .to(output, Produced.with(Serdes.String(), Serdes.Long()));
+        return builder.build();
+    }
+
+    private static Properties settings(String bootstrap, String application, String name) {
+        var settings = new Properties();
+        settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, bootstrap);
+        settings.put(StreamsConfig.APPLICATION_ID_CONFIG, application);
+        settings.put(StreamsConfig.CLIENT_ID_CONFIG, name);
+        settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.AT_LEAST_ONCE);
+        settings.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, 100);
+        settings.put(StreamsConfig.REPARTITION_PURGE_INTERVAL_MS_CONFIG, 200);
+        settings.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 0);
+        settings.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "earliest");
+        settings.put(ConsumerConfig.SESSION_TIMEOUT_MS_CONFIG, 6000);
+        settings.put(ConsumerConfig.HEARTBEAT_INTERVAL_MS_CONFIG, 300);
+        return settings;
+    }
+}

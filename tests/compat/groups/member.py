@@ -1,0 +1,204 @@
+"""A group member in a process of its own, so that a test can kill it: `python -m tests.compat.groups.member LIBRARY JSON`.
+
+It tells what happens to it in lines of JSON on stdout and leaves with `close()` when its stdin ends. Records are told
+before their offsets are committed, offsets after the gateway has acknowledged them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+HEARTBEAT_INTERVAL_MS = 300
+POLL_MS = 100
+
+leaving = threading.Event()
+
+
+def tell(event: str, content: Any = None) -> None:
+    sys.stdout.write(json.dumps([event, content]) + "\n")
+    sys.stdout.flush()
+
+
+def tell_partitions(event: str, partitions: Iterable[Any]) -> None:
+    tell(event, sorted(partition.partition for partition in partitions))
+
+
+def _await_end_of_stdin() -> None:
+    sys.stdin.read()
+    leaving.set()
+
+
+def kafka_python(settings: dict[str, Any]) -> None:
+    from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata
+    from kafka.coordinator.assignors.range import RangePartitionAssignor
+    from kafka.errors import KafkaError
+
+    class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            tell_partitions("revoked", revoked)
+
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            tell_partitions("assigned", assigned)
+
+    consumer = KafkaConsumer(
+        bootstrap_servers=settings["bootstrap"],
+        group_id=settings["group"],
+        client_id=settings["name"],
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        session_timeout_ms=settings["session_timeout_ms"],
+        heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
+        partition_assignment_strategy=[RangePartitionAssignor],
+    )
+    consumer.subscribe([settings["topic"]], listener=Listener())
+    while not leaving.is_set():
+        polled = consumer.poll(timeout_ms=POLL_MS)
+        if not polled:
+            continue
+        tell(
+            "records", [(part.partition, record.offset) for part, found in polled.items() for record in found]
+        )
+        offsets = {part: found[-1].offset + 1 for part, found in polled.items()}
+        try:
+            consumer.commit({part: OffsetAndMetadata(offset, "", -1) for part, offset in offsets.items()})
+        except KafkaError as error:
+            tell("not committed", repr(error))
+        else:
+            tell("committed", [(part.partition, offset) for part, offset in offsets.items()])
+    consumer.close()
+
+
+def aiokafka(settings: dict[str, Any]) -> None:
+    asyncio.run(_aiokafka(settings))
+
+
+async def _aiokafka(settings: dict[str, Any]) -> None:
+    from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
+    from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+    from aiokafka.errors import KafkaError
+
+    class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+        async def on_partitions_revoked(self, revoked: Any) -> None:
+            tell_partitions("revoked", revoked)
+
+        async def on_partitions_assigned(self, assigned: Any) -> None:
+            tell_partitions("assigned", assigned)
+
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=settings["bootstrap"],
+        group_id=settings["group"],
+        client_id=settings["name"],
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        session_timeout_ms=settings["session_timeout_ms"],
+        heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
+        partition_assignment_strategy=[RangePartitionAssignor],
+    )
+    consumer.subscribe([settings["topic"]], listener=Listener())
+    await consumer.start()
+    while not leaving.is_set():
+        polled = await consumer.getmany(timeout_ms=POLL_MS)
+        if not polled:
+            continue
+        tell(
+            "records", [(part.partition, record.offset) for part, found in polled.items() for record in found]
+        )
+        offsets = {part: found[-1].offset + 1 for part, found in polled.items()}
+        try:
+            await consumer.commit(offsets)
+        except KafkaError as error:
+            tell("not committed", repr(error))
+        else:
+            tell("committed", [(part.partition, offset) for part, offset in offsets.items()])
+    await consumer.stop()
+
+
+class Librdkafka:
+    """confluent-kafka; what was told is committed before a partition is given up."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        from confluent_kafka import Consumer
+
+        given = {
+            "bootstrap.servers": settings["bootstrap"],
+            "group.id": settings["group"],
+            "client.id": settings["name"],
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+        if settings.get("protocol") == "consumer":
+            given["group.protocol"] = "consumer"
+        else:
+            given["session.timeout.ms"] = settings["session_timeout_ms"]
+            given["heartbeat.interval.ms"] = HEARTBEAT_INTERVAL_MS
+            given["partition.assignment.strategy"] = settings.get("assignor", "range")
+        if "instance_id" in settings:
+            given["group.instance.id"] = settings["instance_id"]
+        self.topic = settings["topic"]
+        self.pending: dict[int, int] = {}
+        self.consumer = Consumer(given)
+        self.consumer.subscribe(
+            [settings.get("regex", self.topic)],
+            on_assign=self.assigned,
+            on_revoke=self.revoked,
+            on_lost=self.lost,
+        )
+
+    def assigned(self, _: Any, partitions: Any) -> None:
+        tell_partitions("assigned", partitions)
+
+    def revoked(self, _: Any, partitions: Any) -> None:
+        self.commit()
+        tell_partitions("revoked", partitions)
+
+    def lost(self, _: Any, partitions: Any) -> None:
+        self.pending.clear()
+        tell_partitions("lost", partitions)
+
+    def commit(self) -> None:
+        from confluent_kafka import KafkaException, TopicPartition
+
+        offsets, self.pending = self.pending, {}
+        if not offsets:
+            return
+        places = [TopicPartition(self.topic, partition, offset) for partition, offset in offsets.items()]
+        try:
+            self.consumer.commit(offsets=places, asynchronous=False)
+        except KafkaException as error:
+            tell("not committed", repr(error))
+        else:
+            tell("committed", list(offsets.items()))
+
+    def run(self) -> None:
+        while not leaving.is_set():
+            message = self.consumer.poll(POLL_MS / 1000)
+            while message is not None:
+                if message.error() is None:
+                    partition, offset = message.partition(), message.offset()
+                    assert partition is not None
+                    assert offset is not None
+                    tell("records", [(partition, offset)])
+                    self.pending[partition] = offset + 1
+                else:
+                    tell("error", str(message.error()))
+                message = self.consumer.poll(0)
+            self.commit()
+        self.consumer.close()
+
+
+def confluent_kafka(settings: dict[str, Any]) -> None:
+    Librdkafka(settings).run()
+
+
+LIBRARIES = {"kafka-python": kafka_python, "aiokafka": aiokafka, "confluent-kafka": confluent_kafka}
+
+
+if __name__ == "__main__":
+    threading.Thread(target=_await_end_of_stdin, daemon=True).start()
+    LIBRARIES[sys.argv[1]](json.loads(sys.argv[2]))
+    tell("closed")

@@ -1,0 +1,62 @@
+"""Two members of each client share a topic: one is killed, one leaves, all come back later."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.compat.groups.members import CLIENTS, Members, await_that, once_each
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_the_others_take_over_from_a_member_that_is_killed(members: Members, client: str) -> None:
+    first, second = members.start(client, "first"), members.start(client, "second")
+    members.await_shared(first, second)
+    members.produce(10)
+    members.await_all_delivered()
+    assert first.records
+    assert second.records
+    members.produce(10)
+    first.kill()
+    members.produce(10)
+    members.await_all_delivered()
+    members.await_shared(second)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_clean_hand_over_and_a_later_return_deliver_nothing_twice(members: Members, client: str) -> None:
+    first, second = members.start(client, "first"), members.start(client, "second")
+    members.await_shared(first, second)
+    members.produce(10)
+    await_that(lambda: first.records, "the first has a part of them")
+    first.begin_leaving()
+    members.produce(10)
+    members.await_all_delivered()
+    first.await_end()
+    members.await_shared(second)
+    members.produce(10)
+    members.await_all_delivered()
+    assert once_each(members.sent, members.delivered)
+    second.leave()
+    assert members.committed_offsets() == members.end_offsets()
+
+    members.produce(10)
+    third = members.start(client, "third")
+    members.await_all_delivered()
+    assert len(third.records) == 40
+    third.leave()
+    assert once_each(members.sent, members.delivered)
+
+
+def test_all_clients_in_one_group(members: Members) -> None:
+    """Whoever leads assigns for all: kafka-python, aiokafka, librdkafka and the JVM."""
+    joined = [members.start(client, client) for client in CLIENTS]
+    members.await_shared(*joined)
+    members.produce(10)
+    members.await_all_delivered()
+    assert all(member.records for member in joined)
+    for member in joined[:-1]:
+        member.leave()
+    members.await_shared(joined[-1])
+    members.produce(10)
+    members.await_all_delivered()
+    assert once_each(members.sent, members.delivered)

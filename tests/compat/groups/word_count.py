@@ -1,0 +1,239 @@
+"""Instances of the Kafka Streams application WordCount.java, what they are given, and what they have counted."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+
+from tests.compat.groups.members import DEADLINE_S, await_that
+from tests.compat.topics import fresh_topic
+from tests.support.kafka_tools import java_command
+from tests.support.setup_peers import streams_libs
+
+SOURCE = Path(__file__).with_name("WordCount.java")
+PARTITIONS = 4
+QUIET = {"log_level": 0}
+REBALANCE_DEADLINE_S = 60.0
+ENDED_BY_SIGTERM = 143
+
+
+class Instance:
+    """One process of the application."""
+
+    def __init__(self, name: str, arguments: list[str], stderr: Path) -> None:
+        self.name = name
+        self._stderr = stderr
+        command = [*java_command(str(SOURCE), libs=streams_libs()), *arguments]
+        with stderr.open("wb") as sink:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=sink
+            )
+
+    @property
+    def runs(self) -> bool:
+        return self._process.poll() is None
+
+    def leave(self) -> None:
+        """SIGTERM: it commits what it has done, leaves the group and ends."""
+        self._process.terminate()
+        code = self._process.wait(DEADLINE_S)
+        assert code == ENDED_BY_SIGTERM, f"{self.name} ended with {code}\n{self.stderr_text()}"
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def stderr_text(self) -> str:
+        return self._stderr.read_text(errors="replace")[-4000:]
+
+
+class WordCount:
+    """The application: its topics, its group, its instances; every word of the input is counted in `expected`."""
+
+    def __init__(self, bootstrap: str, directory: Path, *, changelog: str) -> None:
+        self.bootstrap = bootstrap
+        self.input = fresh_topic(bootstrap, "lines", partitions=PARTITIONS)
+        self.output = fresh_topic(bootstrap, "counts", partitions=PARTITIONS)
+        self.application = f"word-count-of-{self.input}"
+        self.repartition = f"{self.application}-words-repartition"
+        self.changelog = f"{self.application}-counts-changelog"
+        self.expected: Counter[str] = Counter()
+        self.updates: Counter[str] = Counter()
+        """How often each word's count was told: once for each time the word was read."""
+        self.counts: dict[str, int] = {}
+        """The count of each word that was told last."""
+        self._changelog = changelog
+        self._directory = directory
+        self._instances: list[Instance] = []
+        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, **QUIET})
+        self._reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "nobody's", **QUIET})
+        self._reader.assign(
+            [TopicPartition(self.output, part, OFFSET_BEGINNING) for part in range(PARTITIONS)]
+        )
+        self._admin: AdminClient
+        self.connect_anew()
+
+    def connect_anew(self) -> None:
+        """After a restart of the gateway librdkafka's admin client may keep to a connection that it has given up."""
+        self._admin = AdminClient({"bootstrap.servers": self.bootstrap, **QUIET})
+
+    def start(self, name: str) -> Instance:
+        arguments = [self.bootstrap, self.input, self.output, self.application, name, self._changelog]
+        instance = Instance(name, arguments, self._directory / f"{name}.stderr")
+        self._instances.append(instance)
+        return instance
+
+    def end(self) -> None:
+        for instance in self._instances:
+            instance.kill()
+        self._reader.close()
+
+    def produce(self, lines: Iterable[str]) -> None:
+        """Send the lines to all partitions in turn and wait until they are acknowledged."""
+
+        def delivered(error: object, message: object) -> None:
+            assert error is None, error
+
+        for number, line in enumerate(lines):
+            self.expected.update(line.split(" "))
+            self._producer.produce(
+                self.input, line.encode(), partition=number % PARTITIONS, on_delivery=delivered
+            )
+            self._producer.poll(0)
+        assert self._producer.flush(DEADLINE_S) == 0
+
+    def read_output(self) -> None:
+        """Take in all that has been told since the last time."""
+        while messages := self._reader.consume(1_000, timeout=0.2):
+            self._take_in(messages)
+
+    def _take_in(self, messages: list[Message]) -> None:
+        for message in messages:
+            word, count = message.key(), message.value()
+            if message.error() is None and word is not None and count is not None:
+                self.updates[word.decode()] += 1
+                self.counts[word.decode()] = int.from_bytes(count, "big")
+
+    def await_update(self) -> None:
+        """Wait until something has been told since the last time, and return while more may come."""
+        before = self.updates.total()
+
+        def has_gone_on() -> bool:
+            self._take_in(self._reader.consume(1, timeout=0.1))
+            return self.updates.total() > before
+
+        self._await(has_gone_on, "another update")
+
+    @property
+    def backlog(self) -> int:
+        """How many words that were sent have not been told yet."""
+        told = sum(self.offsets(self.output, part)[1] for part in range(PARTITIONS))
+        return self.expected.total() - told
+
+    def await_every_word(self, *, told_last: bool = True) -> None:
+        """Wait until each word was read at least as often as it was sent.
+
+        With `told_last` the count that was told last says so too, which needs counts that outlive their instance.
+        """
+
+        def is_counted() -> bool:
+            self.read_output()
+            read = self.updates >= self.expected
+            return read and (not told_last or Counter(self.counts) >= self.expected)
+
+        self._await(is_counted, "every word is counted", timeout_s=REBALANCE_DEADLINE_S)
+        assert self.updates.keys() == self.expected.keys()
+
+    def await_all_committed(self) -> None:
+        """Wait until the application has committed the end of all that it reads, and so has told every count."""
+
+        def is_committed() -> bool:
+            committed = self._committed_offsets()
+            ends = {place: self.offsets(*place)[1] for place in self._places()}
+            return all(committed.get(place, 0) == end for place, end in ends.items())
+
+        self._await(is_committed, "all is committed")
+        self.read_output()
+
+    def offsets(self, topic: str, partition: int) -> tuple[int, int]:
+        """The log start offset and the high watermark."""
+        return self._reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=DEADLINE_S)
+
+    def _places(self) -> list[tuple[str, int]]:
+        return [(topic, part) for topic in (self.input, self.repartition) for part in range(PARTITIONS)]
+
+    def _committed_offsets(self) -> dict[tuple[str, int], int]:
+        asked = ConsumerGroupTopicPartitions(self.application)
+        futures = self._admin.list_consumer_group_offsets([asked], request_timeout=20)
+        answer = futures[self.application].result(20)
+        return {(place.topic, place.partition): place.offset for place in answer.topic_partitions}
+
+    def await_purged(self) -> None:
+        """Wait until the application has deleted what it has counted from the repartition topic (DeleteRecords)."""
+
+        def is_purged() -> bool:
+            return all(self.offsets(self.repartition, part)[0] for part in range(PARTITIONS))
+
+        self._await(is_purged, "the repartition topic is purged")
+
+    # The coordinator's view.
+
+    def _assignments(self) -> dict[str, list[tuple[str, int]]]:
+        """The partitions of each instance's only thread by its client id; empty unless the group is stable."""
+        try:
+            described = self._admin.describe_consumer_groups([self.application], request_timeout=10)
+            found = described[self.application].result()
+        except KafkaException:
+            return {}
+        if found.state != ConsumerGroupState.STABLE:
+            return {}
+        return {
+            member.client_id: [(place.topic, place.partition) for place in member.assignment.topic_partitions]
+            for member in found.members
+        }
+
+    def await_shared(self, *instances: Instance) -> None:
+        """Wait until exactly these share the partitions of both topics, each with a part."""
+        names = {f"{instance.name}-StreamThread-1-consumer" for instance in instances}
+
+        def are_shared() -> bool:
+            assert all(instance.runs for instance in instances), self.account()
+            held = self._assignments()
+            places = sorted(place for part in held.values() for place in part)
+            return held.keys() == names and all(held.values()) and places == sorted(self._places())
+
+        self._await(are_shared, f"{names} share all", timeout_s=REBALANCE_DEADLINE_S)
+
+    def _await(self, holds: Callable[[], bool], what: str, *, timeout_s: float = DEADLINE_S) -> None:
+        try:
+            await_that(holds, what, timeout_s=timeout_s)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.account()}") from None
+
+    def account(self) -> str:
+        """What the instances have complained about."""
+        return "\n".join(f"{instance.name}: {instance.stderr_text()}" for instance in self._instances)
+
+
+@contextlib.contextmanager
+def word_count(bootstrap: str, directory: Path, *, changelog: str) -> Iterator[WordCount]:
+    application = WordCount(bootstrap, directory, changelog=changelog)
+    try:
+        yield application
+    finally:
+        application.end()

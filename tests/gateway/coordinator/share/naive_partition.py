@@ -1,0 +1,163 @@
+"""A share partition that knows every offset by itself: slow and plain, to compare the real one with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from gateway.coordinator.share.ranges import DONE, NEVER, DeliveryState
+from gateway.coordinator.share.share_partition import Acknowledgement, AcknowledgeType, ShareLimits
+
+
+@dataclass(slots=True)
+class Offset:
+    """What is known of one offset."""
+
+    state: DeliveryState = DeliveryState.AVAILABLE
+    delivery_count: int = 0
+    member_id: str = ""
+    deadline_ms: int = NEVER
+
+    def end(self, state: DeliveryState) -> None:
+        self.state, self.member_id, self.deadline_ms = state, "", NEVER
+
+    def release(self, limits: ShareLimits) -> None:
+        given_up = self.delivery_count >= limits.delivery_count_limit
+        self.end(DeliveryState.ARCHIVED if given_up else DeliveryState.AVAILABLE)
+
+
+Stored = tuple[DeliveryState, int]
+FRESH: Stored = (DeliveryState.AVAILABLE, 0)
+
+
+class NaivePartition:
+    """Offsets from `start_offset` to `end_offset`, and what of them is in the log of states."""
+
+    def __init__(self, start_offset: int, limits: ShareLimits) -> None:
+        self.start_offset = start_offset
+        self.limits = limits
+        self.offsets: dict[int, Offset] = {}
+        self.stored: dict[int, Stored] = {}
+        self.stored_start_offset = start_offset
+
+    @property
+    def end_offset(self) -> int:
+        return max(self.offsets, default=self.start_offset - 1) + 1
+
+    @property
+    def next_offset(self) -> int:
+        found = (offset for offset, known in self.offsets.items() if known.state is DeliveryState.AVAILABLE)
+        return min(found, default=self.end_offset)
+
+    def acquire(
+        self,
+        member_id: str,
+        batches: Sequence[tuple[int, int]],
+        max_records: int,
+        now_ms: int,
+        *,
+        is_strict: bool,
+    ) -> list[tuple[int, int]]:
+        """(offset, delivery count) of what was acquired."""
+        acquired: list[tuple[int, int]] = []
+        position = self.next_offset
+        for base_offset, last_offset in batches:
+            if len(acquired) >= max_records:
+                break
+            for offset in range(position, base_offset):
+                if offset in self.offsets and self.offsets[offset].state is DeliveryState.AVAILABLE:
+                    self.offsets[offset].end(DeliveryState.ARCHIVED)
+            position = max(position, last_offset + 1)
+            room = self.limits.max_record_locks - (self.end_offset - self.start_offset)
+            for offset in range(max(base_offset, self.start_offset), last_offset + 1):
+                if is_strict and len(acquired) >= max_records:
+                    break
+                if offset not in self.offsets:
+                    if room <= 0:
+                        break
+                    room -= 1
+                    for missing in range(self.end_offset, offset):
+                        self.offsets[missing] = Offset(DeliveryState.ARCHIVED)
+                    self.offsets[offset] = Offset()
+                known = self.offsets[offset]
+                if known.state is DeliveryState.AVAILABLE:
+                    known.state, known.member_id = DeliveryState.ACQUIRED, member_id
+                    known.delivery_count += 1
+                    known.deadline_ms = now_ms + self.limits.lock_duration_ms
+                    acquired.append((offset, known.delivery_count))
+        return acquired
+
+    def holds(self, member_id: str, offset: int) -> bool:
+        """Whether the member may acknowledge it; what is before the start may always be."""
+        known = self.offsets.get(offset)
+        if known is None:
+            return offset < self.start_offset
+        return known.state is DeliveryState.ACQUIRED and known.member_id == member_id
+
+    def acknowledge(self, member_id: str, said: Sequence[Acknowledgement], now_ms: int) -> bool:
+        """Whether it was taken."""
+        each = [
+            (offset, types[0] if len(types) == 1 else types[offset - first])
+            for first, last, types in said
+            for offset in range(first, last + 1)
+        ]
+        if not all(self.holds(member_id, offset) for offset, _ in each):
+            return False
+        changed = []
+        for offset, kind in each:
+            known = self.offsets.get(offset)
+            if known is None:
+                continue
+            if kind == AcknowledgeType.RENEW:
+                known.deadline_ms = now_ms + self.limits.lock_duration_ms
+                continue
+            changed.append(offset)
+            if kind == AcknowledgeType.ACCEPT:
+                known.end(DeliveryState.ACKNOWLEDGED)
+            elif kind == AcknowledgeType.RELEASE:
+                known.release(self.limits)
+            else:
+                known.end(DeliveryState.ARCHIVED)
+        self._settle(changed)
+        return True
+
+    def release_where(self, chosen: Callable[[Offset], bool]) -> None:
+        changed = [offset for offset, known in self.offsets.items() if chosen(known)]
+        for offset in changed:
+            self.offsets[offset].release(self.limits)
+        self._settle(changed)
+
+    def log_starts_at(self, log_start_offset: int) -> None:
+        if log_start_offset <= self.start_offset:
+            return
+        self.offsets = {offset: known for offset, known in self.offsets.items() if offset >= log_start_offset}
+        self.start_offset = log_start_offset
+        self._settle([])
+
+    def _settle(self, changed: Sequence[int]) -> None:
+        while self.start_offset in self.offsets and self.offsets[self.start_offset].state in DONE:
+            del self.offsets[self.start_offset]
+            self.start_offset += 1
+        for offset in changed:
+            if offset in self.offsets:
+                self._store(offset)
+        if changed or self.start_offset != self.stored_start_offset:
+            self.stored_start_offset = self.start_offset
+        self.stored = {offset: one for offset, one in self.stored.items() if offset >= self.start_offset}
+
+    def _store(self, offset: int) -> None:
+        known = self.offsets[offset]
+        is_acquired = known.state is DeliveryState.ACQUIRED
+        self.stored[offset] = DeliveryState.AVAILABLE if is_acquired else known.state, known.delivery_count
+
+    def store_all(self) -> None:
+        """A snapshot was written."""
+        for offset in self.offsets:
+            self._store(offset)
+
+    def crash(self) -> None:
+        """What is stored is all that is known."""
+        end_offset = max((offset for offset, one in self.stored.items() if one != FRESH), default=-1) + 1
+        self.offsets = {
+            offset: Offset(*self.stored.get(offset, FRESH)) for offset in range(self.start_offset, end_offset)
+        }
