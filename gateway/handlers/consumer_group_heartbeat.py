@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.consumer_heartbeat import Heartbeat, HeartbeatRefused, check
 from gateway.coordinator.group.consumer_records import Place, by_topic
+from gateway.coordinator.group.consumer_request import Heartbeat, HeartbeatRefused, check
 from gateway.handlers.api import Api, RequestContext
 from gateway.handlers.join_group import milliseconds
 from gateway.protocol.messages import build, response_module

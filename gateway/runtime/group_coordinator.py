@@ -20,7 +20,7 @@ from gateway.config import Config
 from gateway.coordinator.group.classic_group import NEVER, ClassicGroup
 from gateway.coordinator.group.classic_rebalance import GroupLimits, Join
 from gateway.coordinator.group.consumer_group import ConsumerGroup
-from gateway.coordinator.group.consumer_heartbeat import ConsumerLimits, Heartbeat, HeartbeatReply
+from gateway.coordinator.group.consumer_request import ConsumerLimits, Heartbeat, HeartbeatReply
 from gateway.coordinator.group.effects import Effects, JoinReply, Reply, SyncReply, Waiter
 from gateway.coordinator.group.migration_policy import MigrationPolicy
 from gateway.coordinator.group.records import GroupRecord, OffsetCommitRecord

@@ -14,9 +14,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
 
-import re2
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.classic_group import NEVER
@@ -39,155 +37,15 @@ from gateway.coordinator.group.consumer_records import (
     Place,
     TargetRecord,
 )
-from gateway.coordinator.group.migration_policy import MigrationPolicy
-
-MAX_REGEX_CHARACTERS: Final = 1000
-MAX_ID_BYTES: Final = 1024
-"""Far more than any client needs; ids are repeated in every record of a member."""
-MAX_SUBSCRIPTION_BYTES: Final = 256 << 10
-"""A member's record must fit into a batch of the log."""
-MAX_EXPIRED_AT_ONCE: Final = 100
-"""What is written of them must fit into a batch of the log; the others are due at once."""
-_REGEX_OPTIONS: Final = re2.Options()
-_REGEX_OPTIONS.log_errors = False
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumerLimits:
-    """See the settings `group.consumer.*` in `docs/configuration.md`."""
-
-    session_timeout_ms: int = 45_000
-    heartbeat_interval_ms: int = 5_000
-    max_size: int = 2**31 - 1
-    migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
-
-
-class Topics(Protocol):
-    """The topics of the cluster: name to (topic id, number of partitions); internal ones are not among them."""
-
-    def describe(self, name: str) -> tuple[uuid.UUID, int] | None: ...
-
-    def names(self) -> list[str]: ...
-
-
-class _NoTopics:
-    def describe(self, name: str) -> None:
-        """None of that name."""
-
-    def names(self) -> list[str]:
-        return []
-
-
-NO_TOPICS: Final[Topics] = _NoTopics()
-
-
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
-    """A request; None stands for "as before"."""
-
-    group_id: str
-    member_id: str
-    member_epoch: int
-    instance_id: str | None
-    rack_id: str | None
-    client_id: str
-    client_host: str
-    rebalance_timeout_ms: int
-    subscribed_names: tuple[str, ...] | None
-    subscribed_regex: str | None
-    server_assignor: str | None
-    owned: frozenset[Place] | None
-
-    @property
-    def is_full(self) -> bool:
-        """Whether it tells everything, as a member does that joins or lost an answer."""
-        has_subscription = self.subscribed_names is not None or self.subscribed_regex is not None
-        return self.member_epoch == JOINING or (
-            self.rebalance_timeout_ms != -1 and has_subscription and self.owned is not None
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class HeartbeatReply:
-    """The answer; `assignment` is None where the member has it already."""
-
-    member_id: str
-    member_epoch: int
-    assignment: frozenset[Place] | None
-
-
-class HeartbeatRefused(Exception):
-    """The error that answers a heartbeat."""
-
-    def __init__(self, error_code: ErrorCode, message: str) -> None:
-        super().__init__(message)
-        self.error_code = error_code
-
-
-def check(request: Heartbeat) -> None:
-    """Whether the request can be meant. Raises HeartbeatRefused."""
-    epoch = request.member_epoch
-    invalid = ErrorCode.invalid_request
-    for what, text in (
-        ("GroupId", request.group_id),
-        ("InstanceId", request.instance_id),
-        ("RackId", request.rack_id),
-    ):
-        if text is not None and not text.strip():
-            raise HeartbeatRefused(invalid, f"{what} can't be empty.")
-    if not request.member_id.strip():
-        raise HeartbeatRefused(invalid, "MemberId can't be empty.")
-    _check_sizes(request)
-    if epoch < LEAVING_FOR_A_WHILE:
-        raise HeartbeatRefused(invalid, f"MemberEpoch is invalid: {epoch}.")
-    if epoch == LEAVING_FOR_A_WHILE and request.instance_id is None:
-        raise HeartbeatRefused(invalid, "InstanceId can't be null.")
-    if epoch == JOINING:
-        if request.rebalance_timeout_ms == -1:
-            raise HeartbeatRefused(invalid, "RebalanceTimeoutMs must be provided in first request.")
-        if request.owned is None or request.owned:
-            raise HeartbeatRefused(invalid, "TopicPartitions must be empty when (re-)joining.")
-        if request.subscribed_names is None and request.subscribed_regex is None:
-            text = "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
-            raise HeartbeatRefused(invalid, text)
-    assignor = request.server_assignor
-    if assignor is not None and assignor not in ASSIGNORS:
-        raise HeartbeatRefused(
-            ErrorCode.unsupported_assignor,
-            f"ServerAssignor {assignor} is not supported. Supported assignors: {', '.join(ASSIGNORS)}.",
-        )
-    if request.subscribed_regex:
-        _compiled(request.subscribed_regex)
-
-
-def _check_sizes(request: Heartbeat) -> None:
-    for what, text in (
-        ("GroupId", request.group_id),
-        ("InstanceId", request.instance_id),
-        ("RackId", request.rack_id),
-        ("MemberId", request.member_id),
-    ):
-        if text is not None and len(text.encode()) > MAX_ID_BYTES:
-            problem = f"{what} can't be longer than {MAX_ID_BYTES} bytes."
-            raise HeartbeatRefused(ErrorCode.invalid_request, problem)
-    if sum(len(name.encode()) for name in request.subscribed_names or ()) > MAX_SUBSCRIPTION_BYTES:
-        problem = f"SubscribedTopicNames can't be longer than {MAX_SUBSCRIPTION_BYTES} bytes."
-        raise HeartbeatRefused(ErrorCode.invalid_request, problem)
-
-
-def _compiled(pattern: str) -> Any:
-    """A regular expression that matches in linear time. Raises HeartbeatRefused."""
-    complaint = f"of {len(pattern)} characters; {MAX_REGEX_CHARACTERS} are allowed"
-    if len(pattern) <= MAX_REGEX_CHARACTERS:
-        try:
-            return re2.compile(pattern, _REGEX_OPTIONS)
-        except re2.error as error:
-            complaint = str(error)
-    raise HeartbeatRefused(
-        ErrorCode.invalid_regular_expression,
-        f"SubscribedTopicRegex `{pattern[:100]}` is not a valid regular expression: {complaint}.",
-    )
-
+from gateway.coordinator.group.consumer_request import (
+    MAX_EXPIRED_AT_ONCE,
+    ConsumerLimits,
+    Heartbeat,
+    HeartbeatRefused,
+    HeartbeatReply,
+    Topics,
+    compiled,
+)
 
 # One heartbeat.
 
@@ -376,7 +234,7 @@ def _subscriptions(group: ConsumerGroup, topics: Topics) -> _Subscriptions:
         regex = member.subscribed_regex
         if regex:
             if regex not in matching:
-                pattern = _compiled(regex)
+                pattern = compiled(regex)
                 matching[regex] = [name for name in topics.names() if pattern.fullmatch(name)]
             names.update(matching[regex])
         found |= {name: topics.describe(name) for name in names if name not in found}

@@ -6,14 +6,14 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group import consumer_heartbeat as protocol
 from gateway.coordinator.group.consumer_group import FIRST_GROUP_EPOCH, ConsumerGroup
-from gateway.coordinator.group.consumer_heartbeat import (
+from gateway.coordinator.group.consumer_records import ConsumerRecord, GroupEpochRecord
+from gateway.coordinator.group.consumer_request import (
     ConsumerLimits,
     Heartbeat,
     HeartbeatRefused,
     HeartbeatReply,
     Topics,
 )
-from gateway.coordinator.group.consumer_records import ConsumerRecord, GroupEpochRecord
 from gateway.coordinator.group.effects import Effects
 
 

@@ -17,7 +17,8 @@ from gateway.coordinator.group import classic_rebalance as rebalance
 from gateway.coordinator.group.classic_group import ClassicGroup, GroupError, GroupState
 from gateway.coordinator.group.classic_rebalance import GroupLimits, Join
 from gateway.coordinator.group.consumer_group import LEAVING, ConsumerGroup
-from gateway.coordinator.group.consumer_heartbeat import (
+from gateway.coordinator.group.consumer_records import ConsumerRecord
+from gateway.coordinator.group.consumer_request import (
     NO_TOPICS,
     ConsumerLimits,
     Heartbeat,
@@ -25,7 +26,6 @@ from gateway.coordinator.group.consumer_heartbeat import (
     HeartbeatReply,
     Topics,
 )
-from gateway.coordinator.group.consumer_records import ConsumerRecord
 from gateway.coordinator.group.consumer_shard import ConsumerGroups
 from gateway.coordinator.group.effects import Effects, JoinReply, SyncReply, Waiter
 from gateway.coordinator.group.offsets import GroupOffsets, TopicPartition

@@ -47,9 +47,11 @@ class Run:
         return self.last_offset - self.first_offset + 1
 
     def stored(self) -> StateBatch:
-        """A run that is acquired is stored as available: after a crash nobody has it."""
-        state = DeliveryState.AVAILABLE if self.state is DeliveryState.ACQUIRED else self.state
-        return StateBatch(self.first_offset, self.last_offset, state, self.delivery_count)
+        """A run that is acquired is stored as it was before that: after a crash nobody has it."""
+        if self.state is DeliveryState.ACQUIRED:
+            available = DeliveryState.AVAILABLE
+            return StateBatch(self.first_offset, self.last_offset, available, self.delivery_count - 1)
+        return StateBatch(self.first_offset, self.last_offset, self.state, self.delivery_count)
 
     def is_like(self, other: Run) -> bool:
         """Whether both can be one run."""

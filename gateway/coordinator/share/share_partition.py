@@ -145,7 +145,7 @@ class SharePartition:
                     continue
                 run = known
                 if most is not None:
-                    if len(run) > most + 1:
+                    if len(run) > most:
                         run = self.runs.within(run.first_offset, run.first_offset + most - 1)[0]
                     most -= len(run)
                 found.append(run)

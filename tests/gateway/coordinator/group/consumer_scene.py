@@ -11,14 +11,14 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.consumer_group import ConsumerGroup, ConsumerGroupState, ConsumerMember
-from gateway.coordinator.group.consumer_heartbeat import (
+from gateway.coordinator.group.consumer_records import ConsumerRecord, Place
+from gateway.coordinator.group.consumer_request import (
     ConsumerLimits,
     Heartbeat,
     HeartbeatRefused,
     HeartbeatReply,
     check,
 )
-from gateway.coordinator.group.consumer_records import ConsumerRecord, Place
 from gateway.coordinator.group.consumer_shard import ConsumerGroups
 from gateway.coordinator.group.effects import Effects
 from gateway.coordinator.group.records import decode, encode

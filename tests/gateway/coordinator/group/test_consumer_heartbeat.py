@@ -10,14 +10,14 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.classic_group import NEVER
 from gateway.coordinator.group.consumer_group import ConsumerGroupState, MemberState
-from gateway.coordinator.group.consumer_heartbeat import (
+from gateway.coordinator.group.consumer_records import CurrentRecord, GroupEpochRecord
+from gateway.coordinator.group.consumer_request import (
     MAX_EXPIRED_AT_ONCE,
     MAX_ID_BYTES,
     MAX_REGEX_CHARACTERS,
     MAX_SUBSCRIPTION_BYTES,
     ConsumerLimits,
 )
-from gateway.coordinator.group.consumer_records import CurrentRecord, GroupEpochRecord
 from gateway.coordinator.group.effects import Effects
 from tests.gateway.coordinator.group.consumer_scene import (
     GROUP,

@@ -147,8 +147,9 @@ class NaivePartition:
 
     def _store(self, offset: int) -> None:
         known = self.offsets[offset]
-        is_acquired = known.state is DeliveryState.ACQUIRED
-        self.stored[offset] = DeliveryState.AVAILABLE if is_acquired else known.state, known.delivery_count
+        self.stored[offset] = known.state, known.delivery_count
+        if known.state is DeliveryState.ACQUIRED:
+            self.stored[offset] = DeliveryState.AVAILABLE, known.delivery_count - 1
 
     def store_all(self) -> None:
         """A snapshot was written."""

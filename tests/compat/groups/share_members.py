@@ -1,0 +1,100 @@
+"""Kafka's console share consumers as processes, and what they have read so far."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from confluent_kafka import Producer
+
+from tests.compat.groups.members import DEADLINE_S, await_that
+from tests.support.kafka_tools import TOOL_CLASSES, java_command
+
+SHARE_CONSUMER = "kafka-console-share-consumer"
+
+
+class ShareMember:
+    """One console share consumer: it acknowledges what it prints, in the way it is told to."""
+
+    def __init__(self, bootstrap: str, topic: str, group: str, stderr: Path, *options: str) -> None:
+        self.values: list[str] = []
+        self._stderr = stderr
+        command = java_command(TOOL_CLASSES[SHARE_CONSUMER])
+        command += ["--bootstrap-server", bootstrap, "--topic", topic, "--group", group, *options]
+        with stderr.open("ab") as sink:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=sink, text=True
+            )
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.values.append(line.strip())
+
+    def end(self) -> None:
+        """Have it acknowledge what it has, and leave."""
+        self._process.terminate()
+        code = self._process.wait(DEADLINE_S)
+        self._reader.join()
+        assert code == 143, f"ended with {code}:\n{self._stderr.read_text()[-4000:]}"
+
+    def kill(self) -> None:
+        """SIGKILL: nobody is told."""
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
+class ShareReaders:
+    """Members of one share group of one topic."""
+
+    def __init__(self, bootstrap: str, topic: str, directory: Path) -> None:
+        self.bootstrap = bootstrap
+        self.topic = topic
+        self.group = f"share-of-{topic}"
+        self.started: list[ShareMember] = []
+        self._directory = directory
+        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "log_level": 0})
+
+    def start(self, *options: str) -> ShareMember:
+        stderr = self._directory / f"share-{len(self.started)}.stderr"
+        member = ShareMember(self.bootstrap, self.topic, self.group, stderr, *options)
+        self.started.append(member)
+        return member
+
+    def produce(self, values: Iterable[str]) -> None:
+        """Send them, each in a batch of its own, and wait until they are acknowledged."""
+        refused: list[object] = []
+        for value in values:
+            self._producer.produce(
+                self.topic, value, on_delivery=lambda error, _: refused.append(error) if error else None
+            )
+            assert self._producer.flush(DEADLINE_S) == 0
+        assert not refused
+
+    @property
+    def delivered(self) -> Counter[str]:
+        """How often each value was delivered, to whichever member."""
+        return Counter(value for member in self.started for value in member.values)
+
+    def await_delivered(self, values: Iterable[str]) -> None:
+        wanted = set(values)
+        await_that(lambda: self.delivered.keys() >= wanted, f"all {len(wanted)} are delivered")
+
+
+@contextlib.contextmanager
+def share_readers(bootstrap: str, topic: str, directory: Path) -> Iterator[ShareReaders]:
+    readers = ShareReaders(bootstrap, topic, directory)
+    try:
+        yield readers
+    finally:
+        for member in readers.started:
+            member.kill()

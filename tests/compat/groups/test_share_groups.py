@@ -1,0 +1,156 @@
+"""Share groups (KIP-932) with Kafka's own share consumer and kafka-share-groups."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.compat.groups.members import await_that
+from tests.compat.groups.share_members import ShareReaders, share_readers
+from tests.compat.topics import fresh_topic
+from tests.support.gateway_process import GatewayProcess
+from tests.support.kafka_tools import ToolRun, run_tool
+
+DELIVERY_LIMIT = 3
+SETTINGS = {
+    "share.auto.offset.reset": "earliest",
+    "group.share.record.lock.duration.ms": "2000",
+    "group.share.heartbeat.interval.ms": "300",
+    "group.share.session.timeout.ms": "6000",
+    "group.share.delivery.count.limit": str(DELIVERY_LIMIT),
+    "share.coordinator.state.topic.num.partitions": "4",
+}
+
+
+@pytest.fixture(scope="module")
+def share_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    with GatewayProcess(tmp_path_factory.mktemp("shares") / "data", settings=SETTINGS) as process:
+        yield process
+        assert "Traceback" not in process.stderr_text()
+
+
+@pytest.fixture
+def readers(share_gateway: GatewayProcess, tmp_path: Path) -> Iterator[ShareReaders]:
+    """A topic with one partition, and members of one group."""
+    topic = fresh_topic(share_gateway.bootstrap, "shared")
+    with share_readers(share_gateway.bootstrap, topic, tmp_path) as started:
+        yield started
+
+
+def values(name: str, count: int) -> list[str]:
+    return [f"{name}{number}" for number in range(count)]
+
+
+def share_groups(readers: ShareReaders, *arguments: str) -> ToolRun:
+    return run_tool(
+        "kafka-share-groups", "--bootstrap-server", readers.bootstrap, *arguments
+    ).expect_success()
+
+
+def start_and_lag(readers: ShareReaders) -> tuple[str, str] | None:
+    """START-OFFSET and LAG of the partition as the tool tells them."""
+    told = share_groups(readers, "--describe", "--group", readers.group).stdout
+    found = re.search(rf"{readers.group}\s+{readers.topic}\s+0\s+(\S+)\s+(\S+)", told)
+    return None if found is None else (found[1], found[2])
+
+
+def await_all_done(readers: ShareReaders, count: int) -> None:
+    await_that(lambda: start_and_lag(readers) == (str(count), "0"), f"all {count} are done")
+
+
+def test_two_members_share_one_partition(readers: ShareReaders) -> None:
+    sent = values("v", 300)
+    readers.start()
+    second = readers.start()
+    readers.produce(sent[:10])
+    readers.await_delivered(sent[:10])
+    readers.produce(sent[10:])
+    readers.await_delivered(sent)
+    await_all_done(readers, len(sent))
+    second.end()
+    assert readers.delivered == dict.fromkeys(sent, 1)
+    assert start_and_lag(readers) == ("300", "0")
+
+
+def test_what_a_killed_member_had_is_read_by_another(readers: ShareReaders) -> None:
+    sent = values("v", 400)
+    readers.produce(sent)
+    first = readers.start()
+    await_that(lambda: first.values, "the first reads")
+    first.kill()
+    readers.start()
+    await_all_done(readers, len(sent))
+    assert readers.delivered.keys() == set(sent)
+    assert max(readers.delivered.values()) <= 2
+
+
+def test_what_is_rejected_does_not_come_back(readers: ShareReaders) -> None:
+    bad, good = values("bad", 20), values("good", 20)
+    readers.produce(bad)
+    rejecting = readers.start("--reject")
+    readers.await_delivered(bad)
+    await_all_done(readers, len(bad))
+    rejecting.end()
+    accepting = readers.start()
+    readers.produce(good)
+    await_all_done(readers, len(bad + good))
+    assert sorted(accepting.values) == sorted(good)
+
+
+def test_what_is_released_comes_back_until_it_is_given_up(readers: ShareReaders) -> None:
+    sent = values("v", 20)
+    readers.produce(sent)
+    readers.start("--release")
+    await_all_done(readers, len(sent))
+    assert readers.delivered == dict.fromkeys(sent, DELIVERY_LIMIT)
+
+
+def test_nothing_is_lost_nor_comes_back_when_the_gateway_is_killed(tmp_path: Path) -> None:
+    with GatewayProcess(tmp_path / "data", settings=SETTINGS) as gateway:
+        topic = fresh_topic(gateway.bootstrap, "killed")
+        with share_readers(gateway.bootstrap, topic, tmp_path) as readers:
+            before, between, after = values("before", 100), values("between", 300), values("after", 50)
+            readers.produce(before)
+            readers.start()
+            await_all_done(readers, len(before))
+            readers.produce(between)
+            gateway.restart(kill=True)
+            readers.produce(after)
+            await_all_done(readers, len(before + between + after))
+            delivered = readers.delivered
+            assert delivered.keys() == set(before + between + after)
+            assert all(delivered[value] == 1 for value in before)
+        assert "Traceback" not in gateway.stderr_text()
+
+
+def test_the_tool_for_share_groups(readers: ShareReaders) -> None:
+    group = ("--group", readers.group)
+    sent = values("v", 10)
+    readers.produce(sent)
+    member = readers.start()
+    await_all_done(readers, len(sent))
+    assert readers.group in share_groups(readers, "--list").stdout.split()
+    assert "Stable" in share_groups(readers, "--describe", *group, "--state").stdout
+    told = share_groups(readers, "--describe", *group, "--members").stdout
+    assert re.search(rf"{readers.topic}:0", told), told
+    member.end()
+    await_that(
+        lambda: "Empty" in share_groups(readers, "--describe", *group, "--state").stdout, "it has left"
+    )
+    topic = ("--topic", readers.topic)
+    share_groups(readers, "--reset-offsets", *group, *topic, "--to-earliest", "--execute")
+    assert start_and_lag(readers) == ("0", "10")
+    again = readers.start()
+    await_all_done(readers, len(sent))
+    again.end()
+    assert sorted(again.values) == sorted(sent)
+    await_that(
+        lambda: "Empty" in share_groups(readers, "--describe", *group, "--state").stdout, "it has left"
+    )
+    share_groups(readers, "--delete-offsets", *group, *topic)
+    assert start_and_lag(readers) is None
+    share_groups(readers, "--delete", *group)
+    assert readers.group not in share_groups(readers, "--list").stdout.split()
