@@ -107,6 +107,7 @@ class Gateway:
         )
         self.services.groups.start()
         self.services.shares.start()
+        metadata_log.add_listener(self.services.shares.metadata_changed)
         self.server = Server(loop, config, Dispatcher(APIS, self.services))
         flusher.after_round.append(self.server.outbox.flush)
         for listener in config.listeners:

@@ -7,13 +7,13 @@ from gateway.config.setting import INT_MAX, Setting, SettingType
 _GROUPS = "Groups and offsets"
 
 
-def _number(name: str, default: int, doc: str, minimum: int = 1) -> Setting:
+def _number(name: str, default: int, doc: str, minimum: int = 1, maximum: int = INT_MAX) -> Setting:
     return Setting(
         name=name,
         type=SettingType.INT,
         default=default,
         minimum=minimum,
-        maximum=INT_MAX,
+        maximum=maximum,
         section=_GROUPS,
         doc=doc,
     )
@@ -72,6 +72,7 @@ GROUP_SETTINGS = (
         5,
         "How often a record is delivered before it is given up.",
         minimum=2,
+        maximum=10,
     ),
     _number(
         "group.share.partition.max.record.locks",

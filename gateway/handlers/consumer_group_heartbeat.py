@@ -30,7 +30,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
     heartbeat = _heartbeat(context, request)
     try:
         check(heartbeat)
-        if request.group_id in context.services.shares.groups:
+        if not request.member_epoch and context.services.shares.group(request.group_id) is not None:
             text = f"Group {request.group_id} is not a consumer group."
             return _refused(module, ErrorCode.group_id_not_found, text)
         reply = await context.services.groups.consumer_heartbeat(heartbeat)

@@ -7,6 +7,7 @@ there, and answered when it is durable. Source: Kafka's `SharePartitionManager`,
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import uuid
 from collections import OrderedDict
@@ -35,6 +36,7 @@ from gateway.coordinator.share.share_group import (
 )
 from gateway.coordinator.share.share_partition import Acknowledgement, ShareLimits, SharePartition
 from gateway.coordinator.share.states import ShareStates
+from gateway.metadata.records import MetadataRecord, RemoveTopicRecord
 from gateway.metadata.topic_names import SHARE_STATE_TOPIC
 from gateway.runtime.clock import Clock
 from gateway.runtime.group_coordinator import Unavailable
@@ -221,6 +223,20 @@ class ShareCoordinator:
             await loaded.rewrite(self._clock.now_ms)
         except LogError as error:
             logger.error("%s-%d can't be written anew: %s", SHARE_STATE_TOPIC, loaded.partition.index, error)  # noqa: TRY400
+
+    async def metadata_changed(self, records: Sequence[MetadataRecord]) -> None:
+        """Forget the state of topics that are gone."""
+        if not any(isinstance(record, RemoveTopicRecord) for record in records):
+            return
+        topics = self._partitions.by_id
+        gone = [
+            key
+            for loaded in self._shards.values()
+            for key in loaded.shard.partitions
+            if key.topic_id not in topics
+        ]
+        with contextlib.suppress(Unavailable):  # nobody reads it, and it goes with its group at the latest
+            await self.forget(gone)
 
     # Acknowledging.
 

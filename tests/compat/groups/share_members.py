@@ -20,8 +20,13 @@ SHARE_CONSUMER = "kafka-console-share-consumer"
 class ShareMember:
     """One console share consumer: it acknowledges what it prints, in the way it is told to."""
 
-    def __init__(self, bootstrap: str, topic: str, group: str, stderr: Path, *options: str) -> None:
+    def __init__(
+        self, bootstrap: str, topic: str, group: str, stderr: Path, *options: str, is_stuck: bool = False
+    ) -> None:
         self.values: list[str] = []
+        self._goes_on = threading.Event()
+        if not is_stuck:
+            self._goes_on.set()
         self._stderr = stderr
         command = java_command(TOOL_CLASSES[SHARE_CONSUMER])
         command += ["--bootstrap-server", bootstrap, "--topic", topic, "--group", group, *options]
@@ -36,6 +41,7 @@ class ShareMember:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             self.values.append(line.strip())
+            self._goes_on.wait()
 
     def end(self) -> None:
         """Have it acknowledge what it has, and leave."""
@@ -48,6 +54,7 @@ class ShareMember:
         """SIGKILL: nobody is told."""
         self._process.kill()
         self._process.wait()
+        self._goes_on.set()
         self._reader.join()
         assert self._process.stdout is not None
         self._process.stdout.close()
@@ -64,9 +71,10 @@ class ShareReaders:
         self._directory = directory
         self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "log_level": 0})
 
-    def start(self, *options: str) -> ShareMember:
+    def start(self, *options: str, is_stuck: bool = False) -> ShareMember:
+        """Start one more; one that is stuck prints more than anyone reads, and never comes to acknowledge it."""
         stderr = self._directory / f"share-{len(self.started)}.stderr"
-        member = ShareMember(self.bootstrap, self.topic, self.group, stderr, *options)
+        member = ShareMember(self.bootstrap, self.topic, self.group, stderr, *options, is_stuck=is_stuck)
         self.started.append(member)
         return member
 

@@ -78,6 +78,7 @@ async def open_node(path: Path, *overrides: str, storage: Storage | None = None)
     groups.start()
     shares = ShareCoordinator(config, clock, partitions, internal_topics)
     shares.start()
+    metadata_log.add_listener(shares.metadata_changed)
     services = Services(
         config=config,
         clock=clock,

@@ -1,0 +1,174 @@
+"""Share groups on real logs: what hostile and unlucky members are answered, and what a restart finds."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.share.records import SharePartitionKey
+from gateway.handlers import share_acknowledge, share_fetch, share_group_heartbeat
+from gateway.protocol.messages import build
+from log.records import NewRecord, build_batch
+from tests.gateway.handlers.requests import create, delete
+from tests.gateway.handlers.support import NOW_MS, Node, open_node
+
+TOPIC = "flights"
+GROUP = "readers"
+SETTINGS = (
+    "share.auto.offset.reset=earliest",
+    "share.coordinator.state.topic.num.partitions=1",
+    "offsets.topic.num.partitions=1",
+)
+RECORD_LIMIT = 1
+
+
+async def begin(node: Node) -> uuid.UUID:
+    """A topic and what share groups need; returns the topic's id."""
+    await node.services.groups.ensure_topic()
+    await node.services.shares.ensure_topic()
+    await create(node, TOPIC)
+    return node.services.partitions.by_name[TOPIC].topic_id
+
+
+async def write(node: Node, count: int) -> None:
+    """One batch, durably."""
+    partition = node.services.partitions.get(TOPIC, 0)
+    assert partition is not None
+    info = partition.append(build_batch([NewRecord(b"v", timestamp=NOW_MS)] * count), NOW_MS)
+    persisted = asyncio.Event()
+    partition.when_offset_persisted(info.last_offset, persisted.set)
+    await persisted.wait()
+
+
+async def fetch(
+    node: Node, topic_id: uuid.UUID, member_id: str = "a", session_epoch: int = 0, **fields: Any
+) -> Any:
+    def make(module: Any) -> dict[str, Any]:
+        partition = build(module.FetchPartition, partition_index=0, acknowledgement_batches=())
+        topic = build(module.FetchTopic, topic_id=topic_id, partitions=(partition,))
+        asked = {"group_id": GROUP, "max_wait": timedelta(0), "min_bytes": 1, "max_bytes": 1 << 20}
+        asked |= {"max_records": 500, "batch_size": 500, "share_acquire_mode": 0, "is_renew_ack": False}
+        asked |= {"member_id": member_id, "share_session_epoch": session_epoch, "topics": (topic,)}
+        return {**asked, "forgotten_topics_data": (), **fields}
+
+    return await node.ask(share_fetch.API, 2, make)
+
+
+async def acknowledge(node: Node, topic_id: uuid.UUID, first: int, last: int, kind: int) -> Any:
+    def make(module: Any) -> dict[str, Any]:
+        said = build(
+            module.AcknowledgementBatch, first_offset=first, last_offset=last, acknowledge_types=(kind,)
+        )
+        partition = build(module.AcknowledgePartition, partition_index=0, acknowledgement_batches=(said,))
+        topic = build(module.AcknowledgeTopic, topic_id=topic_id, partitions=(partition,))
+        asked = {"group_id": GROUP, "member_id": "a", "share_session_epoch": 1, "is_renew_ack": False}
+        return {**asked, "topics": (topic,)}
+
+    return await node.ask(share_acknowledge.API, 2, make)
+
+
+def acquired(response: Any) -> list[tuple[int, int]]:
+    return [
+        (one.first_offset, one.last_offset)
+        for topic in response.responses
+        for partition in topic.partitions
+        for one in partition.acquired_records
+    ]
+
+
+class TestAcquiring:
+    async def test_members_with_a_record_limit_share_one_batch(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            topic_id = await begin(node)
+            await write(node, 10)
+            limit = {"max_records": 4, "share_acquire_mode": RECORD_LIMIT}
+            got = [acquired(await fetch(node, topic_id, member_id, **limit)) for member_id in "abcd"]
+            assert got == [[(0, 3)], [(4, 7)], [(8, 9)], []]
+
+    async def test_a_member_that_left_while_it_waited_acquires_nothing(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            topic_id = await begin(node)
+            assert acquired(await fetch(node, topic_id)) == []
+            waiting = asyncio.create_task(
+                fetch(node, topic_id, session_epoch=1, max_wait=timedelta(seconds=30))
+            )
+            shares = node.services.shares
+            while not shares._waiters:
+                await asyncio.sleep(0)
+            shares.release_member(GROUP, "a")
+            await write(node, 3)
+            assert acquired(await waiting) == []
+            assert not shares._waiters
+            assert acquired(await fetch(node, topic_id, "b")) == [(0, 2)]
+
+    async def test_a_topic_that_is_created_anew_is_read_from_its_start(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            old_id = await begin(node)
+            await write(node, 3)
+            assert acquired(await fetch(node, old_id)) == [(0, 2)]
+            await delete(node, TOPIC)
+            response = await fetch(node, old_id, session_epoch=1)
+            assert response.responses[0].partitions[0].error_code is ErrorCode.unknown_topic_id
+            new_id = await begin(node)
+            await write(node, 2)
+            assert acquired(await fetch(node, new_id)) == [(0, 1)]
+
+
+class TestSessions:
+    async def test_those_of_strangers_end_when_there_are_too_many(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS, "group.share.max.share.sessions=2") as node:
+            topic_id = await begin(node)
+            for member_id in "abcdef":
+                response = await fetch(node, topic_id, member_id)
+                assert response.error_code is ErrorCode.none
+            assert len(node.services.shares.sessions) <= 2
+
+    async def test_a_group_whose_id_fits_no_record_is_refused(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            topic_id = await begin(node)
+            too_long = "g" * 2**15
+            assert (await fetch(node, topic_id, group_id=too_long)).error_code is ErrorCode.invalid_group_id
+            joined = await node.ask(
+                share_group_heartbeat.API,
+                1,
+                lambda _: {
+                    "group_id": too_long,
+                    "member_id": "a",
+                    "member_epoch": 0,
+                    "rack_id": None,
+                    "subscribed_topic_names": (TOPIC,),
+                },
+            )
+            assert joined.error_code is ErrorCode.invalid_group_id
+
+
+class TestRestart:
+    async def test_what_is_done_stays_done_and_the_rest_comes_again(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            topic_id = await begin(node)
+            await write(node, 10)
+            assert acquired(await fetch(node, topic_id)) == [(0, 9)]
+            answer = await acknowledge(node, topic_id, 2, 4, 1)
+            assert answer.responses[0].partitions[0].error_code is ErrorCode.none
+        async with open_node(tmp_path, *SETTINGS) as node:
+            found = node.services.shares.find(SharePartitionKey(GROUP, topic_id, 0))
+            assert found is not None
+            assert found.start_offset == 0
+            assert acquired(await fetch(node, topic_id)) == [(0, 1), (5, 9)]
+
+
+async def test_the_state_of_a_deleted_topic_is_forgotten(tmp_path: Path) -> None:
+    async with open_node(tmp_path, *SETTINGS) as node:
+        topic_id = await begin(node)
+        await write(node, 3)
+        await fetch(node, topic_id)
+        assert node.services.shares.known(GROUP)
+        await delete(node, TOPIC)
+        assert not node.services.shares.known(GROUP)
+    async with open_node(tmp_path, *SETTINGS) as node:
+        assert not node.services.shares.known(GROUP)
