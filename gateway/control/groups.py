@@ -42,7 +42,7 @@ from gateway.coordinator.group.records import CommittedOffset
 from gateway.coordinator.group.shard import GroupShard
 from gateway.coordinator.share.share_group import ShareGroup
 from gateway.metadata.topic_names import OFFSETS_TOPIC, SHARE_STATE_TOPIC
-from gateway.runtime.group_coordinator import Unavailable
+from gateway.runtime.coordinator_shards import Unavailable
 from gateway.runtime.partitions import Partitions
 from gateway.runtime.services import Services
 

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.share.records import SharePartitionKey
 from gateway.handlers.api import Api, RequestContext
 from gateway.protocol.messages import build, response_module
-from gateway.runtime.group_coordinator import Unavailable
+from gateway.runtime.coordinator_shards import Unavailable
 
 API_KEY: Final = 91
 

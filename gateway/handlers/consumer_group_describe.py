@@ -17,7 +17,7 @@ from gateway.coordinator.group.consumer_records import Place, by_topic
 from gateway.handlers.api import Api, RequestContext
 from gateway.handlers.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from gateway.protocol.messages import build, response_module
-from gateway.runtime.group_coordinator import Unavailable
+from gateway.runtime.coordinator_shards import Unavailable
 
 API_KEY: Final = 69
 CLASSIC_MEMBER: Final = 0

@@ -17,7 +17,7 @@ from gateway.coordinator.group.consumer_request import Heartbeat, HeartbeatRefus
 from gateway.handlers.api import Api, RequestContext
 from gateway.handlers.join_group import milliseconds
 from gateway.protocol.messages import build, response_module
-from gateway.runtime.group_coordinator import Unavailable
+from gateway.runtime.coordinator_shards import Unavailable
 
 API_KEY: Final = 68
 FIRST_WITH_REGEX: Final = 1

@@ -14,7 +14,7 @@ from gateway.coordinator.group.classic_group import ClassicGroup, GroupState, Me
 from gateway.handlers.api import Api, RequestContext
 from gateway.handlers.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from gateway.protocol.messages import build, response_module
-from gateway.runtime.group_coordinator import Unavailable
+from gateway.runtime.coordinator_shards import Unavailable
 
 API_KEY: Final = 15
 FIRST_WITH_OPERATIONS: Final = 3

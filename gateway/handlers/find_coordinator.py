@@ -17,7 +17,7 @@ from kio.schema.errors import ErrorCode
 
 from gateway.handlers.api import Api, RequestContext
 from gateway.protocol.messages import build, response_module, response_type
-from gateway.runtime.group_coordinator import Unavailable
+from gateway.runtime.coordinator_shards import Unavailable
 
 API_KEY: Final = 10
 GROUP: Final = 0

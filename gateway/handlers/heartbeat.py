@@ -10,7 +10,7 @@ from typing import Any, Final
 from gateway.coordinator.group.shard import Committer
 from gateway.handlers.api import Api, RequestContext
 from gateway.protocol.messages import build, response_type
-from gateway.runtime.group_coordinator import Unavailable
+from gateway.runtime.coordinator_shards import Unavailable
 
 API_KEY: Final = 12
 FIRST_WITH_INSTANCE_ID: Final = 3

@@ -16,7 +16,7 @@ from gateway.coordinator.group.offsets import TopicPartition
 from gateway.coordinator.group.records import CommittedOffset
 from gateway.handlers.api import Api, RequestContext
 from gateway.protocol.messages import build, response_module
-from gateway.runtime.group_coordinator import Unavailable
+from gateway.runtime.coordinator_shards import Unavailable
 
 API_KEY: Final = 9
 FIRST_WITH_ERROR: Final = 2

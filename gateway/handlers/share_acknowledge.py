@@ -20,7 +20,7 @@ from gateway.handlers.share_session import (
     continue_session,
 )
 from gateway.protocol.messages import build, response_module
-from gateway.runtime.group_coordinator import Unavailable
+from gateway.runtime.coordinator_shards import Unavailable
 
 API_KEY: Final = 79
 

@@ -31,7 +31,7 @@ from gateway.handlers.share_session import (
     partition_of,
 )
 from gateway.protocol.messages import build, response_module
-from gateway.runtime.group_coordinator import Unavailable
+from gateway.runtime.coordinator_shards import Unavailable
 from gateway.runtime.partition import Partition
 from gateway.runtime.share_coordinator import ShareSession
 from log import LogError

@@ -20,7 +20,7 @@ from gateway.coordinator.share.share_group import (
 )
 from gateway.handlers.api import Api, RequestContext
 from gateway.protocol.messages import build, response_module
-from gateway.runtime.group_coordinator import Unavailable
+from gateway.runtime.coordinator_shards import Unavailable
 
 API_KEY: Final = 76
 NO_TIME: Final = timedelta(0)

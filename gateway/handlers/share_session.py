@@ -19,7 +19,7 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.share.records import MAX_GROUP_ID_BYTES, SharePartitionKey
 from gateway.coordinator.share.share_partition import Acknowledgement, AcknowledgeType, InvalidRecordState
 from gateway.handlers.api import RequestContext
-from gateway.runtime.group_coordinator import Unavailable
+from gateway.runtime.coordinator_shards import Unavailable
 from gateway.runtime.partition import Partition
 from gateway.runtime.share_coordinator import ShareSession
 

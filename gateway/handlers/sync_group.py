@@ -13,7 +13,7 @@ from gateway.coordinator.group.effects import SyncReply
 from gateway.coordinator.group.shard import Committer
 from gateway.handlers.api import Api, RequestContext
 from gateway.protocol.messages import build, response_type
-from gateway.runtime.group_coordinator import Unavailable
+from gateway.runtime.coordinator_shards import Unavailable
 
 API_KEY: Final = 14
 FIRST_WITH_INSTANCE_ID: Final = 3

@@ -8,8 +8,6 @@ Source: Kafka's `GroupCoordinatorService`, `CoordinatorRuntime`.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import logging
 import uuid
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -17,34 +15,25 @@ from typing import TypeVar
 from kio.schema.errors import ErrorCode
 
 from gateway.config import Config
+from gateway.coordinator.group import records as group_records
 from gateway.coordinator.group.classic_group import NEVER, ClassicGroup
 from gateway.coordinator.group.classic_rebalance import GroupLimits, Join
 from gateway.coordinator.group.consumer_group import ConsumerGroup
 from gateway.coordinator.group.consumer_request import ConsumerLimits, Heartbeat, HeartbeatReply
 from gateway.coordinator.group.effects import Effects, JoinReply, Reply, SyncReply, Waiter
 from gateway.coordinator.group.migration_policy import MigrationPolicy
-from gateway.coordinator.group.records import GroupRecord, OffsetCommitRecord
+from gateway.coordinator.group.records import OffsetCommitRecord
 from gateway.coordinator.group.shard import Committer, GroupShard
 from gateway.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from gateway.metadata.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC
 from gateway.runtime.clock import Clock
-from gateway.runtime.group_shards import BATCH_OVERHEAD_BYTES, LoadedShard
+from gateway.runtime.coordinator_shard import BATCH_OVERHEAD_BYTES, LoadedShard
+from gateway.runtime.coordinator_shards import CoordinatorShards, StateTopic, Unavailable
 from gateway.runtime.internal_topics import InternalTopics
 from gateway.runtime.metadata_log import MetadataLog
 from gateway.runtime.partitions import Partitions
-from log import LogError
-
-logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-
-class Unavailable(Exception):
-    """The group's coordinator can't answer now; `error_code` tells the client to ask again."""
-
-    def __init__(self, error_code: ErrorCode = ErrorCode.coordinator_not_available) -> None:
-        super().__init__(error_code.name)
-        self.error_code = error_code
 
 
 class _RegisteredTopics:
@@ -77,9 +66,7 @@ class GroupCoordinator:
         self._partitions = partitions
         self._metadata_log = metadata_log
         self._internal_topics = internal_topics
-        self._shards: dict[int, LoadedShard[GroupShard]] = {}
         self._timers: dict[str, tuple[int, asyncio.TimerHandle]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
         self._cleaning: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop
         self._limits = GroupLimits(
@@ -88,7 +75,7 @@ class GroupCoordinator:
             min_session_timeout_ms=config.int("group.min.session.timeout.ms"),
             max_session_timeout_ms=config.int("group.max.session.timeout.ms"),
         )
-
+        self._topics = _RegisteredTopics(partitions)
         self._consumer_limits = ConsumerLimits(
             session_timeout_ms=config.int("group.consumer.session.timeout.ms"),
             heartbeat_interval_ms=config.int("group.consumer.heartbeat.interval.ms"),
@@ -96,12 +83,31 @@ class GroupCoordinator:
             migration_policy=MigrationPolicy(config.str("group.consumer.migration.policy")),
         )
 
+        self.shards = CoordinatorShards(
+            StateTopic(
+                OFFSETS_TOPIC,
+                num_partitions=config.int("offsets.topic.num.partitions"),
+                segment_bytes=config.int("offsets.topic.segment.bytes"),
+                codec=group_records,
+            ),
+            self._fresh_shard,
+            clock,
+            partitions,
+            internal_topics,
+            on_load=self._set_timers,
+            on_lost=self._refuse_waiters,
+        )
+
+    def _fresh_shard(self) -> GroupShard:
+        max_groups = self._config.int("seqgate.group.max")
+        return GroupShard(self._limits, max_groups, self._consumer_limits, self._topics)
+
     # Beginning and end.
 
     def start(self) -> None:
         """Load what is stored."""
         self._loop = asyncio.get_running_loop()
-        self._load_stored()
+        self.shards.load_stored()
         self._metadata_log.add_listener(self.metadata_changed)
         self._clean_later()
 
@@ -109,89 +115,43 @@ class GroupCoordinator:
         """Refuse everyone who waits, so that their clients look for the coordinator again."""
         if self._cleaning is not None:
             self._cleaning.cancel()
-        for loaded in list(self._shards.values()):
-            self._unload(loaded)
+        self.shards.lose_all()
 
     async def ensure_topic(self) -> None:
         """Create `__consumer_offsets` when the first group is looked for. Raises Unavailable."""
-        config = self._config
-        try:
-            await self._internal_topics.ensure(
-                OFFSETS_TOPIC,
-                num_partitions=config.int("offsets.topic.num.partitions"),
-                segment_bytes=config.int("offsets.topic.segment.bytes"),
-            )
-        except LogError as error:
-            raise Unavailable from error
+        await self.shards.ensure_topic()
 
-    # Shards.
-
-    def _loaded(self, group_id: str) -> LoadedShard[GroupShard]:
-        """The shard of a group. Raises Unavailable."""
-        index = self._internal_topics.index_for(OFFSETS_TOPIC, group_id)
-        if index is None:
-            raise Unavailable
-        return self._load(index)
-
-    def _load(self, index: int) -> LoadedShard[GroupShard]:
-        partition = self._partitions.get(OFFSETS_TOPIC, index)
-        loaded = self._shards.get(index)
-        if loaded is not None:
-            if loaded.partition is partition and loaded.is_current:
-                return loaded
-            self._unload(loaded)
-        if partition is None or partition.closed or partition.log.offline:
-            raise Unavailable
-        topics = _RegisteredTopics(self._partitions)
-        max_groups = self._config.int("seqgate.group.max")
-        shard = GroupShard(self._limits, max_groups, self._consumer_limits, topics)
-        loaded = LoadedShard(partition, shard)
-        try:
-            loaded.load(self._now_ms())
-        except LogError as error:
-            logger.error("%s-%d can't be loaded: %s", OFFSETS_TOPIC, index, error)  # noqa: TRY400
-            raise Unavailable from error
-        self._shards[index] = loaded
-        for group_id in (*shard.groups, *shard.consumers.groups):
+    def _set_timers(self, loaded: LoadedShard[GroupShard]) -> None:
+        for group_id in loaded.shard.group_ids():
             self._set_timer(loaded, group_id)
-        return loaded
 
-    def _unload(self, loaded: LoadedShard[GroupShard]) -> None:
-        loaded.failed = True
-        loaded.unload(lambda waiter: _answer_refused(waiter, ErrorCode.not_coordinator))
-        if self._shards.get(loaded.partition.index) is not loaded:
-            return
-        for group_id in (*loaded.shard.groups, *loaded.shard.consumers.groups):
+    def _refuse_waiters(self, loaded: LoadedShard[GroupShard]) -> None:
+        """Have those who wait look for the coordinator again."""
+        for waiter in loaded.shard.waiters():
+            _answer_refused(waiter, ErrorCode.not_coordinator)
+        for group_id in loaded.shard.group_ids():
             self._drop_timer(group_id)
-        del self._shards[loaded.partition.index]
+
+    # Groups.
 
     def loaded_shards(self) -> list[GroupShard]:
         """All shards that hold anything, for those who list groups; one that can't be loaded is left out."""
-        self._load_stored()
-        return [loaded.shard for loaded in self._shards.values() if loaded.is_current]
-
-    def _load_stored(self) -> None:
-        topic = self._partitions.by_name.get(OFFSETS_TOPIC)
-        for partition in topic.partitions if topic is not None else ():
-            if partition.log.log_end_offset > partition.log.log_start_offset:
-                with contextlib.suppress(
-                    Unavailable
-                ):  # told in the log, and tried again when a group is asked for
-                    self._load(partition.index)
+        self.shards.load_stored()
+        return [loaded.shard for loaded in self.shards if loaded.is_current]
 
     def find(self, group_id: str) -> ClassicGroup | None:
         """A group as it is now. Raises Unavailable."""
-        return self._loaded(group_id).shard.groups.get(group_id)
+        return self.shards.of(group_id).shard.groups.get(group_id)
 
     def knows(self, group_id: str) -> bool:
         """Whether the id is that of a classic or consumer group. Raises Unavailable."""
-        shard = self._loaded(group_id).shard
+        shard = self.shards.of(group_id).shard
         group = shard.groups.get(group_id)
         return group_id in shard.consumers.groups or (group is not None and not group.is_simple)
 
     def find_consumer_group(self, group_id: str) -> ConsumerGroup | None:
         """A group of the consumer protocol as it is now. Raises Unavailable."""
-        return self._loaded(group_id).shard.consumers.groups.get(group_id)
+        return self.shards.of(group_id).shard.consumers.groups.get(group_id)
 
     # Operations.
 
@@ -221,7 +181,7 @@ class GroupCoordinator:
 
     def heartbeat(self, member: Committer) -> ErrorCode:
         """Heartbeat. Raises Unavailable."""
-        loaded = self._loaded(member.group_id)
+        loaded = self.shards.of(member.group_id)
         error = loaded.shard.heartbeat(member, self._now_ms())
         if error is ErrorCode.rebalance_in_progress:
             self._set_timer(loaded, member.group_id)
@@ -238,15 +198,13 @@ class GroupCoordinator:
 
         An answer that changes nothing may still tell what an earlier heartbeat changed, so it waits as well.
         """
-        topics = _RegisteredTopics(self._partitions)
-        loaded = self._loaded(request.group_id)
+        loaded = self.shards.of(request.group_id)
         reply, _ = self._apply(
             loaded,
             request.group_id,
-            lambda shard, effects: shard.consumer_heartbeat(request, topics, effects),
+            lambda shard, effects: shard.consumer_heartbeat(request, self._topics, effects),
         )
-        if not await loaded.settled():
-            raise Unavailable(ErrorCode.not_coordinator)
+        await self.shards.settled(loaded)
         return reply
 
     @property
@@ -256,7 +214,7 @@ class GroupCoordinator:
 
     async def commit(self, committer: Committer, records: Sequence[OffsetCommitRecord]) -> ErrorCode:
         """Commit offsets durably; the error is that of all of them. Raises Unavailable."""
-        loaded = self._loaded(committer.group_id)
+        loaded = self.shards.of(committer.group_id)
         error = loaded.shard.check_commit(committer, self._now_ms())
         if error is not ErrorCode.none or not records:
             return error
@@ -265,38 +223,35 @@ class GroupCoordinator:
         _, last_offset = self._apply(
             loaded, committer.group_id, lambda shard, effects: shard.commit(records, effects)
         )
-        if last_offset is not None and not await loaded.persisted(last_offset):
-            raise Unavailable(ErrorCode.not_coordinator)
+        await self.shards.persisted(loaded, last_offset)
         return ErrorCode.none
 
     def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
         """Whether a member may fetch its group's offsets. Raises Unavailable."""
-        return self._loaded(group_id).shard.check_fetch(group_id, member_id, member_epoch)
+        return self.shards.of(group_id).shard.check_fetch(group_id, member_id, member_epoch)
 
     async def settled_shard(self, group_id: str) -> GroupShard:
         """The shard of a group once all that it tells is durable. Raises Unavailable."""
-        loaded = self._loaded(group_id)
-        if not await loaded.settled():
-            raise Unavailable(ErrorCode.not_coordinator)
+        loaded = self.shards.of(group_id)
+        await self.shards.settled(loaded)
         return loaded.shard
 
     async def change(self, group_id: str, operation: Callable[[GroupShard, Effects], T]) -> T:
         """Carry out an administrator's change durably. Raises Unavailable."""
-        loaded = self._loaded(group_id)
+        loaded = self.shards.of(group_id)
         answer, last_offset = self._apply(loaded, group_id, operation)
-        if last_offset is not None and not await loaded.persisted(last_offset):
-            raise Unavailable(ErrorCode.not_coordinator)
+        await self.shards.persisted(loaded, last_offset)
         return answer
 
     async def metadata_changed(self, records: Sequence[MetadataRecord]) -> None:
         """Have groups look at their topics again, and forget the offsets of topics that are gone."""
         if any(isinstance(record, TopicRecord | PartitionRecord | RemoveTopicRecord) for record in records):
-            for loaded in self._shards.values():
+            for loaded in self.shards:
                 loaded.shard.consumers.topics_changed()
         if not any(isinstance(record, RemoveTopicRecord) for record in records):
             return
         topics = self._partitions.by_name
-        for loaded in list(self._shards.values()):
+        for loaded in self.shards:
             try:
                 self._apply(loaded, None, lambda shard, effects: shard.forget_topics_but(topics, effects))
             except Unavailable:
@@ -308,7 +263,7 @@ class GroupCoordinator:
         return self._clock.now_ms()
 
     def _run(self, group_id: str, operation: Callable[[GroupShard, Effects], T]) -> T:
-        return self._apply(self._loaded(group_id), group_id, operation)[0]
+        return self._apply(self.shards.of(group_id), group_id, operation)[0]
 
     def _apply(
         self,
@@ -317,13 +272,11 @@ class GroupCoordinator:
         operation: Callable[[GroupShard, Effects], T],
     ) -> tuple[T, int | None]:
         """Run one operation; returns its answer and the last offset it wrote. Raises Unavailable."""
-        if not loaded.is_current:
-            self._unload(loaded)
-            raise Unavailable(ErrorCode.not_coordinator)
+        self.shards.check_current(loaded)
         effects = Effects(self._now_ms())
         answer = operation(loaded.shard, effects)
         try:
-            last_offset = self._append(loaded, effects.records, effects.now_ms)
+            last_offset = self.shards.append(loaded, effects.records) if effects.records else None
         except Unavailable as error:
             for waiter, _ in effects.replies:
                 _answer_refused(waiter, error.error_code)
@@ -331,47 +284,21 @@ class GroupCoordinator:
         if last_offset is None or loaded.partition.is_persisted(last_offset):
             _deliver(effects.replies)
         elif effects.replies:
-            self._start(self._deliver_when_persisted(loaded, last_offset, effects.replies))
+            self.shards.start(self._deliver_when_persisted(loaded, last_offset, effects.replies))
         if group_id is not None:
             self._set_timer(loaded, group_id)
-        if loaded.is_worth_a_rewrite:
-            self._start(self._rewrite(loaded))
         return answer, last_offset
-
-    def _append(
-        self, loaded: LoadedShard[GroupShard], records: Sequence[GroupRecord], now_ms: int
-    ) -> int | None:
-        """Write what an operation wants written. When it can't be the state is ahead of the log: it is loaded anew."""
-        if not records:
-            return None
-        try:
-            return loaded.append(records, now_ms)
-        except (LogError, ValueError) as error:
-            index = loaded.partition.index
-            logger.error("%s-%d could not be written, loading it anew: %s", OFFSETS_TOPIC, index, error)  # noqa: TRY400
-            self._unload(loaded)
-            raise Unavailable(ErrorCode.not_coordinator) from error
 
     async def _deliver_when_persisted(
         self, loaded: LoadedShard[GroupShard], last_offset: int, replies: Sequence[tuple[Waiter, Reply]]
     ) -> None:
-        if await loaded.persisted(last_offset):
-            _deliver(replies)
-            return
-        for waiter, _ in replies:
-            _answer_refused(waiter, ErrorCode.not_coordinator)
-        self._unload(loaded)
-
-    async def _rewrite(self, loaded: LoadedShard[GroupShard]) -> None:
         try:
-            await loaded.rewrite(self._now_ms)
-        except LogError as error:
-            logger.error("%s-%d can't be written anew: %s", OFFSETS_TOPIC, loaded.partition.index, error)  # noqa: TRY400
-
-    def _start(self, work: asyncio._CoroutineLike[None]) -> None:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+            await self.shards.persisted(loaded, last_offset)
+        except Unavailable as error:
+            for waiter, _ in replies:
+                _answer_refused(waiter, error.error_code)
+            return
+        _deliver(replies)
 
     # Time.
 
@@ -409,7 +336,7 @@ class GroupCoordinator:
 
     def _clean_up(self) -> None:
         retention_ms = self._config.int("offsets.retention.minutes") * 60_000
-        for loaded in list(self._shards.values()):
+        for loaded in self.shards:
             try:
                 self._apply(loaded, None, lambda shard, effects: shard.clean_up(retention_ms, effects))
             except Unavailable:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -39,14 +38,11 @@ from gateway.coordinator.share.states import ShareStates
 from gateway.metadata.records import MetadataRecord, RemoveTopicRecord
 from gateway.metadata.topic_names import SHARE_STATE_TOPIC
 from gateway.runtime.clock import Clock
-from gateway.runtime.group_coordinator import Unavailable
-from gateway.runtime.group_shards import LoadedShard
+from gateway.runtime.coordinator_shard import LoadedShard
+from gateway.runtime.coordinator_shards import CoordinatorShards, StateTopic, Unavailable
 from gateway.runtime.internal_topics import InternalTopics
 from gateway.runtime.partition import Partition
 from gateway.runtime.partitions import Partitions
-from log import LogError
-
-logger = logging.getLogger(__name__)
 
 EARLIEST: Final = "earliest"
 
@@ -71,11 +67,9 @@ class ShareCoordinator:
         self._internal_topics = internal_topics
         self.groups: dict[str, ShareGroup] = {}
         self.sessions: dict[tuple[str, str], ShareSession] = {}
-        self._shards: dict[int, LoadedShard[ShareStates]] = {}
         self._waiters: dict[SharePartitionKey, set[Callable[[], None]]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = NEVER
-        self._tasks: set[asyncio.Task[None]] = set()
         self.limits = ShareLimits(
             lock_duration_ms=config.int("group.share.record.lock.duration.ms"),
             delivery_count_limit=config.int("group.share.delivery.count.limit"),
@@ -86,29 +80,28 @@ class ShareCoordinator:
             max_size=config.int("group.share.max.size"),
         )
 
+        self.shards = CoordinatorShards(
+            StateTopic(
+                SHARE_STATE_TOPIC,
+                num_partitions=config.int("share.coordinator.state.topic.num.partitions"),
+                segment_bytes=config.int("share.coordinator.state.topic.segment.bytes"),
+                codec=share_records,
+            ),
+            ShareStates,
+            clock,
+            partitions,
+            internal_topics,
+        )
+
     # Beginning and end.
 
     async def ensure_topic(self) -> None:
         """Create `__share_group_state` when the first share group is met. Raises Unavailable."""
-        config = self._config
-        try:
-            await self._internal_topics.ensure(
-                SHARE_STATE_TOPIC,
-                num_partitions=config.int("share.coordinator.state.topic.num.partitions"),
-                segment_bytes=config.int("share.coordinator.state.topic.segment.bytes"),
-            )
-        except LogError as error:
-            raise Unavailable from error
+        await self.shards.ensure_topic()
 
     def start(self) -> None:
         """Load what is stored."""
-        topic = self._partitions.by_name.get(SHARE_STATE_TOPIC)
-        for partition in topic.partitions if topic is not None else ():
-            if partition.log.log_end_offset > partition.log.log_start_offset:
-                try:
-                    self._load(partition.index)
-                except Unavailable:
-                    continue  # told in the log, and tried again when it is asked for
+        self.shards.load_stored()
 
     def stop(self) -> None:
         """Let everyone who waits look again."""
@@ -121,32 +114,13 @@ class ShareCoordinator:
     # State.
 
     def _loaded(self, key: SharePartitionKey) -> LoadedShard[ShareStates]:
-        index = self._internal_topics.index_for(SHARE_STATE_TOPIC, key.spread_text())
-        if index is None:
-            raise Unavailable
-        return self._load(index)
-
-    def _load(self, index: int) -> LoadedShard[ShareStates]:
-        partition = self._partitions.get(SHARE_STATE_TOPIC, index)
-        if partition is None or partition.closed or partition.log.offline:
-            raise Unavailable
-        loaded = self._shards.get(index)
-        if loaded is not None and loaded.partition is partition and loaded.is_current:
-            return loaded
-        loaded = LoadedShard(partition, ShareStates(), share_records)
-        try:
-            loaded.load(self._clock.now_ms())
-        except LogError as error:
-            logger.error("%s-%d can't be loaded: %s", SHARE_STATE_TOPIC, index, error)  # noqa: TRY400
-            raise Unavailable from error
-        self._shards[index] = loaded
-        return loaded
+        return self.shards.of(key.spread_text())
 
     def known(self, group_id: str) -> dict[SharePartitionKey, SharePartition]:
         """All partitions that a group ever read."""
         return {
             key: found
-            for loaded in self._shards.values()
+            for loaded in self.shards
             for key, found in loaded.shard.partitions.items()
             if key.group_id == group_id
         }
@@ -191,38 +165,10 @@ class ShareCoordinator:
         batches: Sequence[StateBatch],
     ) -> int:
         """Write what changed; returns the last offset written. Raises Unavailable."""
-        try:
-            last_offset = loaded.append(
-                [ShareUpdate(key, found.start_offset, tuple(batches))], self._clock.now_ms()
-            )
-        except (LogError, ValueError) as error:
-            self._lost(loaded, error)
-            raise Unavailable(ErrorCode.not_coordinator) from error
-        if loaded.is_worth_a_rewrite:
-            self._start(self._rewrite(loaded))
-        return last_offset
+        return self.shards.append(loaded, [ShareUpdate(key, found.start_offset, tuple(batches))])
 
     async def _persist(self, loaded: LoadedShard[ShareStates], records: Sequence[ShareSnapshot]) -> None:
-        try:
-            last_offset = loaded.append(records, self._clock.now_ms())
-        except (LogError, ValueError) as error:
-            self._lost(loaded, error)
-            raise Unavailable(ErrorCode.not_coordinator) from error
-        if not await loaded.persisted(last_offset):
-            raise Unavailable(ErrorCode.not_coordinator)
-
-    def _lost(self, loaded: LoadedShard[ShareStates], error: Exception) -> None:
-        """The state is ahead of its log: it is loaded anew."""
-        index = loaded.partition.index
-        logger.error("%s-%d could not be written, loading it anew: %s", SHARE_STATE_TOPIC, index, error)
-        loaded.failed = True
-        self._shards.pop(index, None)
-
-    async def _rewrite(self, loaded: LoadedShard[ShareStates]) -> None:
-        try:
-            await loaded.rewrite(self._clock.now_ms)
-        except LogError as error:
-            logger.error("%s-%d can't be written anew: %s", SHARE_STATE_TOPIC, loaded.partition.index, error)  # noqa: TRY400
+        await self.shards.persisted(loaded, self.shards.append(loaded, records))
 
     async def metadata_changed(self, records: Sequence[MetadataRecord]) -> None:
         """Forget the state of topics that are gone."""
@@ -230,10 +176,7 @@ class ShareCoordinator:
             return
         topics = self._partitions.by_id
         gone = [
-            key
-            for loaded in self._shards.values()
-            for key in loaded.shard.partitions
-            if key.topic_id not in topics
+            key for loaded in self.shards for key in loaded.shard.partitions if key.topic_id not in topics
         ]
         with contextlib.suppress(Unavailable):  # nobody reads it, and it goes with its group at the latest
             await self.forget(gone)
@@ -264,8 +207,7 @@ class ShareCoordinator:
         if changed or moved:
             last_offset = self._store(loaded, key, found, changed)
             self.wake(key)
-            if not await loaded.persisted(last_offset):
-                raise Unavailable(ErrorCode.not_coordinator)
+            await self.shards.persisted(loaded, last_offset)
 
     def acquired(self, found: SharePartition) -> None:
         """Offsets were acquired: have their locks run out in time."""
@@ -352,7 +294,7 @@ class ShareCoordinator:
 
     def all_groups(self) -> list[ShareGroup]:
         """All groups, those without members too."""
-        stored = {key.group_id for loaded in self._shards.values() for key in loaded.shard.partitions}
+        stored = {key.group_id for loaded in self.shards for key in loaded.shard.partitions}
         return [*self.groups.values(), *(ShareGroup(name) for name in sorted(stored - set(self.groups)))]
 
     async def delete(self, group_id: str) -> ErrorCode | None:
@@ -386,7 +328,7 @@ class ShareCoordinator:
             for member_id in group.expire(self._describe, now_ms):
                 self.release_member(group.group_id, member_id)
             next_ms = min([next_ms, *(member.session_deadline_ms for member in group.members.values())])
-        for loaded in list(self._shards.values()):
+        for loaded in self.shards:
             for key, found in list(loaded.shard.partitions.items()):
                 if found.next_deadline_ms() <= now_ms:
                     before = found.start_offset
@@ -395,8 +337,3 @@ class ShareCoordinator:
                 next_ms = min(next_ms, found.next_deadline_ms())
         if next_ms != NEVER:
             self._wake_at(next_ms)
-
-    def _start(self, work: asyncio._CoroutineLike[None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)

@@ -9,7 +9,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.shard import Committer
-from gateway.runtime.group_coordinator import Unavailable
+from gateway.runtime.coordinator_shards import Unavailable
 from gateway.runtime.partition import Partition
 from tests.faults.faulty_storage import FaultyStorage
 from tests.gateway.handlers.support import NOW_MS, open_node
@@ -125,9 +125,9 @@ async def test_what_nobody_waited_for_is_undone_with_the_log(tmp_path: Path) -> 
         await groups.ensure_topic()
         await commit(groups, GROUP, 1)
         partition = offsets_partition(node)
-        shard = groups._shards[0].shard
+        shard = groups.shards.at(0).shard
         fail_next(storage, SYNC, "EIO")
-        groups._apply(groups._shards[0], GROUP, lambda shard, effects: shard.delete_group(GROUP, effects))
+        groups._apply(groups.shards.at(0), GROUP, lambda shard, effects: shard.delete_group(GROUP, effects))
         assert not shard.groups
         await node.services.flusher.idle()
         assert partition.log.offline

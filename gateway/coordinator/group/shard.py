@@ -7,7 +7,7 @@ Source: Kafka's `GroupCoordinatorShard`, `GroupMetadataManager`, `OffsetMetadata
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kio.schema.errors import ErrorCode
@@ -425,13 +425,18 @@ class GroupShard:
         group = self.groups.get(group_id)
         return None if group is None else rebalance.next_deadline_ms(group)
 
-    def unload(self, answer: Callable[[Waiter], None]) -> None:
-        """Stop serving: `answer` refuses every request that waits."""
+    def group_ids(self) -> Iterator[str]:
+        """All groups, of both protocols."""
+        yield from self.groups
+        yield from self.consumers.groups
+
+    def waiters(self) -> Iterator[Waiter]:
+        """All requests that wait."""
         for group in self.groups.values():
             for member in group.members.values():
                 for waiter in (member.awaiting_join, member.awaiting_sync):
                     if waiter is not None:
-                        answer(waiter)
+                        yield waiter
 
 
 def _refused(request: Join, error: ErrorCode) -> JoinReply:

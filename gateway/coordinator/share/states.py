@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from gateway.coordinator.share.records import (
     SharePartitionKey,
@@ -42,7 +42,3 @@ class ShareStates:
         if found is None:
             return None
         return ShareSnapshot(key, ShareState(found.start_offset, tuple(found.stored_batches())))
-
-    def unload(self, answer: Callable[[object], None]) -> None:
-        """Nobody waits in here."""
-        del answer

@@ -14,8 +14,9 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.group.classic_rebalance import Join
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from gateway.coordinator.group.shard import Committer
-from gateway.runtime import group_shards
-from gateway.runtime.group_coordinator import GroupCoordinator, Unavailable
+from gateway.runtime import coordinator_shard
+from gateway.runtime.coordinator_shards import Unavailable
+from gateway.runtime.group_coordinator import GroupCoordinator
 from gateway.runtime.internal_topics import java_hash
 from gateway.runtime.partition import Partition
 from tests.gateway.handlers.requests import create, delete
@@ -82,8 +83,8 @@ def offsets_partition(node: Node) -> Partition:
 
 
 async def finish_tasks(groups: GroupCoordinator) -> None:
-    while groups._tasks:
-        await asyncio.gather(*groups._tasks)
+    while groups.shards._tasks:
+        await asyncio.gather(*groups.shards._tasks)
 
 
 class TestJavaHash:
@@ -145,7 +146,7 @@ class TestWhereGroupsLive:
             assert sum(ends) == 30
             assert all(ends)
             index = java_hash("group-7") % 5
-            assert set(groups._shards[index].shard.groups) >= {"group-7"}
+            assert set(groups.shards.at(index).shard.groups) >= {"group-7"}
 
 
 class TestRestart:
@@ -197,12 +198,26 @@ class TestRestart:
         async with open_node(tmp_path, *overrides) as node:
             assert contents(node.services.groups) == {}
 
+    async def test_a_record_that_no_batch_can_hold_is_refused_for_good(self, tmp_path: Path) -> None:
+        """Kafka's answer too: a client that was told to ask again would do so for ever."""
+        async with open_node(tmp_path, *ONE_PARTITION) as node:
+            groups = node.services.groups
+            await groups.ensure_topic()
+            await commit(groups, "other", 7)
+            joined = await groups.join("g", joining("a"))
+            leader = Committer("g", joined.generation_id, joined.member_id)
+            with pytest.raises(Unavailable) as refused:
+                await groups.sync(leader, ("other", "range"), {leader.member_id: b"x" * (2 << 20)})
+            assert refused.value.error_code is ErrorCode.unknown_server_error
+            assert await offsets_of(groups, "other") == {0: 7}
+            assert (await form_group(groups, "g", "b")).generation_id > 0
+
 
 class TestRewrite:
     @pytest.fixture(autouse=True)
     def _small(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(group_shards, "REWRITE_AT_LEAST_BYTES", 20_000)
-        monkeypatch.setattr(group_shards, "RECORDS_AT_ONCE", 3)
+        monkeypatch.setattr(coordinator_shard, "REWRITE_AT_LEAST_BYTES", 20_000)
+        monkeypatch.setattr(coordinator_shard, "RECORDS_AT_ONCE", 3)
 
     async def commit_much(
         self, groups: GroupCoordinator, group_ids: Iterable[str], partition: int, start: int
@@ -248,7 +263,7 @@ class TestRewrite:
             for number in range(30):
                 await commit(groups, f"group-{number}", 1)
             partition = offsets_partition(node)
-            loaded = groups._shards[0]
+            loaded = groups.shards.at(0)
             rewriting = asyncio.create_task(loaded.rewrite(lambda: NOW_MS))
             await asyncio.sleep(0)
             assert partition.log.log_end_offset > 30, "it has begun"
@@ -259,7 +274,7 @@ class TestRewrite:
             partition.flush_finished()
             await commit(groups, "group-29", 3)
             await rewriting
-            assert groups._shards[0] is not loaded
+            assert groups.shards.at(0) is not loaded
             before = contents(groups)
             assert partition.log.log_start_offset == 0
         async with open_node(tmp_path, *ONE_PARTITION) as node:
@@ -273,7 +288,7 @@ class TestRewrite:
             for number in range(170):
                 await commit(groups, f"group-{number}", 1)
             await finish_tasks(groups)
-            loaded = groups._shards[0]
+            loaded = groups.shards.at(0)
             await loaded.rewrite(lambda: NOW_MS)
             assert not loaded.is_worth_a_rewrite
             for offset in range(2, 5):

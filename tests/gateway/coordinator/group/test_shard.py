@@ -331,14 +331,10 @@ class TestTime:
         assert scene.state is GroupState.EMPTY
 
 
-def test_unload() -> None:
+def test_waiters() -> None:
     scene = Scene()
     leader, follower = scene.completing(CONSUMER, CONSUMER)
     syncing = scene.sync(follower)
-    refused: list[object] = []
-    scene.shard.unload(refused.append)
-    assert refused == [syncing]
+    assert list(scene.shard.waiters()) == [syncing]
     joining = scene.join(Who(leader, protocols=(("range", b"new"),), rebalance_timeout_ms=REBALANCE_MS))
-    refused.clear()
-    scene.shard.unload(refused.append)
-    assert refused == [joining]
+    assert list(scene.shard.waiters()) == [joining]

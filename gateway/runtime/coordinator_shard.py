@@ -1,4 +1,4 @@
-"""The partitions of `__consumer_offsets` as loaded: their state machines and the log that makes them durable."""
+"""One partition of an internal topic as a coordinator has it: a state machine and the log that makes it durable."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from gateway.coordinator.group import records as group_records
-from gateway.coordinator.group.effects import Waiter
 from gateway.runtime.log_replay import replay_records
 from gateway.runtime.partition import Partition
 from log.records import NewRecord, build_batch
@@ -35,8 +33,6 @@ class State(Protocol):
 
     def record_of(self, key: Any) -> Any | None: ...
 
-    def unload(self, answer: Callable[[Waiter], None]) -> None: ...
-
 
 S = TypeVar("S", bound=State)
 
@@ -50,14 +46,16 @@ class Codec(Protocol):
 
 
 class LoadedShard(Generic[S]):
-    """One partition's groups, loaded from its log and kept in step with it."""
+    """One partition's state, loaded from its log and kept in step with it."""
 
-    def __init__(self, partition: Partition, shard: S, codec: Codec = group_records) -> None:
+    def __init__(self, partition: Partition, shard: S, codec: Codec) -> None:
         self.partition = partition
         self.shard = shard
         self._codec = codec
         self.failed = False
         """Whether the log lost what the state has: it must be loaded anew."""
+        self.lost = False
+        """Whether who serves from it was told that it failed."""
         self._needed_bytes = 0
         self._rewriting = False
         self._end_offset = 0
@@ -166,10 +164,6 @@ class LoadedShard(Generic[S]):
                 )
         finally:
             self._rewriting = False
-
-    def unload(self, refuse: Callable[[Waiter], None]) -> None:
-        """Stop serving; requests that wait are refused."""
-        self.shard.unload(refuse)
 
 
 def _parts(records: Sequence[NewRecord], max_bytes: int) -> Iterator[list[NewRecord]]:
