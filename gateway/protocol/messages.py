@@ -6,19 +6,20 @@ version has and builds the answer with `build`, which leaves out what that versi
 
 from __future__ import annotations
 
-import io
 from dataclasses import MISSING, fields
 from datetime import timedelta
 from functools import cache
+from struct import Struct
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from kio.index import load_payload_module, load_request_schema, load_response_schema
-from kio.serial import entity_writer
 from kio.static.constants import EntityType
 
 from gateway.protocol.schema_reader import Read, entity_reader
+from gateway.protocol.schema_writer import entity_writer
 
+_HEAD = Struct(">ii")
 ZERO_DURATION = timedelta(0)
 API_VERSIONS = 18
 
@@ -66,10 +67,11 @@ def _field_names(entity_type: Any) -> tuple[frozenset[str], bool]:
 def build(entity_type: Any, **values: Any) -> Any:
     """An entity of the given kio class from the values whose fields its version has."""
     names, needs_throttle = _field_names(entity_type)
-    known = {name: value for name, value in values.items() if name in names}
-    if needs_throttle and "throttle_time" not in known:
-        known["throttle_time"] = ZERO_DURATION
-    return entity_type(**known)
+    if not names >= values.keys():
+        values = {name: value for name, value in values.items() if name in names}
+    if needs_throttle and "throttle_time" not in values:
+        values["throttle_time"] = ZERO_DURATION
+    return entity_type(**values)
 
 
 def encode_response(api_key: int, correlation_id: int, response: Any) -> bytes:
@@ -77,16 +79,11 @@ def encode_response(api_key: int, correlation_id: int, response: Any) -> bytes:
 
     ApiVersions is always answered with header v0, because its reader may not know the version (KIP-511).
     """
-    buffer = io.BytesIO()
-    buffer.write(b"\0\0\0\0")
-    buffer.write(correlation_id.to_bytes(4, "big", signed=True))
-    entity_type = type(response)
-    if entity_type.__flexible__ and api_key != API_VERSIONS:
-        buffer.write(b"\0")
-    entity_writer(entity_type)(buffer, response)
-    frame = buffer.getbuffer()
-    frame[:4] = (len(frame) - 4).to_bytes(4, "big")
-    return bytes(frame)
+    entity_type: Any = type(response)
+    pieces = [b"", b"\0"] if entity_type.__flexible__ and api_key != API_VERSIONS else [b""]
+    entity_writer(entity_type)(pieces.append, response)
+    pieces[0] = _HEAD.pack(sum(map(len, pieces)) + 4, correlation_id)
+    return b"".join(pieces)
 
 
 __all__ = [
