@@ -123,7 +123,8 @@ class Repeats(Protocol):
 class Api:
     """One API of the Kafka protocol as served here. Exactly one of `handle` and `begin` is set.
 
-    `reader` gives the request reader of a version where it is not the one made from kio's schema.
+    `is_eager` has `handle` begin without a task, for what mostly has nothing to wait for; it must not use a timeout
+    before it first waits. `reader` gives the request reader of a version where it is not the one made from kio's schema.
     `advertised_min_version` differs from `min_version` where Kafka's own ApiVersions does.
     """
 
@@ -133,6 +134,7 @@ class Api:
     max_version: int
     handle: ColdHandler | None = None
     begin: HotHandler | None = None
+    is_eager: bool = False
     reader: Callable[[int], Read] | None = None
     repeats: Callable[[Services, int], Repeats] | None = None
     advertised_min_version: int | None = None

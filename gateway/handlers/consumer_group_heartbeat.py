@@ -98,4 +98,6 @@ def _refused(module: Any, error: ErrorCode, message: str | None) -> Any:
     )
 
 
-API = Api(key=API_KEY, name="ConsumerGroupHeartbeat", min_version=0, max_version=1, handle=handle)
+API = Api(
+    key=API_KEY, name="ConsumerGroupHeartbeat", min_version=0, max_version=1, handle=handle, is_eager=True
+)

@@ -88,4 +88,4 @@ def _address(context: RequestContext, error: ErrorCode) -> dict[str, Any]:
     return {"node_id": context.services.node_id, "host": endpoint.host, "port": endpoint.port}
 
 
-API = Api(key=API_KEY, name="FindCoordinator", min_version=0, max_version=6, handle=handle)
+API = Api(key=API_KEY, name="FindCoordinator", min_version=0, max_version=6, handle=handle, is_eager=True)

@@ -32,4 +32,4 @@ async def handle(context: RequestContext, request: Any) -> Any:
     return build(response_type(API_KEY, version), error_code=error_code)
 
 
-API = Api(key=API_KEY, name="Heartbeat", min_version=0, max_version=4, handle=handle)
+API = Api(key=API_KEY, name="Heartbeat", min_version=0, max_version=4, handle=handle, is_eager=True)

@@ -137,4 +137,4 @@ def _response(version: int, answered: list[tuple[Any, list[tuple[int, ErrorCode]
     return build(module.OffsetCommitResponse, topics=topics)
 
 
-API = Api(key=API_KEY, name="OffsetCommit", min_version=2, max_version=10, handle=handle)
+API = Api(key=API_KEY, name="OffsetCommit", min_version=2, max_version=10, handle=handle, is_eager=True)

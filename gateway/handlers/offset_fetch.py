@@ -147,4 +147,4 @@ def _built(
     )
 
 
-API = Api(key=API_KEY, name="OffsetFetch", min_version=1, max_version=10, handle=handle)
+API = Api(key=API_KEY, name="OffsetFetch", min_version=1, max_version=10, handle=handle, is_eager=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from struct import Struct
 from typing import Any
 
@@ -29,6 +29,7 @@ from gateway.protocol.messages import (
     request_schema,
 )
 from gateway.runtime.services import Services
+from gateway.server.eager import Waiting, begin
 
 logger = logging.getLogger(__name__)
 
@@ -98,7 +99,9 @@ class Dispatcher:
         except Exception as error:
             logger.exception("%s v%d of %s failed", api.name, api_version, peer.peer_host)
             raise CloseConnection(f"{api.name} failed: {error}") from error
-        return self._begin_in_task(api, context, request)
+        if api.is_eager:
+            return self._begin_eagerly(api, context, request)
+        return self._begin_in_task(self._answer(api, context, request))
 
     def _serves(self, api_key: int, api_version: int) -> bool:
         api = self._apis.get(api_key)
@@ -130,26 +133,41 @@ class Dispatcher:
         head = (len(body) + 4).to_bytes(4, "big") + correlation_id.to_bytes(4, "big", signed=True)
         return head + body
 
-    def _begin_in_task(self, api: Api, context: RequestContext, request: Any) -> Deferred:
+    def _begin_eagerly(self, api: Api, context: RequestContext, request: Any) -> Answer | Deferred:
+        begun = begin(self._answer(api, context, request))
+        if isinstance(begun, Waiting):
+            return self._begin_in_task(begun)
+        if begun.value is None:
+            raise CloseConnection(f"{api.name} failed")
+        return begun.value
+
+    def _begin_in_task(self, work: Awaitable[bytes | None]) -> Deferred:
         deferred = Deferred(holds_back=True)
-        task = self._services.loop.create_task(self._run(api, context, request, deferred))
+        task = self._services.loop.create_task(self._resolve(work, deferred))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return deferred
 
-    async def _run(self, api: Api, context: RequestContext, request: Any, deferred: Deferred) -> None:
-        assert api.handle is not None
+    async def _resolve(self, work: Awaitable[bytes | None], deferred: Deferred) -> None:
         try:
-            response = await api.handle(context, request)
-            frame = encode_response(api.key, context.correlation_id, response)
-        except Exception:
-            logger.exception("%s v%d of %s failed", api.name, context.api_version, context.peer_host)
-            deferred.fail()
-            return
+            frame = await work
         except asyncio.CancelledError:
             deferred.fail()
             raise
-        deferred.resolve(frame)
+        if frame is None:
+            deferred.fail()
+        else:
+            deferred.resolve(frame)
+
+    async def _answer(self, api: Api, context: RequestContext, request: Any) -> bytes | None:
+        """The frame of the answer; None when a bug kept it from being made."""
+        assert api.handle is not None
+        try:
+            response = await api.handle(context, request)
+            return encode_response(api.key, context.correlation_id, response)
+        except Exception:
+            logger.exception("%s v%d of %s failed", api.name, context.api_version, context.peer_host)
+            return None
 
     @property
     def running(self) -> int:

@@ -1,0 +1,60 @@
+"""Coroutines that begin at once, without a task, and get one only when they must wait.
+
+Most requests of the coordinators are answered without waiting for anything, and a task costs as much as they do.
+Python 3.12 has this as `eager_task_factory`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Generator
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Finished(Generic[T]):
+    """A coroutine that ended in its first step, with what it returned."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: T) -> None:
+        self.value = value
+
+
+class Waiting(Generic[T]):
+    """A coroutine that waits; awaited in a task it goes on, and returns what it returns."""
+
+    __slots__ = ("_first", "_work")
+
+    def __init__(self, work: Coroutine[Any, Any, T], first: Any) -> None:
+        self._work = work
+        self._first = first
+        """What it waits for, not yet told to any task."""
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        yielded = self._first
+        while True:
+            try:
+                yield yielded
+            except BaseException as error:  # noqa: BLE001 - cancellation too is the coroutine's own business
+                step: Callable[[], Any] = partial(self._work.throw, error)
+            else:
+                step = partial(self._work.send, None)
+            try:
+                yielded = step()
+            except StopIteration as end:
+                value: T = end.value
+                return value
+
+
+def begin(work: Coroutine[Any, Any, T]) -> Finished[T] | Waiting[T]:
+    """Run a coroutine up to where it first waits. It has no current task until then: no timeouts, no task groups.
+
+    Raises what it raises.
+    """
+    try:
+        first = work.send(None)
+    except StopIteration as end:
+        return Finished(end.value)
+    return Waiting(work, first)
