@@ -57,7 +57,7 @@ class LoadedShard(Generic[S]):
         self.lost = False
         """Whether who serves from it was told that it failed."""
         self._needed_bytes = 0
-        self._rewriting = False
+        self.is_rewritten = False
         self._end_offset = 0
         """What the state has is in the log up to here."""
 
@@ -126,7 +126,7 @@ class LoadedShard(Generic[S]):
     @property
     def is_worth_a_rewrite(self) -> bool:
         size_bytes = self.partition.log.size_bytes
-        return not self._rewriting and size_bytes > max(
+        return not self.is_rewritten and size_bytes > max(
             REWRITE_AT_LEAST_BYTES, REWRITE_FACTOR * self._needed_bytes
         )
 
@@ -137,7 +137,7 @@ class LoadedShard(Generic[S]):
         a record is written as its group is by then, so that no older state follows a newer one.
         """
         log = self.partition.log
-        self._rewriting = True
+        self.is_rewritten = True
         self._needed_bytes = log.size_bytes  # one that fails is not tried again at once
         try:
             log.roll(now_ms())
@@ -163,7 +163,7 @@ class LoadedShard(Generic[S]):
                     before,
                 )
         finally:
-            self._rewriting = False
+            self.is_rewritten = False
 
 
 def _parts(records: Sequence[NewRecord], max_bytes: int) -> Iterator[list[NewRecord]]:

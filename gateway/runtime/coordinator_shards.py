@@ -158,6 +158,7 @@ class CoordinatorShards(Generic[S]):
             code = ErrorCode.unknown_server_error if is_too_large else ErrorCode.not_coordinator
             raise Unavailable(code) from error
         if loaded.is_worth_a_rewrite:
+            loaded.is_rewritten = True
             self.start(self._rewrite(loaded))
         return last_offset
 

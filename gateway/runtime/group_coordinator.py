@@ -75,6 +75,8 @@ class GroupCoordinator:
             min_session_timeout_ms=config.int("group.min.session.timeout.ms"),
             max_session_timeout_ms=config.int("group.max.session.timeout.ms"),
         )
+        # of three bytes a character, with a group id and a topic name of the greatest length
+        self._largest_offset_bytes = 3 * config.int("offset.metadata.max.bytes") + (1 << 15) + (1 << 10)
         self._topics = _RegisteredTopics(partitions)
         self._consumer_limits = ConsumerLimits(
             session_timeout_ms=config.int("group.consumer.session.timeout.ms"),
@@ -218,7 +220,8 @@ class GroupCoordinator:
         error = loaded.shard.check_commit(committer, self._now_ms())
         if error is not ErrorCode.none or not records:
             return error
-        if loaded.size_of(records) + BATCH_OVERHEAD_BYTES > loaded.partition.log.config.max_message_bytes:
+        max_bytes = loaded.partition.log.config.max_message_bytes - BATCH_OVERHEAD_BYTES
+        if len(records) * self._largest_offset_bytes > max_bytes and loaded.size_of(records) > max_bytes:
             return ErrorCode.invalid_commit_offset_size
         _, last_offset = self._apply(
             loaded, committer.group_id, lambda shard, effects: shard.commit(records, effects)
