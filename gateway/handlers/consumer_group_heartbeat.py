@@ -7,46 +7,42 @@ Source: Kafka's KafkaApis.handleConsumerGroupHeartbeat, GroupCoordinatorService.
 from __future__ import annotations
 
 import uuid
-from datetime import timedelta
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.consumer_records import Place, by_topic
+from gateway.coordinator.group.consumer_records import Place
 from gateway.coordinator.group.consumer_request import Heartbeat, HeartbeatRefused, check
 from gateway.handlers.api import Api, RequestContext
+from gateway.handlers.group_heartbeat import accepted, refused
 from gateway.handlers.join_group import milliseconds
-from gateway.protocol.messages import build, response_module
-from gateway.runtime.coordinator_shards import Unavailable
+from gateway.runtime.group_coordinator import Unavailable
 
 API_KEY: Final = 68
 FIRST_WITH_REGEX: Final = 1
-NO_TIME: Final = timedelta(0)
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
     """Take the heartbeat; the answer is durable."""
-    module = response_module(API_KEY, context.api_version)
+    version = context.api_version
     heartbeat = _heartbeat(context, request)
     try:
         check(heartbeat)
         if not request.member_epoch and context.services.shares.group(request.group_id) is not None:
             text = f"Group {request.group_id} is not a consumer group."
-            return _refused(module, ErrorCode.group_id_not_found, text)
+            return refused(API_KEY, version, ErrorCode.group_id_not_found, text)
         reply = await context.services.groups.consumer_heartbeat(heartbeat)
     except HeartbeatRefused as error:
-        return _refused(module, error.error_code, str(error))
+        return refused(API_KEY, version, error.error_code, str(error))
     except Unavailable as error:
-        return _refused(module, error.error_code, None)
-    interval = timedelta(milliseconds=context.services.groups.heartbeat_interval_ms)
-    return build(
-        module.ConsumerGroupHeartbeatResponse,
-        error_code=ErrorCode.none,
-        error_message=None,
+        return refused(API_KEY, version, error.error_code, None)
+    return accepted(
+        API_KEY,
+        version,
         member_id=reply.member_id,
         member_epoch=reply.member_epoch,
-        heartbeat_interval=interval if reply.member_epoch >= 0 else NO_TIME,
-        assignment=None if reply.assignment is None else _assignment(module, reply.assignment),
+        interval_ms=context.services.groups.heartbeat_interval_ms,
+        assigned=reply.assignment,
     )
 
 
@@ -78,26 +74,4 @@ def _heartbeat(context: RequestContext, request: Any) -> Heartbeat:
     )
 
 
-def _assignment(module: Any, places: frozenset[Place]) -> Any:
-    topics = tuple(
-        build(module.TopicPartitions, topic_id=topic_id, partitions=tuple(partitions))
-        for topic_id, partitions in by_topic(places).items()
-    )
-    return build(module.Assignment, topic_partitions=topics)
-
-
-def _refused(module: Any, error: ErrorCode, message: str | None) -> Any:
-    return build(
-        module.ConsumerGroupHeartbeatResponse,
-        error_code=error,
-        error_message=message,
-        member_id=None,
-        member_epoch=0,
-        heartbeat_interval=NO_TIME,
-        assignment=None,
-    )
-
-
-API = Api(
-    key=API_KEY, name="ConsumerGroupHeartbeat", min_version=0, max_version=1, handle=handle, is_eager=True
-)
+API = Api(key=API_KEY, name="ConsumerGroupHeartbeat", min_version=0, max_version=1, handle=handle)

@@ -5,12 +5,10 @@ Source: Kafka's KafkaApis.handleShareGroupHeartbeat, GroupMetadataManager.shareG
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.consumer_records import by_topic
 from gateway.coordinator.share.records import MAX_GROUP_ID_BYTES
 from gateway.coordinator.share.share_group import (
     JOINING,
@@ -19,17 +17,15 @@ from gateway.coordinator.share.share_group import (
     ShareHeartbeatRefused,
 )
 from gateway.handlers.api import Api, RequestContext
-from gateway.protocol.messages import build, response_module
-from gateway.runtime.coordinator_shards import Unavailable
+from gateway.handlers.group_heartbeat import accepted, refused
+from gateway.runtime.group_coordinator import Unavailable
 
 API_KEY: Final = 76
-NO_TIME: Final = timedelta(0)
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
     """Take the heartbeat."""
-    module = response_module(API_KEY, context.api_version)
-    services = context.services
+    version, services = context.api_version, context.services
     names = request.subscribed_topic_names
     heartbeat = ShareHeartbeat(
         member_id=request.member_id,
@@ -45,28 +41,19 @@ async def handle(context: RequestContext, request: Any) -> Any:
         await services.shares.ensure_topic()
         if services.groups.knows(request.group_id):
             text = f"Group {request.group_id} is not a share group."
-            return _refused(module, ErrorCode.group_id_not_found, text)
+            return refused(API_KEY, version, ErrorCode.group_id_not_found, text)
         member, must_tell = services.shares.heartbeat(request.group_id, heartbeat)
     except ShareHeartbeatRefused as error:
-        return _refused(module, error.error_code, str(error))
+        return refused(API_KEY, version, error.error_code, str(error))
     except Unavailable as error:
-        return _refused(module, error.error_code, None)
-    interval_ms = services.config.int("group.share.heartbeat.interval.ms")
-    assignment = None
-    if must_tell:
-        topics = tuple(
-            build(module.TopicPartitions, topic_id=topic_id, partitions=tuple(partitions))
-            for topic_id, partitions in by_topic(member.assigned).items()
-        )
-        assignment = build(module.Assignment, topic_partitions=topics)
-    return build(
-        module.ShareGroupHeartbeatResponse,
-        error_code=ErrorCode.none,
-        error_message=None,
+        return refused(API_KEY, version, error.error_code, None)
+    return accepted(
+        API_KEY,
+        version,
         member_id=member.member_id,
         member_epoch=member.member_epoch,
-        heartbeat_interval=timedelta(milliseconds=interval_ms) if member.member_epoch >= 0 else NO_TIME,
-        assignment=assignment,
+        interval_ms=services.config.int("group.share.heartbeat.interval.ms"),
+        assigned=member.assigned if must_tell else None,
     )
 
 
@@ -85,18 +72,6 @@ def _check(request: Any) -> None:
         raise ShareHeartbeatRefused(invalid, "MemberEpoch is invalid.")
     if request.member_epoch == JOINING and not request.subscribed_topic_names:
         raise ShareHeartbeatRefused(invalid, "SubscribedTopicNames must be set in first request.")
-
-
-def _refused(module: Any, error: ErrorCode, message: str | None) -> Any:
-    return build(
-        module.ShareGroupHeartbeatResponse,
-        error_code=error,
-        error_message=message,
-        member_id=None,
-        member_epoch=0,
-        heartbeat_interval=NO_TIME,
-        assignment=None,
-    )
 
 
 API = Api(key=API_KEY, name="ShareGroupHeartbeat", min_version=1, max_version=1, handle=handle)

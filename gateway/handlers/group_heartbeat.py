@@ -1,0 +1,55 @@
+"""What the answers to ConsumerGroupHeartbeat and ShareGroupHeartbeat have in common: all of their fields."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.group.consumer_records import Place, by_topic
+from gateway.protocol.messages import build, response_module, response_type
+
+NO_TIME: Final = timedelta(0)
+
+
+def accepted(
+    api_key: int,
+    version: int,
+    *,
+    member_id: str,
+    member_epoch: int,
+    interval_ms: int,
+    assigned: frozenset[Place] | None,
+) -> Any:
+    """The member is at `member_epoch`, has left with a negative one; None is an assignment told before."""
+    return build(
+        response_type(api_key, version),
+        error_code=ErrorCode.none,
+        error_message=None,
+        member_id=member_id,
+        member_epoch=member_epoch,
+        heartbeat_interval=timedelta(milliseconds=interval_ms) if member_epoch >= 0 else NO_TIME,
+        assignment=None if assigned is None else _assignment(response_module(api_key, version), assigned),
+    )
+
+
+def _assignment(module: Any, places: frozenset[Place]) -> Any:
+    topics = tuple(
+        build(module.TopicPartitions, topic_id=topic_id, partitions=tuple(partitions))
+        for topic_id, partitions in by_topic(places).items()
+    )
+    return build(module.Assignment, topic_partitions=topics)
+
+
+def refused(api_key: int, version: int, error: ErrorCode, message: str | None) -> Any:
+    """Nothing came of the heartbeat."""
+    return build(
+        response_type(api_key, version),
+        error_code=error,
+        error_message=message,
+        member_id=None,
+        member_epoch=0,
+        heartbeat_interval=NO_TIME,
+        assignment=None,
+    )
