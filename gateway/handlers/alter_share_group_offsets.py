@@ -11,6 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.share.records import SharePartitionKey
 from gateway.handlers.api import Api, RequestContext
+from gateway.handlers.share_group_offsets import group_error
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.coordinator_shards import Unavailable
 
@@ -20,13 +21,7 @@ API_KEY: Final = 91
 async def handle(context: RequestContext, request: Any) -> Any:
     """Begin each partition anew at its offset, durably."""
     module = response_module(API_KEY, context.api_version)
-    shares = context.services.shares
-    group = shares.group(request.group_id)
-    error, message = ErrorCode.none, None
-    if group is None:
-        error, message = ErrorCode.group_id_not_found, f"Group {request.group_id} not found."
-    elif group.members:
-        error, message = ErrorCode.non_empty_group, f"Group {request.group_id} has members."
+    error, message = group_error(context, request.group_id)
     responses = []
     for topic in request.topics if error is ErrorCode.none else ():
         known = context.services.partitions.by_name.get(topic.topic_name)

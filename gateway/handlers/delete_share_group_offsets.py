@@ -10,6 +10,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.api import Api, RequestContext
+from gateway.handlers.share_group_offsets import group_error
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.coordinator_shards import Unavailable
 
@@ -19,12 +20,7 @@ API_KEY: Final = 92
 async def handle(context: RequestContext, request: Any) -> Any:
     """Forget each topic durably."""
     module = response_module(API_KEY, context.api_version)
-    group = context.services.shares.group(request.group_id)
-    error, message = ErrorCode.none, None
-    if group is None:
-        error, message = ErrorCode.group_id_not_found, f"Group {request.group_id} not found."
-    elif group.members:
-        error, message = ErrorCode.non_empty_group, f"Group {request.group_id} has members."
+    error, message = group_error(context, request.group_id)
     responses = []
     for topic in request.topics if error is ErrorCode.none else ():
         known = context.services.partitions.by_name.get(topic.topic_name)
