@@ -7,9 +7,7 @@ What is answered stays acquired by the member until it acknowledges it or the lo
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Iterable
-from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -21,17 +19,20 @@ from gateway.handlers.join_group import milliseconds
 from gateway.handlers.share_session import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
+    NO_TOPIC,
     Outcome,
     Place,
     ShareRequestRefused,
     acknowledge,
+    answer,
     begin_session,
     check_request,
     continue_session,
     partition_of,
+    refused,
 )
-from gateway.protocol.messages import build, response_module
-from gateway.runtime.coordinator_shards import Unavailable
+from gateway.protocol.messages import build, response_module, response_type
+from gateway.runtime.group_coordinator import Unavailable
 from gateway.runtime.partition import Partition
 from gateway.runtime.share_coordinator import ShareSession
 from log import LogError
@@ -40,7 +41,7 @@ from log.record_batch import HEADER_BYTES, parse_header
 API_KEY: Final = 78
 FIRST_WITH_STRICT_LIMIT: Final = 2
 RECORD_LIMIT: Final = 1
-NO_PLACE: Final = uuid.UUID(int=0)
+NO_ERROR: Final = Outcome(ErrorCode.none)
 
 
 class Row(NamedTuple):
@@ -54,14 +55,15 @@ class Row(NamedTuple):
 async def handle(context: RequestContext, request: Any) -> Any:
     """Acknowledge, then acquire, waiting for records if there are none."""
     services = context.services
+    answer_type = response_type(API_KEY, context.api_version)
     try:
         check_request(context, request)
         await services.shares.ensure_topic()
         session = _session(context, request)
     except ShareRequestRefused as error:
-        return _refused(context, error.error_code, str(error))
+        return refused(answer_type, error.error_code, str(error))
     except Unavailable as error:
-        return _refused(context, error.error_code, None)
+        return refused(answer_type, error.error_code, None)
     outcomes = await acknowledge(context, request, request.topics)
     if request.share_session_epoch == FINAL_EPOCH:
         services.shares.release_member(request.group_id, request.member_id)
@@ -78,10 +80,10 @@ def _session(context: RequestContext, request: Any) -> ShareSession:
         session = continue_session(context, request)
     for topic in request.topics:
         for entry in topic.partitions:
-            session.places.setdefault((topic.topic_id or NO_PLACE, entry.partition_index))
+            session.places.setdefault((topic.topic_id or NO_TOPIC, entry.partition_index))
     for topic in request.forgotten_topics_data:
         for partition in topic.partitions:
-            session.places.pop((topic.topic_id or NO_PLACE, partition), None)
+            session.places.pop((topic.topic_id or NO_TOPIC, partition), None)
     return session
 
 
@@ -202,22 +204,15 @@ async def _wait(context: RequestContext, request: Any, places: Iterable[Place], 
 
 def _answer(context: RequestContext, rows: dict[Place, Row], outcomes: dict[Place, Outcome]) -> Any:
     module = response_module(API_KEY, context.api_version)
-    by_topic: dict[uuid.UUID, list[Any]] = {}
-    for place in dict.fromkeys((*rows, *outcomes)):
-        row = rows.get(place, Row())
-        outcome = outcomes.get(place, Outcome(ErrorCode.none))
-        by_topic.setdefault(place[0], []).append(_partition(module, place[1], row, outcome))
-    responses = tuple(
-        build(module.ShareFetchableTopicResponse, topic_id=topic_id, partitions=tuple(partitions))
-        for topic_id, partitions in by_topic.items()
+    partitions = (
+        (place, _partition(module, place[1], rows.get(place, Row()), outcomes.get(place, NO_ERROR)))
+        for place in dict.fromkeys((*rows, *outcomes))
     )
-    return build(
+    return answer(
         module.ShareFetchResponse,
-        error_code=ErrorCode.none,
-        error_message=None,
-        acquisition_lock_timeout=timedelta(milliseconds=context.services.shares.limits.lock_duration_ms),
-        responses=responses,
-        node_endpoints=(),
+        module.ShareFetchableTopicResponse,
+        partitions,
+        context.services.shares.limits.lock_duration_ms,
     )
 
 
@@ -240,17 +235,6 @@ def _partition(module: Any, index: int, row: Row, outcome: Outcome) -> Any:
             )
             for one in row.acquired
         ),
-    )
-
-
-def _refused(context: RequestContext, error: ErrorCode, message: str | None) -> Any:
-    return build(
-        response_module(API_KEY, context.api_version).ShareFetchResponse,
-        error_code=error,
-        error_message=message,
-        acquisition_lock_timeout=timedelta(0),
-        responses=(),
-        node_endpoints=(),
     )
 
 

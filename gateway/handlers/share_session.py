@@ -1,4 +1,4 @@
-"""What ShareFetch and ShareAcknowledge have in common: the member's session, and what it acknowledges.
+"""What ShareFetch and ShareAcknowledge have in common: the member's session, what it acknowledges, the answer's frame.
 
     share_session_epoch   the request
     0                     begins a session; nothing can be acknowledged yet
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -19,7 +20,8 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.share.records import MAX_GROUP_ID_BYTES, SharePartitionKey
 from gateway.coordinator.share.share_partition import Acknowledgement, AcknowledgeType, InvalidRecordState
 from gateway.handlers.api import RequestContext
-from gateway.runtime.coordinator_shards import Unavailable
+from gateway.protocol.messages import build
+from gateway.runtime.group_coordinator import Unavailable
 from gateway.runtime.partition import Partition
 from gateway.runtime.share_coordinator import ShareSession
 
@@ -27,6 +29,7 @@ INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 FIRST_WITH_RENEW: Final = 2
 MAX_EPOCH: Final = 2**31 - 1
+NO_TOPIC: Final = uuid.UUID(int=0)
 Place = tuple[uuid.UUID, int]
 
 
@@ -106,7 +109,7 @@ async def acknowledge(context: RequestContext, request: Any, topics: Iterable[An
         for entry in topic.partitions:
             if not entry.acknowledgement_batches:
                 continue
-            place = (topic.topic_id or uuid.UUID(int=0), entry.partition_index)
+            place = (topic.topic_id or NO_TOPIC, entry.partition_index)
             said = [
                 Acknowledgement(batch.first_offset, batch.last_offset, tuple(batch.acknowledge_types))
                 for batch in entry.acknowledgement_batches
@@ -149,3 +152,36 @@ def _complaint(said: Sequence[Acknowledgement], *, renews: bool) -> str | None:
             return "An acknowledge type is unknown."
         previous = last_offset
     return None
+
+
+def answer(
+    response_type: Any, topic_type: Any, rows: Iterable[tuple[Place, Any]], lock_duration_ms: int
+) -> Any:
+    """The rows of the partitions, topic by topic in the order they first come in."""
+    by_topic: dict[uuid.UUID, list[Any]] = {}
+    for (topic_id, _), row in rows:
+        by_topic.setdefault(topic_id, []).append(row)
+    responses = tuple(
+        build(topic_type, topic_id=topic_id, partitions=tuple(partitions))
+        for topic_id, partitions in by_topic.items()
+    )
+    return build(
+        response_type,
+        error_code=ErrorCode.none,
+        error_message=None,
+        acquisition_lock_timeout=timedelta(milliseconds=lock_duration_ms),
+        responses=responses,
+        node_endpoints=(),
+    )
+
+
+def refused(response_type: Any, error: ErrorCode, message: str | None) -> Any:
+    """The whole request is refused."""
+    return build(
+        response_type,
+        error_code=error,
+        error_message=message,
+        acquisition_lock_timeout=timedelta(0),
+        responses=(),
+        node_endpoints=(),
+    )
