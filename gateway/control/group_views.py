@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from typing import Final, TypeAlias
 
@@ -15,6 +14,7 @@ from gateway.coordinator.group.consumer_records import by_topic
 from gateway.coordinator.group.shard import GroupShard
 from gateway.coordinator.group.subscription import CONSUMER_PROTOCOL
 from gateway.coordinator.share.share_group import ShareGroup, ShareMember
+from gateway.handlers.assignments import Topics
 from gateway.handlers.list_groups import CLASSIC, CONSUMER, SHARE
 from gateway.handlers.share_group_describe import ASSIGNOR as SHARE_ASSIGNOR
 from gateway.runtime.services import Services
@@ -78,12 +78,12 @@ def members_of(group: Group, services: Services) -> list[GroupMember]:
     """The members with what is assigned to them."""
     if isinstance(group, ClassicGroup):
         return [_classic_member(group, member) for member in group.members.values()]
-    names = {topic.topic_id: topic.name for topic in services.partitions.by_name.values()}
+    topics = services.partitions.by_id
     if isinstance(group, ShareGroup):
         session_timeout_ms = services.config.int("group.share.session.timeout.ms")
-        return [_share_member(member, names, session_timeout_ms) for member in group.members.values()]
+        return [_share_member(member, topics, session_timeout_ms) for member in group.members.values()]
     session_timeout_ms = services.config.int("group.consumer.session.timeout.ms")
-    return [_consumer_member(member, names, session_timeout_ms) for member in group.members.values()]
+    return [_consumer_member(member, topics, session_timeout_ms) for member in group.members.values()]
 
 
 def _classic_member(group: ClassicGroup, member: Member) -> GroupMember:
@@ -104,9 +104,7 @@ def _classic_member(group: ClassicGroup, member: Member) -> GroupMember:
     )
 
 
-def _consumer_member(
-    member: ConsumerMember, names: dict[uuid.UUID, str], session_timeout_ms: int
-) -> GroupMember:
+def _consumer_member(member: ConsumerMember, topics: Topics, session_timeout_ms: int) -> GroupMember:
     return GroupMember(
         member_id=member.member_id,
         group_instance_id=member.instance_id,
@@ -115,11 +113,11 @@ def _consumer_member(
         session_timeout_ms=session_timeout_ms,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         is_leader=False,
-        assignment=_assignment(member, names),
+        assignment=_assignment(member, topics),
     )
 
 
-def _share_member(member: ShareMember, names: dict[uuid.UUID, str], session_timeout_ms: int) -> GroupMember:
+def _share_member(member: ShareMember, topics: Topics, session_timeout_ms: int) -> GroupMember:
     return GroupMember(
         member_id=member.member_id,
         group_instance_id=None,
@@ -128,13 +126,13 @@ def _share_member(member: ShareMember, names: dict[uuid.UUID, str], session_time
         session_timeout_ms=session_timeout_ms,
         rebalance_timeout_ms=None,
         is_leader=False,
-        assignment=_assignment(member, names),
+        assignment=_assignment(member, topics),
     )
 
 
-def _assignment(member: ConsumerMember | ShareMember, names: dict[uuid.UUID, str]) -> dict[str, list[int]]:
+def _assignment(member: ConsumerMember | ShareMember, topics: Topics) -> dict[str, list[int]]:
     return {
-        names[topic_id]: sorted(partitions)
+        topics[topic_id].name: sorted(partitions)
         for topic_id, partitions in by_topic(member.assigned).items()
-        if topic_id in names
+        if topic_id in topics
     }

@@ -5,16 +5,14 @@ Source: Kafka's GroupMetadataManager.consumerGroupDescribe, ConsumerGroup.asDesc
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterable
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.consumer_assignors import DEFAULT_ASSIGNOR
 from gateway.coordinator.group.consumer_group import NOWHERE, ConsumerGroup, ConsumerMember
-from gateway.coordinator.group.consumer_records import Place, by_topic
 from gateway.handlers.api import Api, RequestContext
+from gateway.handlers.assignments import Topics, named_assignment
 from gateway.handlers.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.coordinator_shards import Unavailable
@@ -46,7 +44,7 @@ def _describe(context: RequestContext, module: Any, group_id: str, operations_as
     if group is None:
         return _absent(module, group_id, ErrorCode.group_id_not_found, f"Group {group_id} not found.")
     votes = group.assignor_votes()
-    names = {topic.topic_id: topic.name for topic in context.services.partitions.by_name.values()}
+    topics = context.services.partitions.by_id
     return build(
         module.DescribedGroup,
         error_code=ErrorCode.none,
@@ -56,7 +54,7 @@ def _describe(context: RequestContext, module: Any, group_id: str, operations_as
         group_epoch=group.group_epoch,
         assignment_epoch=group.assignment_epoch,
         assignor_name=max(votes, key=lambda name: votes[name]) if votes else DEFAULT_ASSIGNOR,
-        members=tuple(_member(module, group, member, names) for member in group.members.values()),
+        members=tuple(_member(module, group, member, topics) for member in group.members.values()),
         authorized_operations=GROUP_OPERATIONS if operations_asked else NOT_ASKED,
     )
 
@@ -76,7 +74,7 @@ def _absent(module: Any, group_id: str, error: ErrorCode, message: str | None) -
     )
 
 
-def _member(module: Any, group: ConsumerGroup, member: ConsumerMember, names: dict[uuid.UUID, str]) -> Any:
+def _member(module: Any, group: ConsumerGroup, member: ConsumerMember, topics: Topics) -> Any:
     return build(
         module.Member,
         member_id=member.member_id,
@@ -87,24 +85,10 @@ def _member(module: Any, group: ConsumerGroup, member: ConsumerMember, names: di
         client_host=member.client_host,
         subscribed_topic_names=member.subscribed_names,
         subscribed_topic_regex=member.subscribed_regex or "",
-        assignment=_assignment(module, member.holds, names),
-        target_assignment=_assignment(module, group.targets.get(member.member_id, NOWHERE), names),
+        assignment=named_assignment(module, member.holds, topics),
+        target_assignment=named_assignment(module, group.targets.get(member.member_id, NOWHERE), topics),
         member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
     )
-
-
-def _assignment(module: Any, places: Iterable[Place], names: dict[uuid.UUID, str]) -> Any:
-    topics = tuple(
-        build(
-            module.TopicPartitions,
-            topic_id=topic_id,
-            topic_name=names[topic_id],
-            partitions=tuple(partitions),
-        )
-        for topic_id, partitions in by_topic(places).items()
-        if topic_id in names
-    )
-    return build(module.Assignment, topic_partitions=topics)
 
 
 API = Api(key=API_KEY, name="ConsumerGroupDescribe", min_version=0, max_version=1, handle=handle)

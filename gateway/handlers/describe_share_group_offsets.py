@@ -40,10 +40,10 @@ def _group(context: RequestContext, module: Any, asked: Any) -> Any:
     known = shares.known(asked.group_id)
     wanted: dict[str, list[int]] = {}
     if asked.topics is None:
-        names = {topic.topic_id: topic.name for topic in context.services.partitions.by_name.values()}
+        found = context.services.partitions.by_id
         for key in known:
-            if key.topic_id in names:
-                wanted.setdefault(names[key.topic_id], []).append(key.partition)
+            if key.topic_id in found:
+                wanted.setdefault(found[key.topic_id].name, []).append(key.partition)
     else:
         wanted = {topic.topic_name: list(topic.partitions) for topic in asked.topics}
     topics = tuple(

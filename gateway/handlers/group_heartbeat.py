@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.consumer_records import Place, by_topic
+from gateway.coordinator.group.consumer_records import Place
+from gateway.handlers.assignments import assignment
 from gateway.protocol.messages import build, response_module, response_type
 
 NO_TIME: Final = timedelta(0)
@@ -30,16 +31,8 @@ def accepted(
         member_id=member_id,
         member_epoch=member_epoch,
         heartbeat_interval=timedelta(milliseconds=interval_ms) if member_epoch >= 0 else NO_TIME,
-        assignment=None if assigned is None else _assignment(response_module(api_key, version), assigned),
+        assignment=None if assigned is None else assignment(response_module(api_key, version), assigned),
     )
-
-
-def _assignment(module: Any, places: frozenset[Place]) -> Any:
-    topics = tuple(
-        build(module.TopicPartitions, topic_id=topic_id, partitions=tuple(partitions))
-        for topic_id, partitions in by_topic(places).items()
-    )
-    return build(module.Assignment, topic_partitions=topics)
 
 
 def refused(api_key: int, version: int, error: ErrorCode, message: str | None) -> Any:

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.consumer_records import by_topic
 from gateway.coordinator.share.share_group import ShareGroup, ShareMember
 from gateway.handlers.api import Api, RequestContext
+from gateway.handlers.assignments import Topics, named_assignment
 from gateway.handlers.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from gateway.protocol.messages import build, response_module
 
@@ -31,7 +31,7 @@ def _describe(context: RequestContext, module: Any, group_id: str, operations_as
     group = context.services.shares.group(group_id)
     found = group is not None
     group = group or ShareGroup(group_id)
-    names = {topic.topic_id: topic.name for topic in context.services.partitions.by_name.values()}
+    topics = context.services.partitions.by_id
     return build(
         module.DescribedGroup,
         error_code=ErrorCode.none if found else ErrorCode.group_id_not_found,
@@ -41,22 +41,12 @@ def _describe(context: RequestContext, module: Any, group_id: str, operations_as
         group_epoch=group.group_epoch,
         assignment_epoch=group.group_epoch,
         assignor_name=ASSIGNOR if found else "",
-        members=tuple(_member(module, member, names) for member in group.members.values()),
+        members=tuple(_member(module, member, topics) for member in group.members.values()),
         authorized_operations=GROUP_OPERATIONS if operations_asked and found else NOT_ASKED,
     )
 
 
-def _member(module: Any, member: ShareMember, names: dict[Any, str]) -> Any:
-    topics = tuple(
-        build(
-            module.TopicPartitions,
-            topic_id=topic_id,
-            topic_name=names[topic_id],
-            partitions=tuple(partitions),
-        )
-        for topic_id, partitions in by_topic(member.assigned).items()
-        if topic_id in names
-    )
+def _member(module: Any, member: ShareMember, topics: Topics) -> Any:
     return build(
         module.Member,
         member_id=member.member_id,
@@ -65,7 +55,7 @@ def _member(module: Any, member: ShareMember, names: dict[Any, str]) -> Any:
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=member.subscribed_names,
-        assignment=build(module.Assignment, topic_partitions=topics),
+        assignment=named_assignment(module, member.assigned, topics),
     )
 
 
