@@ -8,7 +8,6 @@ from typing import Final, TypeAlias
 from gateway.control.messages import GroupMember
 from gateway.coordinator.group.assignment import assigned_partitions
 from gateway.coordinator.group.classic_group import ClassicGroup, GroupState, Member
-from gateway.coordinator.group.consumer_assignors import DEFAULT_ASSIGNOR
 from gateway.coordinator.group.consumer_group import ConsumerGroup, ConsumerGroupState, ConsumerMember
 from gateway.coordinator.group.consumer_records import by_topic
 from gateway.coordinator.group.shard import GroupShard
@@ -69,9 +68,7 @@ def protocol_of(group: Group) -> tuple[str, str | None]:
         return group.protocol_type or "", group.protocol_name
     if isinstance(group, ShareGroup):
         return SHARE, SHARE_ASSIGNOR if group.members else None
-    votes = group.assignor_votes()
-    elected = max(votes, key=lambda name: votes[name]) if votes else DEFAULT_ASSIGNOR
-    return CONSUMER_PROTOCOL, elected if group.members else None
+    return CONSUMER_PROTOCOL, group.preferred_assignor if group.members else None
 
 
 def members_of(group: Group, services: Services) -> list[GroupMember]:

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.consumer_assignors import DEFAULT_ASSIGNOR
 from gateway.coordinator.group.consumer_group import NOWHERE, ConsumerGroup, ConsumerMember
 from gateway.handlers.api import Api, RequestContext
 from gateway.handlers.assignments import Topics, named_assignment
@@ -43,7 +42,6 @@ def _describe(context: RequestContext, module: Any, group_id: str, operations_as
         return _absent(module, group_id, error.error_code, None)
     if group is None:
         return _absent(module, group_id, ErrorCode.group_id_not_found, f"Group {group_id} not found.")
-    votes = group.assignor_votes()
     topics = context.services.partitions.by_id
     return build(
         module.DescribedGroup,
@@ -53,7 +51,7 @@ def _describe(context: RequestContext, module: Any, group_id: str, operations_as
         group_state=group.state.value,
         group_epoch=group.group_epoch,
         assignment_epoch=group.assignment_epoch,
-        assignor_name=max(votes, key=lambda name: votes[name]) if votes else DEFAULT_ASSIGNOR,
+        assignor_name=group.preferred_assignor,
         members=tuple(_member(module, group, member, topics) for member in group.members.values()),
         authorized_operations=GROUP_OPERATIONS if operations_asked else NOT_ASKED,
     )

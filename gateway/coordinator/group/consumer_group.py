@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gateway.coordinator.group.classic_group import NEVER
+from gateway.coordinator.group.consumer_assignors import DEFAULT_ASSIGNOR
 from gateway.coordinator.group.consumer_records import (
     ASSIGNMENT_EPOCH,
     CURRENT,
@@ -172,12 +173,14 @@ class ConsumerGroup:
         """What the other members have or have not given back."""
         return frozenset().union(*(other.holds for other in self.members.values() if other is not member))
 
-    def assignor_votes(self) -> dict[str, int]:
+    @property
+    def preferred_assignor(self) -> str:
+        """The assignor that most members ask for."""
         votes: dict[str, int] = {}
         for member in self.members.values():
             if member.server_assignor is not None:
                 votes[member.server_assignor] = votes.get(member.server_assignor, 0) + 1
-        return votes
+        return max(votes, key=lambda name: votes[name]) if votes else DEFAULT_ASSIGNOR
 
     def subscribes_to(self, topic: str) -> bool:
         """Whether any member does; what regular expressions match is known since the last look at the topics."""

@@ -12,13 +12,12 @@ Source: Kafka's `GroupMetadataManager.consumerGroupHeartbeat`, `CurrentAssignmen
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.classic_group import NEVER
-from gateway.coordinator.group.consumer_assignors import ASSIGNORS, DEFAULT_ASSIGNOR, Subscriber
+from gateway.coordinator.group.consumer_assignors import ASSIGNORS, Subscriber
 from gateway.coordinator.group.consumer_group import (
     JOINING,
     LEAVING,
@@ -254,18 +253,13 @@ def _make_target(group: ConsumerGroup, subscriptions: _Subscriptions, records: l
         )
         for member_id, member in group.members.items()
     }
-    assignment = ASSIGNORS[_preferred(group.assignor_votes())](subscribers, partitions)
+    assignment = ASSIGNORS[group.preferred_assignor](subscribers, partitions)
     for member_id, places in assignment.items():
         if group.targets.get(member_id) != places:
             records.append(TargetRecord(group.group_id, member_id, places))
         group.targets[member_id] = places
     group.assignment_epoch = group.group_epoch
     records.append(AssignmentEpochRecord(group.group_id, group.assignment_epoch))
-
-
-def _preferred(votes: Mapping[str, int]) -> str:
-    """The assignor that most members ask for."""
-    return max(votes, key=lambda name: votes[name]) if votes else DEFAULT_ASSIGNOR
 
 
 # Reconciliation.
