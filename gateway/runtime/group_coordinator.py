@@ -200,11 +200,11 @@ class GroupCoordinator:
 
         An answer that changes nothing may still tell what an earlier heartbeat changed, so it waits as well.
         """
-        loaded = self.shards.of(request.group_id)
+        loaded = self._loaded(request.group_id)
         reply, _ = self._apply(
             loaded,
             request.group_id,
-            lambda shard, effects: shard.consumer_heartbeat(request, self._topics, effects),
+            lambda shard, effects: shard.consumer_heartbeat(request, effects),
         )
         await self.shards.settled(loaded)
         return reply

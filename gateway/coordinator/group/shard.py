@@ -221,7 +221,7 @@ class GroupShard:
             return ErrorCode.invalid_group_id
         return self.groups.get(group_id) or ErrorCode.unknown_member_id
 
-    def consumer_heartbeat(self, request: Heartbeat, topics: Topics, effects: Effects) -> HeartbeatReply:
+    def consumer_heartbeat(self, request: Heartbeat, effects: Effects) -> HeartbeatReply:
         """ConsumerGroupHeartbeat of a checked request. Raises HeartbeatRefused.
 
         A group of the classic protocol becomes one of the consumer protocol and keeps its offsets; with members
@@ -232,7 +232,7 @@ class GroupShard:
             if self._is_full and not self._knows(request.group_id):
                 text = "This gateway holds no more groups."
                 raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
-            reply = self.consumers.heartbeat(request, topics, effects)
+            reply = self.consumers.heartbeat(request, self._topics, effects)
             if request.member_epoch == LEAVING:
                 self._members_removed(self.consumers.groups[request.group_id], effects)
             return reply
@@ -243,11 +243,11 @@ class GroupShard:
         if not group.is_simple:
             effects.records.append(GroupMetadataRecord(group.group_id, None))
         if not is_empty:
-            converted = migration.upgraded(group, topics, effects.now_ms)
+            converted = migration.upgraded(group, self._topics, effects.now_ms)
             effects.records += migration.creation_records(converted)
             self.consumers.groups[request.group_id] = converted
         try:
-            reply = self.consumers.heartbeat(request, topics, effects)
+            reply = self.consumers.heartbeat(request, self._topics, effects)
         except HeartbeatRefused:
             self.consumers.groups.pop(request.group_id, None)
             raise

@@ -100,7 +100,7 @@ class MixedScene(Scene):
         )
         check(request)
         effects = self.effects()
-        reply = self.shard.consumer_heartbeat(request, OneTopic(), effects)
+        reply = self.shard.consumer_heartbeat(request, effects)
         self.take(effects)
         return reply
 
