@@ -12,6 +12,8 @@ import struct
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from gateway.protocol.primitives import string
+
 _HEAD: Final = struct.Struct(">hi")
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
@@ -31,8 +33,8 @@ def encode_assignment(version: int, partitions: Mapping[str, Iterable[int]]) -> 
     """As a leader would write it for a member whose subscription is of that version, without user data."""
     pieces = [_HEAD.pack(max(0, min(version, _HIGHEST_VERSION)), len(partitions))]
     for topic, indexes in sorted(partitions.items()):
-        name, wanted = topic.encode(), sorted(indexes)
-        pieces += (_INT16.pack(len(name)), name, _INT32.pack(len(wanted)), *map(_INT32.pack, wanted))
+        wanted = sorted(indexes)
+        pieces += (string(topic), _INT32.pack(len(wanted)), *map(_INT32.pack, wanted))
     return b"".join(pieces) + _INT32.pack(_NULL)
 
 

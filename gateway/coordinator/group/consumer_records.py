@@ -21,12 +21,14 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import Final, NamedTuple
 
-from gateway.protocol.frames import MalformedRequest, read_unsigned_varint, skip_tagged_fields
-from gateway.protocol.primitives import compact_string, unsigned_varint
+from gateway.coordinator.group.record_reader import CompactReader
+from gateway.protocol.frames import MalformedRequest
+from gateway.protocol.primitives import compact_string, string, unsigned_varint
 
 _INT8: Final = Struct(">b")
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
+_ONLY_VERSION: Final = 0
 _VERSION_0: Final = b"\0\0"
 _NO_TAGS: Final = b"\0"
 _CLASSIC_TAG: Final = 0
@@ -131,8 +133,10 @@ def encode(record: ConsumerRecord) -> tuple[bytes, bytes | None]:
 
 def decode(kind: int, names: tuple[str, ...], value: bytes | None) -> ConsumerRecord:
     """The record of one kind of key with its group and member. Raises ValueError."""
-    reader = None if value is None else _Reader(value)
+    reader = None if value is None else CompactReader(value)
     try:
+        if reader is not None:
+            reader.version(_ONLY_VERSION)
         if kind == GROUP_EPOCH:
             return GroupEpochRecord(names[0], None if reader is None else reader.int32())
         if kind == ASSIGNMENT_EPOCH:
@@ -141,15 +145,14 @@ def decode(kind: int, names: tuple[str, ...], value: bytes | None) -> ConsumerRe
         if kind == MEMBER:
             return MemberRecord(group_id, member_id, None if reader is None else _read_member(reader))
         if kind == TARGET:
-            return TargetRecord(group_id, member_id, None if reader is None else reader.places())
+            return TargetRecord(group_id, member_id, None if reader is None else _read_places(reader))
         return CurrentRecord(group_id, member_id, None if reader is None else _read_current(reader))
-    except (struct.error, MalformedRequest, UnicodeDecodeError) as error:
+    except (struct.error, MalformedRequest, ValueError) as error:
         raise ValueError(f"a record of kind {kind} can't be read: {error}") from error
 
 
 def _key(kind: int, *names: str) -> bytes:
-    raw = [name.encode() for name in names]
-    return _INT16.pack(kind) + b"".join(_INT16.pack(len(name)) + name for name in raw)
+    return _INT16.pack(kind) + b"".join(map(string, names))
 
 
 def _epoch_value(epoch: int | None) -> bytes | None:
@@ -215,21 +218,21 @@ def _places(places: Iterable[Place]) -> bytes:
     return b"".join(pieces)
 
 
-def _read_member(reader: _Reader) -> MemberValue:
+def _read_member(reader: CompactReader) -> MemberValue:
     return MemberValue(
-        reader.nullable(),
-        reader.nullable(),
+        reader.nullable_string(),
+        reader.nullable_string(),
         reader.string(),
         reader.string(),
         tuple(reader.string() for _ in range(reader.count())),
-        reader.nullable(),
+        reader.nullable_string(),
         reader.int32(),
-        reader.nullable(),
+        reader.nullable_string(),
         _read_classic_member(reader),
     )
 
 
-def _read_classic_member(reader: _Reader) -> ClassicMember | None:
+def _read_classic_member(reader: CompactReader) -> ClassicMember | None:
     raw = reader.tagged_field(_CLASSIC_TAG)
     if raw is None or raw.int8() < 0:
         return None
@@ -241,77 +244,16 @@ def _read_classic_member(reader: _Reader) -> ClassicMember | None:
     return ClassicMember(session_timeout_ms, tuple(protocols))
 
 
-def _read_current(reader: _Reader) -> CurrentValue:
-    return CurrentValue(reader.int32(), reader.int32(), reader.int8(), reader.places(), reader.places())
+def _read_current(reader: CompactReader) -> CurrentValue:
+    return CurrentValue(
+        reader.int32(), reader.int32(), reader.int8(), _read_places(reader), _read_places(reader)
+    )
 
 
-class _Reader:
-    """A position in a value. Raises struct.error, MalformedRequest at its end, ValueError for another version."""
-
-    def __init__(self, data: bytes | memoryview, *, is_versioned: bool = True) -> None:
-        self._data = memoryview(data)
-        self._position = 0
-        if is_versioned and self._take(_INT16):
-            raise ValueError("a version that is not known")
-
-    def _take(self, layout: Struct) -> int:
-        (value,) = layout.unpack_from(self._data, self._position)
-        self._position += layout.size
-        return int(value)
-
-    def int8(self) -> int:
-        return self._take(_INT8)
-
-    def int32(self) -> int:
-        return self._take(_INT32)
-
-    def count(self) -> int:
-        size, self._position = read_unsigned_varint(self._data, self._position)
-        if not 0 < size <= len(self._data) - self._position + 1:
-            raise MalformedRequest(f"a length of {size - 1} runs over the end")
-        return size - 1
-
-    def nullable(self) -> str | None:
-        if self._position < len(self._data) and self._data[self._position] == 0:
-            self._position += 1
-            return None
-        return self.string()
-
-    def string(self) -> str:
-        return self.octets().decode()
-
-    def octets(self) -> bytes:
-        return bytes(self._cut(self.count()))
-
-    def skip_tags(self) -> None:
-        self._position = skip_tagged_fields(self._data, self._position)
-
-    def tagged_field(self, wanted: int) -> _Reader | None:
-        """One of the tagged fields that follow, the others are passed over."""
-        found = None
-        for _ in range(self._varint()):
-            tag, size = self._varint(), self._varint()
-            raw = self._cut(size)
-            if tag == wanted:
-                found = _Reader(raw, is_versioned=False)
-        return found
-
-    def _varint(self) -> int:
-        value, self._position = read_unsigned_varint(self._data, self._position)
-        return value
-
-    def _cut(self, size: int) -> memoryview:
-        end = self._position + size
-        if end > len(self._data):
-            raise MalformedRequest(f"a length of {size} runs over the end")
-        raw = self._data[self._position : end]
-        self._position = end
-        return raw
-
-    def places(self) -> frozenset[Place]:
-        found: set[Place] = set()
-        for _ in range(self.count()):
-            topic_id = uuid.UUID(bytes=bytes(self._cut(16)))
-            found.update((topic_id, self.int32()) for _ in range(self.count()))
-            self.skip_tags()
-        return frozenset(found)
+def _read_places(reader: CompactReader) -> frozenset[Place]:
+    found: set[Place] = set()
+    for _ in range(reader.count()):
+        topic_id = reader.uuid()
+        found.update((topic_id, reader.int32()) for _ in range(reader.count()))
+        reader.skip_tags()
+    return frozenset(found)

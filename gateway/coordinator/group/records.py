@@ -22,6 +22,8 @@ from typing import Final, NamedTuple
 
 from gateway.coordinator.group import consumer_records
 from gateway.coordinator.group.consumer_records import ConsumerRecord
+from gateway.coordinator.group.record_reader import PlainReader
+from gateway.protocol.primitives import nullable_string, string
 
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
@@ -101,10 +103,10 @@ def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
         if isinstance(record, ConsumerRecord):
             return consumer_records.encode(record)
         if isinstance(record, OffsetCommitRecord):
-            key = _INT16.pack(_OFFSET_KEY) + _string(record.group_id) + _string(record.topic)
+            key = _INT16.pack(_OFFSET_KEY) + string(record.group_id) + string(record.topic)
             key += _INT32.pack(record.partition)
             return key, None if record.value is None else _offset_value(record.value)
-        key = _INT16.pack(_GROUP_KEY) + _string(record.group_id)
+        key = _INT16.pack(_GROUP_KEY) + string(record.group_id)
         return key, None if record.value is None else _group_value(record.value)
     except struct.error as error:
         raise ValueError(f"a text is too long to be stored: {error}") from error
@@ -112,16 +114,16 @@ def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
 
 def decode(key: bytes, value: bytes | None) -> GroupRecord | None:
     """The record, or None for a kind of key that is not known here. Raises UnreadableRecord."""
-    reader = _Reader(key)
+    reader = PlainReader(key)
     try:
         kind = reader.int16()
         if kind in _OFFSET_KEYS:
             group_id, topic, partition = reader.string(), reader.string(), reader.int32()
-            committed = None if value is None else _read_offset(_Reader(value))
+            committed = None if value is None else _read_offset(PlainReader(value))
             return OffsetCommitRecord(group_id, topic, partition, committed)
         if kind == _GROUP_KEY:
             group_id = reader.string()
-            return GroupMetadataRecord(group_id, None if value is None else _read_group(_Reader(value)))
+            return GroupMetadataRecord(group_id, None if value is None else _read_group(PlainReader(value)))
         if kind in consumer_records.KINDS:
             names = [reader.string()]
             if not reader.is_at_end:
@@ -132,15 +134,6 @@ def decode(key: bytes, value: bytes | None) -> GroupRecord | None:
     return None
 
 
-def _string(text: str) -> bytes:
-    raw = text.encode()
-    return _INT16.pack(len(raw)) + raw
-
-
-def _nullable(text: str | None) -> bytes:
-    return b"\xff\xff" if text is None else _string(text)
-
-
 def _bytes(raw: bytes) -> bytes:
     return _INT32.pack(len(raw)) + raw
 
@@ -148,14 +141,14 @@ def _bytes(raw: bytes) -> bytes:
 def _offset_value(value: CommittedOffset) -> bytes:
     if value.expire_timestamp_ms >= 0:
         # only this version has the field
-        head = _INT16.pack(_WITH_EXPIRY) + _INT64.pack(value.offset) + _string(value.metadata)
+        head = _INT16.pack(_WITH_EXPIRY) + _INT64.pack(value.offset) + string(value.metadata)
         return head + _INT64.pack(value.commit_timestamp_ms) + _INT64.pack(value.expire_timestamp_ms)
     return b"".join(
         (
             _INT16.pack(_WRITTEN_VERSION),
             _INT64.pack(value.offset),
             _INT32.pack(value.leader_epoch),
-            _string(value.metadata),
+            string(value.metadata),
             _INT64.pack(value.commit_timestamp_ms),
         )
     )
@@ -164,19 +157,19 @@ def _offset_value(value: CommittedOffset) -> bytes:
 def _group_value(value: GroupMetadata) -> bytes:
     pieces = [
         _INT16.pack(_WRITTEN_VERSION),
-        _string(value.protocol_type),
+        string(value.protocol_type),
         _INT32.pack(value.generation_id),
-        _nullable(value.protocol_name),
-        _nullable(value.leader),
+        nullable_string(value.protocol_name),
+        nullable_string(value.leader),
         _INT64.pack(value.state_since_ms),
         _INT32.pack(len(value.members)),
     ]
     for member in value.members:
         pieces += (
-            _string(member.member_id),
-            _nullable(member.group_instance_id),
-            _string(member.client_id),
-            _string(member.client_host),
+            string(member.member_id),
+            nullable_string(member.group_instance_id),
+            string(member.client_id),
+            string(member.client_host),
             _INT32.pack(member.rebalance_timeout_ms),
             _INT32.pack(member.session_timeout_ms),
             _bytes(member.subscription),
@@ -185,8 +178,8 @@ def _group_value(value: GroupMetadata) -> bytes:
     return b"".join(pieces)
 
 
-def _read_offset(reader: _Reader) -> CommittedOffset:
-    version = reader.version()
+def _read_offset(reader: PlainReader) -> CommittedOffset:
+    version = reader.version(_NEWEST_READ)
     offset = reader.int64()
     leader_epoch = reader.int32() if version >= 3 else -1
     metadata, commit_timestamp_ms = reader.string(), reader.int64()
@@ -194,19 +187,19 @@ def _read_offset(reader: _Reader) -> CommittedOffset:
     return CommittedOffset(offset, leader_epoch, metadata, commit_timestamp_ms, expire_timestamp_ms)
 
 
-def _read_group(reader: _Reader) -> GroupMetadata:
-    version = reader.version()
+def _read_group(reader: PlainReader) -> GroupMetadata:
+    version = reader.version(_NEWEST_READ)
     protocol_type = reader.string()
     generation_id = reader.int32()
-    protocol_name, leader = reader.nullable(), reader.nullable()
+    protocol_name, leader = reader.nullable_string(), reader.nullable_string()
     state_since_ms = reader.int64() if version >= 2 else -1
     members = tuple(_read_member(reader, version) for _ in range(reader.count()))
     return GroupMetadata(protocol_type, generation_id, protocol_name, leader, state_since_ms, members)
 
 
-def _read_member(reader: _Reader, version: int) -> MemberMetadata:
+def _read_member(reader: PlainReader, version: int) -> MemberMetadata:
     member_id = reader.string()
-    group_instance_id = reader.nullable() if version >= 3 else None
+    group_instance_id = reader.nullable_string() if version >= 3 else None
     client_id, client_host = reader.string(), reader.string()
     rebalance_timeout_ms = reader.int32() if version >= 1 else -1
     session_timeout_ms = reader.int32()
@@ -217,62 +210,6 @@ def _read_member(reader: _Reader, version: int) -> MemberMetadata:
         client_host,
         session_timeout_ms if rebalance_timeout_ms < 0 else rebalance_timeout_ms,
         session_timeout_ms,
-        reader.bytes(),
-        reader.bytes(),
+        reader.octets(),
+        reader.octets(),
     )
-
-
-class _Reader:
-    """A position in a key or value. Raises struct.error, ValueError at its end."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._position = 0
-
-    @property
-    def is_at_end(self) -> bool:
-        return self._position == len(self._data)
-
-    def _take(self, layout: Struct) -> int:
-        (value,) = layout.unpack_from(self._data, self._position)
-        self._position += layout.size
-        return int(value)
-
-    def int16(self) -> int:
-        return self._take(_INT16)
-
-    def int32(self) -> int:
-        return self._take(_INT32)
-
-    def int64(self) -> int:
-        return self._take(_INT64)
-
-    def count(self) -> int:
-        count = self.int32()
-        if count < 0:
-            raise ValueError(f"there can't be {count} of anything")
-        return count
-
-    def version(self) -> int:
-        version = self.int16()
-        if not 0 <= version <= _NEWEST_READ:
-            raise ValueError(f"version {version} is not known")
-        return version
-
-    def _cut(self, size: int) -> bytes:
-        end = self._position + size
-        if size < 0 or end > len(self._data):
-            raise ValueError(f"a length of {size} runs over the end")
-        raw = self._data[self._position : end]
-        self._position = end
-        return raw
-
-    def string(self) -> str:
-        return self._cut(self.int16()).decode()
-
-    def nullable(self) -> str | None:
-        size = self.int16()
-        return None if size == -1 else self._cut(size).decode()
-
-    def bytes(self) -> bytes:
-        return self._cut(self.int32())

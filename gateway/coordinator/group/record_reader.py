@@ -1,0 +1,127 @@
+"""Positions in the keys and values of `__consumer_offsets`, which come in two encodings.
+
+              plain            compact (KIP-482)
+string        int16 length     unsigned varint of length + 1
+bytes, list   int32 length     unsigned varint of length + 1
+null string   length −1        0
+"""
+
+from __future__ import annotations
+
+import uuid
+from struct import Struct
+from typing import Final
+
+from gateway.protocol.frames import read_unsigned_varint, skip_tagged_fields
+
+_INT8: Final = Struct(">b")
+_INT16: Final = Struct(">h")
+_INT32: Final = Struct(">i")
+_INT64: Final = Struct(">q")
+_UUID_BYTES: Final = 16
+
+
+class PlainReader:
+    """A position in a key or value. Raises struct.error, ValueError at its end."""
+
+    def __init__(self, data: bytes | memoryview) -> None:
+        self._data = memoryview(data)
+        self._position = 0
+
+    @property
+    def is_at_end(self) -> bool:
+        return self._position == len(self._data)
+
+    def _take(self, layout: Struct) -> int:
+        (value,) = layout.unpack_from(self._data, self._position)
+        self._position += layout.size
+        return int(value)
+
+    def int8(self) -> int:
+        return self._take(_INT8)
+
+    def int16(self) -> int:
+        return self._take(_INT16)
+
+    def int32(self) -> int:
+        return self._take(_INT32)
+
+    def int64(self) -> int:
+        return self._take(_INT64)
+
+    def version(self, newest: int) -> int:
+        """What a value begins with. Raises ValueError for one that is not known."""
+        version = self.int16()
+        if not 0 <= version <= newest:
+            raise ValueError(f"version {version} is not known")
+        return version
+
+    def _cut(self, size: int) -> memoryview:
+        end = self._position + size
+        if size < 0 or end > len(self._data):
+            raise ValueError(f"a length of {size} runs over the end")
+        raw = self._data[self._position : end]
+        self._position = end
+        return raw
+
+    def _text(self, size: int) -> str:
+        return str(self._cut(size), "utf-8")
+
+    def count(self) -> int:
+        count = self.int32()
+        if count < 0:
+            raise ValueError(f"there can't be {count} of anything")
+        return count
+
+    def string(self) -> str:
+        return self._text(self.int16())
+
+    def nullable_string(self) -> str | None:
+        size = self.int16()
+        return None if size == -1 else self._text(size)
+
+    def octets(self) -> bytes:
+        return bytes(self._cut(self.int32()))
+
+
+class CompactReader(PlainReader):
+    """A position in a value of the flexible kind. Raises MalformedRequest besides, for a varint that has no end."""
+
+    def _varint(self) -> int:
+        value, self._position = read_unsigned_varint(self._data, self._position)
+        return value
+
+    def count(self) -> int:
+        size = self._varint()
+        # an item takes at least a byte
+        if not 0 < size <= len(self._data) - self._position + 1:
+            raise ValueError(f"a length of {size - 1} runs over the end")
+        return size - 1
+
+    def string(self) -> str:
+        return self._text(self.count())
+
+    def nullable_string(self) -> str | None:
+        if not self.is_at_end and self._data[self._position] == 0:
+            self._position += 1
+            return None
+        return self.string()
+
+    def octets(self) -> bytes:
+        return bytes(self._cut(self.count()))
+
+    def uuid(self) -> uuid.UUID:
+        return uuid.UUID(bytes=bytes(self._cut(_UUID_BYTES)))
+
+    def skip_tags(self) -> None:
+        self._position = skip_tagged_fields(self._data, self._position)
+
+    def tagged_field(self, wanted: int) -> CompactReader | None:
+        """One of the tagged fields that follow, the others are passed over."""
+        found = None
+        for _ in range(self._varint()):
+            tag, size = self._varint(), self._varint()
+            raw = self._cut(size)
+            if tag == wanted:
+                found = CompactReader(raw)
+        return found
