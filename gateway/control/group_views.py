@@ -9,9 +9,9 @@ from gateway.control.messages import GroupMember
 from gateway.coordinator.group.assignment import assigned_partitions
 from gateway.coordinator.group.classic_group import ClassicGroup, GroupState, Member
 from gateway.coordinator.group.consumer_group import ConsumerGroup, ConsumerGroupState, ConsumerMember
-from gateway.coordinator.group.consumer_records import by_topic
 from gateway.coordinator.group.shard import GroupShard
 from gateway.coordinator.group.subscription import CONSUMER_PROTOCOL
+from gateway.coordinator.places import by_topic
 from gateway.coordinator.share.share_group import ShareGroup, ShareMember
 from gateway.handlers.assignments import Topics
 from gateway.handlers.list_groups import CLASSIC, CONSUMER, SHARE

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
-from gateway.coordinator.group.consumer_records import Place, by_topic
+from gateway.coordinator.places import Place, by_topic
 from gateway.protocol.messages import build
 from gateway.runtime.partitions import TopicPartitions
 

@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.consumer_records import Place
 from gateway.coordinator.group.consumer_request import Heartbeat, HeartbeatRefused, check
+from gateway.coordinator.places import Place
 from gateway.handlers.api import Api, RequestContext
 from gateway.handlers.group_heartbeat import accepted, refused
-from gateway.handlers.join_group import milliseconds
+from gateway.protocol.messages import milliseconds
 from gateway.runtime.group_coordinator import Unavailable
 
 API_KEY: Final = 68

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.consumer_records import Place
+from gateway.coordinator.places import Place
 from gateway.handlers.assignments import assignment
 from gateway.protocol.messages import build, response_module, response_type
 

@@ -7,7 +7,6 @@ Source: Kafka's GroupCoordinatorService.joinGroup, GroupMetadataManager.classicG
 from __future__ import annotations
 
 import uuid
-from datetime import timedelta
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -15,8 +14,8 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.group.classic_rebalance import Join
 from gateway.coordinator.group.effects import JoinReply
 from gateway.handlers.api import Api, RequestContext
-from gateway.protocol.messages import build, response_module
-from gateway.runtime.coordinator_shards import Unavailable
+from gateway.protocol.messages import build, milliseconds, response_module
+from gateway.runtime.group_coordinator import Unavailable
 
 API_KEY: Final = 11
 FIRST_WITH_REBALANCE_TIMEOUT: Final = 1
@@ -56,10 +55,6 @@ async def handle(context: RequestContext, request: Any) -> Any:
     except Unavailable as error:
         reply = JoinReply(error_code=error.error_code, member_id=request.member_id)
     return _response(version, reply)
-
-
-def milliseconds(duration: timedelta) -> int:
-    return duration // timedelta(milliseconds=1)
 
 
 def _response(version: int, reply: JoinReply) -> Any:

@@ -13,9 +13,8 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from gateway.coordinator.group.shard import Committer
 from gateway.handlers.api import Api, RequestContext
-from gateway.handlers.join_group import milliseconds
-from gateway.protocol.messages import build, response_module
-from gateway.runtime.coordinator_shards import Unavailable
+from gateway.protocol.messages import build, milliseconds, response_module
+from gateway.runtime.group_coordinator import Unavailable
 
 API_KEY: Final = 8
 LAST_WITH_RETENTION_TIME: Final = 4

@@ -12,16 +12,15 @@ from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from gateway.coordinator.places import Place
 from gateway.coordinator.share.records import SharePartitionKey
 from gateway.coordinator.share.share_partition import Acquired
 from gateway.handlers.api import Api, RequestContext
-from gateway.handlers.join_group import milliseconds
 from gateway.handlers.share_session import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     NO_TOPIC,
     Outcome,
-    Place,
     ShareRequestRefused,
     acknowledge,
     answer,
@@ -31,7 +30,7 @@ from gateway.handlers.share_session import (
     partition_of,
     refused,
 )
-from gateway.protocol.messages import build, response_module, response_type
+from gateway.protocol.messages import build, milliseconds, response_module, response_type
 from gateway.runtime.group_coordinator import Unavailable
 from gateway.runtime.partition import Partition
 from gateway.runtime.share_coordinator import ShareSession

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from gateway.coordinator.places import Place
 from gateway.coordinator.share.records import MAX_GROUP_ID_BYTES, SharePartitionKey
 from gateway.coordinator.share.share_partition import Acknowledgement, AcknowledgeType, InvalidRecordState
 from gateway.handlers.api import RequestContext
@@ -30,7 +31,6 @@ FINAL_EPOCH: Final = -1
 FIRST_WITH_RENEW: Final = 2
 MAX_EPOCH: Final = 2**31 - 1
 NO_TOPIC: Final = uuid.UUID(int=0)
-Place = tuple[uuid.UUID, int]
 
 
 class ShareRequestRefused(Exception):

@@ -21,6 +21,7 @@ from gateway.protocol.schema_writer import entity_writer
 
 _HEAD = Struct(">ii")
 ZERO_DURATION = timedelta(0)
+ONE_MILLISECOND = timedelta(milliseconds=1)
 API_VERSIONS = 18
 
 
@@ -74,6 +75,11 @@ def build(entity_type: Any, **values: Any) -> Any:
     return entity_type(**values)
 
 
+def milliseconds(duration: timedelta) -> int:
+    """A duration as requests hold it, in whole ms."""
+    return duration // ONE_MILLISECOND
+
+
 def encode_response(api_key: int, correlation_id: int, response: Any) -> bytes:
     """The whole frame of an answer: int32 size, response header v0 or v1, body.
 
@@ -91,6 +97,7 @@ __all__ = [
     "build",
     "encode_response",
     "is_flexible",
+    "milliseconds",
     "request_schema",
     "response_module",
     "response_type",

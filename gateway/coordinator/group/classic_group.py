@@ -20,13 +20,14 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from gateway.coordinator import deadlines
 from gateway.coordinator.group.effects import Effects, JoinReply, SyncReply, Waiter
 from gateway.coordinator.group.records import GroupMetadata, MemberMetadata
 from gateway.coordinator.group.subscription import CONSUMER_PROTOCOL, subscribed_topics
 
 Protocols = tuple[tuple[str, bytes], ...]
 """(name, metadata) in the member's order of preference."""
-NEVER: Final = 2**63 - 1
+NEVER: Final = deadlines.NEVER
 
 
 class GroupState(enum.Enum):

@@ -16,15 +16,17 @@ from collections.abc import Iterable, Sequence
 
 from kio.schema.errors import ErrorCode
 
+from gateway.coordinator.deadlines import NEVER
 from gateway.coordinator.group.assignment import encode_assignment
-from gateway.coordinator.group.classic_group import NEVER, GroupError
+from gateway.coordinator.group.classic_group import GroupError
 from gateway.coordinator.group.classic_rebalance import Join
 from gateway.coordinator.group.consumer_group import NOWHERE, ConsumerGroup, ConsumerMember, MemberState
 from gateway.coordinator.group.consumer_heartbeat import reconcile, remove, renew_target, replace_static
-from gateway.coordinator.group.consumer_records import ClassicMember, ConsumerRecord, MemberRecord, Place
+from gateway.coordinator.group.consumer_records import ClassicMember, ConsumerRecord, MemberRecord
 from gateway.coordinator.group.consumer_request import ConsumerLimits, Topics
 from gateway.coordinator.group.effects import JoinReply, SyncReply
 from gateway.coordinator.group.subscription import CONSUMER_PROTOCOL, Subscription, read_subscription
+from gateway.coordinator.places import Place
 
 # Joining.
 

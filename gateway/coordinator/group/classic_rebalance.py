@@ -14,14 +14,8 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.classic_group import (
-    NEVER,
-    ClassicGroup,
-    GroupError,
-    GroupState,
-    Member,
-    Protocols,
-)
+from gateway.coordinator.deadlines import NEVER
+from gateway.coordinator.group.classic_group import ClassicGroup, GroupError, GroupState, Member, Protocols
 from gateway.coordinator.group.effects import Effects, JoinReply, SyncReply, Waiter
 from gateway.coordinator.group.records import GroupMetadataRecord
 

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from gateway.coordinator.group.consumer_records import Place
+from gateway.coordinator.places import Place
 
 Assignment = dict[str, frozenset[Place]]
 

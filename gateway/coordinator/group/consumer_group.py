@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from gateway.coordinator.group.classic_group import NEVER
+from gateway.coordinator.deadlines import NEVER
 from gateway.coordinator.group.consumer_assignors import DEFAULT_ASSIGNOR
 from gateway.coordinator.group.consumer_records import (
     ASSIGNMENT_EPOCH,
@@ -38,9 +38,9 @@ from gateway.coordinator.group.consumer_records import (
     GroupEpochRecord,
     MemberRecord,
     MemberValue,
-    Place,
     TargetRecord,
 )
+from gateway.coordinator.places import Place
 
 NOWHERE: Final[frozenset[Place]] = frozenset()
 FIRST_GROUP_EPOCH: Final = 1

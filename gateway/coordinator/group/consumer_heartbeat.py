@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.classic_group import NEVER
+from gateway.coordinator.deadlines import NEVER
 from gateway.coordinator.group.consumer_assignors import ASSIGNORS, Subscriber
 from gateway.coordinator.group.consumer_group import (
     JOINING,
@@ -33,7 +33,6 @@ from gateway.coordinator.group.consumer_records import (
     CurrentRecord,
     GroupEpochRecord,
     MemberRecord,
-    Place,
     TargetRecord,
 )
 from gateway.coordinator.group.consumer_request import (
@@ -45,6 +44,7 @@ from gateway.coordinator.group.consumer_request import (
     Topics,
     compiled,
 )
+from gateway.coordinator.places import Place
 
 # One heartbeat.
 

@@ -16,12 +16,12 @@ A null value deletes. Source: Kafka's ConsumerGroup*Key.json and *Value.json.
 from __future__ import annotations
 
 import struct
-import uuid
 from collections.abc import Iterable
 from struct import Struct
 from typing import Final, NamedTuple
 
 from gateway.coordinator.group.record_reader import CompactReader
+from gateway.coordinator.places import Place, by_topic
 from gateway.protocol.frames import MalformedRequest
 from gateway.protocol.primitives import compact_string, string, unsigned_varint
 
@@ -35,9 +35,6 @@ _CLASSIC_TAG: Final = 0
 _PRESENT: Final = b"\1"
 GROUP_EPOCH, MEMBER, ASSIGNMENT_EPOCH, TARGET, CURRENT = 3, 5, 6, 7, 8
 KINDS: Final = frozenset((GROUP_EPOCH, MEMBER, ASSIGNMENT_EPOCH, TARGET, CURRENT))
-
-Place = tuple[uuid.UUID, int]
-"""A partition by topic id and index."""
 
 
 class GroupEpochRecord(NamedTuple):
@@ -198,14 +195,6 @@ def _current_value(value: CurrentValue) -> bytes:
     head = _INT32.pack(value.member_epoch) + _INT32.pack(value.previous_member_epoch)
     places = _places(value.assigned) + _places(value.pending_revocation)
     return _VERSION_0 + head + _INT8.pack(value.state) + places + _NO_TAGS
-
-
-def by_topic(places: Iterable[Place]) -> dict[uuid.UUID, list[int]]:
-    """The partitions of each topic, in order."""
-    topics: dict[uuid.UUID, list[int]] = {}
-    for topic_id, partition in sorted(places):
-        topics.setdefault(topic_id, []).append(partition)
-    return topics
 
 
 def _places(places: Iterable[Place]) -> bytes:

@@ -14,8 +14,8 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.consumer_assignors import ASSIGNORS
 from gateway.coordinator.group.consumer_group import JOINING, LEAVING_FOR_A_WHILE
-from gateway.coordinator.group.consumer_records import Place
 from gateway.coordinator.group.migration_policy import MigrationPolicy
+from gateway.coordinator.places import Place
 
 MAX_REGEX_CHARACTERS: Final = 1000
 MAX_ID_BYTES: Final = 1024

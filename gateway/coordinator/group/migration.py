@@ -15,10 +15,11 @@ from gateway.coordinator.group.assignment import assigned_partitions
 from gateway.coordinator.group.classic_group import ClassicGroup, GroupState, Member
 from gateway.coordinator.group.classic_members import assignment_of, places_of
 from gateway.coordinator.group.consumer_group import NOWHERE, ConsumerGroup, ConsumerMember
-from gateway.coordinator.group.consumer_records import ClassicMember, ConsumerRecord, Place
+from gateway.coordinator.group.consumer_records import ClassicMember, ConsumerRecord
 from gateway.coordinator.group.consumer_request import ConsumerLimits, HeartbeatRefused, Topics
 from gateway.coordinator.group.effects import Effects, JoinReply, SyncReply
 from gateway.coordinator.group.subscription import CONSUMER_PROTOCOL, read_subscription
+from gateway.coordinator.places import Place
 
 # To the consumer protocol.
 

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-NEVER: Final = 2**63 - 1
+from gateway.coordinator import deadlines
+
+NEVER: Final = deadlines.NEVER
 
 
 class DeliveryState(enum.IntEnum):

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
-from gateway.coordinator.share.ranges import NEVER, DeliveryState, StateBatch
+from gateway.coordinator.share.ranges import DeliveryState, StateBatch
 from gateway.protocol.frames import MalformedRequest, read_unsigned_varint, skip_tagged_fields
 from gateway.protocol.primitives import unsigned_varint
 
@@ -29,6 +29,7 @@ _KEY_END: Final = Struct(">16si")
 _SNAPSHOT: Final = Struct(">hiiiqqq")
 _UPDATE: Final = Struct(">hiiq")
 _BATCH: Final = Struct(">qqbhB")
+_HIGHEST_OFFSET: Final = 2**63 - 1
 _STORED_STATES: Final = frozenset(DeliveryState) - {DeliveryState.ACQUIRED}
 MAX_GROUP_ID_BYTES: Final = 2**15 - 1
 """What the length in a key can tell."""
@@ -123,7 +124,7 @@ def decode(key: bytes, value: bytes | None) -> ShareRecord | None:
 def _check(version: int, start_offset: int) -> None:
     if version != 0:
         raise UnreadableShareRecord(f"a value of version {version}")
-    if not 0 <= start_offset < NEVER:
+    if not 0 <= start_offset < _HIGHEST_OFFSET:
         raise UnreadableShareRecord(f"a start offset of {start_offset}")
 
 
@@ -139,7 +140,11 @@ def _read_batches(value: memoryview, position: int) -> tuple[StateBatch, ...]:
     for _ in range(count - 1):
         first_offset, last_offset, state, delivery_count, _ = _BATCH.unpack_from(value, position)
         position = skip_tagged_fields(value, position + _BATCH.size - 1)
-        if not 0 <= first_offset <= last_offset < NEVER or delivery_count < 0 or state not in _STORED_STATES:
+        if (
+            not 0 <= first_offset <= last_offset < _HIGHEST_OFFSET
+            or delivery_count < 0
+            or state not in _STORED_STATES
+        ):
             raise UnreadableShareRecord(f"offsets {first_offset} to {last_offset} in state {state}")
         batches.append(StateBatch(first_offset, last_offset, state, delivery_count))
     return tuple(batches)

@@ -14,10 +14,9 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.share.ranges import NEVER
+from gateway.coordinator.deadlines import NEVER
+from gateway.coordinator.places import Place
 
-Place = tuple[uuid.UUID, int]
-"""A partition by topic id and index."""
 Describe = Callable[[str], tuple[uuid.UUID, int] | None]
 """Name of a topic to its id and number of partitions."""
 JOINING: Final = 0

@@ -17,7 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gateway.coordinator.share.ranges import DONE, NEVER, DeliveryState, Run, RunList, StateBatch
+from gateway.coordinator.deadlines import NEVER
+from gateway.coordinator.share.ranges import DONE, DeliveryState, Run, RunList, StateBatch
 
 
 class AcknowledgeType(enum.IntEnum):

@@ -11,7 +11,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.consumer_group import ConsumerGroup, ConsumerGroupState, ConsumerMember
-from gateway.coordinator.group.consumer_records import ConsumerRecord, Place
+from gateway.coordinator.group.consumer_records import ConsumerRecord
 from gateway.coordinator.group.consumer_request import (
     ConsumerLimits,
     Heartbeat,
@@ -22,6 +22,7 @@ from gateway.coordinator.group.consumer_request import (
 from gateway.coordinator.group.consumer_shard import ConsumerGroups
 from gateway.coordinator.group.effects import Effects
 from gateway.coordinator.group.records import decode, encode
+from gateway.coordinator.places import Place
 
 GROUP: Final = "g"
 START_MS: Final = 1_000_000

@@ -8,7 +8,8 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.classic_group import NEVER, ClassicGroup, GroupState, Member, Protocols
+from gateway.coordinator.deadlines import NEVER
+from gateway.coordinator.group.classic_group import ClassicGroup, GroupState, Member, Protocols
 from gateway.coordinator.group.classic_rebalance import GroupLimits, Join
 from gateway.coordinator.group.effects import Effects, JoinReply, Reply, SyncReply
 from gateway.coordinator.group.records import (

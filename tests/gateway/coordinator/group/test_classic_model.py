@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from kio.schema.errors import ErrorCode
 
+from gateway.coordinator.deadlines import NEVER
 from gateway.coordinator.group import classic_rebalance
-from gateway.coordinator.group.classic_group import NEVER, ClassicGroup, GroupState
+from gateway.coordinator.group.classic_group import ClassicGroup, GroupState
 from gateway.coordinator.group.effects import Effects, SyncReply
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from gateway.coordinator.group.shard import Committer, GroupShard

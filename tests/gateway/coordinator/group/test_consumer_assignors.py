@@ -16,7 +16,7 @@ from gateway.coordinator.group.consumer_assignors import (
     assign_range,
     assign_uniform,
 )
-from gateway.coordinator.group.consumer_records import Place
+from gateway.coordinator.places import Place
 
 T, U, V = (uuid.UUID(int=number) for number in (1, 2, 3))
 TOPICS = (T, U, V)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.classic_group import NEVER
+from gateway.coordinator.deadlines import NEVER
 from gateway.coordinator.group.consumer_group import ConsumerGroupState, MemberState
 from gateway.coordinator.group.consumer_records import CurrentRecord, GroupEpochRecord
 from gateway.coordinator.group.consumer_request import (

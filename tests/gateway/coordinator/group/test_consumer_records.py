@@ -20,7 +20,6 @@ from gateway.coordinator.group.consumer_records import (
     MemberRecord,
     MemberValue,
     TargetRecord,
-    by_topic,
 )
 from gateway.coordinator.group.records import UnreadableRecord, decode, encode
 
@@ -122,4 +121,3 @@ def test_as_kafka_writes_them() -> None:
     key, value = encode(TargetRecord("g", "m", frozenset([(topic_id, 2), (topic_id, 1)])))
     assert key == b"\0\7\0\1g\0\1m"
     assert value == b"\0\0\2" + topic_id.bytes + b"\3\0\0\0\1\0\0\0\2\0\0"
-    assert by_topic([(topic_id, 2), (topic_id, 1)]) == {topic_id: [1, 2]}

@@ -22,8 +22,8 @@ from hypothesis.stateful import (
 )
 
 from gateway.coordinator.group.consumer_group import ConsumerGroupState
-from gateway.coordinator.group.consumer_records import Place
 from gateway.coordinator.group.consumer_request import ConsumerLimits, HeartbeatRefused
+from gateway.coordinator.places import Place
 from tests.gateway.coordinator.group.consumer_scene import (
     GROUP,
     REBALANCE_MS,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.classic_group import NEVER, GroupState
+from gateway.coordinator.deadlines import NEVER
+from gateway.coordinator.group.classic_group import GroupState
 from gateway.coordinator.group.records import CommittedOffset, GroupMetadataRecord, OffsetCommitRecord
 from gateway.coordinator.group.shard import Committer, GroupShard
 from tests.gateway.coordinator.group.scene import (

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from gateway.coordinator.share.ranges import DONE, NEVER, DeliveryState
+from gateway.coordinator.deadlines import NEVER
+from gateway.coordinator.share.ranges import DONE, DeliveryState
 from gateway.coordinator.share.share_partition import Acknowledgement, AcknowledgeType, ShareLimits
 
 

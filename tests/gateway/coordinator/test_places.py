@@ -1,0 +1,12 @@
+"""Partitions by topic id."""
+
+from __future__ import annotations
+
+import uuid
+
+from gateway.coordinator.places import by_topic
+
+
+def test_partitions_of_each_topic_come_in_order() -> None:
+    first, second = uuid.UUID(int=5), uuid.UUID(int=6)
+    assert by_topic([(second, 0), (first, 2), (first, 1)]) == {first: [1, 2], second: [0]}
