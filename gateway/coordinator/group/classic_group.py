@@ -76,7 +76,7 @@ class Member:
 
 
 class ClassicGroup:
-    """Membership and state. What moves it from state to state is in `classic_rebalance`."""
+    """Membership and state. What moves it from state to state is in `classic_rebalance` and `classic_sessions`."""
 
     def __init__(self, group_id: str, now_ms: int) -> None:
         self.group_id = group_id

@@ -1,4 +1,4 @@
-"""How members of a classic group join, agree, are heard of, leave and are given up.
+"""How members of a classic group join and agree; how they leave is in `classic_sessions`.
 
     join ──► all joined, or time is up ──► generation + 1, everyone answered ──► sync: the leader assigns ──► Stable
 
@@ -8,7 +8,7 @@ timeout in all. Source: Kafka's `GroupMetadataManager.classicGroup*`, KIP-62, KI
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -200,7 +200,7 @@ def _replace_static(
     elif group.state in {GroupState.STABLE, GroupState.COMPLETING_REBALANCE}:
         prepare_rebalance(group, limits, effects)
     else:
-        _complete_when_all_joined(group, effects)
+        complete_when_all_joined(group, effects)
 
 
 # Rebalancing.
@@ -210,10 +210,10 @@ def _rebalance_or_complete(group: ClassicGroup, limits: GroupLimits, effects: Ef
     if group.can_rebalance:
         prepare_rebalance(group, limits, effects)
     else:
-        _complete_when_all_joined(group, effects)
+        complete_when_all_joined(group, effects)
 
 
-def _complete_when_all_joined(group: ClassicGroup, effects: Effects) -> None:
+def complete_when_all_joined(group: ClassicGroup, effects: Effects) -> None:
     """Of a group that was empty the delay is waited for in any case."""
     if (
         group.state is GroupState.PREPARING_REBALANCE
@@ -266,6 +266,21 @@ def _complete_join(group: ClassicGroup, effects: Effects) -> None:
         member.is_new = False
         group.pending_sync.add(member.member_id)
     group.sync_deadline_ms = now_ms + group.rebalance_timeout_ms
+
+
+def join_time_is_up(group: ClassicGroup, limits: GroupLimits, effects: Effects) -> None:
+    """Go on without those who did not join; an empty group may wait longer for more members."""
+    group.join_deadline_ms = NEVER
+    if group.state is not GroupState.PREPARING_REBALANCE:
+        return
+    left_ms = group.initial_delay_left_ms
+    if group.previous_state is GroupState.EMPTY and group.new_member_added and left_ms:
+        group.new_member_added = False
+        delay_ms = min(limits.initial_rebalance_delay_ms, left_ms)
+        group.initial_delay_left_ms = max(left_ms - limits.initial_rebalance_delay_ms, 0)
+        group.join_deadline_ms = effects.now_ms + delay_ms
+    else:
+        _complete_join(group, effects)
 
 
 # Agreeing.
@@ -324,118 +339,3 @@ def _assign(group: ClassicGroup, assignments: Mapping[str, bytes], effects: Effe
     for member in group.members.values():
         if group.answer_sync(member, group.assignment_reply(member), effects):
             member.heard_of(effects.now_ms)
-
-
-# Staying and leaving.
-
-
-def heartbeat(
-    group: ClassicGroup, member_id: str, group_instance_id: str | None, generation_id: int, now_ms: int
-) -> ErrorCode:
-    """Hear of a member. Raises GroupError."""
-    if group.state is GroupState.DEAD:
-        raise GroupError(ErrorCode.coordinator_not_available)
-    member = group.check_member(member_id, group_instance_id)
-    if generation_id != group.generation_id:
-        raise GroupError(ErrorCode.illegal_generation)
-    member.heard_of(now_ms)
-    if group.state is GroupState.PREPARING_REBALANCE:
-        return ErrorCode.rebalance_in_progress
-    return ErrorCode.none
-
-
-def leave(
-    group: ClassicGroup,
-    leaving: Sequence[tuple[str, str | None]],
-    limits: GroupLimits,
-    effects: Effects,
-) -> list[ErrorCode]:
-    """Let (member_id, group_instance_id) go, an administrator's static members without a member id too."""
-    errors = [_leave_one(group, member_id, instance_id, effects) for member_id, instance_id in leaving]
-    if any(error is ErrorCode.none for error in errors):
-        if group.state in {GroupState.STABLE, GroupState.COMPLETING_REBALANCE}:
-            prepare_rebalance(group, limits, effects)
-        else:
-            _complete_when_all_joined(group, effects)
-    return errors
-
-
-def _leave_one(
-    group: ClassicGroup, member_id: str, group_instance_id: str | None, effects: Effects
-) -> ErrorCode:
-    if not member_id:
-        if group_instance_id is None or group_instance_id not in group.static_members:
-            return ErrorCode.unknown_member_id
-        member_id = group.static_members[group_instance_id]
-    elif member_id in group.pending_members:
-        group.remove(member_id)
-        return ErrorCode.none
-    try:
-        _remove(group, group.check_member(member_id, group_instance_id), effects)
-    except GroupError as error:
-        return error.error_code
-    return ErrorCode.none
-
-
-def _remove(group: ClassicGroup, member: Member, effects: Effects) -> None:
-    group.answer_join(member, JoinReply(error_code=ErrorCode.unknown_member_id), effects)
-    group.answer_sync(member, SyncReply(error_code=ErrorCode.unknown_member_id), effects)
-    group.remove(member.member_id)
-
-
-# Time.
-
-
-def next_deadline_ms(group: ClassicGroup) -> int:
-    """When `expire` has something to do, at the earliest."""
-    deadlines = [group.join_deadline_ms, group.sync_deadline_ms, *group.pending_members.values()]
-    deadlines += [member.session_deadline_ms for member in group.members.values() if _can_expire(member)]
-    return min(deadlines)
-
-
-def _can_expire(member: Member) -> bool:
-    """A member that waits for an answer of ours is alive for all we know, unless it never got one."""
-    return member.is_new or (member.awaiting_join is None and member.awaiting_sync is None)
-
-
-def expire(group: ClassicGroup, limits: GroupLimits, effects: Effects) -> None:
-    """Do what is due: give up members not heard of, go on without those who did not join or sync."""
-    now_ms = effects.now_ms
-    for member_id, deadline_ms in list(group.pending_members.items()):
-        if deadline_ms <= now_ms:
-            group.remove(member_id)
-            _complete_when_all_joined(group, effects)
-    for member in list(group.members.values()):
-        if member.session_deadline_ms <= now_ms and _can_expire(member):
-            _remove(group, member, effects)
-            if group.state in {GroupState.STABLE, GroupState.COMPLETING_REBALANCE}:
-                prepare_rebalance(group, limits, effects)
-            else:
-                _complete_when_all_joined(group, effects)
-    if group.sync_deadline_ms <= now_ms:
-        group.sync_deadline_ms = NEVER
-        _give_up_those_not_synced(group, limits, effects)
-    if group.join_deadline_ms <= now_ms:
-        _join_time_is_up(group, limits, effects)
-
-
-def _give_up_those_not_synced(group: ClassicGroup, limits: GroupLimits, effects: Effects) -> None:
-    if not group.pending_sync or group.state not in {GroupState.COMPLETING_REBALANCE, GroupState.STABLE}:
-        return
-    for member_id in list(group.pending_sync):
-        group.remove(member_id)
-    prepare_rebalance(group, limits, effects)
-
-
-def _join_time_is_up(group: ClassicGroup, limits: GroupLimits, effects: Effects) -> None:
-    group.join_deadline_ms = NEVER
-    if group.state is not GroupState.PREPARING_REBALANCE:
-        return
-    left_ms = group.initial_delay_left_ms
-    if group.previous_state is GroupState.EMPTY and group.new_member_added and left_ms:
-        group.new_member_added = False
-        delay_ms = min(limits.initial_rebalance_delay_ms, left_ms)
-        group.initial_delay_left_ms = max(left_ms - limits.initial_rebalance_delay_ms, 0)
-        group.join_deadline_ms = effects.now_ms + delay_ms
-    else:
-        _complete_join(group, effects)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group import classic_members, migration
+from gateway.coordinator.group import classic_members, classic_sessions, migration
 from gateway.coordinator.group import classic_rebalance as rebalance
 from gateway.coordinator.group.classic_group import ClassicGroup, GroupError, GroupState
 from gateway.coordinator.group.classic_rebalance import GroupLimits, Join
@@ -194,7 +194,7 @@ class GroupShard:
                 return classic_members.heartbeat(consumer_group, *who, member.generation_id, now_ms)
             if isinstance(group, ErrorCode):
                 return group
-            return rebalance.heartbeat(group, *who, member.generation_id, now_ms)
+            return classic_sessions.heartbeat(group, *who, member.generation_id, now_ms)
         except GroupError as error:
             return error.error_code
 
@@ -214,7 +214,7 @@ class GroupShard:
         group = self.groups.get(group_id)
         if group is None:
             return [ErrorCode.unknown_member_id] * len(leaving)
-        return rebalance.leave(group, leaving, self.limits, effects)
+        return classic_sessions.leave(group, leaving, self.limits, effects)
 
     def _find(self, group_id: str) -> ClassicGroup | ErrorCode:
         if not group_id:
@@ -416,14 +416,14 @@ class GroupShard:
             return
         group = self.groups.get(group_id)
         if group is not None:
-            rebalance.expire(group, self.limits, effects)
+            classic_sessions.expire(group, self.limits, effects)
 
     def next_deadline_ms(self, group_id: str) -> int | None:
         """When `expire` should be called for a group; None for one that is gone."""
         if group_id in self.consumers.groups:
             return self.consumers.next_deadline_ms(group_id)
         group = self.groups.get(group_id)
-        return None if group is None else rebalance.next_deadline_ms(group)
+        return None if group is None else classic_sessions.next_deadline_ms(group)
 
     def group_ids(self) -> Iterator[str]:
         """All groups, of both protocols."""

@@ -1,0 +1,120 @@
+"""How members of a classic group are heard of, leave and are given up.
+
+Source: Kafka's `GroupMetadataManager.classicGroupHeartbeat`, `classicGroupLeave`, KIP-345.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.deadlines import NEVER
+from gateway.coordinator.group.classic_group import ClassicGroup, GroupError, GroupState, Member
+from gateway.coordinator.group.classic_rebalance import (
+    GroupLimits,
+    complete_when_all_joined,
+    join_time_is_up,
+    prepare_rebalance,
+)
+from gateway.coordinator.group.effects import Effects, JoinReply, SyncReply
+
+
+def heartbeat(
+    group: ClassicGroup, member_id: str, group_instance_id: str | None, generation_id: int, now_ms: int
+) -> ErrorCode:
+    """Hear of a member. Raises GroupError."""
+    if group.state is GroupState.DEAD:
+        raise GroupError(ErrorCode.coordinator_not_available)
+    member = group.check_member(member_id, group_instance_id)
+    if generation_id != group.generation_id:
+        raise GroupError(ErrorCode.illegal_generation)
+    member.heard_of(now_ms)
+    if group.state is GroupState.PREPARING_REBALANCE:
+        return ErrorCode.rebalance_in_progress
+    return ErrorCode.none
+
+
+def leave(
+    group: ClassicGroup,
+    leaving: Sequence[tuple[str, str | None]],
+    limits: GroupLimits,
+    effects: Effects,
+) -> list[ErrorCode]:
+    """Let (member_id, group_instance_id) go, an administrator's static members without a member id too."""
+    errors = [_leave_one(group, member_id, instance_id, effects) for member_id, instance_id in leaving]
+    if any(error is ErrorCode.none for error in errors):
+        _go_on(group, limits, effects)
+    return errors
+
+
+def _leave_one(
+    group: ClassicGroup, member_id: str, group_instance_id: str | None, effects: Effects
+) -> ErrorCode:
+    if not member_id:
+        if group_instance_id is None or group_instance_id not in group.static_members:
+            return ErrorCode.unknown_member_id
+        member_id = group.static_members[group_instance_id]
+    elif member_id in group.pending_members:
+        group.remove(member_id)
+        return ErrorCode.none
+    try:
+        _remove(group, group.check_member(member_id, group_instance_id), effects)
+    except GroupError as error:
+        return error.error_code
+    return ErrorCode.none
+
+
+def _remove(group: ClassicGroup, member: Member, effects: Effects) -> None:
+    group.answer_join(member, JoinReply(error_code=ErrorCode.unknown_member_id), effects)
+    group.answer_sync(member, SyncReply(error_code=ErrorCode.unknown_member_id), effects)
+    group.remove(member.member_id)
+
+
+def _go_on(group: ClassicGroup, limits: GroupLimits, effects: Effects) -> None:
+    """A member is gone: rebalance, or complete the rebalance that only waited for it."""
+    if group.state in {GroupState.STABLE, GroupState.COMPLETING_REBALANCE}:
+        prepare_rebalance(group, limits, effects)
+    else:
+        complete_when_all_joined(group, effects)
+
+
+# Time.
+
+
+def next_deadline_ms(group: ClassicGroup) -> int:
+    """When `expire` has something to do, at the earliest."""
+    deadlines = [group.join_deadline_ms, group.sync_deadline_ms, *group.pending_members.values()]
+    deadlines += [member.session_deadline_ms for member in group.members.values() if _can_expire(member)]
+    return min(deadlines)
+
+
+def _can_expire(member: Member) -> bool:
+    """A member that waits for an answer of ours is alive for all we know, unless it never got one."""
+    return member.is_new or (member.awaiting_join is None and member.awaiting_sync is None)
+
+
+def expire(group: ClassicGroup, limits: GroupLimits, effects: Effects) -> None:
+    """Do what is due: give up members not heard of, go on without those who did not join or sync."""
+    now_ms = effects.now_ms
+    for member_id, deadline_ms in list(group.pending_members.items()):
+        if deadline_ms <= now_ms:
+            group.remove(member_id)
+            complete_when_all_joined(group, effects)
+    for member in list(group.members.values()):
+        if member.session_deadline_ms <= now_ms and _can_expire(member):
+            _remove(group, member, effects)
+            _go_on(group, limits, effects)
+    if group.sync_deadline_ms <= now_ms:
+        group.sync_deadline_ms = NEVER
+        _give_up_those_not_synced(group, limits, effects)
+    if group.join_deadline_ms <= now_ms:
+        join_time_is_up(group, limits, effects)
+
+
+def _give_up_those_not_synced(group: ClassicGroup, limits: GroupLimits, effects: Effects) -> None:
+    if not group.pending_sync or group.state not in {GroupState.COMPLETING_REBALANCE, GroupState.STABLE}:
+        return
+    for member_id in list(group.pending_sync):
+        group.remove(member_id)
+    prepare_rebalance(group, limits, effects)
