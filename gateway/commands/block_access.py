@@ -21,17 +21,13 @@ from gateway.control.errors import ControlError, NotRunning
 from gateway.control.messages import (
     MAX_PAGE_ROWS,
     PAGE_ROWS,
-    BlockPage,
-    BlockRow,
     ClaimBlockRequest,
     FindOverlapsRequest,
     FindOwnerRequest,
     ListBlocksRequest,
-    Moved,
     MoveNextRequest,
-    Overlaps,
-    Owner,
 )
+from gateway.control.results import BlockPage, BlockRow, Moved, Overlaps, Owner
 from gateway.control.sources import REDIS
 
 RUNNING = "running"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from gateway.commands.printing import Column, count, counted, duration, print_lines, print_table, shown
-from gateway.control.messages import (
+from gateway.control.results import (
     GroupDeletion,
     GroupDescription,
     GroupMember,

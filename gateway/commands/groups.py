@@ -171,7 +171,8 @@ def reset(
     """  # noqa: D301 - \b keeps the lines of the list apart
     from gateway.commands import group_tables, printing, reset_options
     from gateway.control.client import ask
-    from gateway.control.messages import OffsetReset, ResetOffsetsRequest
+    from gateway.control.messages import ResetOffsetsRequest
+    from gateway.control.results import OffsetReset
 
     if bool(topics) == all_topics:
         raise stop("name either topics with --topic, or --all-topics", code=2)
@@ -208,7 +209,8 @@ def delete(
     """
     from gateway.commands import group_tables, printing
     from gateway.control.client import ask
-    from gateway.control.messages import DeleteGroupsRequest, GroupDeletions
+    from gateway.control.messages import DeleteGroupsRequest
+    from gateway.control.results import GroupDeletions
 
     with asking(config_file, data_dir) as directory:
         done = ask(directory, DeleteGroupsRequest(groups, execute), GroupDeletions)

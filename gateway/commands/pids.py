@@ -13,7 +13,7 @@ from gateway.commands.options import AsJson, ConfigFile, DataDir, configured, st
 
 if TYPE_CHECKING:
     from gateway.commands.block_access import BlockAccess, BlockListing
-    from gateway.control.messages import BlockRow, Owner
+    from gateway.control.results import BlockRow, Owner
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 

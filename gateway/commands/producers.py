@@ -9,7 +9,7 @@ import typer
 from gateway.commands.options import AsJson, ConfigFile, DataDir, asking, stop
 
 if TYPE_CHECKING:
-    from gateway.control.messages import ProducerCounters, ProducerRow, Status
+    from gateway.control.results import ProducerCounters, ProducerRow, Status
 
 
 def producers(
@@ -59,7 +59,8 @@ def status(data_dir: DataDir = None, config_file: ConfigFile = None, as_json: As
     """Show how a running gateway is. Exits with 1 when no gateway runs or a partition is offline."""
     from gateway.commands import printing
     from gateway.control.client import ask
-    from gateway.control.messages import Status, StatusRequest
+    from gateway.control.messages import StatusRequest
+    from gateway.control.results import Status
 
     with asking(config_file, data_dir) as directory:
         answer = ask(directory, StatusRequest(), Status)
@@ -84,7 +85,8 @@ def reopen(
     """
     from gateway.commands import printing
     from gateway.control.client import ask
-    from gateway.control.messages import Reopened, ReopenRequest
+    from gateway.control.messages import ReopenRequest
+    from gateway.control.results import Reopened
 
     with asking(config_file, data_dir) as directory:
         answer = ask(directory, ReopenRequest(topic, partition), Reopened)

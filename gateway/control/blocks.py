@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from gateway.control.errors import ControlError
-from gateway.control.messages import MAX_PAGE_ROWS, BlockPage, BlockRow, Moved, OverlapRow, Overlaps, Owner
+from gateway.control.messages import MAX_PAGE_ROWS
+from gateway.control.results import BlockPage, BlockRow, Moved, OverlapRow, Overlaps, Owner
 from pid_allocator import (
     BlockStore,
     BlockStoreError,

@@ -17,13 +17,11 @@ from gateway.control.messages import (
     MAX_ANSWER_BYTES,
     Answer,
     DescribeGroupRequest,
-    GroupDescription,
-    GroupPage,
     ListGroupsRequest,
     ListProducersRequest,
-    ProducerPage,
     Request,
 )
+from gateway.control.results import GroupDescription, GroupPage, ProducerPage
 
 ANSWER_TIMEOUT_S: Final = 40.0
 """Longer than the gateway's own bound on an operation, whose sentence says more."""

@@ -10,8 +10,9 @@ from kio.schema.errors import ErrorCode
 from gateway.control.errors import ControlError
 from gateway.control.group_views import find_group, is_empty, state_of
 from gateway.control.groups import Committed, not_empty, settled_shard, told_in_a_sentence
-from gateway.control.messages import OffsetChange, OffsetReset, ResetOffsetsRequest, TopicSelection
+from gateway.control.messages import ResetOffsetsRequest, TopicSelection
 from gateway.control.offset_reset import NoCommittedOffset, PartitionOffsets, new_offset
+from gateway.control.results import OffsetChange, OffsetReset
 from gateway.coordinator.group.offsets import TopicPartition
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from gateway.coordinator.group.shard import Committer

@@ -27,6 +27,9 @@ from gateway.control.messages import (
     MAX_PAGE_ROWS,
     DeleteGroupsRequest,
     DescribeGroupRequest,
+    ListGroupsRequest,
+)
+from gateway.control.results import (
     GroupDeletion,
     GroupDeletions,
     GroupDescription,
@@ -34,7 +37,6 @@ from gateway.control.messages import (
     GroupPage,
     GroupPartition,
     GroupRow,
-    ListGroupsRequest,
 )
 from gateway.control.share_views import assigned_in, delivered_to, share_partition, total_share_lag
 from gateway.coordinator.group.offsets import TopicPartition

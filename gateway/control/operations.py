@@ -25,16 +25,18 @@ from gateway.control.messages import (
     ListGroupsRequest,
     ListProducersRequest,
     MoveNextRequest,
+    ReopenRequest,
+    Request,
+    ResetOffsetsRequest,
+    StatusRequest,
+)
+from gateway.control.results import (
     OfflinePartition,
     ProducerCounters,
     ProducerPage,
     ProducerRow,
     Reopened,
-    ReopenRequest,
-    Request,
-    ResetOffsetsRequest,
     Status,
-    StatusRequest,
 )
 from gateway.runtime.partition import Partition
 from gateway.runtime.services import Services

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from gateway.control.messages import GroupPartition, ShareDelivery
+from gateway.control.results import GroupPartition, ShareDelivery
 from gateway.coordinator.group.offsets import TopicPartition
 from gateway.coordinator.share.ranges import DONE, DeliveryState
 from gateway.coordinator.share.share_group import ShareGroup

@@ -66,7 +66,8 @@ class DemoGateway:
     def duplicates_rejected(self) -> int:
         """How many batches the gateway answered as duplicates, by its own count (`seqgate producers`)."""
         from gateway.control.client import ask
-        from gateway.control.messages import Status, StatusRequest
+        from gateway.control.messages import StatusRequest
+        from gateway.control.results import Status
 
         return ask(self.data_dir, StatusRequest(), Status).counters.duplicates
 

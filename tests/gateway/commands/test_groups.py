@@ -14,13 +14,11 @@ from gateway.control.client import ask
 from gateway.control.errors import ControlError
 from gateway.control.messages import (
     DescribeGroupRequest,
-    GroupDescription,
-    GroupPage,
     ListGroupsRequest,
-    OffsetReset,
     ResetOffsetsRequest,
     TopicSelection,
 )
+from gateway.control.results import GroupDescription, GroupPage, OffsetReset
 from tests.gateway.commands.clients import create_topic
 from tests.gateway.commands.conftest import Outcome, seqgate
 from tests.support.batches import DEFAULT_TIMESTAMP, Batch, records

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from gateway.control.client import ask
-from gateway.control.messages import DescribeGroupRequest, GroupDescription
+from gateway.control.messages import DescribeGroupRequest
+from gateway.control.results import GroupDescription
 from tests.gateway.commands.clients import create_topic, next_producer_id, produce
 from tests.gateway.commands.conftest import Outcome, seqgate
 from tests.support.gateway_process import GatewayProcess

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from gateway.control.errors import ControlError
-from gateway.control.messages import ListProducersRequest, ProducerRow
+from gateway.control.messages import ListProducersRequest
 from gateway.control.operations import Operations, Traffic
+from gateway.control.results import ProducerRow
 from tests.gateway.control.fakes import (
     NOW_MS,
     Batch,

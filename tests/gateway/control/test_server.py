@@ -19,13 +19,12 @@ from gateway.control.client import ask
 from gateway.control.errors import ControlError, NotRunning
 from gateway.control.messages import (
     MAX_REQUEST_BYTES,
-    BlockPage,
     ClaimBlockRequest,
     ListBlocksRequest,
     MoveNextRequest,
-    Status,
     StatusRequest,
 )
+from gateway.control.results import BlockPage, Status
 from gateway.control.server import ControlServer
 from tests.gateway.control.fakes import FakeServices, FakeStore, fake_allocator, fake_source
 
