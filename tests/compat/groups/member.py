@@ -7,10 +7,11 @@ before their offsets are committed, offsets after the gateway has acknowledged t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 HEARTBEAT_INTERVAL_MS = 300
@@ -26,6 +27,36 @@ def tell(event: str, content: Any = None) -> None:
 
 def tell_partitions(event: str, partitions: Iterable[Any]) -> None:
     tell(event, sorted(partition.partition for partition in partitions))
+
+
+def tell_records(polled: Mapping[Any, Sequence[Any]]) -> dict[Any, int]:
+    """Tell the records of each partition; returns the offsets to commit for them."""
+    tell("records", [(part.partition, record.offset) for part, found in polled.items() for record in found])
+    return {part: found[-1].offset + 1 for part, found in polled.items()}
+
+
+@contextlib.contextmanager
+def telling_commit(offsets: Mapping[Any, int], refusal: type[Exception]) -> Iterator[None]:
+    """Tell what became of a commit."""
+    try:
+        yield
+    except refusal as error:
+        tell("not committed", repr(error))
+    else:
+        tell("committed", [(part.partition, offset) for part, offset in offsets.items()])
+
+
+def python_settings(settings: dict[str, Any]) -> dict[str, Any]:
+    """What kafka-python and aiokafka call by the same names."""
+    return {
+        "bootstrap_servers": settings["bootstrap"],
+        "group_id": settings["group"],
+        "client_id": settings["name"],
+        "auto_offset_reset": "earliest",
+        "enable_auto_commit": False,
+        "session_timeout_ms": settings["session_timeout_ms"],
+        "heartbeat_interval_ms": HEARTBEAT_INTERVAL_MS,
+    }
 
 
 def _await_end_of_stdin() -> None:
@@ -46,30 +77,16 @@ def kafka_python(settings: dict[str, Any]) -> None:
             tell_partitions("assigned", assigned)
 
     consumer = KafkaConsumer(
-        bootstrap_servers=settings["bootstrap"],
-        group_id=settings["group"],
-        client_id=settings["name"],
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-        session_timeout_ms=settings["session_timeout_ms"],
-        heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
-        partition_assignment_strategy=[RangePartitionAssignor],
+        **python_settings(settings), partition_assignment_strategy=[RangePartitionAssignor]
     )
     consumer.subscribe([settings["topic"]], listener=Listener())
     while not leaving.is_set():
         polled = consumer.poll(timeout_ms=POLL_MS)
         if not polled:
             continue
-        tell(
-            "records", [(part.partition, record.offset) for part, found in polled.items() for record in found]
-        )
-        offsets = {part: found[-1].offset + 1 for part, found in polled.items()}
-        try:
+        offsets = tell_records(polled)
+        with telling_commit(offsets, KafkaError):
             consumer.commit({part: OffsetAndMetadata(offset, "", -1) for part, offset in offsets.items()})
-        except KafkaError as error:
-            tell("not committed", repr(error))
-        else:
-            tell("committed", [(part.partition, offset) for part, offset in offsets.items()])
     consumer.close()
 
 
@@ -90,14 +107,7 @@ async def _aiokafka(settings: dict[str, Any]) -> None:
             tell_partitions("assigned", assigned)
 
     consumer = AIOKafkaConsumer(
-        bootstrap_servers=settings["bootstrap"],
-        group_id=settings["group"],
-        client_id=settings["name"],
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-        session_timeout_ms=settings["session_timeout_ms"],
-        heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
-        partition_assignment_strategy=[RangePartitionAssignor],
+        **python_settings(settings), partition_assignment_strategy=[RangePartitionAssignor]
     )
     consumer.subscribe([settings["topic"]], listener=Listener())
     await consumer.start()
@@ -105,16 +115,9 @@ async def _aiokafka(settings: dict[str, Any]) -> None:
         polled = await consumer.getmany(timeout_ms=POLL_MS)
         if not polled:
             continue
-        tell(
-            "records", [(part.partition, record.offset) for part, found in polled.items() for record in found]
-        )
-        offsets = {part: found[-1].offset + 1 for part, found in polled.items()}
-        try:
+        offsets = tell_records(polled)
+        with telling_commit(offsets, KafkaError):
             await consumer.commit(offsets)
-        except KafkaError as error:
-            tell("not committed", repr(error))
-        else:
-            tell("committed", [(part.partition, offset) for part, offset in offsets.items()])
     await consumer.stop()
 
 
@@ -166,13 +169,9 @@ class Librdkafka:
         offsets, self.pending = self.pending, {}
         if not offsets:
             return
-        places = [TopicPartition(self.topic, partition, offset) for partition, offset in offsets.items()]
-        try:
-            self.consumer.commit(offsets=places, asynchronous=False)
-        except KafkaException as error:
-            tell("not committed", repr(error))
-        else:
-            tell("committed", list(offsets.items()))
+        places = {TopicPartition(self.topic, part, offset): offset for part, offset in offsets.items()}
+        with telling_commit(places, KafkaException):
+            self.consumer.commit(offsets=list(places), asynchronous=False)
 
     def run(self) -> None:
         while not leaving.is_set():

@@ -22,7 +22,8 @@ from tests.support.kafka_tools import TOOL_CLASSES, java_command
 Place = tuple[int, int]
 """A record: (partition, offset)."""
 CONSOLE_CONSUMER = "kafka-console-consumer"
-LIBRARIES = ("kafka-python", "aiokafka", "confluent-kafka")
+CONFLUENT = "confluent-kafka"
+LIBRARIES = ("kafka-python", "aiokafka", CONFLUENT)
 CLIENTS = (*LIBRARIES, CONSOLE_CONSUMER)
 SESSION_TIMEOUT_MS = 3_000
 DEADLINE_S = 30.0
@@ -221,6 +222,11 @@ class Members:
                 )
         assert self._producer.flush(DEADLINE_S) == 0
 
+    def deliver(self, per_partition: int) -> None:
+        """Send so many records to each partition and wait until the members have them."""
+        self.produce(per_partition)
+        self.await_all_delivered()
+
     @property
     def delivered(self) -> Counter[Place]:
         """How often each record was delivered, to whichever member."""
@@ -239,15 +245,18 @@ class Members:
 
     # The coordinator's view.
 
+    def _description(self) -> Any:
+        """What the coordinator tells; None while it can't."""
+        answer = self._admin.describe_consumer_groups([self.group], request_timeout=10)[self.group]
+        try:
+            return answer.result()
+        except KafkaException:
+            return None
+
     def assignments(self) -> dict[str, set[int]]:
         """The partitions of each member by its client id; empty unless the group is stable."""
-        try:
-            found = self._admin.describe_consumer_groups([self.group], request_timeout=10)[
-                self.group
-            ].result()
-        except KafkaException:
-            return {}
-        if found.state != ConsumerGroupState.STABLE:
+        found = self._description()
+        if found is None or found.state != ConsumerGroupState.STABLE:
             return {}
         return {
             member.client_id: {place.partition for place in member.assignment.topic_partitions}
@@ -256,13 +265,9 @@ class Members:
 
     def partition_counts(self) -> dict[str, int]:
         """How many partitions of all topics each member has, by its client id, in whatever state the group is."""
-        try:
-            found = self._admin.describe_consumer_groups([self.group], request_timeout=10)[
-                self.group
-            ].result()
-        except KafkaException:
-            return {}
-        return {member.client_id: len(member.assignment.topic_partitions) for member in found.members}
+        found = self._description()
+        members = [] if found is None else found.members
+        return {member.client_id: len(member.assignment.topic_partitions) for member in members}
 
     def await_shared(self, *members: GroupMember) -> dict[str, set[int]]:
         """Wait until exactly these share all partitions, each with a part; returns who has which."""

@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 
 from tests.compat.groups.conftest import PARTITIONS
+from tests.compat.groups.hand_over import finish_hand_over, kill_and_take_over, read_together
 from tests.compat.groups.members import (
+    CONFLUENT,
     CONSOLE_CONSUMER,
     GroupMember,
     Members,
     await_that,
     members_of,
-    once_each,
 )
 from tests.compat.topics import fresh_topic
 from tests.support.gateway_process import GatewayProcess
 from tests.support.kafka_tools import run_tool
 
-LIBRDKAFKA = "confluent-kafka"
-CLIENTS = (LIBRDKAFKA, CONSOLE_CONSUMER)
+CLIENTS = (CONFLUENT, CONSOLE_CONSUMER)
 SETTINGS = {
     "group.consumer.session.timeout.ms": "3000",
     "group.consumer.heartbeat.interval.ms": "300",
@@ -53,16 +53,7 @@ def _describe(gateway: GatewayProcess, members: Members, *options: str) -> str:
 def test_the_others_take_over_from_a_member_that_is_killed(consumers: Consumers, client: str) -> None:
     _, members = consumers
     first, second = _start(members, client, "first"), _start(members, client, "second")
-    members.await_shared(first, second)
-    members.produce(10)
-    members.await_all_delivered()
-    assert first.records
-    assert second.records
-    members.produce(10)
-    first.kill()
-    members.produce(10)
-    members.await_all_delivered()
-    members.await_shared(second)
+    kill_and_take_over(members, first, second)
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -70,17 +61,10 @@ def test_a_clean_hand_over_delivers_nothing_twice(consumers: Consumers, client: 
     _, members = consumers
     first, second = _start(members, client, "first"), _start(members, client, "second")
     members.await_shared(first, second)
-    members.produce(10)
-    members.await_all_delivered()
+    members.deliver(10)
     first.begin_leaving()
     members.produce(10)
-    first.await_end()
-    members.await_shared(second)
-    members.produce(10)
-    members.await_all_delivered()
-    assert once_each(members.sent, members.delivered)
-    second.leave()
-    assert members.committed_offsets() == members.end_offsets()
+    finish_hand_over(members, first, second)
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -89,28 +73,25 @@ def test_the_gateway_is_killed_while_a_group_works(consumers: Consumers, client:
     gateway, members = consumers
     joined = [_start(members, client, name) for name in ("first", "second")]
     held = members.await_shared(*joined)
-    members.produce(10)
-    members.await_all_delivered()
+    members.deliver(10)
     gateway.restart(kill=True)
     members.connect_anew()
-    members.produce(10)
-    members.await_all_delivered()
+    members.deliver(10)
     assert members.await_shared(*joined) == held
 
 
 def test_the_gateway_is_killed_while_partitions_move(consumers: Consumers) -> None:
     gateway, members = consumers
-    joined = [_start(members, LIBRDKAFKA, "first")]
+    joined = [_start(members, CONFLUENT, "first")]
     members.await_shared(*joined)
     for name in ("second", "third"):
         members.produce(10)
-        joined.append(_start(members, LIBRDKAFKA, name))
+        joined.append(_start(members, CONFLUENT, name))
         await_that(lambda: joined[-1].name in members.partition_counts(), "the newcomer is a member")
         gateway.restart(kill=True)
         members.connect_anew()
         members.await_shared(*joined)
-    members.produce(10)
-    members.await_all_delivered()
+    members.deliver(10)
     for member in joined:
         member.leave()
     assert members.committed_offsets() == members.end_offsets()
@@ -119,22 +100,18 @@ def test_the_gateway_is_killed_while_partitions_move(consumers: Consumers) -> No
 def test_librdkafka_and_the_jvm_in_one_group(consumers: Consumers) -> None:
     _, members = consumers
     joined = [_start(members, client, client) for client in CLIENTS]
-    members.await_shared(*joined)
-    members.produce(10)
-    members.await_all_delivered()
-    assert all(member.records for member in joined)
+    read_together(members, *joined)
 
 
 def test_a_static_member_that_is_started_again_keeps_its_part(consumers: Consumers) -> None:
     _, members = consumers
-    first = _start(members, LIBRDKAFKA, "first", instance_id="i")
-    second = _start(members, LIBRDKAFKA, "second")
+    first = _start(members, CONFLUENT, "first", instance_id="i")
+    second = _start(members, CONFLUENT, "second")
     held = members.await_shared(first, second)
     first.leave()
-    again = _start(members, LIBRDKAFKA, "first", instance_id="i")
+    again = _start(members, CONFLUENT, "first", instance_id="i")
     assert members.await_shared(again, second) == held
-    members.produce(5)
-    members.await_all_delivered()
+    members.deliver(5)
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -144,8 +121,7 @@ def test_topics_by_a_regular_expression(consumers: Consumers, client: str) -> No
     prefix = members.topic.partition("-")[0]
     regex = f"{prefix}-.*" if client == CONSOLE_CONSUMER else f"^{prefix}-.*"
     member = _start(members, client, "reader", regex=regex)
-    members.produce(5)
-    members.await_all_delivered()
+    members.deliver(5)
     fresh_topic(gateway.bootstrap, "other", partitions=2)
     fresh_topic(gateway.bootstrap, prefix, partitions=2)
     await_that(
@@ -157,10 +133,9 @@ def test_topics_by_a_regular_expression(consumers: Consumers, client: str) -> No
 
 def test_the_group_as_kafkas_tools_show_it(consumers: Consumers) -> None:
     gateway, members = consumers
-    joined = [_start(members, LIBRDKAFKA, name) for name in ("first", "second")]
+    joined = [_start(members, CONFLUENT, name) for name in ("first", "second")]
     members.await_shared(*joined)
-    members.produce(5)
-    members.await_all_delivered()
+    members.deliver(5)
     await_that(lambda: members.committed_offsets() == members.end_offsets(), "all is committed")
     state = _describe(gateway, members, "--state", "--verbose").split()
     assert {"uniform", "Stable"} <= set(state)

@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from tests.compat.groups.conftest import PARTITIONS, SETTINGS
-from tests.compat.groups.members import CLIENTS, LIBRARIES, GroupMember, Members, await_that, members_of
+from tests.compat.groups.members import (
+    CLIENTS,
+    CONFLUENT,
+    LIBRARIES,
+    GroupMember,
+    Members,
+    await_that,
+    members_of,
+)
 from tests.compat.topics import fresh_topic
 from tests.support.gateway_process import GatewayProcess
 
@@ -48,8 +56,7 @@ def test_members_go_on_and_no_committed_offset_goes_back(tmp_path: Path, client:
                 _expect_not_behind(held, before)
                 _expect_not_behind(held, told)
                 told = held
-                members.produce(20)
-                members.await_all_delivered()
+                members.deliver(20)
             await_that(
                 lambda: members.committed_offsets() == members.end_offsets(),
                 f"everything is committed\n{members.account()}",
@@ -64,16 +71,13 @@ def test_a_stable_group_outlives_the_gateway_without_a_rebalance(tmp_path: Path)
     with GatewayProcess(tmp_path / "data", settings=SETTINGS) as gateway:
         topic = fresh_topic(gateway.bootstrap, "outlived", partitions=PARTITIONS)
         with members_of(gateway.bootstrap, topic, PARTITIONS, tmp_path) as members:
-            joined = [
-                members.start("confluent-kafka", name, session_timeout_ms=30_000) for name in ("a", "b")
-            ]
+            joined = [members.start(CONFLUENT, name, session_timeout_ms=30_000) for name in ("a", "b")]
             held = members.await_shared(*joined)
             await_that(lambda: all(member.told("assigned") for member in joined), "both know their part")
             changes = [member.changes for member in joined]
             gateway.restart(kill=True)
             members.connect_anew()
-            members.produce(5)
-            members.await_all_delivered()
+            members.deliver(5)
             await_that(lambda: members.committed_offsets() == members.end_offsets(), "all is committed")
             assert members.assignments() == held
             assert [member.changes for member in joined] == changes

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.compat.groups.conftest import SETTINGS
-from tests.compat.groups.members import CLIENTS, CONSOLE_CONSUMER, GroupMember, Members, await_that
+from tests.compat.groups.members import CLIENTS, CONFLUENT, CONSOLE_CONSUMER, GroupMember, Members, await_that
 from tests.support.gateway_process import GatewayProcess
 
-CONFLUENT = "confluent-kafka"
 CONSUMER_SETTINGS = {
     "group.consumer.heartbeat.interval.ms": "200",
     "group.consumer.session.timeout.ms": "3000",
@@ -41,8 +40,7 @@ def await_reading(members: Members, *reading: GroupMember) -> None:
 
     def are_reading() -> bool:
         before = {member: len(member.records) for member in members.started}
-        members.produce(2)
-        members.await_all_delivered()
+        members.deliver(2)
         return all(len(member.records) > before[member] for member in reading) and all(
             len(member.records) == before[member] for member in others
         )

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from tests.compat.groups.hand_over import finish_hand_over, kill_and_take_over, read_together
 from tests.compat.groups.members import CLIENTS, Members, await_that, once_each
 
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_the_others_take_over_from_a_member_that_is_killed(members: Members, client: str) -> None:
     first, second = members.start(client, "first"), members.start(client, "second")
-    members.await_shared(first, second)
-    members.produce(10)
-    members.await_all_delivered()
-    assert first.records
-    assert second.records
-    members.produce(10)
-    first.kill()
-    members.produce(10)
-    members.await_all_delivered()
-    members.await_shared(second)
+    kill_and_take_over(members, first, second)
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -29,15 +21,8 @@ def test_a_clean_hand_over_and_a_later_return_deliver_nothing_twice(members: Mem
     members.produce(10)
     await_that(lambda: first.records, "the first has a part of them")
     first.begin_leaving()
-    members.produce(10)
-    members.await_all_delivered()
-    first.await_end()
-    members.await_shared(second)
-    members.produce(10)
-    members.await_all_delivered()
-    assert once_each(members.sent, members.delivered)
-    second.leave()
-    assert members.committed_offsets() == members.end_offsets()
+    members.deliver(10)
+    finish_hand_over(members, first, second)
 
     members.produce(10)
     third = members.start(client, "third")
@@ -50,13 +35,9 @@ def test_a_clean_hand_over_and_a_later_return_deliver_nothing_twice(members: Mem
 def test_all_clients_in_one_group(members: Members) -> None:
     """Whoever leads assigns for all: kafka-python, aiokafka, librdkafka and the JVM."""
     joined = [members.start(client, client) for client in CLIENTS]
-    members.await_shared(*joined)
-    members.produce(10)
-    members.await_all_delivered()
-    assert all(member.records for member in joined)
+    read_together(members, *joined)
     for member in joined[:-1]:
         member.leave()
     members.await_shared(joined[-1])
-    members.produce(10)
-    members.await_all_delivered()
+    members.deliver(10)
     assert once_each(members.sent, members.delivered)

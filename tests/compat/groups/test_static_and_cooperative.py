@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from tests.compat.groups.members import Members, await_that, once_each
+from tests.compat.groups.members import CONFLUENT, Members, await_that, once_each
 
-CLIENT = "confluent-kafka"
 LONG_SESSION_MS = 30_000
 
 
 @pytest.mark.parametrize("killed", [False, True])
 def test_a_static_member_comes_back_to_its_partitions(members: Members, killed: bool) -> None:
-    first = members.start(CLIENT, "first", instance_id="one", session_timeout_ms=LONG_SESSION_MS)
-    second = members.start(CLIENT, "second", instance_id="two", session_timeout_ms=LONG_SESSION_MS)
+    first = members.start(CONFLUENT, "first", instance_id="one", session_timeout_ms=LONG_SESSION_MS)
+    second = members.start(CONFLUENT, "second", instance_id="two", session_timeout_ms=LONG_SESSION_MS)
     held = members.await_shared(first, second)
-    members.produce(5)
-    members.await_all_delivered()
+    members.deliver(5)
     await_that(lambda: members.committed_offsets() == members.end_offsets(), "all is committed")
     changes_of_second = second.changes
     if killed:
@@ -24,7 +22,7 @@ def test_a_static_member_comes_back_to_its_partitions(members: Members, killed: 
     else:
         first.leave()
     members.produce(5)
-    again = members.start(CLIENT, "first", instance_id="one", session_timeout_ms=LONG_SESSION_MS)
+    again = members.start(CONFLUENT, "first", instance_id="one", session_timeout_ms=LONG_SESSION_MS)
     members.await_all_delivered()
     assert once_each(members.sent, members.delivered)
     assert again.changes == [("assigned", sorted(held["first"]))]
@@ -33,9 +31,9 @@ def test_a_static_member_comes_back_to_its_partitions(members: Members, killed: 
 
 
 def test_a_second_process_with_the_same_instance_id_fences_the_first(members: Members) -> None:
-    first = members.start(CLIENT, "first", instance_id="one", session_timeout_ms=LONG_SESSION_MS)
+    first = members.start(CONFLUENT, "first", instance_id="one", session_timeout_ms=LONG_SESSION_MS)
     members.await_shared(first)
-    second = members.start(CLIENT, "second", instance_id="one", session_timeout_ms=LONG_SESSION_MS)
+    second = members.start(CONFLUENT, "second", instance_id="one", session_timeout_ms=LONG_SESSION_MS)
     await_that(lambda: first.told("error"), "the first is told that it is fenced")
     assert "fenced" in first.told("error")[0].lower()
     members.produce(5)
@@ -43,20 +41,17 @@ def test_a_second_process_with_the_same_instance_id_fences_the_first(members: Me
 
 
 def test_a_cooperative_rebalance_takes_only_what_moves(members: Members) -> None:
-    first = members.start(CLIENT, "first", assignor="cooperative-sticky")
+    first = members.start(CONFLUENT, "first", assignor="cooperative-sticky")
     assert members.await_shared(first) == {"first": {0, 1, 2, 3}}
-    members.produce(10)
-    members.await_all_delivered()
-    second = members.start(CLIENT, "second", assignor="cooperative-sticky")
+    members.deliver(10)
+    second = members.start(CONFLUENT, "second", assignor="cooperative-sticky")
     held = members.await_shared(first, second)
-    members.produce(10)
-    members.await_all_delivered()
+    members.deliver(10)
     assert {len(part) for part in held.values()} == {2}
     assert first.told("revoked") == [sorted(held["second"])]
     assert [part for part in second.told("assigned") if part] == [sorted(held["second"])]
     second.leave()
     members.await_shared(first)
-    members.produce(10)
-    members.await_all_delivered()
+    members.deliver(10)
     assert first.told("revoked") == [sorted(held["second"])]
     assert once_each(members.sent, members.delivered)

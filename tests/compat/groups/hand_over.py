@@ -1,0 +1,31 @@
+"""What happens to the partitions of a member that goes, in whatever protocol the group speaks."""
+
+from __future__ import annotations
+
+from tests.compat.groups.members import GroupMember, Members, once_each
+
+
+def read_together(members: Members, *joined: GroupMember) -> None:
+    """They share the partitions, and each of them gets records."""
+    members.await_shared(*joined)
+    members.deliver(10)
+    assert all(member.records for member in joined)
+
+
+def kill_and_take_over(members: Members, killed: GroupMember, left: GroupMember) -> None:
+    """One of two is killed while records flow, and nothing is lost."""
+    read_together(members, killed, left)
+    members.produce(10)
+    killed.kill()
+    members.deliver(10)
+    members.await_shared(left)
+
+
+def finish_hand_over(members: Members, leaving: GroupMember, left: GroupMember) -> None:
+    """The one of two that was told to leave is gone, nothing is read twice, and all that was read is committed."""
+    leaving.await_end()
+    members.await_shared(left)
+    members.deliver(10)
+    assert once_each(members.sent, members.delivered)
+    left.leave()
+    assert members.committed_offsets() == members.end_offsets()
