@@ -16,7 +16,7 @@ from gateway.coordinator.places import Place
 from gateway.handlers.api import Api, RequestContext
 from gateway.handlers.group_heartbeat import accepted, refused
 from gateway.protocol.messages import milliseconds
-from gateway.runtime.group_coordinator import Unavailable
+from gateway.runtime.coordinator_shards import Unavailable
 
 API_KEY: Final = 68
 FIRST_WITH_REGEX: Final = 1
@@ -74,4 +74,6 @@ def _heartbeat(context: RequestContext, request: Any) -> Heartbeat:
     )
 
 
-API = Api(key=API_KEY, name="ConsumerGroupHeartbeat", min_version=0, max_version=1, handle=handle)
+API = Api(
+    key=API_KEY, name="ConsumerGroupHeartbeat", min_version=0, max_version=1, handle=handle, is_eager=True
+)

@@ -14,7 +14,7 @@ from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecor
 from gateway.coordinator.group.shard import Committer
 from gateway.handlers.api import Api, RequestContext
 from gateway.protocol.messages import build, milliseconds, response_module
-from gateway.runtime.group_coordinator import Unavailable
+from gateway.runtime.coordinator_shards import Unavailable
 
 API_KEY: Final = 8
 LAST_WITH_RETENTION_TIME: Final = 4

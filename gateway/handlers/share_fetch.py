@@ -31,7 +31,7 @@ from gateway.handlers.share_session import (
     refused,
 )
 from gateway.protocol.messages import build, milliseconds, response_module, response_type
-from gateway.runtime.group_coordinator import Unavailable
+from gateway.runtime.coordinator_shards import Unavailable
 from gateway.runtime.partition import Partition
 from gateway.runtime.share_coordinator import ShareSession
 from log import LogError

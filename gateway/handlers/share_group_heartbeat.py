@@ -18,7 +18,7 @@ from gateway.coordinator.share.share_group import (
 )
 from gateway.handlers.api import Api, RequestContext
 from gateway.handlers.group_heartbeat import accepted, refused
-from gateway.runtime.group_coordinator import Unavailable
+from gateway.runtime.coordinator_shards import Unavailable
 
 API_KEY: Final = 76
 

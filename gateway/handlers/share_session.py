@@ -22,7 +22,7 @@ from gateway.coordinator.share.records import MAX_GROUP_ID_BYTES, SharePartition
 from gateway.coordinator.share.share_partition import Acknowledgement, AcknowledgeType, InvalidRecordState
 from gateway.handlers.api import RequestContext
 from gateway.protocol.messages import build
-from gateway.runtime.group_coordinator import Unavailable
+from gateway.runtime.coordinator_shards import Unavailable
 from gateway.runtime.partition import Partition
 from gateway.runtime.share_coordinator import ShareSession
 

@@ -200,7 +200,7 @@ class GroupCoordinator:
 
         An answer that changes nothing may still tell what an earlier heartbeat changed, so it waits as well.
         """
-        loaded = self._loaded(request.group_id)
+        loaded = self.shards.of(request.group_id)
         reply, _ = self._apply(
             loaded,
             request.group_id,
