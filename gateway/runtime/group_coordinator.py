@@ -15,8 +15,9 @@ from typing import TypeVar
 from kio.schema.errors import ErrorCode
 
 from gateway.config import Config
+from gateway.coordinator.deadlines import NEVER
 from gateway.coordinator.group import records as group_records
-from gateway.coordinator.group.classic_group import NEVER, ClassicGroup
+from gateway.coordinator.group.classic_group import ClassicGroup
 from gateway.coordinator.group.classic_rebalance import GroupLimits, Join
 from gateway.coordinator.group.consumer_group import ConsumerGroup
 from gateway.coordinator.group.consumer_request import ConsumerLimits, Heartbeat, HeartbeatReply

@@ -17,8 +17,9 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from gateway.config import Config
+from gateway.coordinator.deadlines import NEVER
 from gateway.coordinator.share import records as share_records
-from gateway.coordinator.share.ranges import NEVER, StateBatch
+from gateway.coordinator.share.ranges import StateBatch
 from gateway.coordinator.share.records import (
     SharePartitionKey,
     ShareSnapshot,

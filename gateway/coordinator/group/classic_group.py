@@ -16,18 +16,16 @@ import enum
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator import deadlines
+from gateway.coordinator.deadlines import NEVER
 from gateway.coordinator.group.effects import Effects, JoinReply, SyncReply, Waiter
 from gateway.coordinator.group.records import GroupMetadata, MemberMetadata
 from gateway.coordinator.group.subscription import CONSUMER_PROTOCOL, subscribed_topics
 
 Protocols = tuple[tuple[str, bytes], ...]
 """(name, metadata) in the member's order of preference."""
-NEVER: Final = deadlines.NEVER
 
 
 class GroupState(enum.Enum):

@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from gateway.coordinator import deadlines
-
-NEVER: Final = deadlines.NEVER
+from gateway.coordinator.deadlines import NEVER
 
 
 class DeliveryState(enum.IntEnum):
