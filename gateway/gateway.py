@@ -24,6 +24,7 @@ from gateway.runtime.background_jobs import BackgroundJobs
 from gateway.runtime.clock import Clock, SystemClock
 from gateway.runtime.fetch_sessions import FetchSessionCache
 from gateway.runtime.flusher import Flusher
+from gateway.runtime.group_configs import GroupConfigs
 from gateway.runtime.group_coordinator import GroupCoordinator
 from gateway.runtime.internal_topics import InternalTopics
 from gateway.runtime.line_limit import LineLimit
@@ -88,6 +89,7 @@ class Gateway:
         producer_ids = open_producer_ids(config, self._store, self.clock)
         if not await producer_ids.start():
             logger.warning("no producer ids yet: %s", producer_ids.state().last_error)
+        group_configs = GroupConfigs(config, metadata_log)
         internal_topics = InternalTopics(metadata_log, partitions, config.int("node.id"))
         self.services = Services(
             config=config,
@@ -101,8 +103,11 @@ class Gateway:
             metadata_log=metadata_log,
             producer_ids=producer_ids,
             fetch_sessions=FetchSessionCache(config.int("max.incremental.fetch.session.cache.slots")),
-            groups=GroupCoordinator(config, self.clock, partitions, metadata_log, internal_topics),
-            shares=ShareCoordinator(config, self.clock, partitions, internal_topics),
+            group_configs=group_configs,
+            groups=GroupCoordinator(
+                config, self.clock, partitions, metadata_log, internal_topics, group_configs
+            ),
+            shares=ShareCoordinator(config, self.clock, partitions, internal_topics, group_configs),
             advertised={},
         )
         self.services.groups.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gateway.config.group_configs import GROUP_CONFIGS, GroupConfig
 from gateway.config.setting import Setting, render
 from gateway.config.table import SETTINGS
 
@@ -21,6 +22,14 @@ names. *On a topic* is the name of the same setting in CreateTopics and AlterCon
 *Alterable* settings can be changed while the gateway runs (`kafka-configs --alter --entity-type brokers`).
 """
 
+_GROUPS_INTRODUCTION = """
+## Configurations of one group
+
+Set with `kafka-configs --alter --entity-type groups --entity-name GROUP`, also before the group exists; they stay when it is
+deleted, and hold from the next heartbeat or fetch on. What a group does not set is the setting for all groups. Kafka's
+`*.assignment.interval.ms` (members are assigned at once here) and `streams.*` (there are no streams groups) are refused as unknown.
+"""
+
 
 def configuration_page() -> str:
     """The whole page as Markdown."""
@@ -32,7 +41,24 @@ def configuration_page() -> str:
     for section, settings in sections.items():
         parts.append(f"\n## {section}\n")
         parts.extend(_entry(setting) for setting in settings)
+    parts.append(_GROUPS_INTRODUCTION)
+    parts.extend(_group_entry(entry) for entry in GROUP_CONFIGS)
     return "\n".join(parts)
+
+
+def _group_entry(entry: GroupConfig) -> str:
+    setting = entry.setting
+    default = " or ".join(f"`{fallback.name}`" for fallback in setting.fallbacks)
+    rows = [
+        ("type", setting.type.name.lower()),
+        ("default", default or f"`{render(setting.default)}`"),
+    ]
+    if entry.at_least is not None and entry.at_most is not None:
+        rows.append(("allowed", f"from `{entry.at_least}` to `{entry.at_most}`"))
+    elif setting.check is None:
+        rows.append(("allowed", setting.allowed()))
+    facts = "; ".join(f"{name}: {value}" for name, value in rows)
+    return f"### `{setting.name}`\n\n{setting.doc}\n\n- {facts}\n"
 
 
 def _entry(setting: Setting) -> str:

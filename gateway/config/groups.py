@@ -41,6 +41,26 @@ GROUP_SETTINGS = (
         5_000,
         "How often a member of the consumer protocol is told to be heard of.",
     ),
+    _number(
+        "group.consumer.min.session.timeout.ms",
+        45_000,
+        "The shortest `consumer.session.timeout.ms` that a group may be configured with.",
+    ),
+    _number(
+        "group.consumer.max.session.timeout.ms",
+        60_000,
+        "The longest `consumer.session.timeout.ms` that a group may be configured with.",
+    ),
+    _number(
+        "group.consumer.min.heartbeat.interval.ms",
+        5_000,
+        "The shortest `consumer.heartbeat.interval.ms` that a group may be configured with.",
+    ),
+    _number(
+        "group.consumer.max.heartbeat.interval.ms",
+        15_000,
+        "The longest `consumer.heartbeat.interval.ms` that a group may be configured with.",
+    ),
     _number("group.consumer.max.size", INT_MAX, "Members that a group of the consumer protocol may have."),
     Setting(
         name="group.consumer.migration.policy",
@@ -59,6 +79,64 @@ GROUP_SETTINGS = (
         "group.share.heartbeat.interval.ms",
         5_000,
         "How often a member of a share group is told to be heard of.",
+    ),
+    _number(
+        "group.share.min.session.timeout.ms",
+        45_000,
+        "The shortest `share.session.timeout.ms` that a group may be configured with.",
+    ),
+    _number(
+        "group.share.max.session.timeout.ms",
+        60_000,
+        "The longest `share.session.timeout.ms` that a group may be configured with.",
+    ),
+    _number(
+        "group.share.min.heartbeat.interval.ms",
+        5_000,
+        "The shortest `share.heartbeat.interval.ms` that a group may be configured with.",
+    ),
+    _number(
+        "group.share.max.heartbeat.interval.ms",
+        15_000,
+        "The longest `share.heartbeat.interval.ms` that a group may be configured with.",
+    ),
+    _number(
+        "group.share.min.record.lock.duration.ms",
+        15_000,
+        "The shortest `share.record.lock.duration.ms` that a group may be configured with.",
+    ),
+    _number(
+        "group.share.max.record.lock.duration.ms",
+        60_000,
+        "The longest `share.record.lock.duration.ms` that a group may be configured with.",
+    ),
+    _number(
+        "group.share.min.delivery.count.limit",
+        2,
+        "The lowest `share.delivery.count.limit` that a group may be configured with.",
+        minimum=2,
+        maximum=5,
+    ),
+    _number(
+        "group.share.max.delivery.count.limit",
+        10,
+        "The highest `share.delivery.count.limit` that a group may be configured with.",
+        minimum=5,
+        maximum=25,
+    ),
+    _number(
+        "group.share.min.partition.max.record.locks",
+        100,
+        "The lowest `share.partition.max.record.locks` that a group may be configured with.",
+        minimum=100,
+        maximum=2_000,
+    ),
+    _number(
+        "group.share.max.partition.max.record.locks",
+        4_000,
+        "The highest `share.partition.max.record.locks` that a group may be configured with.",
+        minimum=2_000,
+        maximum=10_000,
     ),
     _number("group.share.max.size", 200, "Members that a share group may have."),
     _number("group.share.max.groups", 1_000, "Share groups, those without members included."),
@@ -79,17 +157,10 @@ GROUP_SETTINGS = (
         2_000,
         "Records of a partition between the first that is not done and the last that was acquired.",
         minimum=100,
+        maximum=10_000,
     ),
     _number(
         "group.share.max.share.sessions", 2_000, "Members of share groups that may fetch at the same time."
-    ),
-    Setting(
-        name="share.auto.offset.reset",
-        type=SettingType.STRING,
-        default="latest",
-        choices=("latest", "earliest"),
-        section=_GROUPS,
-        doc="Where a share group begins to read a partition that it never read. In Kafka a setting of each group.",
     ),
     _number("share.coordinator.state.topic.num.partitions", 50, "Partitions of `__share_group_state`."),
     _number(
@@ -118,5 +189,11 @@ GROUP_SETTINGS = (
         "seqgate.group.max",
         100_000,
         "Groups that each partition of `__consumer_offsets` may hold; more are refused with GROUP_MAX_SIZE_REACHED.",
+    ),
+    _number(
+        "seqgate.group.configs.max",
+        10_000,
+        "Groups that may have configurations of their own; more are refused with POLICY_VIOLATION.",
+        minimum=0,
     ),
 )

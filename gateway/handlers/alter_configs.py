@@ -1,4 +1,4 @@
-"""AlterConfigs (key 33, versions 0-2): replace the configurations of topics and brokers.
+"""AlterConfigs (key 33, versions 0-2): replace the configurations of topics, groups and brokers.
 
 What is not named goes back to its default. Source: Kafka's ConfigAdminManager,
 ConfigurationControlManager.legacyAlterConfigs. Kafka never answers a request that names a resource twice; here it gets
@@ -54,7 +54,11 @@ async def alter(
     errors = await change_metadata(
         context,
         lambda image: alter_configs(
-            image, alterations, node_id=context.services.node_id, validate_only=validate_only
+            image,
+            alterations,
+            config=context.services.config,
+            node_id=context.services.node_id,
+            validate_only=validate_only,
         ),
     )
     return [errors] * len(alterations) if isinstance(errors, ApiError) else errors

@@ -41,7 +41,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
         version,
         member_id=reply.member_id,
         member_epoch=reply.member_epoch,
-        interval_ms=context.services.groups.heartbeat_interval_ms,
+        interval_ms=context.services.group_configs.consumer_limits(request.group_id).heartbeat_interval_ms,
         assigned=reply.assignment,
     )
 

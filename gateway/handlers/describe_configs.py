@@ -1,7 +1,7 @@
-"""DescribeConfigs (key 32, versions 1-4): configurations of topics and of this broker.
+"""DescribeConfigs (key 32, versions 1-4): configurations of topics, of groups and of this broker.
 
 A resource kind that Kafka does not know refuses the whole request, as in Kafka; kinds that only Seqgate lacks (loggers,
-client metrics, groups) are refused one by one. Source: Kafka's ConfigHelper.
+client metrics) are refused one by one. Source: Kafka's ConfigHelper.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from gateway.metadata.described import (
     DescribedConfig,
     describe_all_brokers,
     describe_broker,
+    describe_group,
     describe_topic,
 )
-from gateway.metadata.image import ALL_BROKERS, BROKER_RESOURCE, TOPIC_RESOURCE
+from gateway.metadata.image import ALL_BROKERS, BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from gateway.metadata.topic_names import name_complaint
 from gateway.protocol.messages import build, response_module
 
-_KNOWN_KINDS: Final = {TOPIC_RESOURCE, BROKER_RESOURCE, 8, 16, 32}
+_KNOWN_KINDS: Final = {TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE, 8, 16}
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
@@ -63,6 +64,8 @@ def _describe(context: RequestContext, resource: Any) -> Iterable[DescribedConfi
         return _describe_topic(context, resource.resource_name, names)
     if resource.resource_type == BROKER_RESOURCE:
         return _describe_broker(context, resource.resource_name, names)
+    if resource.resource_type == GROUP_RESOURCE:
+        return _describe_group(context, resource.resource_name, names)
     return ApiError(ErrorCode.invalid_request, f"Unsupported resource type: {resource.resource_type}")
 
 
@@ -76,6 +79,15 @@ def _describe_topic(
     if topic not in image.topics_by_name:
         return ApiError(ErrorCode.unknown_topic_or_partition, "")
     return describe_topic(context.services.config, image.topic_configs(topic), names)
+
+
+def _describe_group(
+    context: RequestContext, group_id: str, names: set[str] | None
+) -> Iterable[DescribedConfig] | ApiError:
+    if not group_id:
+        return ApiError(ErrorCode.invalid_request, "Group name must not be empty")
+    values = context.services.metadata_log.image.configs(GROUP_RESOURCE, group_id)
+    return describe_group(context.services.config, values, names)
 
 
 def _describe_broker(

@@ -43,7 +43,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
         module.ShareAcknowledgeResponse,
         module.ShareAcknowledgeTopicResponse,
         rows,
-        shares.limits.lock_duration_ms,
+        shares.limits(request.group_id).lock_duration_ms,
     )
 
 

@@ -66,9 +66,9 @@ async def handle(context: RequestContext, request: Any) -> Any:
     outcomes = await acknowledge(context, request, request.topics)
     if request.share_session_epoch == FINAL_EPOCH:
         services.shares.release_member(request.group_id, request.member_id)
-        return _answer(context, {}, outcomes)
+        return _answer(context, request.group_id, {}, outcomes)
     rows = await _fetch(context, request, session, waits=not outcomes)
-    return _answer(context, rows, outcomes)
+    return _answer(context, request.group_id, rows, outcomes)
 
 
 def _session(context: RequestContext, request: Any) -> ShareSession:
@@ -138,8 +138,9 @@ async def _acquire(
         log = partition.log
         offset = max(found.next_offset(), log.log_start_offset)
         # a group may have been told to begin at an offset that does not exist yet
-        is_there = offset < log.high_watermark
-        region = log.find(offset, max_bytes, upper_bound=log.high_watermark) if is_there else None
+        end_offset = context.services.group_configs.of(request.group_id).share_reading.end_offset(log)
+        is_there = offset < end_offset
+        region = log.find(offset, max_bytes, upper_bound=end_offset) if is_there else None
         data = b"" if region is None else log.read_region(region)
     except Unavailable as error:
         return Row(error.error_code)
@@ -150,7 +151,7 @@ async def _acquire(
         request.member_id,
         [(base_offset, last_offset) for base_offset, last_offset, _, _ in batches],
         max_records,
-        shares.limits,
+        shares.limits(request.group_id),
         context.services.clock.now_ms(),
         is_strict=context.api_version >= FIRST_WITH_STRICT_LIMIT
         and request.share_acquire_mode == RECORD_LIMIT,
@@ -201,7 +202,9 @@ async def _wait(context: RequestContext, request: Any, places: Iterable[Place], 
     return not any(partition.closed for _, partition in watched)
 
 
-def _answer(context: RequestContext, rows: dict[Place, Row], outcomes: dict[Place, Outcome]) -> Any:
+def _answer(
+    context: RequestContext, group_id: str, rows: dict[Place, Row], outcomes: dict[Place, Outcome]
+) -> Any:
     module = response_module(API_KEY, context.api_version)
     partitions = (
         (place, _partition(module, place[1], rows.get(place, Row()), outcomes.get(place, NO_ERROR)))
@@ -211,7 +214,7 @@ def _answer(context: RequestContext, rows: dict[Place, Row], outcomes: dict[Plac
         module.ShareFetchResponse,
         module.ShareFetchableTopicResponse,
         partitions,
-        context.services.shares.limits.lock_duration_ms,
+        context.services.shares.limits(group_id).lock_duration_ms,
     )
 
 

@@ -52,7 +52,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
         version,
         member_id=member.member_id,
         member_epoch=member.member_epoch,
-        interval_ms=services.config.int("group.share.heartbeat.interval.ms"),
+        interval_ms=services.group_configs.of(request.group_id).share_heartbeat_interval_ms,
         assigned=member.assigned if must_tell else None,
     )
 

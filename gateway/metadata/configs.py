@@ -1,4 +1,4 @@
-"""Decisions about configurations of topics and brokers.
+"""Decisions about configurations of topics, groups and brokers.
 
 Rules and order of checks: Kafka's ConfigAdminManager (what a broker refuses at once) and
 ConfigurationControlManager. One resource that is refused leaves the others of the request alone.
@@ -13,10 +13,13 @@ from dataclasses import dataclass
 
 from kio.schema.errors import ErrorCode
 
+from gateway.config.config import Config
+from gateway.config.group_configs import BY_GROUP_NAME
 from gateway.config.setting import InvalidValueError, Setting, SettingType, render
 from gateway.config.table import BY_NAME, BY_TOPIC_NAME, nearest
 from gateway.metadata.decision import ApiError, Decision
-from gateway.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
+from gateway.metadata.group_configs import group_config_error, group_limit_error
+from gateway.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from gateway.metadata.records import ConfigRecord, MetadataRecord
 from gateway.metadata.topic_names import INTERNAL_TOPICS, name_complaint
 
@@ -50,17 +53,26 @@ class Alteration:
 
 
 def alter_configs(
-    image: MetadataImage, alterations: Sequence[Alteration], *, node_id: int, validate_only: bool = False
+    image: MetadataImage,
+    alterations: Sequence[Alteration],
+    *,
+    config: Config,
+    node_id: int,
+    validate_only: bool = False,
 ) -> Decision[list[ApiError | None]]:
     """Alter resources; the answer holds the error of each in their order, None where it was carried out."""
     times = Counter((alteration.resource_type, alteration.resource_name) for alteration in alterations)
     errors: list[ApiError | None] = []
     records: list[MetadataRecord] = []
+    new_groups = 0
     for alteration in alterations:
         if times[alteration.resource_type, alteration.resource_name] > 1:
             errors.append(ApiError(ErrorCode.invalid_request, "Each resource must appear at most once."))
             continue
-        outcome = _alter(image, alteration, node_id)
+        outcome = _alter(image, alteration, config, node_id)
+        if not isinstance(outcome, ApiError) and _is_new_group(image, alteration, outcome):
+            outcome = group_limit_error(image, config, new_groups) or outcome
+            new_groups += 1
         if isinstance(outcome, ApiError):
             errors.append(outcome)
         else:
@@ -69,7 +81,16 @@ def alter_configs(
     return Decision(() if validate_only else records, errors)
 
 
-def _alter(image: MetadataImage, alteration: Alteration, node_id: int) -> list[ConfigRecord] | ApiError:
+def _is_new_group(image: MetadataImage, alteration: Alteration, records: Sequence[ConfigRecord]) -> bool:
+    """Whether a group has configurations that had none."""
+    if alteration.resource_type != GROUP_RESOURCE or not records:
+        return False
+    return alteration.resource_name not in image.configured(GROUP_RESOURCE)
+
+
+def _alter(
+    image: MetadataImage, alteration: Alteration, config: Config, node_id: int
+) -> list[ConfigRecord] | ApiError:
     error = _request_error(alteration, node_id)
     if error:
         return error
@@ -84,7 +105,7 @@ def _alter(image: MetadataImage, alteration: Alteration, node_id: int) -> list[C
     if alteration.replace:
         named = {change.name for change in alteration.changes}
         changed.update((name, None) for name in current if name not in named)
-    error = _values_error(image, alteration, {**current, **changed})
+    error = _values_error(image, alteration, config, {**current, **changed})
     if error:
         return error
     return [
@@ -107,7 +128,7 @@ def _request_error(alteration: Alteration, node_id: int) -> ApiError | None:
         return ApiError(ErrorCode.invalid_request, f"Null value not supported for : {', '.join(missing)}")
     if alteration.resource_type == BROKER_RESOURCE:
         return _broker_error(alteration, node_id)
-    if alteration.resource_type != TOPIC_RESOURCE:
+    if alteration.resource_type not in (TOPIC_RESOURCE, GROUP_RESOURCE):
         return ApiError(ErrorCode.invalid_request, f"Unknown resource type {alteration.resource_type}")
     return None
 
@@ -134,8 +155,11 @@ def _broker_error(alteration: Alteration, node_id: int) -> ApiError | None:
     return None
 
 
-def _table(resource_type: int) -> Mapping[str, Setting]:
-    return BY_TOPIC_NAME if resource_type == TOPIC_RESOURCE else BY_NAME
+def _setting(resource_type: int, name: str) -> Setting | None:
+    if resource_type == GROUP_RESOURCE:
+        entry = BY_GROUP_NAME.get(name)
+        return entry.setting if entry else None
+    return (BY_TOPIC_NAME if resource_type == TOPIC_RESOURCE else BY_NAME).get(name)
 
 
 def _new_value(resource_type: int, change: ConfigChange, current: str | None) -> str | ApiError | None:
@@ -146,7 +170,7 @@ def _new_value(resource_type: int, change: ConfigChange, current: str | None) ->
     if change.operation not in (Operation.APPEND, Operation.SUBTRACT):
         return ApiError(ErrorCode.invalid_request, f"Unknown operations type {change.operation}")
     operation = Operation(change.operation)
-    setting = _table(resource_type).get(change.name)
+    setting = _setting(resource_type, change.name)
     if setting is None or setting.type is not SettingType.LIST:
         return ApiError(
             ErrorCode.invalid_config,
@@ -163,10 +187,12 @@ def _new_value(resource_type: int, change: ConfigChange, current: str | None) ->
 
 
 def _values_error(
-    image: MetadataImage, alteration: Alteration, values: Mapping[str, str | None]
+    image: MetadataImage, alteration: Alteration, config: Config, values: Mapping[str, str | None]
 ) -> ApiError | None:
     present = {name: value for name, value in values.items() if value is not None}
     name = alteration.resource_name
+    if alteration.resource_type == GROUP_RESOURCE:
+        return group_config_error(config, name, present)
     if alteration.resource_type == BROKER_RESOURCE:
         complaint = _first_complaint("broker", present, BY_NAME)
         return ApiError(ErrorCode.invalid_request, complaint) if complaint else None

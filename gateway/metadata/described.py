@@ -6,6 +6,7 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 
 from gateway.config.config import Config, ConfigEntry, ConfigSource
+from gateway.config.group_configs import GROUP_CONFIGS
 from gateway.config.setting import Setting, SettingType, render
 from gateway.config.table import BY_NAME, BY_TOPIC_NAME, SETTINGS
 
@@ -36,6 +37,23 @@ def describe_topic(
                 synonyms = (ConfigEntry(name, overrides[name], ConfigSource.DYNAMIC_TOPIC), *synonyms)
             value = render(config.topic_value(name, overrides))
             yield _described(name, value, setting, synonyms, read_only=False)
+
+
+def describe_group(
+    config: Config, overrides: Mapping[str, str], names: Container[str] | None = None
+) -> Iterator[DescribedConfig]:
+    """The configurations of a group; a group need not exist to have them."""
+    for entry in GROUP_CONFIGS:
+        setting = entry.setting
+        if not _wanted(setting.name, setting, names):
+            continue
+        synonyms = tuple(shown for fallback in setting.fallbacks for shown in config.entries(fallback.name))
+        if setting.default is not None:
+            synonyms = (ConfigEntry(setting.name, render(setting.default), ConfigSource.DEFAULT),)
+        if setting.name in overrides:
+            text = overrides[setting.name].strip()
+            synonyms = (ConfigEntry(setting.name, text, ConfigSource.DYNAMIC_GROUP), *synonyms)
+        yield _described(setting.name, synonyms[0].value, setting, synonyms, read_only=False)
 
 
 def describe_broker(config: Config, names: Container[str] | None = None) -> Iterator[DescribedConfig]:

@@ -7,7 +7,7 @@ so that a hundred thousand partitions cost nothing per change.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,10 +23,12 @@ from gateway.metadata.topic_names import unify_collision_characters
 
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
+GROUP_RESOURCE: Final = 32
 #: The resource name of the configuration that holds for all brokers.
 ALL_BROKERS: Final = ""
 
 _NOTHING: Mapping[str, str] = {}
+_NO_RESOURCES: Mapping[str, Mapping[str, str]] = {}
 
 
 @dataclass(slots=True)
@@ -58,12 +60,16 @@ class MetadataImage:
         self.partition_count = 0
         self.producer_id_blocks: list[ProducerIdsRecord] = []
         self.next_producer_id = 0
-        self._configs: dict[tuple[int, str], dict[str, str]] = {}
+        self._configs: dict[int, dict[str, dict[str, str]]] = {}
         self._unified_names: dict[str, set[str]] = {}
 
     def configs(self, resource_type: int, resource_name: str) -> Mapping[str, str]:
         """The values set on a resource, by name; empty when none is. Not to be changed by the caller."""
-        return self._configs.get((resource_type, resource_name), _NOTHING)
+        return self._configs.get(resource_type, _NO_RESOURCES).get(resource_name, _NOTHING)
+
+    def configured(self, resource_type: int) -> Collection[str]:
+        """The names of the resources of a type on which a value is set."""
+        return self._configs.get(resource_type, _NO_RESOURCES).keys()
 
     def topic_configs(self, topic: str) -> Mapping[str, str]:
         """The values set on a topic."""
@@ -109,7 +115,7 @@ class MetadataImage:
             return
         del self.topics_by_name[topic.name]
         self.partition_count -= len(topic.partitions)
-        self._configs.pop((TOPIC_RESOURCE, topic.name), None)
+        self._configs.get(TOPIC_RESOURCE, {}).pop(topic.name, None)
         unified = unify_collision_characters(topic.name)
         names = self._unified_names[unified]
         names.discard(topic.name)
@@ -117,15 +123,15 @@ class MetadataImage:
             del self._unified_names[unified]
 
     def _replay_config(self, record: ConfigRecord) -> None:
-        key = (record.resource_type, record.resource_name)
+        resources = self._configs.setdefault(record.resource_type, {})
         if record.value is not None:
-            self._configs.setdefault(key, {})[record.name] = record.value
+            resources.setdefault(record.resource_name, {})[record.name] = record.value
             return
-        values = self._configs.get(key)
+        values = resources.get(record.resource_name)
         if values is not None:
             values.pop(record.name, None)
             if not values:
-                del self._configs[key]
+                del resources[record.resource_name]
 
     def _replay_producer_ids(self, record: ProducerIdsRecord) -> None:
         if record.first_producer_id >= 0:

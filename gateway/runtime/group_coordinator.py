@@ -20,9 +20,8 @@ from gateway.coordinator.group import records as group_records
 from gateway.coordinator.group.classic_group import ClassicGroup
 from gateway.coordinator.group.classic_rebalance import GroupLimits, Join
 from gateway.coordinator.group.consumer_group import ConsumerGroup
-from gateway.coordinator.group.consumer_request import ConsumerLimits, Heartbeat, HeartbeatReply
+from gateway.coordinator.group.consumer_request import Heartbeat, HeartbeatReply
 from gateway.coordinator.group.effects import Effects, JoinReply, Reply, SyncReply, Waiter
-from gateway.coordinator.group.migration_policy import MigrationPolicy
 from gateway.coordinator.group.records import OffsetCommitRecord
 from gateway.coordinator.group.shard import Committer, GroupShard
 from gateway.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
@@ -30,6 +29,7 @@ from gateway.metadata.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC
 from gateway.runtime.clock import Clock
 from gateway.runtime.coordinator_shard import BATCH_OVERHEAD_BYTES, LoadedShard
 from gateway.runtime.coordinator_shards import CoordinatorShards, StateTopic, Unavailable
+from gateway.runtime.group_configs import GroupConfigs
 from gateway.runtime.internal_topics import InternalTopics
 from gateway.runtime.metadata_log import MetadataLog
 from gateway.runtime.partitions import Partitions
@@ -61,12 +61,14 @@ class GroupCoordinator:
         partitions: Partitions,
         metadata_log: MetadataLog,
         internal_topics: InternalTopics,
+        group_configs: GroupConfigs,
     ) -> None:
         self._config = config
         self._clock = clock
         self._partitions = partitions
         self._metadata_log = metadata_log
         self._internal_topics = internal_topics
+        self._group_configs = group_configs
         self._timers: dict[str, tuple[int, asyncio.TimerHandle]] = {}
         self._cleaning: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop
@@ -79,13 +81,6 @@ class GroupCoordinator:
         # of three bytes a character, with a group id and a topic name of the greatest length
         self._largest_offset_bytes = 3 * config.int("offset.metadata.max.bytes") + (1 << 15) + (1 << 10)
         self._topics = _RegisteredTopics(partitions)
-        self._consumer_limits = ConsumerLimits(
-            session_timeout_ms=config.int("group.consumer.session.timeout.ms"),
-            heartbeat_interval_ms=config.int("group.consumer.heartbeat.interval.ms"),
-            max_size=config.int("group.consumer.max.size"),
-            migration_policy=MigrationPolicy(config.str("group.consumer.migration.policy")),
-        )
-
         self.shards = CoordinatorShards(
             StateTopic(
                 OFFSETS_TOPIC,
@@ -103,7 +98,7 @@ class GroupCoordinator:
 
     def _fresh_shard(self) -> GroupShard:
         max_groups = self._config.int("seqgate.group.max")
-        return GroupShard(self._limits, max_groups, self._consumer_limits, self._topics)
+        return GroupShard(self._limits, max_groups, self._group_configs.consumer_limits, self._topics)
 
     # Beginning and end.
 
@@ -209,11 +204,6 @@ class GroupCoordinator:
         )
         await self.shards.settled(loaded)
         return reply
-
-    @property
-    def heartbeat_interval_ms(self) -> int:
-        """What members of the consumer protocol are told."""
-        return self._consumer_limits.heartbeat_interval_ms
 
     async def commit(self, committer: Committer, records: Sequence[OffsetCommitRecord]) -> ErrorCode:
         """Commit offsets durably; the error is that of all of them. Raises Unavailable."""

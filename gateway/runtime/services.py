@@ -10,6 +10,7 @@ from gateway.config import Config
 from gateway.runtime.clock import Clock
 from gateway.runtime.fetch_sessions import FetchSessionCache
 from gateway.runtime.flusher import Flusher
+from gateway.runtime.group_configs import GroupConfigs
 from gateway.runtime.group_coordinator import GroupCoordinator
 from gateway.runtime.metadata_log import MetadataLog
 from gateway.runtime.partitions import Partitions
@@ -40,6 +41,7 @@ class Services:
     metadata_log: MetadataLog
     producer_ids: ProducerIdAllocator
     fetch_sessions: FetchSessionCache
+    group_configs: GroupConfigs
     groups: GroupCoordinator
     shares: ShareCoordinator
     advertised: dict[str, Endpoint]

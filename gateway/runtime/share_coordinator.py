@@ -12,7 +12,6 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from kio.schema.errors import ErrorCode
 
@@ -29,7 +28,6 @@ from gateway.coordinator.share.records import (
 from gateway.coordinator.share.share_group import (
     LEAVING,
     ShareGroup,
-    ShareGroupLimits,
     ShareHeartbeat,
     ShareHeartbeatRefused,
     ShareMember,
@@ -41,11 +39,10 @@ from gateway.metadata.topic_names import SHARE_STATE_TOPIC
 from gateway.runtime.clock import Clock
 from gateway.runtime.coordinator_shard import LoadedShard
 from gateway.runtime.coordinator_shards import CoordinatorShards, StateTopic, Unavailable
+from gateway.runtime.group_configs import GroupConfigs
 from gateway.runtime.internal_topics import InternalTopics
 from gateway.runtime.partition import Partition
 from gateway.runtime.partitions import Partitions
-
-EARLIEST: Final = "earliest"
 
 
 @dataclass(slots=True)
@@ -60,27 +57,23 @@ class ShareCoordinator:
     """Serves all share groups."""
 
     def __init__(
-        self, config: Config, clock: Clock, partitions: Partitions, internal_topics: InternalTopics
+        self,
+        config: Config,
+        clock: Clock,
+        partitions: Partitions,
+        internal_topics: InternalTopics,
+        group_configs: GroupConfigs,
     ) -> None:
         self._config = config
         self._clock = clock
         self._partitions = partitions
         self._internal_topics = internal_topics
+        self._group_configs = group_configs
         self.groups: dict[str, ShareGroup] = {}
         self.sessions: dict[tuple[str, str], ShareSession] = {}
         self._waiters: dict[SharePartitionKey, set[Callable[[], None]]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = NEVER
-        self.limits = ShareLimits(
-            lock_duration_ms=config.int("group.share.record.lock.duration.ms"),
-            delivery_count_limit=config.int("group.share.delivery.count.limit"),
-            max_record_locks=config.int("group.share.partition.max.record.locks"),
-        )
-        self._group_limits = ShareGroupLimits(
-            session_timeout_ms=config.int("group.share.session.timeout.ms"),
-            max_size=config.int("group.share.max.size"),
-        )
-
         self.shards = CoordinatorShards(
             StateTopic(
                 SHARE_STATE_TOPIC,
@@ -93,6 +86,10 @@ class ShareCoordinator:
             partitions,
             internal_topics,
         )
+
+    def limits(self, group_id: str) -> ShareLimits:
+        """What a group may acquire, and for how long."""
+        return self._group_configs.of(group_id).share
 
     # Beginning and end.
 
@@ -131,12 +128,14 @@ class ShareCoordinator:
         return self._loaded(key).shard.partitions.get(key)
 
     async def open(self, key: SharePartitionKey, partition: Partition) -> SharePartition:
-        """A partition's delivery state, begun where the settings say if there is none. Raises Unavailable."""
+        """A partition's delivery state, begun where the group is told to if there is none.
+
+        Raises Unavailable, LogError.
+        """
         found = self.find(key)
         if found is None:
-            log = partition.log
-            is_earliest = self._config.str("share.auto.offset.reset") == EARLIEST
-            await self.begin_at(key, log.log_start_offset if is_earliest else log.high_watermark)
+            reading = self._group_configs.of(key.group_id).share_reading
+            await self.begin_at(key, reading.first_offset(partition.log, self._clock.now_ms()))
             found = self.find(key)
             if found is None:
                 raise Unavailable
@@ -193,7 +192,7 @@ class ShareCoordinator:
         if found is None:
             raise Unavailable(ErrorCode.invalid_record_state)
         before = found.start_offset
-        changed = found.acknowledge(member_id, said, self.limits, self._clock.now_ms())
+        changed = found.acknowledge(member_id, said, self.limits(key.group_id), self._clock.now_ms())
         await self._settle(loaded, key, found, changed, moved=found.start_offset != before)
 
     async def _settle(
@@ -219,7 +218,7 @@ class ShareCoordinator:
         self.sessions.pop((group_id, member_id), None)
         for key, found in self.known(group_id).items():
             before = found.start_offset
-            changed = found.release(member_id, self.limits)
+            changed = found.release(member_id, self.limits(group_id))
             self._store_in_background(key, found, changed, moved=found.start_offset != before)
 
     def release_strangers(self) -> None:
@@ -280,7 +279,8 @@ class ShareCoordinator:
                 text = "This gateway holds no more share groups."
                 raise ShareHeartbeatRefused(ErrorCode.group_max_size_reached, text)
             group = ShareGroup(group_id)
-        answer = group.heartbeat(request, self._describe, self._group_limits, self._clock.now_ms())
+        limits = self._group_configs.of(group_id).share_group
+        answer = group.heartbeat(request, self._describe, limits, self._clock.now_ms())
         self.groups[group_id] = group
         self._wake_at(answer[0].session_deadline_ms)
         return answer
@@ -333,7 +333,7 @@ class ShareCoordinator:
             for key, found in list(loaded.shard.partitions.items()):
                 if found.next_deadline_ms() <= now_ms:
                     before = found.start_offset
-                    changed = found.expire(self.limits, now_ms)
+                    changed = found.expire(self.limits(key.group_id), now_ms)
                     self._store_in_background(key, found, changed, moved=found.start_offset != before)
                 next_ms = min(next_ms, found.next_deadline_ms())
         if next_ms != NEVER:

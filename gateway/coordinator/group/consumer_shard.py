@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group import consumer_heartbeat as protocol
@@ -18,10 +20,10 @@ from gateway.coordinator.group.effects import Effects
 
 
 class ConsumerGroups:
-    """Looks groups up, begins and ends them."""
+    """Looks groups up, begins and ends them; `limits_of` tells what a group is limited to."""
 
-    def __init__(self, limits: ConsumerLimits) -> None:
-        self.limits = limits
+    def __init__(self, limits_of: Callable[[str], ConsumerLimits]) -> None:
+        self.limits_of = limits_of
         self.groups: dict[str, ConsumerGroup] = {}
 
     def replay(self, record: ConsumerRecord, now_ms: int) -> None:
@@ -35,7 +37,7 @@ class ConsumerGroups:
             if _deletes(record):
                 return
             group = self.groups[group_id] = ConsumerGroup(group_id)
-        group.replay(record, now_ms, self.limits.session_timeout_ms)
+        group.replay(record, now_ms, self.limits_of(group_id).session_timeout_ms)
 
     def heartbeat(self, request: Heartbeat, topics: Topics, effects: Effects) -> HeartbeatReply:
         """ConsumerGroupHeartbeat of a checked request. Raises HeartbeatRefused."""
@@ -49,7 +51,8 @@ class ConsumerGroups:
                 if request.member_epoch != 0:
                     raise HeartbeatRefused(ErrorCode.group_id_not_found, _not_found(request.group_id))
                 group = ConsumerGroup(request.group_id, group_epoch=FIRST_GROUP_EPOCH)
-            reply, records = protocol.heartbeat(group, request, topics, self.limits, effects.now_ms)
+            limits = self.limits_of(request.group_id)
+            reply, records = protocol.heartbeat(group, request, topics, limits, effects.now_ms)
             self.groups[request.group_id] = group
         effects.records += records
         return reply

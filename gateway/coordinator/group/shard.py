@@ -7,7 +7,7 @@ Source: Kafka's `GroupCoordinatorShard`, `GroupMetadataManager`, `OffsetMetadata
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kio.schema.errors import ErrorCode
@@ -50,20 +50,26 @@ class Committer:
     group_instance_id: str | None = None
 
 
+def _default_limits(group_id: str) -> ConsumerLimits:  # noqa: ARG001 - the same for every group
+    return ConsumerLimits()
+
+
 class GroupShard:
-    """All groups of one partition. `max_groups` bounds them; `topics` are those that members can be assigned."""
+    """All groups of one partition. `max_groups` bounds them, `consumer_limits` tells those of one of the
+    consumer protocol; `topics` are those that members can be assigned.
+    """
 
     def __init__(
         self,
         limits: GroupLimits,
         max_groups: int,
-        consumer_limits: ConsumerLimits | None = None,
+        consumer_limits: Callable[[str], ConsumerLimits] = _default_limits,
         topics: Topics = NO_TOPICS,
     ) -> None:
         self.limits = limits
         self.max_groups = max_groups
         self.groups: dict[str, ClassicGroup] = {}
-        self.consumers = ConsumerGroups(consumer_limits or ConsumerLimits())
+        self.consumers = ConsumerGroups(consumer_limits)
         """The groups of the consumer protocol; no id is in both."""
         self.offsets = GroupOffsets()
         self._topics = topics
@@ -237,7 +243,7 @@ class GroupShard:
                 self._members_removed(self.consumers.groups[request.group_id], effects)
             return reply
         is_empty = group.state is GroupState.EMPTY
-        if request.member_epoch != 0 or not (is_empty or migration.may_upgrade(group, self.consumers.limits)):
+        if request.member_epoch != 0 or not (is_empty or self._may_upgrade(group)):
             text = f"Group {request.group_id} is not a consumer group."
             raise HeartbeatRefused(ErrorCode.group_id_not_found, text)
         if not group.is_simple:
@@ -259,7 +265,7 @@ class GroupShard:
         static = group.members.get(group.static_members.get(request.group_instance_id or "", ""))
         try:
             reply, records = classic_members.join(
-                group, request, self._topics, self.consumers.limits, effects.now_ms
+                group, request, self._topics, self.consumers.limits_of(group.group_id), effects.now_ms
             )
         except GroupError as error:
             effects.reply(waiter, _refused(request, error.error_code))
@@ -268,14 +274,20 @@ class GroupShard:
         effects.reply(waiter, reply)
         # a static member that spoke the consumer protocol may have been the last that did
         replaces_consumer = static is not None and static.classic is None
-        if replaces_consumer and migration.may_downgrade(group, self.consumers.limits, self.limits.max_size):
+        if replaces_consumer and self._may_downgrade(group):
             self._downgrade(group, effects)
 
     def _members_removed(self, group: ConsumerGroup, effects: Effects) -> None:
         """Without a member of the consumer protocol it is a classic group again, as far as it may."""
-        if migration.may_downgrade(group, self.consumers.limits, self.limits.max_size):
+        if self._may_downgrade(group):
             self._downgrade(group, effects)
             rebalance.prepare_rebalance(self.groups[group.group_id], self.limits, effects)
+
+    def _may_upgrade(self, group: ClassicGroup) -> bool:
+        return migration.may_upgrade(group, self.consumers.limits_of(group.group_id))
+
+    def _may_downgrade(self, group: ConsumerGroup) -> bool:
+        return migration.may_downgrade(group, self.consumers.limits_of(group.group_id), self.limits.max_size)
 
     def _downgrade(self, group: ConsumerGroup, effects: Effects) -> None:
         converted = migration.downgraded(group, self._topics, effects.now_ms)

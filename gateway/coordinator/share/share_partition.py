@@ -42,6 +42,7 @@ class ShareLimits:
     lock_duration_ms: int = 30_000
     delivery_count_limit: int = 5
     max_record_locks: int = 2_000
+    may_renew: bool = True
 
 
 class Acquired(NamedTuple):
@@ -172,6 +173,8 @@ class SharePartition:
         """Take what a member says, all or nothing; returns what must be stored. Raises InvalidRecordState."""
         for acknowledgement in said:
             self._check(member_id, acknowledgement)
+            if not limits.may_renew and AcknowledgeType.RENEW in acknowledgement.types:
+                raise InvalidRecordState("Renewing acquisition locks is not enabled for the group.")
         changed: list[StateBatch] = []
         for first_offset, last_offset, types in said:
             if len(types) == 1:

@@ -88,6 +88,8 @@ class Normaliser:
             name = item.get("name", item.get("topic", ""))
         elif "group_id" in item:
             name = item["group_id"]
+        elif "resource_name" in item:
+            name = item["resource_name"]
         else:
             return False
         return not str(name).startswith(self._transcript.prefix)

@@ -53,6 +53,7 @@ VERSIONS = {
     "describe_topic_partitions": (0, 0),
     "consumer_group_heartbeat": (0, 1),
     "consumer_group_describe": (0, 1),
+    "list_config_resources": (0, 1),
 }
 
 

@@ -12,11 +12,11 @@ from tests.compat.groups.members import await_that
 from tests.compat.groups.share_members import ShareReaders, share_readers
 from tests.compat.topics import fresh_topic
 from tests.support.gateway_process import GatewayProcess
+from tests.support.group_configs import READ_FROM_THE_START, set_group_configs
 from tests.support.kafka_tools import ToolRun, run_tool
 
 DELIVERY_LIMIT = 3
 SETTINGS = {
-    "share.auto.offset.reset": "earliest",
     "group.share.record.lock.duration.ms": "2000",
     "group.share.heartbeat.interval.ms": "300",
     "group.share.session.timeout.ms": "6000",
@@ -37,6 +37,7 @@ def readers(share_gateway: GatewayProcess, tmp_path: Path) -> Iterator[ShareRead
     """A topic with one partition, and members of one group."""
     topic = fresh_topic(share_gateway.bootstrap, "shared")
     with share_readers(share_gateway.bootstrap, topic, tmp_path) as started:
+        set_group_configs(started.bootstrap, started.group, READ_FROM_THE_START)
         yield started
 
 
@@ -112,6 +113,7 @@ def test_nothing_is_lost_nor_comes_back_when_the_gateway_is_killed(tmp_path: Pat
     with GatewayProcess(tmp_path / "data", settings=SETTINGS) as gateway:
         topic = fresh_topic(gateway.bootstrap, "killed")
         with share_readers(gateway.bootstrap, topic, tmp_path) as readers:
+            set_group_configs(gateway.bootstrap, readers.group, READ_FROM_THE_START)
             before, between, after = values("before", 100), values("between", 300), values("after", 50)
             readers.produce(before)
             readers.start()
@@ -124,6 +126,36 @@ def test_nothing_is_lost_nor_comes_back_when_the_gateway_is_killed(tmp_path: Pat
             assert delivered.keys() == set(before + between + after)
             assert all(delivered[value] == 1 for value in before)
         assert "Traceback" not in gateway.stderr_text()
+
+
+def test_a_group_begins_where_kafka_configs_told_it(share_gateway: GatewayProcess, tmp_path: Path) -> None:
+    topic = fresh_topic(share_gateway.bootstrap, "begun")
+    with share_readers(share_gateway.bootstrap, topic, tmp_path) as readers:
+        sent = values("v", 10)
+        readers.produce(sent)
+        entity = ("--entity-type", "groups", "--entity-name", readers.group)
+        run_tool(
+            "kafka-configs",
+            *("--bootstrap-server", readers.bootstrap, *entity),
+            *("--alter", "--add-config", "share.auto.offset.reset=earliest"),
+        ).expect_success()
+        readers.start()
+        readers.await_delivered(sent)
+        await_all_done(readers, len(sent))
+
+
+def test_a_group_without_configurations_begins_at_the_end(
+    share_gateway: GatewayProcess, tmp_path: Path
+) -> None:
+    topic = fresh_topic(share_gateway.bootstrap, "ended")
+    with share_readers(share_gateway.bootstrap, topic, tmp_path) as readers:
+        old, new = values("old", 5), values("new", 5)
+        readers.produce(old)
+        readers.start()
+        await_that(lambda: start_and_lag(readers) == (str(len(old)), "0"), "it has begun")
+        readers.produce(new)
+        readers.await_delivered(new)
+        assert sorted(readers.delivered) == sorted(new)
 
 
 def test_the_tool_for_share_groups(readers: ShareReaders) -> None:

@@ -224,3 +224,31 @@ def test_dump_log_decodes_offsets(tmp_path: Path) -> None:
         assert '"protocolType":"consumer"' in dumped
         assert f'"assignedPartitions":[{{"topic":"{topic}","partitions":[0,1]}}]' in dumped
         assert "could not be decoded" not in dumped.lower()
+
+
+def test_kafka_configs_of_a_group_survive_a_kill(tmp_path: Path) -> None:
+    entity = ("--entity-type", "groups", "--entity-name", "readers")
+
+    def configs(*arguments: str) -> ToolRun:
+        return run_tool("kafka-configs", "--bootstrap-server", process.bootstrap, *arguments)
+
+    with GatewayProcess(tmp_path / "data") as process:
+        values = "share.auto.offset.reset=by_duration:PT1H,consumer.session.timeout.ms=50000"
+        configs(*entity, "--alter", "--add-config", values).expect_success()
+        process.restart(kill=True)
+        described = configs("--entity-type", "groups", "--describe").expect_success().stdout
+        assert "group readers are:" in described
+        assert "DYNAMIC_GROUP_CONFIG:share.auto.offset.reset=by_duration:PT1H" in described
+        everything = configs(*entity, "--describe", "--all").expect_success().stdout
+        for shown in (
+            "consumer.session.timeout.ms=50000",
+            "DEFAULT_CONFIG:group.consumer.session.timeout.ms=45000",
+            "share.record.lock.duration.ms=30000",
+        ):
+            assert shown in everything
+        refused = configs(*entity, "--alter", "--add-config", "share.record.lock.duration.ms=1")
+        assert refused.exit_code != 0
+        assert "group.share.min.record.lock.duration.ms" in refused.stdout + refused.stderr
+        names = "share.auto.offset.reset,consumer.session.timeout.ms"
+        configs(*entity, "--alter", "--delete-config", names).expect_success()
+        assert "readers" not in configs("--entity-type", "groups", "--describe").expect_success().stdout

@@ -14,6 +14,7 @@ from gateway.control.results import GroupDescription
 from tests.gateway.commands.clients import create_topic, next_producer_id, produce
 from tests.gateway.commands.conftest import Outcome, seqgate
 from tests.support.gateway_process import GatewayProcess
+from tests.support.group_configs import READ_FROM_THE_START, set_group_configs
 from tests.support.wire import CLIENT_ID, Wire
 
 ACCEPT, RELEASE, REJECT = 1, 2, 3
@@ -25,12 +26,12 @@ WAIT_MS = 10_000
 def gateway(tmp_path: Path) -> Iterator[GatewayProcess]:
     """A gateway with the topic `orders`: ten records in its first partition, none in the second."""
     settings = {
-        "share.auto.offset.reset": "earliest",
         "share.coordinator.state.topic.num.partitions": "4",
         "offsets.topic.num.partitions": "4",
     }
     with GatewayProcess(tmp_path / "data", settings=settings) as process:
         create_topic(process.bootstrap, "orders", 2)
+        set_group_configs(process.bootstrap, "desk", READ_FROM_THE_START)
         producer_id = next_producer_id(process.bootstrap)
         assert produce(process.bootstrap, "orders", 0, producer_id, 0, 10) == (0, 0)
         yield process

@@ -17,6 +17,7 @@ from gateway.handlers.api import Api, RequestContext
 from gateway.protocol.messages import build, encode_response
 from gateway.runtime.fetch_sessions import FetchSessionCache
 from gateway.runtime.flusher import Flusher
+from gateway.runtime.group_configs import GroupConfigs
 from gateway.runtime.group_coordinator import GroupCoordinator
 from gateway.runtime.internal_topics import InternalTopics
 from gateway.runtime.metadata_log import MetadataLog, open_metadata_log
@@ -73,10 +74,11 @@ async def open_node(path: Path, *overrides: str, storage: Storage | None = None)
         flusher=flusher,
     )
     await lifecycle.start()
+    group_configs = GroupConfigs(config, metadata_log)
     internal_topics = InternalTopics(metadata_log, partitions, config.int("node.id"))
-    groups = GroupCoordinator(config, clock, partitions, metadata_log, internal_topics)
+    groups = GroupCoordinator(config, clock, partitions, metadata_log, internal_topics, group_configs)
     groups.start()
-    shares = ShareCoordinator(config, clock, partitions, internal_topics)
+    shares = ShareCoordinator(config, clock, partitions, internal_topics, group_configs)
     shares.start()
     metadata_log.add_listener(shares.metadata_changed)
     services = Services(
@@ -91,6 +93,7 @@ async def open_node(path: Path, *overrides: str, storage: Storage | None = None)
         metadata_log=metadata_log,
         producer_ids=cast("ProducerIdAllocator", None),
         fetch_sessions=FetchSessionCache(10),
+        group_configs=group_configs,
         groups=groups,
         shares=shares,
         advertised={"PLAINTEXT": Endpoint("gateway.example", 9092)},

@@ -6,11 +6,16 @@ from typing import Any
 
 import pytest
 
-from gateway.handlers import alter_configs, describe_configs, incremental_alter_configs
+from gateway.handlers import (
+    alter_configs,
+    describe_configs,
+    incremental_alter_configs,
+    list_config_resources,
+)
 from tests.gateway.handlers.requests import alter, create, describe, replace
 from tests.gateway.handlers.support import Node, open_node, versions
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, GROUP = 2, 4, 32
 
 
 @pytest.fixture
@@ -66,7 +71,7 @@ class TestDescribe:
             (BROKER, "x", "invalid_request"),
             (8, "1", "invalid_request"),
             (16, "m", "invalid_request"),
-            (32, "g", "invalid_request"),
+            (GROUP, "", "invalid_request"),
             (99, "x", "invalid_request"),
         ],
     )
@@ -152,3 +157,68 @@ async def test_a_coordinators_topic_can_be_altered_and_keeps_everything(tmp_path
         assert partition is not None
         assert partition.flush_messages == 5
         assert partition.log.config.retention_ms == -1
+
+
+LOCK = "share.record.lock.duration.ms"
+
+
+class TestGroups:
+    @pytest.mark.parametrize("version", versions(describe_configs.API))
+    async def test_described_in_every_version_though_it_does_not_exist(
+        self, node: Node, version: int
+    ) -> None:
+        (entry,) = (await describe(node, GROUP, "g", [LOCK, "none"], version=version)).configs
+        assert (entry.name, entry.value, entry.config_source) == (LOCK, "30000", 5)
+        assert [(synonym.name, synonym.source) for synonym in entry.synonyms] == [(f"group.{LOCK}", 5)]
+
+    async def test_its_own_value_comes_first(self, node: Node) -> None:
+        await alter(node, GROUP, "g", {LOCK: " 20000 ", "share.isolation.level": "read_committed"})
+        lock, level = (await describe(node, GROUP, "g", [LOCK, "share.isolation.level"])).configs
+        assert [(one.name, one.value, one.source) for one in lock.synonyms] == [
+            (LOCK, "20000", 8),
+            (f"group.{LOCK}", "30000", 5),
+        ]
+        assert [(one.value, one.source) for one in level.synonyms] == [
+            ("read_committed", 8),
+            ("read_uncommitted", 5),
+        ]
+        assert values(await describe(node, GROUP, "other", [LOCK])) == {LOCK: "30000"}
+
+    @pytest.mark.parametrize("version", versions(alter_configs.API))
+    async def test_replaced_in_every_version(self, node: Node, version: int) -> None:
+        await alter(node, GROUP, "g", {LOCK: "20000"})
+        await replace(node, GROUP, "g", {"share.delivery.count.limit": "3"}, version=version)
+        rules = node.services.group_configs.of("g")
+        assert (rules.share.lock_duration_ms, rules.share.delivery_count_limit) == (30_000, 3)
+
+    async def test_the_same_after_a_restart(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path / "other") as node:
+            await alter(node, GROUP, "g", {"consumer.session.timeout.ms": "50000"})
+        async with open_node(tmp_path / "other") as node:
+            assert node.services.group_configs.consumer_limits("g").session_timeout_ms == 50_000
+
+
+class TestListResources:
+    async def listed(self, node: Node, version: int, *types: int) -> tuple[str, set[tuple[int, str]]]:
+        response = await node.ask(
+            list_config_resources.API,
+            version,
+            lambda module: {"resource_types": types} if version else {},
+        )
+        found = {(getattr(one, "resource_type", 16), one.resource_name) for one in response.config_resources}
+        return response.error_code.name, found
+
+    async def test_by_type(self, node: Node) -> None:
+        await alter(node, GROUP, "g", {LOCK: "20000"})
+        assert await self.listed(node, 1, GROUP) == ("none", {(GROUP, "g")})
+        assert await self.listed(node, 1, TOPIC, BROKER) == ("none", {(TOPIC, "t"), (BROKER, "1")})
+        assert await self.listed(node, 1) == ("none", {(GROUP, "g"), (TOPIC, "t"), (BROKER, "1")})
+        await alter(node, GROUP, "g", {LOCK: None})
+        assert await self.listed(node, 1, GROUP) == ("none", set())
+
+    async def test_client_metrics_are_none(self, node: Node) -> None:
+        assert await self.listed(node, 0) == ("none", set())
+        assert await self.listed(node, 1, 16) == ("none", set())
+
+    async def test_an_unknown_type_is_refused(self, node: Node) -> None:
+        assert await self.listed(node, 1, GROUP, 99) == ("unsupported_version", set())

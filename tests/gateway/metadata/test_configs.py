@@ -12,6 +12,7 @@ from gateway.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImag
 from gateway.metadata.topics import NewTopic
 from tests.gateway.metadata.support import NODE_ID, image_with, replay
 
+CONFIG = load_config()
 SET, DELETE, APPEND, SUBTRACT = Operation.SET, Operation.DELETE, Operation.APPEND, Operation.SUBTRACT
 
 
@@ -67,37 +68,51 @@ class TestIncremental:
         ],
     )
     def test_as_kafka_answers(self, alteration: Alteration, error: str) -> None:
-        decision = alter_configs(image(), [alteration], node_id=NODE_ID)
+        decision = alter_configs(image(), [alteration], config=CONFIG, node_id=NODE_ID)
         assert names(decision.answer) == [error]
         if error != "none":
             assert decision.records == []
 
     def test_an_unknown_name_is_told_the_nearest(self) -> None:
-        decision = alter_configs(image(), [incremental(2, "t", ("retention.mss", SET, "1"))], node_id=NODE_ID)
+        decision = alter_configs(
+            image(), [incremental(2, "t", ("retention.mss", SET, "1"))], config=CONFIG, node_id=NODE_ID
+        )
         assert decision.answer[0] is not None
         assert decision.answer[0].message is not None
         assert "retention.ms)" in decision.answer[0].message
 
     def test_set_delete_append_subtract(self) -> None:
         state = image()
-        replay(state, alter_configs(state, [incremental(2, "t", ("retention.ms", SET, "7"))], node_id=1))
+        replay(
+            state,
+            alter_configs(state, [incremental(2, "t", ("retention.ms", SET, "7"))], config=CONFIG, node_id=1),
+        )
         assert state.topic_configs("t") == {"retention.bytes": "10", "retention.ms": "7"}
-        replay(state, alter_configs(state, [incremental(2, "t", ("retention.ms", DELETE, None))], node_id=1))
+        replay(
+            state,
+            alter_configs(
+                state, [incremental(2, "t", ("retention.ms", DELETE, None))], config=CONFIG, node_id=1
+            ),
+        )
         assert state.topic_configs("t") == {"retention.bytes": "10"}
         replay(
             state,
-            alter_configs(state, [incremental(2, "t", ("cleanup.policy", SUBTRACT, "delete"))], node_id=1),
+            alter_configs(
+                state, [incremental(2, "t", ("cleanup.policy", SUBTRACT, "delete"))], config=CONFIG, node_id=1
+            ),
         )
         assert state.topic_configs("t")["cleanup.policy"] == ""
         replay(
             state,
-            alter_configs(state, [incremental(2, "t", ("cleanup.policy", APPEND, "delete"))], node_id=1),
+            alter_configs(
+                state, [incremental(2, "t", ("cleanup.policy", APPEND, "delete"))], config=CONFIG, node_id=1
+            ),
         )
         assert state.topic_configs("t")["cleanup.policy"] == "delete"
 
     def test_what_is_so_already_makes_no_record(self) -> None:
         decision = alter_configs(
-            image(), [incremental(2, "t", ("retention.bytes", SET, "10"))], node_id=NODE_ID
+            image(), [incremental(2, "t", ("retention.bytes", SET, "10"))], config=CONFIG, node_id=NODE_ID
         )
         assert decision.records == []
 
@@ -108,6 +123,7 @@ class TestIncremental:
                 incremental(2, "none", ("retention.ms", SET, "1")),
                 incremental(2, "t", ("retention.ms", SET, "1")),
             ],
+            config=CONFIG,
             node_id=NODE_ID,
         )
         assert names(decision.answer) == ["unknown_topic_or_partition", "none"]
@@ -115,11 +131,14 @@ class TestIncremental:
 
     def test_a_resource_twice_is_refused_both_times(self) -> None:
         twice = [incremental(2, "t", ("retention.ms", SET, "1"))] * 2
-        assert names(alter_configs(image(), twice, node_id=NODE_ID).answer) == ["invalid_request"] * 2
+        assert (
+            names(alter_configs(image(), twice, config=CONFIG, node_id=NODE_ID).answer)
+            == ["invalid_request"] * 2
+        )
 
     def test_validate_only(self) -> None:
         alteration = incremental(2, "t", ("retention.ms", SET, "1"))
-        decision = alter_configs(image(), [alteration], node_id=NODE_ID, validate_only=True)
+        decision = alter_configs(image(), [alteration], config=CONFIG, node_id=NODE_ID, validate_only=True)
         assert names(decision.answer) == ["none"]
         assert decision.records == ()
 
@@ -128,18 +147,23 @@ class TestReplacement:
     def test_what_is_not_named_goes(self) -> None:
         state = image()
         alteration = Alteration(TOPIC_RESOURCE, "t", [ConfigChange("retention.ms", "5")], replace=True)
-        replay(state, alter_configs(state, [alteration], node_id=NODE_ID))
+        replay(state, alter_configs(state, [alteration], config=CONFIG, node_id=NODE_ID))
         assert state.topic_configs("t") == {"retention.ms": "5"}
 
     def test_nothing_named_removes_everything(self) -> None:
         state = image()
-        replay(state, alter_configs(state, [Alteration(TOPIC_RESOURCE, "t", (), replace=True)], node_id=1))
+        replay(
+            state,
+            alter_configs(
+                state, [Alteration(TOPIC_RESOURCE, "t", (), replace=True)], config=CONFIG, node_id=1
+            ),
+        )
         assert state.topic_configs("t") == {}
 
     def test_a_broker_by_its_number(self) -> None:
         state = MetadataImage()
         alteration = Alteration(BROKER_RESOURCE, "1", [ConfigChange("message.max.bytes", "5")], replace=True)
-        replay(state, alter_configs(state, [alteration], node_id=NODE_ID))
+        replay(state, alter_configs(state, [alteration], config=CONFIG, node_id=NODE_ID))
         assert state.configs(BROKER_RESOURCE, "1") == {"message.max.bytes": "5"}
 
 

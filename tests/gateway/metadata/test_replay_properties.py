@@ -54,7 +54,9 @@ def decide(image: MetadataImage, step: Any) -> list[Any]:
         resource_type, name, config, value, operation, replace = rest
         change = ConfigChange(config, value, 0 if replace else operation)
         return list(
-            alter_configs(image, [Alteration(resource_type, name, [change], replace)], node_id=1).records
+            alter_configs(
+                image, [Alteration(resource_type, name, [change], replace)], config=CONFIG, node_id=1
+            ).records
         )
     if kind == "claim":
         return list(claim_block(image, size=rest[0], owner="n", now_ms=1, broker_id=1).records)
@@ -87,7 +89,6 @@ def test_replay_gives_the_same_image(steps: list[Any]) -> None:
     assert {topic.topic_id for topic in topics} == set(live.topics_by_id)
     for topic in topics:
         assert list(topic.partitions) == list(range(len(topic.partitions)))
-    for resource_type, name in live._configs:
-        assert resource_type != TOPIC_RESOURCE or name in live.topics_by_name
+    assert set(live.configured(TOPIC_RESOURCE)) <= set(live.topics_by_name)
     ends = [(block.first_producer_id, block.next_producer_id) for block in live.producer_id_blocks]
     assert all(end <= first for (_, end), (first, _) in pairwise(ends))

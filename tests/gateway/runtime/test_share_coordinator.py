@@ -12,15 +12,15 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.share.records import SharePartitionKey
 from gateway.handlers import share_acknowledge, share_fetch, share_group_heartbeat
+from gateway.metadata.image import GROUP_RESOURCE
 from gateway.protocol.messages import build
 from log.records import NewRecord, build_batch
-from tests.gateway.handlers.requests import create, delete
+from tests.gateway.handlers.requests import alter, create, delete
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
 
 TOPIC = "flights"
 GROUP = "readers"
 SETTINGS = (
-    "share.auto.offset.reset=earliest",
     "share.coordinator.state.topic.num.partitions=1",
     "offsets.topic.num.partitions=1",
 )
@@ -32,14 +32,15 @@ async def begin(node: Node) -> uuid.UUID:
     await node.services.groups.ensure_topic()
     await node.services.shares.ensure_topic()
     await create(node, TOPIC)
+    await alter(node, GROUP_RESOURCE, GROUP, {"share.auto.offset.reset": "earliest"})
     return node.services.partitions.by_name[TOPIC].topic_id
 
 
-async def write(node: Node, count: int) -> None:
+async def write(node: Node, count: int, timestamp: int = NOW_MS) -> None:
     """One batch, durably."""
     partition = node.services.partitions.get(TOPIC, 0)
     assert partition is not None
-    info = partition.append(build_batch([NewRecord(b"v", timestamp=NOW_MS)] * count), NOW_MS)
+    info = partition.append(build_batch([NewRecord(b"v", timestamp=timestamp)] * count), NOW_MS)
     persisted = asyncio.Event()
     partition.when_offset_persisted(info.last_offset, persisted.set)
     await persisted.wait()
@@ -59,14 +60,16 @@ async def fetch(
     return await node.ask(share_fetch.API, 2, make)
 
 
-async def acknowledge(node: Node, topic_id: uuid.UUID, first: int, last: int, kind: int) -> Any:
+async def acknowledge(
+    node: Node, topic_id: uuid.UUID, first: int, last: int, kind: int, *, is_renew_ack: bool = False
+) -> Any:
     def make(module: Any) -> dict[str, Any]:
         said = build(
             module.AcknowledgementBatch, first_offset=first, last_offset=last, acknowledge_types=(kind,)
         )
         partition = build(module.AcknowledgePartition, partition_index=0, acknowledgement_batches=(said,))
         topic = build(module.AcknowledgeTopic, topic_id=topic_id, partitions=(partition,))
-        asked = {"group_id": GROUP, "member_id": "a", "share_session_epoch": 1, "is_renew_ack": False}
+        asked = {"group_id": GROUP, "member_id": "a", "share_session_epoch": 1, "is_renew_ack": is_renew_ack}
         return {**asked, "topics": (topic,)}
 
     return await node.ask(share_acknowledge.API, 2, make)

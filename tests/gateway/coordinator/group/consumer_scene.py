@@ -85,7 +85,7 @@ class ConsumerScene:
     def __init__(self, limits: ConsumerLimits = CONSUMER_LIMITS, **topics: int) -> None:
         self.limits = limits
         self.now_ms = START_MS
-        self.groups = ConsumerGroups(limits)
+        self.groups = ConsumerGroups(lambda _: limits)
         self.cluster = Cluster()
         self.records: list[ConsumerRecord] = []
         for name, partitions in topics.items():
@@ -145,7 +145,7 @@ class ConsumerScene:
 
     def replayed(self) -> ConsumerGroups:
         """What a restart makes of the records."""
-        groups = ConsumerGroups(self.limits)
+        groups = ConsumerGroups(lambda _: self.limits)
         for record in self.records:
             groups.replay(record, self.now_ms)
         return groups

@@ -63,7 +63,7 @@ class MixedScene(Scene):
 
     def __init__(self, limits: GroupLimits = LIMITS, consumer_limits: ConsumerLimits | None = None) -> None:
         super().__init__(limits)
-        self.shard = GroupShard(limits, 100, consumer_limits, OneTopic())
+        self.shard = GroupShard(limits, 100, lambda _: consumer_limits or ConsumerLimits(), OneTopic())
 
     @property
     def consumers(self) -> ConsumerGroup:
@@ -146,7 +146,9 @@ class MixedScene(Scene):
 
     def reloaded(self) -> GroupShard:
         """What a restart would make of the bytes in the log."""
-        shard = GroupShard(self.shard.limits, self.shard.max_groups, self.shard.consumers.limits, OneTopic())
+        shard = GroupShard(
+            self.shard.limits, self.shard.max_groups, self.shard.consumers.limits_of, OneTopic()
+        )
         for record in self.records:
             read = decode(*encode(record))
             assert read == record

@@ -1,0 +1,110 @@
+"""What may be configured on a group, and what holds for it (Kafka's GroupConfig, GroupConfigManager)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.config.config import Config
+from gateway.config.group_configs import BY_GROUP_NAME, GROUP_CONFIGS, GroupConfig
+from gateway.config.setting import InvalidValueError, SettingValue
+from gateway.config.table import nearest
+from gateway.metadata.decision import ApiError
+from gateway.metadata.image import GROUP_RESOURCE, MetadataImage
+
+#: (heartbeat interval, session timeout) of the protocols that have both.
+_SESSIONS: Final = tuple(
+    (f"{kind}.heartbeat.interval.ms", f"{kind}.session.timeout.ms") for kind in ("consumer", "share")
+)
+MAX_NAME_BYTES: Final = 1024
+"""No group of the consumer or share protocol has a longer name."""
+
+
+def group_config_error(config: Config, group_id: str, values: Mapping[str, str]) -> ApiError | None:
+    """What is wrong with the values to be set on a group, in the order in which Kafka looks; None when nothing is."""
+    if not group_id:
+        return ApiError(ErrorCode.invalid_request, "Default group resources are not allowed.")
+    if len(group_id.encode()) > MAX_NAME_BYTES:
+        text = f"The name of a group can't be longer than {MAX_NAME_BYTES} bytes."
+        return ApiError(ErrorCode.invalid_request, text)
+    complaint = _name_complaint(values) or _value_complaint(values) or _bounds_complaint(config, values)
+    if complaint:
+        return ApiError(ErrorCode.invalid_config, complaint)
+    return None
+
+
+def group_limit_error(image: MetadataImage, config: Config, new_groups: int) -> ApiError | None:
+    """Why one more group can't have configurations, after as many new ones in the same request; None if it can."""
+    if len(image.configured(GROUP_RESOURCE)) + new_groups < config.int("seqgate.group.configs.max"):
+        return None
+    text = "As many groups have configurations as seqgate.group.configs.max allows."
+    return ApiError(ErrorCode.policy_violation, text)
+
+
+def _name_complaint(values: Mapping[str, str]) -> str | None:
+    for name in values:
+        if name not in BY_GROUP_NAME:
+            near = nearest(name, BY_GROUP_NAME)
+            hint = f" (the nearest valid name is {near})" if near else ""
+            return f"Unknown group config name: {name}{hint}"
+    return None
+
+
+def _value_complaint(values: Mapping[str, str]) -> str | None:
+    for name, text in values.items():
+        try:
+            BY_GROUP_NAME[name].setting.parse(text)
+        except InvalidValueError as error:
+            return f"Invalid value {text} for configuration {name}: {error}"
+    return None
+
+
+def _bounds_complaint(config: Config, values: Mapping[str, str]) -> str | None:
+    for entry in GROUP_CONFIGS:
+        name = entry.setting.name
+        if name not in values:
+            continue
+        value = entry.setting.parse(values[name])
+        if entry.at_least is not None and isinstance(value, int) and value < config.int(entry.at_least):
+            return f"{name} must be greater than or equal to {entry.at_least}"
+        if entry.at_most is not None and isinstance(value, int) and value > config.int(entry.at_most):
+            return f"{name} must be less than or equal to {entry.at_most}"
+    for heartbeat, session in _SESSIONS:
+        if heartbeat not in values and session not in values:
+            continue
+        if group_number(config, values, session) <= group_number(config, values, heartbeat):
+            return f"{session} must be greater than {heartbeat}"
+    return None
+
+
+def group_value(config: Config, values: Mapping[str, str], name: str) -> SettingValue:
+    """What holds for a group that has these values set: its own value, else that of all groups.
+
+    A value that the bounds of this version or of the settings refuse by now is moved to the nearest they allow.
+    """
+    entry = BY_GROUP_NAME[name]
+    text = values.get(name)
+    if text is not None:
+        try:
+            return _clamped(config, entry, entry.setting.parse(text))
+        except InvalidValueError:
+            pass
+    for fallback in entry.setting.fallbacks:
+        return config.int(fallback.name)
+    assert entry.setting.default is not None
+    return entry.setting.default
+
+
+def group_number(config: Config, values: Mapping[str, str], name: str) -> int:
+    """`group_value` of a number."""
+    value = group_value(config, values, name)
+    assert isinstance(value, int)
+    return value
+
+
+def _clamped(config: Config, entry: GroupConfig, value: SettingValue) -> SettingValue:
+    if isinstance(value, int) and entry.at_least is not None and entry.at_most is not None:
+        return min(max(value, config.int(entry.at_least)), config.int(entry.at_most))
+    return value

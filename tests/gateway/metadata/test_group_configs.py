@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import pytest
+
+from gateway.config import BY_NAME, Config, load_config
+from gateway.config.group_configs import GROUP_CONFIGS, GroupConfig
+from gateway.metadata.configs import Alteration, ConfigChange, Operation, alter_configs
+from gateway.metadata.decision import ApiError
+from gateway.metadata.group_configs import group_number, group_value
+from gateway.metadata.image import GROUP_RESOURCE, MetadataImage
+from tests.gateway.metadata.support import NODE_ID, replay
+
+CONFIG = load_config()
+LOCK = "share.record.lock.duration.ms"
+SESSION = "consumer.session.timeout.ms"
+HEARTBEAT = "consumer.heartbeat.interval.ms"
+RESET = "share.auto.offset.reset"
+
+
+def outcome(image: MetadataImage, *alterations: Alteration, config: Config = CONFIG) -> list[ApiError | None]:
+    decision = alter_configs(image, alterations, config=config, node_id=NODE_ID)
+    replay(image, decision)
+    return decision.answer
+
+
+@pytest.mark.parametrize("entry", GROUP_CONFIGS, ids=lambda entry: entry.setting.name)
+def test_every_row_is_sound(entry: GroupConfig) -> None:
+    assert entry.setting.doc.endswith(".")
+    assert (entry.setting.default is None) == bool(entry.setting.fallbacks)
+    bounds = (entry.at_least, entry.at_most)
+    for name in (
+        *(fallback.name for fallback in entry.setting.fallbacks),
+        *(name for name in bounds if name),
+    ):
+        assert name in BY_NAME
+    value = group_value(CONFIG, {}, entry.setting.name)
+    if entry.at_least and entry.at_most:
+        assert CONFIG.int(entry.at_least) <= int(value) <= CONFIG.int(entry.at_most)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "complaint"),
+    [
+        (LOCK, "15000", None),
+        (LOCK, "60000", None),
+        (LOCK, "14999", f"{LOCK} must be greater than or equal to group.share.min.record.lock.duration.ms"),
+        (LOCK, "60001", f"{LOCK} must be less than or equal to group.share.max.record.lock.duration.ms"),
+        (LOCK, "0", f"Invalid value 0 for configuration {LOCK}: Value must be at least 1"),
+        (LOCK, "soon", f"Invalid value soon for configuration {LOCK}: Not a number of type INT"),
+        (RESET, "earliest", None),
+        (RESET, "by_duration:PT1H", None),
+        (
+            RESET,
+            "by_duration:-PT1H",
+            (
+                f"Invalid value by_duration:-PT1H for configuration {RESET}: Invalid value `by_duration:-PT1H` for "
+                f"configuration {RESET}. The value must be either 'earliest', 'latest' or of the format "
+                "'by_duration:<PnDTnHnMn.nS>'."
+            ),
+        ),
+        ("streams.num.standby.replicas", "1", "Unknown group config name: streams.num.standby.replicas"),
+        (
+            "share.isolation",
+            "1",
+            "Unknown group config name: share.isolation (the nearest valid name is share.isolation.level)",
+        ),
+    ],
+)
+def test_values(name: str, value: str, complaint: str | None) -> None:
+    (error,) = outcome(MetadataImage(), Alteration(GROUP_RESOURCE, "g", [ConfigChange(name, value)]))
+    if complaint is None:
+        assert error is None
+    else:
+        assert error is not None
+        assert error.error_code.name == "invalid_config"
+        assert (error.message or "").startswith(complaint)
+
+
+def test_a_session_is_longer_than_the_time_between_heartbeats() -> None:
+    config = load_config(overrides=["group.consumer.min.session.timeout.ms=1"])
+    wrong = Alteration(GROUP_RESOURCE, "g", [ConfigChange(SESSION, "9000"), ConfigChange(HEARTBEAT, "9000")])
+    (error,) = outcome(MetadataImage(), wrong, config=config)
+    assert error is not None
+    assert error.message == f"{SESSION} must be greater than {HEARTBEAT}"
+
+
+@pytest.mark.parametrize("group_id", ["", "g" * 1025])
+def test_names_that_are_refused(group_id: str) -> None:
+    (error,) = outcome(MetadataImage(), Alteration(GROUP_RESOURCE, group_id, [ConfigChange(LOCK, "20000")]))
+    assert error is not None
+    assert error.error_code.name == "invalid_request"
+
+
+def test_no_more_groups_than_allowed_have_configurations() -> None:
+    config = load_config(overrides=["seqgate.group.configs.max=2"])
+    image = MetadataImage()
+    change = [ConfigChange(LOCK, "20000")]
+    three = [Alteration(GROUP_RESOURCE, group_id, change) for group_id in "abc"]
+    errors = outcome(image, *three, config=config)
+    assert [error.error_code.name if error else None for error in errors] == [None, None, "policy_violation"]
+    assert sorted(image.configured(GROUP_RESOURCE)) == ["a", "b"]
+    other = Alteration(GROUP_RESOURCE, "a", [ConfigChange(SESSION, "50000")])
+    assert outcome(image, other, config=config) == [None]
+    gone = Alteration(GROUP_RESOURCE, "a", [], replace=True)
+    assert outcome(image, gone, config=config) == [None]
+    assert outcome(image, three[2], config=config) == [None]
+    assert sorted(image.configured(GROUP_RESOURCE)) == ["b", "c"]
+
+
+def test_a_value_that_is_not_set_is_that_of_all_groups() -> None:
+    config = load_config(overrides=[f"group.{LOCK}=20000"])
+    assert group_number(config, {}, LOCK) == 20_000
+    assert group_number(config, {LOCK: "40000"}, LOCK) == 40_000
+
+
+def test_a_stored_value_out_of_todays_bounds_is_moved_to_them() -> None:
+    assert group_number(CONFIG, {LOCK: "1"}, LOCK) == 15_000
+    assert group_number(CONFIG, {LOCK: "99999999"}, LOCK) == 60_000
+    assert group_number(CONFIG, {LOCK: "what"}, LOCK) == 30_000
+
+
+def test_a_value_is_deleted() -> None:
+    image = MetadataImage()
+    assert outcome(image, Alteration(GROUP_RESOURCE, "g", [ConfigChange(LOCK, "20000")])) == [None]
+    gone = Alteration(GROUP_RESOURCE, "g", [ConfigChange(LOCK, None, Operation.DELETE)])
+    assert outcome(image, gone) == [None]
+    assert image.configs(GROUP_RESOURCE, "g") == {}
+    assert not image.configured(GROUP_RESOURCE)
