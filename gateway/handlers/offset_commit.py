@@ -21,6 +21,7 @@ LAST_WITH_RETENTION_TIME: Final = 4
 FIRST_WITH_LEADER_EPOCH: Final = 6
 FIRST_WITH_INSTANCE_ID: Final = 7
 FIRST_WITH_GROUP_ID_NOT_FOUND: Final = 9
+FIRST_WITH_MEMBER_EPOCH: Final = 9
 FIRST_WITH_TOPIC_IDS: Final = 10
 
 
@@ -110,6 +111,7 @@ async def _commit(context: RequestContext, request: Any, records: list[OffsetCom
         generation_id=request.generation_id_or_member_epoch,
         member_id=request.member_id,
         group_instance_id=request.group_instance_id if version >= FIRST_WITH_INSTANCE_ID else None,
+        tells_member_epoch=version >= FIRST_WITH_MEMBER_EPOCH,
     )
     try:
         error = await context.services.groups.commit(committer, records)

@@ -92,7 +92,7 @@ class GroupCoordinator:
             clock,
             partitions,
             internal_topics,
-            on_load=self._set_timers,
+            on_load=self._begin,
             on_lost=self._refuse_waiters,
         )
 
@@ -119,7 +119,8 @@ class GroupCoordinator:
         """Create `__consumer_offsets` when the first group is looked for. Raises Unavailable."""
         await self.shards.ensure_topic()
 
-    def _set_timers(self, loaded: LoadedShard[GroupShard]) -> None:
+    def _begin(self, loaded: LoadedShard[GroupShard]) -> None:
+        loaded.shard.loaded(Effects(self._now_ms()))  # nobody waits yet, so there is nobody to answer
         for group_id in loaded.shard.group_ids():
             self._set_timer(loaded, group_id)
 

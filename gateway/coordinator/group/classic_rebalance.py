@@ -23,6 +23,8 @@ NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
 """A new member whose client went away while it waits is given up after this long."""
 NOBODY_JOINED_DELAY_MS: Final = 1000
 """How long a rebalance that only has absent static members waits at the least."""
+MAX_PENDING_MEMBERS: Final = 10_000
+"""Who was told a member id and has not come back with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,9 @@ def _join_new(
 ) -> None:
     instance_id = request.group_instance_id
     if instance_id is None and request.requires_known_member_id:
+        if len(group.pending_members) >= MAX_PENDING_MEMBERS:
+            # Kafka keeps any number; whoever is forgotten here joins anew
+            del group.pending_members[next(iter(group.pending_members))]
         # a client that never comes back for its answer must not become a member (KIP-394)
         group.pending_members[request.fresh_member_id] = effects.now_ms + request.session_timeout_ms
         error = ErrorCode.member_id_required

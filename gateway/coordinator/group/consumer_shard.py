@@ -61,7 +61,9 @@ class ConsumerGroups:
         """A group without members is a group of this protocol no more."""
         effects.records += self.groups.pop(group_id).deletion_records()
 
-    def check_member(self, group_id: str, member_id: str, member_epoch: int) -> ErrorCode:
+    def check_member(
+        self, group_id: str, member_id: str, member_epoch: int, *, tells_member_epoch: bool = True
+    ) -> ErrorCode:
         """Whether a member may commit or fetch offsets. Source: Kafka's ConsumerGroup.validateOffsetCommit."""
         group = self.groups[group_id]
         if member_epoch < 0 and not group.members:
@@ -69,6 +71,8 @@ class ConsumerGroups:
         member = group.members.get(member_id)
         if member is None:
             return ErrorCode.unknown_member_id
+        if member.classic is None and not tells_member_epoch:
+            return ErrorCode.unsupported_version
         if member.member_epoch == member_epoch:
             return ErrorCode.none
         return ErrorCode.stale_member_epoch if member.classic is None else ErrorCode.illegal_generation

@@ -83,6 +83,9 @@ class PlainReader:
     def octets(self) -> bytes:
         return bytes(self._cut(self.int32()))
 
+    def skip_tags(self) -> None:
+        """Pass over the tagged fields at the end of a structure, of which this encoding has none."""
+
 
 class CompactReader(PlainReader):
     """A position in a value of the flexible kind. Raises MalformedRequest besides, for a varint that has no end."""

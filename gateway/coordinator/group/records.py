@@ -10,7 +10,7 @@
 
 An offset that was given a retention time of its own has value v1: int16 1 | offset | metadata | commit_timestamp |
 int64 expire_timestamp. A string is an int16 length (-1: null) and UTF-8, bytes an int32 length and the bytes. A null value deletes.
-Older values are read as well; key 0 is that of 1. Source: Kafka's OffsetCommitKey/Value.json,
+Older values are read as well, and v4, which is v3 in the compact encoding; key 0 is that of 1. Source: Kafka's OffsetCommitKey/Value.json,
 GroupMetadataKey/Value.json, GroupCoordinatorRecordSerde.
 """
 
@@ -22,7 +22,8 @@ from typing import Final, NamedTuple
 
 from gateway.coordinator.group import consumer_records
 from gateway.coordinator.group.consumer_records import ConsumerRecord
-from gateway.coordinator.group.record_reader import PlainReader
+from gateway.coordinator.group.record_reader import CompactReader, PlainReader
+from gateway.protocol.frames import MalformedRequest
 from gateway.protocol.primitives import nullable_string, string
 
 _INT16: Final = Struct(">h")
@@ -32,7 +33,8 @@ _OFFSET_KEYS: Final = (0, 1)
 _OFFSET_KEY: Final = 1
 _GROUP_KEY: Final = 2
 _WRITTEN_VERSION: Final = 3
-_NEWEST_READ: Final = 3
+_NEWEST_READ: Final = 4
+_FIRST_COMPACT: Final = 4
 _WITH_EXPIRY: Final = 1
 
 
@@ -119,17 +121,17 @@ def decode(key: bytes, value: bytes | None) -> GroupRecord | None:
         kind = reader.int16()
         if kind in _OFFSET_KEYS:
             group_id, topic, partition = reader.string(), reader.string(), reader.int32()
-            committed = None if value is None else _read_offset(PlainReader(value))
+            committed = None if value is None else _read_offset(value)
             return OffsetCommitRecord(group_id, topic, partition, committed)
         if kind == _GROUP_KEY:
             group_id = reader.string()
-            return GroupMetadataRecord(group_id, None if value is None else _read_group(PlainReader(value)))
+            return GroupMetadataRecord(group_id, None if value is None else _read_group(value))
         if kind in consumer_records.KINDS:
             names = [reader.string()]
             if not reader.is_at_end:
                 names.append(reader.string())
             return consumer_records.decode(kind, tuple(names), value)
-    except (struct.error, UnicodeDecodeError, ValueError) as error:
+    except (struct.error, UnicodeDecodeError, ValueError, MalformedRequest) as error:
         raise UnreadableRecord(f"a record of a group can't be read: {error}") from error
     return None
 
@@ -178,8 +180,15 @@ def _group_value(value: GroupMetadata) -> bytes:
     return b"".join(pieces)
 
 
-def _read_offset(reader: PlainReader) -> CommittedOffset:
+def _versioned(value: bytes) -> tuple[int, PlainReader]:
+    """The version of a value, and what reads the rest of it."""
+    reader = PlainReader(value)
     version = reader.version(_NEWEST_READ)
+    return version, reader if version < _FIRST_COMPACT else CompactReader(value[_INT16.size :])
+
+
+def _read_offset(value: bytes) -> CommittedOffset:
+    version, reader = _versioned(value)
     offset = reader.int64()
     leader_epoch = reader.int32() if version >= 3 else -1
     metadata, commit_timestamp_ms = reader.string(), reader.int64()
@@ -187,8 +196,8 @@ def _read_offset(reader: PlainReader) -> CommittedOffset:
     return CommittedOffset(offset, leader_epoch, metadata, commit_timestamp_ms, expire_timestamp_ms)
 
 
-def _read_group(reader: PlainReader) -> GroupMetadata:
-    version = reader.version(_NEWEST_READ)
+def _read_group(value: bytes) -> GroupMetadata:
+    version, reader = _versioned(value)
     protocol_type = reader.string()
     generation_id = reader.int32()
     protocol_name, leader = reader.nullable_string(), reader.nullable_string()
@@ -203,7 +212,7 @@ def _read_member(reader: PlainReader, version: int) -> MemberMetadata:
     client_id, client_host = reader.string(), reader.string()
     rebalance_timeout_ms = reader.int32() if version >= 1 else -1
     session_timeout_ms = reader.int32()
-    return MemberMetadata(
+    member = MemberMetadata(
         member_id,
         group_instance_id,
         client_id,
@@ -213,3 +222,5 @@ def _read_member(reader: PlainReader, version: int) -> MemberMetadata:
         reader.octets(),
         reader.octets(),
     )
+    reader.skip_tags()
+    return member

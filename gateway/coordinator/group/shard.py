@@ -48,6 +48,8 @@ class Committer:
     generation_id: int = -1
     member_id: str = ""
     group_instance_id: str | None = None
+    tells_member_epoch: bool = True
+    """Whether its request can come from a member of the consumer protocol (OffsetCommit v9 and later)."""
 
 
 def _default_limits(group_id: str) -> ConsumerLimits:  # noqa: ARG001 - the same for every group
@@ -126,6 +128,15 @@ class GroupShard:
             # between generations the members are about to join again
             stored = stored._replace(protocol_name=None, leader=None, members=())
         return GroupMetadataRecord(group_id, stored)
+
+    def loaded(self, effects: Effects) -> None:
+        """All records are folded in: groups that are too large by now choose anew who stays.
+
+        Source: Kafka's GroupMetadataManager.onLoaded.
+        """
+        for group in self.groups.values():
+            if len(group.members) > self.limits.max_size:
+                rebalance.prepare_rebalance(group, self.limits, effects)
 
     # Membership.
 
@@ -316,7 +327,10 @@ class GroupShard:
         """Whether the offsets of a request may be committed; a member that commits is heard of."""
         if committer.group_id in self.consumers.groups:
             return self.consumers.check_member(
-                committer.group_id, committer.member_id, committer.generation_id
+                committer.group_id,
+                committer.member_id,
+                committer.generation_id,
+                tells_member_epoch=committer.tells_member_epoch,
             )
         group = self.groups.get(committer.group_id)
         if group is None:

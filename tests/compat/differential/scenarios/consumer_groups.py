@@ -550,13 +550,14 @@ def offsets_of_a_member(peer: Peer) -> None:
 
     def commit(member_id: str, epoch: int, version: int = 9) -> None:
         partition = {"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}
+        instance: Plain = {"group_instance_id": None} if version >= 7 else {}
         peer.call(
             "offset_commit",
             version,
             group_id=member.group_id,
             generation_id_or_member_epoch=epoch,
             member_id=member_id,
-            group_instance_id=None,
+            **instance,
             topics=[{"name": topic.name, "partitions": [partition]}],
         )
 
@@ -569,6 +570,11 @@ def offsets_of_a_member(peer: Peer) -> None:
         commit(member_id, epoch)
         fetch(member_id, epoch)
     fetch(None, -1)
+    for version in (2, 8):
+        for member_id, epoch in (("m1", 2), ("m1", 1), ("m2", 2), ("", -1)):
+            commit(member_id, epoch, version)
+    asked = {"topics": [{"name": topic.name, "partition_indexes": [0]}], "group_id": member.group_id}
+    peer.call("offset_fetch", 8, groups=[asked], require_stable=False)
     peer.call(
         "offset_delete",
         0,

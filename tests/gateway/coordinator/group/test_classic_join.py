@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from kio.schema.errors import ErrorCode
 
+from gateway.coordinator.group import classic_rebalance
 from gateway.coordinator.group.classic_group import GroupState
 from gateway.coordinator.group.classic_rebalance import GroupLimits
 from tests.gateway.coordinator.group.scene import (
@@ -91,6 +92,19 @@ class TestMemberIdRequired:
         scene.advance(DELAY_MS)
         assert scene.joined(waiter).member_id == given
         assert scene.joined(waiter).leader == given
+
+    def test_ids_given_and_never_used_are_bounded(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(classic_rebalance, "MAX_PENDING_MEMBERS", 3)
+        scene = Scene()
+        who = Who(requires_known_member_id=True)
+        given = [scene.joined(scene.join(who)).member_id for _ in range(5)]
+        assert list(scene.group.pending_members) == given[2:]
+        assert scene.error(scene.join(who.named(given[0]))) is ErrorCode.unknown_member_id
+        waiter = scene.join(who.named(given[4]))
+        for member_id in given[2:4]:
+            scene.join(who.named(member_id))
+        assert scene.waits(waiter)
+        assert set(scene.group.members) == set(given[2:])
 
     def test_the_id_ends_with_its_session(self) -> None:
         scene = Scene()
@@ -352,6 +366,25 @@ class TestGroupSize:
         scene.join(Who(first))
         scene.join(Who())
         assert scene.waits(scene.join(Who(first)))
+
+    @pytest.mark.parametrize("max_size", [1, 2])
+    def test_a_group_loaded_with_too_many_chooses_anew(self, max_size: int) -> None:
+        scene = Scene(self.limits)
+        first, second = scene.stable(Who(), Who())
+        scene.shard = scene.replayed()
+        scene.shard.limits = replace(LIMITS, max_size=max_size)
+        effects = scene.effects()
+        scene.shard.loaded(effects)
+        scene.take(effects)
+        if max_size == 2:
+            assert scene.state is GroupState.STABLE
+            return
+        assert scene.state is GroupState.PREPARING_REBALANCE
+        waiter = scene.join(Who(second))
+        assert scene.error(scene.join(Who(first))) is ErrorCode.group_max_size_reached
+        scene.advance(REBALANCE_MS)
+        assert scene.joined(waiter).leader == second
+        assert first not in scene.group.members
 
     def test_a_given_id_is_taken_back(self) -> None:
         scene = Scene(self.limits)

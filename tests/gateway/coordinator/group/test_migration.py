@@ -11,6 +11,7 @@ from gateway.coordinator.group.classic_rebalance import GroupLimits
 from gateway.coordinator.group.consumer_group import ConsumerGroupState
 from gateway.coordinator.group.consumer_request import ConsumerLimits, HeartbeatRefused
 from gateway.coordinator.group.migration_policy import MigrationPolicy
+from gateway.coordinator.group.shard import Committer
 from tests.gateway.coordinator.group.mixed_scene import ALL, TOPIC, MixedScene, classic, owning, places
 from tests.gateway.coordinator.group.scene import DELAY_MS, GROUP, REBALANCE_MS, SESSION_MS, Who, subscription
 
@@ -137,6 +138,13 @@ class TestUpgrade:
         assert scene.commit_error(old, epoch) is NONE
         assert scene.commit_error(old, epoch - 1) is ErrorCode.illegal_generation
         assert scene.commit_error("new", epoch - 1) is ErrorCode.stale_member_epoch
+
+    def test_requests_that_know_no_member_epoch_are_for_classic_members(self) -> None:
+        scene, old = mixed()
+        for member_id, expected in ((old, NONE), ("new", ErrorCode.unsupported_version)):
+            epoch = scene.consumers.members[member_id].member_epoch
+            committer = Committer(GROUP, epoch, member_id, tells_member_epoch=False)
+            assert scene.shard.check_commit(committer, scene.now_ms) is expected
 
     @pytest.mark.parametrize("who", [Who(), Who(protocol_type="connect")])
     def test_what_can_not_be_understood_stays_classic(self, who: Who) -> None:

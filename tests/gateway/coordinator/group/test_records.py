@@ -147,6 +147,42 @@ class TestOlderValues:
         assert decoded == GroupMetadataRecord("g", expected)
 
 
+class TestCompactValues:
+    """Version 4, which Kafka 4 reads and its tools may write."""
+
+    @pytest.mark.parametrize("tags", ["00", "01 00 10 000102030405060708090a0b0c0d0e0f", "01 07 01 ff"])
+    def test_offset(self, tags: str) -> None:
+        value = f"0004  0000000000000005  00000007  02 6d  000000000000000a  {tags}"
+        expected = OffsetCommitRecord("g", "t", 3, CommittedOffset(5, 7, "m", 10))
+        assert decode(hexadecimal(OFFSET_KEY), hexadecimal(value)) == expected
+
+    @pytest.mark.parametrize("tags", ["00", "01 07 02 0000"])
+    def test_group(self, tags: str) -> None:
+        members = "".join(
+            f"02 {name} {instance} 02 63  02 68  0000ea60  00002710  01  02 0a {tags}"
+            for name, instance in (("6d", "00"), ("6e", "02 69"))
+        )
+        value = f"0004  02 63  00000001  00  02 6d  0000000000000009  03 {members} 00"
+        expected = tuple(
+            MemberMetadata(name, instance, "c", "h", 60_000, 10_000, b"", b"\x0a")
+            for name, instance in (("m", None), ("n", "i"))
+        )
+        decoded = decode(hexadecimal(GROUP_KEY), hexadecimal(value))
+        assert decoded == GroupMetadataRecord("g", GroupMetadata("c", 1, None, "m", 9, expected))
+
+    @pytest.mark.parametrize(
+        "value",
+        [
+            "0004  0000000000000005  00000007  00",
+            "0004  0000000000000005  00000007  ff ff ff ff ff ff",
+            "0004  0000000000000005  00000007  09 6d",
+        ],
+    )
+    def test_bad_lengths(self, value: str) -> None:
+        with pytest.raises(UnreadableRecord):
+            decode(hexadecimal(OFFSET_KEY), hexadecimal(value))
+
+
 class TestHostileBytes:
     @given(key=st.binary(max_size=40), value=st.none() | st.binary(max_size=60))
     def test_any_bytes(self, key: bytes, value: bytes | None) -> None:
@@ -171,7 +207,7 @@ class TestHostileBytes:
             with pytest.raises(UnreadableRecord):
                 decode(key, value[: data.draw(st.integers(0, len(value) - 1))])
 
-    @pytest.mark.parametrize("version", [-1, 4, 2**15 - 1])
+    @pytest.mark.parametrize("version", [-1, 5, 2**15 - 1])
     def test_unknown_version(self, version: int) -> None:
         value = version.to_bytes(2, "big", signed=True) + bytes(60)
         for key in (OFFSET_KEY, GROUP_KEY):
