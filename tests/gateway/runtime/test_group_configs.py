@@ -11,6 +11,7 @@ import pytest
 
 from gateway.handlers import share_group_heartbeat
 from gateway.metadata.image import GROUP_RESOURCE
+from log import UnifiedLog
 from tests.gateway.handlers.requests import alter
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
 from tests.gateway.runtime.test_share_coordinator import (
@@ -117,19 +118,16 @@ async def test_where_a_group_begins(node: Node, reset: str, begins_at: int) -> N
     assert found.start_offset == begins_at
 
 
-async def test_a_group_that_reads_what_is_committed_stops_at_the_last_stable_offset(node: Node) -> None:
+@pytest.mark.parametrize(("level", "got"), [("read_committed", [(0, 0)]), ("read_uncommitted", [(0, 1)])])
+async def test_a_group_that_reads_what_is_committed_stops_at_the_last_stable_offset(
+    node: Node, level: str, got: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     topic_id = await begin(node)
-    await configure(node, isolation_level="read_committed")
-    await write(node, 2)
-    reading = node.services.group_configs.of(GROUP).share_reading
-
-    class Log:
-        last_stable_offset, high_watermark = 1, 2
-
-    log: Any = Log()
-    assert reading.end_offset(log) == 1
-    assert node.services.group_configs.of("other").share_reading.end_offset(log) == 2
-    assert acquired(await fetch(node, topic_id)) == [(0, 1)]
+    await configure(node, isolation_level=level)
+    for _ in range(2):
+        await write(node, 1)
+    monkeypatch.setattr(UnifiedLog, "last_stable_offset", property(lambda _: 1))
+    assert acquired(await fetch(node, topic_id)) == got
 
 
 async def test_answers_while_a_change_is_written_are_the_old_or_the_new(node: Node) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -294,3 +295,21 @@ class TestRewrite:
             for offset in range(2, 5):
                 await commit(groups, "group-0", offset)
             assert not loaded.is_worth_a_rewrite
+
+
+async def test_a_group_that_is_too_large_after_a_restart_is_told_to_join_again(tmp_path: Path) -> None:
+    async with open_node(tmp_path, *ONE_PARTITION) as node:
+        groups = node.services.groups
+        await groups.ensure_topic()
+        first = await form_group(groups, "g", "a")
+        second = asyncio.create_task(groups.join("g", joining("b")))
+        while groups.heartbeat(first) is ErrorCode.none:
+            await asyncio.sleep(0)
+        again = await groups.join("g", replace(joining("a"), member_id=first.member_id))
+        members = [Committer("g", reply.generation_id, reply.member_id) for reply in (again, await second)]
+        shares = {member.member_id: b"some" for member in members}
+        await asyncio.gather(*(groups.sync(member, ("other", "range"), shares) for member in members))
+    async with open_node(tmp_path, "group.max.size=2") as node:
+        assert node.services.groups.heartbeat(members[0]) is ErrorCode.none
+    async with open_node(tmp_path, "group.max.size=1") as node:
+        assert node.services.groups.heartbeat(members[0]) is ErrorCode.rebalance_in_progress
