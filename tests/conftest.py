@@ -9,7 +9,10 @@ import pytest
 
 from tests.support.gateway_process import GatewayProcess
 
-GROUPS_IN_A_HURRY = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "500"}
+GROUPS_IN_A_HURRY = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "500",
+}
 """The Apache Kafka that tests compare with has the same."""
 
 

@@ -1,6 +1,6 @@
 """AlterShareGroupOffsets (key 91, version 0): have a share group without members begin elsewhere.
 
-Source: Kafka's GroupCoordinatorService.alterShareGroupOffsets, KIP-932.
+A group that nobody knows comes into being. Source: Kafka's GroupCoordinatorService.alterShareGroupOffsets, KIP-932.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.share.records import SharePartitionKey
 from gateway.handlers.api import Api, RequestContext
-from gateway.handlers.share_group_offsets import group_error
+from gateway.handlers.share_group_offsets import NO_SUCH_PARTITION, group_error
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.coordinator_shards import Unavailable
 
@@ -21,29 +21,30 @@ API_KEY: Final = 91
 async def handle(context: RequestContext, request: Any) -> Any:
     """Begin each partition anew at its offset, durably."""
     module = response_module(API_KEY, context.api_version)
-    error, message = group_error(context, request.group_id)
-    responses = []
+    error, message = await group_error(context, request.group_id)
+    wanted: dict[str, list[Any]] = {}
     for topic in request.topics if error is ErrorCode.none else ():
-        known = context.services.partitions.by_name.get(topic.topic_name)
+        wanted.setdefault(topic.topic_name, []).extend(topic.partitions)
+    responses = []
+    for name, entries in wanted.items():
+        topic = context.services.partitions.by_name.get(name)
         rows = []
-        for entry in topic.partitions:
-            row_error = ErrorCode.unknown_topic_or_partition
-            if known is not None and known.get(entry.partition_index) is not None:
-                key = SharePartitionKey(request.group_id, known.topic_id, entry.partition_index)
-                row_error = await _begin(context, key, entry.start_offset)
+        for entry in entries:
+            row_error = await _begin(context, request.group_id, topic, entry)
+            is_unknown = row_error is ErrorCode.unknown_topic_or_partition
             rows.append(
                 build(
                     module.AlterShareGroupOffsetsResponsePartition,
                     partition_index=entry.partition_index,
                     error_code=row_error,
-                    error_message=None,
+                    error_message=NO_SUCH_PARTITION if is_unknown else None,
                 )
             )
         responses.append(
             build(
                 module.AlterShareGroupOffsetsResponseTopic,
-                topic_name=topic.topic_name,
-                topic_id=None if known is None else known.topic_id,
+                topic_name=name,
+                topic_id=None if topic is None else topic.topic_id,
                 partitions=tuple(rows),
             )
         )
@@ -55,9 +56,12 @@ async def handle(context: RequestContext, request: Any) -> Any:
     )
 
 
-async def _begin(context: RequestContext, key: SharePartitionKey, offset: int) -> ErrorCode:
+async def _begin(context: RequestContext, group_id: str, topic: Any, entry: Any) -> ErrorCode:
+    if topic is None or topic.get(entry.partition_index) is None:
+        return ErrorCode.unknown_topic_or_partition
+    key = SharePartitionKey(group_id, topic.topic_id, entry.partition_index)
     try:
-        await context.services.shares.begin_at(key, max(0, offset))
+        await context.services.shares.begin_group(group_id, key, max(0, entry.start_offset))
     except Unavailable as error:
         return error.error_code
     return ErrorCode.none

@@ -10,7 +10,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.api import Api, RequestContext
-from gateway.handlers.share_group_offsets import group_error
+from gateway.handlers.share_group_offsets import NO_SUCH_PARTITION, group_error
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.coordinator_shards import Unavailable
 
@@ -20,20 +20,20 @@ API_KEY: Final = 92
 async def handle(context: RequestContext, request: Any) -> Any:
     """Forget each topic durably."""
     module = response_module(API_KEY, context.api_version)
-    error, message = group_error(context, request.group_id)
+    error, message = await group_error(context, request.group_id)
+    if error is ErrorCode.none and context.services.shares.group(request.group_id) is None:
+        error, message = ErrorCode.group_id_not_found, f"Group {request.group_id} not found."
     responses = []
     for topic in request.topics if error is ErrorCode.none else ():
-        known = context.services.partitions.by_name.get(topic.topic_name)
-        row_error = ErrorCode.unknown_topic_or_partition
-        if known is not None:
-            row_error = await _forget(context, request.group_id, known.topic_id)
+        topic_id, row_error = await _forget(context, request.group_id, topic.topic_name)
+        is_unknown = row_error is ErrorCode.unknown_topic_or_partition
         responses.append(
             build(
                 module.DeleteShareGroupOffsetsResponseTopic,
                 topic_name=topic.topic_name,
-                topic_id=None if known is None else known.topic_id,
+                topic_id=None if is_unknown else topic_id,
                 error_code=row_error,
-                error_message=None,
+                error_message=NO_SUCH_PARTITION if is_unknown else None,
             )
         )
     return build(
@@ -44,14 +44,16 @@ async def handle(context: RequestContext, request: Any) -> Any:
     )
 
 
-async def _forget(context: RequestContext, group_id: str, topic_id: Any) -> ErrorCode:
+async def _forget(context: RequestContext, group_id: str, name: str) -> tuple[Any, ErrorCode]:
     shares = context.services.shares
-    keys = [key for key in shares.known(group_id) if key.topic_id == topic_id]
+    topic = context.services.partitions.by_name.get(name)
+    if topic is None or not any(topic_id == topic.topic_id for topic_id, _ in shares.begun(group_id)):
+        return None, ErrorCode.unknown_topic_or_partition
     try:
-        await shares.forget(keys)
+        await shares.forget_topic(group_id, topic.topic_id)
     except Unavailable as error:
-        return error.error_code
-    return ErrorCode.none
+        return topic.topic_id, error.error_code
+    return topic.topic_id, ErrorCode.none
 
 
 API = Api(key=API_KEY, name="DeleteShareGroupOffsets", min_version=0, max_version=0, handle=handle)

@@ -21,7 +21,7 @@ UNKNOWN: Final = -1
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
-    """Describe each group; null topics ask for all that it ever read."""
+    """Describe each group; null topics ask for all that it ever read. What nobody knows has no offset, and no error."""
     module = response_module(API_KEY, context.api_version)
     groups = tuple([_group(context, module, group) for group in request.groups])
     return build(module.DescribeShareGroupOffsetsResponse, groups=groups)
@@ -29,23 +29,15 @@ async def handle(context: RequestContext, request: Any) -> Any:
 
 def _group(context: RequestContext, module: Any, asked: Any) -> Any:
     shares = context.services.shares
-    if shares.group(asked.group_id) is None:
-        return build(
-            module.DescribeShareGroupOffsetsResponseGroup,
-            group_id=asked.group_id,
-            topics=(),
-            error_code=ErrorCode.group_id_not_found,
-            error_message=f"Group {asked.group_id} not found.",
-        )
     known = shares.known(asked.group_id)
     wanted: dict[str, list[int]] = {}
     if asked.topics is None:
         found = context.services.partitions.by_id
-        for key in known:
-            if key.topic_id in found:
-                wanted.setdefault(found[key.topic_id].name, []).append(key.partition)
+        for topic_id, index in sorted(shares.begun(asked.group_id)):
+            if topic_id in found:
+                wanted.setdefault(found[topic_id].name, []).append(index)
     else:
-        wanted = {topic.topic_name: list(topic.partitions) for topic in asked.topics}
+        wanted = {topic.topic_name: list(dict.fromkeys(topic.partitions)) for topic in asked.topics}
     topics = tuple(
         _topic(context, module, asked.group_id, name, indexes, known) for name, indexes in wanted.items()
     )
@@ -70,7 +62,6 @@ def _topic(
     rows = []
     for index in indexes:
         found = None if topic is None else known.get(SharePartitionKey(group_id, topic.topic_id, index))
-        error = ErrorCode.unknown_topic_or_partition if topic is None else ErrorCode.none
         rows.append(
             build(
                 module.DescribeShareGroupOffsetsResponsePartition,
@@ -78,7 +69,7 @@ def _topic(
                 start_offset=UNKNOWN if found is None else found.start_offset,
                 leader_epoch=0,
                 lag=UNKNOWN if found is None or topic is None else _lag(topic, index, found),
-                error_code=error,
+                error_code=ErrorCode.none,
                 error_message=None,
             )
         )

@@ -114,7 +114,10 @@ async def _commit(context: RequestContext, request: Any, records: list[OffsetCom
         tells_member_epoch=version >= FIRST_WITH_MEMBER_EPOCH,
     )
     try:
-        error = await context.services.groups.commit(committer, records)
+        if context.services.shares.group(request.group_id) is not None:
+            error = ErrorCode.group_id_not_found
+        else:
+            error = await context.services.groups.commit(committer, records)
     except Unavailable as unavailable:
         return unavailable.error_code
     if error is ErrorCode.group_id_not_found and version < FIRST_WITH_GROUP_ID_NOT_FOUND:

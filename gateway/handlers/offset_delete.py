@@ -21,10 +21,12 @@ async def handle(context: RequestContext, request: Any) -> Any:
     group_id = request.group_id
     refused, known = _sorted_out(context, request)
     places = [(name, index) for name, indexes in known for index in indexes]
+    outcome: list[ErrorCode] | ErrorCode = ErrorCode.group_id_not_found
     try:
-        outcome = await context.services.groups.change(
-            group_id, lambda shard, effects: shard.delete_offsets(group_id, places, effects)
-        )
+        if context.services.shares.group(group_id) is None:
+            outcome = await context.services.groups.change(
+                group_id, lambda shard, effects: shard.delete_offsets(group_id, places, effects)
+            )
     except Unavailable as error:
         outcome = error.error_code
     module = response_module(API_KEY, context.api_version)

@@ -14,10 +14,11 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.places import Place
 from gateway.coordinator.share.records import SharePartitionKey
-from gateway.coordinator.share.share_partition import Acquired
+from gateway.coordinator.share.share_partition import Acquired, len_of
 from gateway.handlers.api import Api, RequestContext
 from gateway.handlers.share_session import (
     FINAL_EPOCH,
+    FIRST_WITH_RENEW,
     INITIAL_EPOCH,
     NO_TOPIC,
     Outcome,
@@ -57,6 +58,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
     answer_type = response_type(API_KEY, context.api_version)
     try:
         check_request(context, request)
+        _check_renewing(context, request)
         await services.shares.ensure_topic()
         session = _session(context, request)
     except ShareRequestRefused as error:
@@ -67,8 +69,21 @@ async def handle(context: RequestContext, request: Any) -> Any:
     if request.share_session_epoch == FINAL_EPOCH:
         services.shares.release_member(request.group_id, request.member_id)
         return _answer(context, request.group_id, {}, outcomes)
+    if not request.max_records or not request.max_bytes:
+        return _answer(context, request.group_id, {}, outcomes)
     rows = await _fetch(context, request, session, waits=not outcomes)
+    if request.share_session_epoch == INITIAL_EPOCH:
+        rows = {place: rows.get(place, Row()) for place in (*rows, *session.places)}
     return _answer(context, request.group_id, rows, outcomes)
+
+
+def _check_renewing(context: RequestContext, request: Any) -> None:
+    """A request that renews asks for nothing (KIP-1222). Raises ShareRequestRefused."""
+    if context.api_version < FIRST_WITH_RENEW or not request.is_renew_ack:
+        return
+    if request.max_wait or request.min_bytes or request.max_bytes or request.max_records:
+        text = "A request that renews acknowledgements can't ask for records."
+        raise ShareRequestRefused(ErrorCode.invalid_request, text)
 
 
 def _session(context: RequestContext, request: Any) -> ShareSession:
@@ -106,7 +121,7 @@ async def _acquire_all(context: RequestContext, request: Any, session: ShareSess
     """Acquire partition after partition until enough; who had records goes last next time."""
     rows: dict[Place, Row] = {}
     left_bytes = min(request.max_bytes, context.services.config.int("fetch.max.bytes"))
-    left_records = max(1, request.max_records)
+    left_records = request.max_records
     for place in list(session.places):
         if left_bytes <= 0 or left_records <= 0:
             break
@@ -120,7 +135,7 @@ async def _acquire_all(context: RequestContext, request: Any, session: ShareSess
             if place in session.places:  # another request may have forgotten it meanwhile
                 session.places.move_to_end(place)
         left_bytes -= len(row.records)
-        left_records -= sum(one.last_offset - one.first_offset + 1 for one in row.acquired)
+        left_records -= sum(len_of(one) for one in row.acquired)
     return rows
 
 
@@ -155,6 +170,7 @@ async def _acquire(
         context.services.clock.now_ms(),
         is_strict=context.api_version >= FIRST_WITH_STRICT_LIMIT
         and request.share_acquire_mode == RECORD_LIMIT,
+        batch_size=request.batch_size,
     )
     if not acquired:
         return Row()

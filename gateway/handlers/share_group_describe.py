@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.share.share_group import ShareGroup, ShareMember
+from gateway.coordinator.share.share_group import ShareMember
 from gateway.handlers.api import Api, RequestContext
 from gateway.handlers.assignments import Topics, named_assignment
 from gateway.handlers.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
@@ -28,21 +28,38 @@ async def handle(context: RequestContext, request: Any) -> Any:
 
 
 def _describe(context: RequestContext, module: Any, group_id: str, operations_asked: bool) -> Any:
+    if not group_id:
+        return _absent(module, group_id, ErrorCode.invalid_group_id, None)
     group = context.services.shares.group(group_id)
-    found = group is not None
-    group = group or ShareGroup(group_id)
+    if group is None:
+        return _absent(module, group_id, ErrorCode.group_id_not_found, f"Group {group_id} not found.")
     topics = context.services.partitions.by_id
     return build(
         module.DescribedGroup,
-        error_code=ErrorCode.none if found else ErrorCode.group_id_not_found,
-        error_message=None if found else f"Group {group_id} not found.",
+        error_code=ErrorCode.none,
+        error_message=None,
         group_id=group_id,
-        group_state=group.state if found else "",
+        group_state=group.state,
         group_epoch=group.group_epoch,
-        assignment_epoch=group.group_epoch,
-        assignor_name=ASSIGNOR if found else "",
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=ASSIGNOR,
         members=tuple(_member(module, member, topics) for member in group.members.values()),
-        authorized_operations=GROUP_OPERATIONS if operations_asked and found else NOT_ASKED,
+        authorized_operations=GROUP_OPERATIONS if operations_asked else NOT_ASKED,
+    )
+
+
+def _absent(module: Any, group_id: str, error: ErrorCode, message: str | None) -> Any:
+    return build(
+        module.DescribedGroup,
+        error_code=error,
+        error_message=message,
+        group_id=group_id,
+        group_state="",
+        group_epoch=0,
+        assignment_epoch=0,
+        assignor_name="",
+        members=(),
+        authorized_operations=NOT_ASKED,
     )
 
 

@@ -21,6 +21,7 @@ from gateway.handlers.group_heartbeat import accepted, refused
 from gateway.runtime.coordinator_shards import Unavailable
 
 API_KEY: Final = 76
+MAX_MEMBER_ID_LENGTH: Final = 36
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
@@ -68,6 +69,9 @@ def _check(request: Any) -> None:
         raise ShareHeartbeatRefused(invalid, "RackId can't be empty.")
     if not request.member_id.strip():
         raise ShareHeartbeatRefused(invalid, "MemberId can't be empty.")
+    if len(request.member_id) > MAX_MEMBER_ID_LENGTH:
+        text = f"MemberId can't be longer than {MAX_MEMBER_ID_LENGTH} characters."
+        raise ShareHeartbeatRefused(invalid, text)
     if request.member_epoch < LEAVING:
         raise ShareHeartbeatRefused(invalid, "MemberEpoch is invalid.")
     if request.member_epoch == JOINING and not request.subscribed_topic_names:

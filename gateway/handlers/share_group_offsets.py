@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.api import RequestContext
+from gateway.runtime.coordinator_shards import Unavailable
+
+NO_SUCH_PARTITION: Final = "There is no such topic or partition."
 
 
-def group_error(context: RequestContext, group_id: str) -> tuple[ErrorCode, str | None]:
-    """Why the offsets of a share group can't be changed, as (error code, message); (none, None) if they can."""
-    group = context.services.shares.group(group_id)
-    if group is None:
-        return ErrorCode.group_id_not_found, f"Group {group_id} not found."
-    if group.members:
+async def group_error(context: RequestContext, group_id: str) -> tuple[ErrorCode, str | None]:
+    """Why the offsets of a share group can't be changed, as (error code, message); (none, None) if they can.
+
+    They can, too, of a group that nobody knows.
+    """
+    if not group_id:
+        return ErrorCode.invalid_group_id, "The group's id is empty."
+    services = context.services
+    try:
+        await services.groups.ensure_topic()
+        await services.shares.ensure_topic()
+        if services.groups.knows(group_id):
+            return ErrorCode.group_id_not_found, f"Group {group_id} is not a share group."
+    except Unavailable as error:
+        return error.error_code, None
+    group = services.shares.group(group_id)
+    if group is not None and group.members:
         return ErrorCode.non_empty_group, f"Group {group_id} has members."
     return ErrorCode.none, None

@@ -19,7 +19,12 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.places import Place
 from gateway.coordinator.share.records import MAX_GROUP_ID_BYTES, SharePartitionKey
-from gateway.coordinator.share.share_partition import Acknowledgement, AcknowledgeType, InvalidRecordState
+from gateway.coordinator.share.share_partition import (
+    Acknowledgement,
+    AcknowledgeType,
+    InvalidRecordState,
+    NeverAcquired,
+)
 from gateway.handlers.api import RequestContext
 from gateway.protocol.messages import build
 from gateway.runtime.coordinator_shards import Unavailable
@@ -50,7 +55,7 @@ class Outcome(NamedTuple):
 
 def check_request(context: RequestContext, request: Any) -> None:
     """Raises ShareRequestRefused."""
-    if not request.group_id or not request.member_id:
+    if request.group_id is None or not request.member_id:
         text = "The request names no group or no member."
         raise ShareRequestRefused(ErrorCode.invalid_request, text)
     if len(request.group_id.encode()) > MAX_GROUP_ID_BYTES:
@@ -78,6 +83,8 @@ def continue_session(context: RequestContext, request: Any) -> ShareSession:
 
 def begin_session(context: RequestContext, request: Any) -> ShareSession:
     """A new session in place of any that the member has. Raises ShareRequestRefused."""
+    if not request.group_id:
+        raise ShareRequestRefused(ErrorCode.invalid_request, "The request names no group.")
     shares = context.services.shares
     key = request.group_id, request.member_id
     limit = context.services.config.int("group.share.max.share.sessions")
@@ -132,6 +139,8 @@ async def _acknowledge_one(
         await context.services.shares.acknowledge(key, request.member_id, said)
     except InvalidRecordState as error:
         return Outcome(ErrorCode.invalid_record_state, str(error))
+    except NeverAcquired as error:
+        return Outcome(ErrorCode.invalid_request, str(error))
     except Unavailable as error:
         return Outcome(error.error_code)
     return Outcome(ErrorCode.none)
@@ -144,7 +153,7 @@ def _complaint(said: Sequence[Acknowledgement], *, renews: bool) -> str | None:
     for first_offset, last_offset, types in said:
         if first_offset > last_offset:
             return "The first offset is greater than the last offset."
-        if first_offset <= previous:
+        if first_offset < previous:
             return "Batches are not in order or overlap."
         if not types or len(types) not in {1, last_offset - first_offset + 1}:
             return "There are other acknowledge types than offsets."

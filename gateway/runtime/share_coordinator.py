@@ -268,13 +268,11 @@ class ShareCoordinator:
         if request.member_epoch == LEAVING:
             if group is None:
                 raise ShareHeartbeatRefused(ErrorCode.group_id_not_found, f"Group {group_id} not found.")
-            group.leave(request.member_id, self._describe)
-            self.release_member(group_id, request.member_id)
+            group.leave(request.member_id)  # what it acquired goes with its share session
             return ShareMember(request.member_id, member_epoch=LEAVING), False
         if group is None:
             if request.member_epoch != 0:
-                text = f"Member {request.member_id} is not a member of group {group_id}."
-                raise ShareHeartbeatRefused(ErrorCode.unknown_member_id, text)
+                raise ShareHeartbeatRefused(ErrorCode.group_id_not_found, f"Group {group_id} not found.")
             if len(self.groups) >= self._config.int("group.share.max.groups"):
                 text = "This gateway holds no more share groups."
                 raise ShareHeartbeatRefused(ErrorCode.group_max_size_reached, text)
@@ -292,6 +290,25 @@ class ShareCoordinator:
     def group(self, group_id: str) -> ShareGroup | None:
         """A group with members, or one that only has delivery state."""
         return self.groups.get(group_id) or (ShareGroup(group_id) if self.known(group_id) else None)
+
+    async def begin_group(self, group_id: str, key: SharePartitionKey, start_offset: int) -> None:
+        """Have a group begin at an offset, whether or not anybody ever joined it. Raises Unavailable."""
+        await self.begin_at(key, start_offset)
+        group = self.groups.setdefault(group_id, ShareGroup(group_id))
+        group.begun.add((key.topic_id, key.partition))
+
+    def begun(self, group_id: str) -> set[tuple[uuid.UUID, int]]:
+        """All partitions that a group was given or read."""
+        group = self.groups.get(group_id)
+        given = set() if group is None else group.begun
+        return given | {(key.topic_id, key.partition) for key in self.known(group_id)}
+
+    async def forget_topic(self, group_id: str, topic_id: uuid.UUID) -> None:
+        """Have a group without members forget a topic durably. Raises Unavailable."""
+        await self.forget([key for key in self.known(group_id) if key.topic_id == topic_id])
+        group = self.groups.get(group_id)
+        if group is not None:
+            group.forget(topic_id)
 
     def all_groups(self) -> list[ShareGroup]:
         """All groups, those without members too."""
@@ -326,7 +343,7 @@ class ShareCoordinator:
         self._timer_at_ms = NEVER
         next_ms = NEVER
         for group in self.groups.values():
-            for member_id in group.expire(self._describe, now_ms):
+            for member_id in group.expire(now_ms):
                 self.release_member(group.group_id, member_id)
             next_ms = min([next_ms, *(member.session_deadline_ms for member in group.members.values())])
         for loaded in self.shards:

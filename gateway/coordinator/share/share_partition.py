@@ -35,6 +35,10 @@ class InvalidRecordState(Exception):
     """A member acknowledges what it has not acquired."""
 
 
+class NeverAcquired(Exception):
+    """A member acknowledges what nobody has acquired yet."""
+
+
 @dataclass(frozen=True, slots=True)
 class ShareLimits:
     """See the settings `group.share.*` in `docs/configuration.md`."""
@@ -51,6 +55,11 @@ class Acquired(NamedTuple):
     first_offset: int
     last_offset: int
     delivery_count: int
+
+
+def len_of(acquired: Acquired) -> int:
+    """How many offsets."""
+    return acquired.last_offset - acquired.first_offset + 1
 
 
 class Acknowledgement(NamedTuple):
@@ -102,13 +111,16 @@ class SharePartition:
         now_ms: int,
         *,
         is_strict: bool = False,
+        batch_size: int = NEVER,
     ) -> list[Acquired]:
         """Give a member what is available in these batches of the log, (base_offset, last_offset) in order.
 
         They are all that the log has from `next_offset` to the last of them: what lies between is not in the log.
-        Stops behind the batch with which `max_records` is reached; `is_strict` stops right there.
+        Stops behind the batch with which `max_records` is reached; `is_strict` stops right there. What is given out
+        for the first time is told in stretches that end with the batch of the log that makes them `batch_size` long.
         """
         acquired: list[Acquired] = []
+        first_new = self.end_offset
         left = max_records
         position = self.next_offset()
         for base_offset, last_offset in batches:
@@ -124,7 +136,7 @@ class SharePartition:
                 run.deadline_ms = now_ms + limits.lock_duration_ms
                 acquired.append(Acquired(run.first_offset, run.last_offset, run.delivery_count))
                 left -= len(run)
-        return _joined(acquired)
+        return _joined(acquired, first_new, batch_size)
 
     def _archive_gap(self, first_offset: int, last_offset: int) -> None:
         """A restart forgets which offsets were found missing in the log: they came back as available."""
@@ -152,9 +164,8 @@ class SharePartition:
                     most -= len(run)
                 found.append(run)
         new_first = max(first_offset, end_offset)
-        room = limits.max_record_locks - (end_offset - self.start_offset)
-        if most is not None:
-            room = min(room, most)
+        room_for_locks = limits.max_record_locks - (end_offset - self.start_offset)
+        room = room_for_locks if most is None else min(room_for_locks, most)
         new_last = min(last_offset, new_first + room - 1)
         if new_first <= new_last:
             if new_first > end_offset:
@@ -163,6 +174,10 @@ class SharePartition:
             run = Run(new_first, new_last, DeliveryState.AVAILABLE)
             self.runs.append(run)
             found.append(run)
+            last_known = min(last_offset, new_first + room_for_locks - 1)
+            if new_last < last_known:
+                # the rest of a batch is no longer new
+                self.runs.append(Run(new_last + 1, last_known, DeliveryState.AVAILABLE))
         return found
 
     # Acknowledging.
@@ -170,8 +185,15 @@ class SharePartition:
     def acknowledge(
         self, member_id: str, said: Sequence[Acknowledgement], limits: ShareLimits, now_ms: int
     ) -> list[StateBatch]:
-        """Take what a member says, all or nothing; returns what must be stored. Raises InvalidRecordState."""
+        """Take what a member says, all or nothing; returns what must be stored.
+
+        Raises InvalidRecordState, NeverAcquired.
+        """
+        end_offset = None
         for acknowledgement in said:
+            if end_offset is not None and acknowledgement.first_offset < end_offset:
+                raise InvalidRecordState(f"offset {acknowledgement.first_offset} is acknowledged twice")
+            end_offset = acknowledgement.last_offset + 1
             self._check(member_id, acknowledgement)
             if not limits.may_renew and AcknowledgeType.RENEW in acknowledgement.types:
                 raise InvalidRecordState("Renewing acquisition locks is not enabled for the group.")
@@ -190,7 +212,7 @@ class SharePartition:
         if said.last_offset < first_offset:
             return
         if said.last_offset >= self.end_offset:
-            raise InvalidRecordState(f"offset {said.last_offset} was never acquired")
+            raise NeverAcquired(f"offset {said.last_offset} was never acquired")
         for run in self.runs.overlapping(first_offset, said.last_offset):
             if run.state is not DeliveryState.ACQUIRED or run.member_id != member_id:
                 raise InvalidRecordState(f"offset {run.first_offset} is not acquired by this member")
@@ -298,14 +320,17 @@ def _release(run: Run, limits: ShareLimits) -> None:
     _end(run, DeliveryState.ARCHIVED if given_up else DeliveryState.AVAILABLE)
 
 
-def _joined(acquired: list[Acquired]) -> list[Acquired]:
-    """Neighbours of the same delivery count as one."""
+def _joined(acquired: list[Acquired], first_new: int, batch_size: int) -> list[Acquired]:
+    """Neighbours of the same delivery count as one; new ones only until they are `batch_size` long."""
     joined: list[Acquired] = []
     for one in acquired:
+        previous = joined[-1] if joined else None
         if (
-            joined
-            and joined[-1].delivery_count == one.delivery_count
-            and joined[-1].last_offset + 1 == one.first_offset
+            previous is not None
+            and previous.delivery_count == one.delivery_count
+            and previous.last_offset + 1 == one.first_offset
+            and one.first_offset != first_new
+            and (one.first_offset < first_new or len_of(previous) < batch_size)
         ):
             joined[-1] = joined[-1]._replace(last_offset=one.last_offset)
         else:

@@ -68,7 +68,10 @@ def _walk(left: Any, right: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
 
 def _explains_more(key: str, left: Plain, right: Plain) -> bool:
     """An error that Kafka leaves without words may have some here."""
-    return key == "error_message" and bool(left.get("error_code")) and not left[key] and bool(right.get(key))
+    if key not in {"error_message", "acknowledge_error_message"}:
+        return False
+    error_code = left.get(key.replace("_message", "_code"))
+    return bool(error_code) and not left[key] and bool(right.get(key))
 
 
 def _walk_by_key(

@@ -7,6 +7,7 @@ must occur: a difference that has gone away fails the test, so that this list st
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -15,12 +16,16 @@ from tests.compat.differential.compare import Difference
 
 @dataclass(frozen=True)
 class KnownDifference:
-    """`scenarios` and `path` are patterns. It must occur in every scenario, or with `witnesses` in those."""
+    """`scenarios` and `path` are patterns. It must occur in every scenario, or with `witnesses` in those.
+
+    With `only_where` it speaks only for values, Kafka's and Seqgate's, for which that holds.
+    """
 
     scenarios: tuple[str, ...]
     path: str
     reason: str
     witnesses: tuple[str, ...] = ()
+    only_where: Callable[[object, object], bool] | None = None
 
     def speaks_for(self, scenario: str) -> bool:
         return any(fnmatchcase(_plain(scenario), _plain(pattern)) for pattern in self.scenarios)
@@ -31,12 +36,22 @@ class KnownDifference:
         )
 
     def covers(self, scenario: str, difference: Difference) -> bool:
-        return self.speaks_for(scenario) and fnmatchcase(difference.path, self.path)
+        if not self.speaks_for(scenario) or not fnmatchcase(difference.path, self.path):
+            return False
+        return self.only_where is None or self.only_where(difference.kafka, difference.gateway)
 
 
 def _plain(text: str) -> str:
     """Case names stand in square brackets, which patterns would read as a choice of characters."""
     return text.replace("[", "(").replace("]", ")")
+
+
+def _kafka_is_behind(kafka: object, gateway: object) -> bool:
+    return isinstance(kafka, int) and isinstance(gateway, int) and kafka < gateway
+
+
+def _kafka_knows_nothing(kafka: object, gateway: object) -> bool:
+    return kafka == -1 and isinstance(gateway, int) and gateway >= 0
 
 
 ANSWERED = "Kafka never answers and leaves the client to its timeout; a clear error is better"
@@ -66,6 +81,17 @@ NAMED_ONCE = (
 )
 JOINS_TWICE = "Kafka refuses a static member that never got the answer to its join; under its own member id it can be nobody else"
 NO_MEMBER_ID = "Kafka looks for a member without an id in v0; a request without one can't be meant"
+STORED_LATER = (
+    "Kafka stores with an acknowledgement where the partition stood before it, and tells what is stored; here the start "
+    "offset is that of the first record that is not done"
+)
+STORED_AT_ALL = "Kafka stores nothing of a partition until something of it is acknowledged; here it is stored where the group began"
+CUT_FOR_NOBODY = "the part of a batch that a limit leaves over is not sent: it could not be read"
+ANY_GROUP = "Kafka fails with UNKNOWN_SERVER_ERROR; here a member may read before the gateway, started anew, has heard of it"
+NO_NEGATIVE = (
+    "an offset below zero is taken as zero, and a group that is told to begin behind the end has no lag"
+)
+ALL_AT_ONCE = "Kafka gives out records that were delivered nearly as often as is allowed one after the other; here all at once"
 
 KNOWN_DIFFERENCES: tuple[KnownDifference, ...] = (
     KnownDifference(("*",), "*.configs.flush.messages.value", DURABLE, ("topics.create[v7]",)),
@@ -123,4 +149,44 @@ KNOWN_DIFFERENCES: tuple[KnownDifference, ...] = (
     KnownDifference(("group_connections.one_member_joins_over_two_connections",), "6.*", ANSWERED),
     KnownDifference(("consumer_groups.static_member_joins_twice",), "3.*", JOINS_TWICE),
     KnownDifference(("consumer_groups.join_without_a_member_id[v0]",), "3.error_code", NO_MEMBER_ID),
+    KnownDifference(
+        ("share_*",),
+        "*.partitions.*.start_offset",
+        STORED_LATER,
+        ("share_fetch.holes", "share_acknowledge.life[v2]"),
+        _kafka_is_behind,
+    ),
+    KnownDifference(
+        ("share_*",),
+        "*.partitions.*.lag",
+        STORED_AT_ALL,
+        ("share_fetch.two_groups_of_one_topic", "share_offsets.delete_of_a_group_with_members"),
+        _kafka_knows_nothing,
+    ),
+    KnownDifference(("share_fetch.deleted_records",), "6.*.lag", STORED_LATER),
+    KnownDifference(("share_fetch.asked_by[no group id]",), "1.*", NOT_UNKNOWN),
+    KnownDifference(("share_fetch.asked_by[another group]",), "1.*", ANY_GROUP),
+    KnownDifference(("share_fetch.group_of_another_kind",), "3.*", NOT_UNKNOWN),
+    KnownDifference(
+        (
+            "share_fetch.unknown[topic]",
+            "share_fetch.unknown[no topic id]",
+            "share_fetch.unknown[topic acknowledged]",
+            "share_fetch.topic_that_is_deleted",
+        ),
+        "?.*",
+        NOT_UNKNOWN,
+    ),
+    KnownDifference(("share_fetch.unknown_acquire_mode[*]",), "1.*", READS_ON),
+    KnownDifference(
+        ("share_fetch.batch_size[0]", "share_fetch.batch_size[-1]"), "*.acquired_records*", READS_ON
+    ),
+    KnownDifference(("share_fetch.max_bytes[120]",), "*.bytes of a cut batch", CUT_FOR_NOBODY),
+    KnownDifference(("share_fetch.max_bytes[-1]",), "*", READS_ON),
+    KnownDifference(("share_fetch.released_records_come_again",), "[89].*", ALL_AT_ONCE),
+    KnownDifference(("share_offsets.describe_what_is_not_there[*]",), "[345].*", NOT_UNKNOWN),
+    KnownDifference(("share_offsets.alter_what_is_not_there",), "3.*", NOT_UNKNOWN),
+    KnownDifference(
+        ("share_offsets.alter_to[-2]", "share_offsets.alter_to[behind the end]"), "[57].*", NO_NEGATIVE
+    ),
 )

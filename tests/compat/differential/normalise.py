@@ -21,7 +21,7 @@ TIMES = {"log_append_time", "timestamp", "last_timestamp", "base_timestamp", "ma
 NODES = {"node_id", "leader_id", "controller_id", "broker_id", "preferred_read_replica"}
 NODE_LISTS = {"replica_nodes", "isr_nodes", "offline_replicas", "eligible_leader_replicas", "last_known_elr"}
 ANY_VALUE = {"throttle_time", "port", "cluster_id", "usable_bytes", "total_bytes", "log_dir"}
-TEXTS = {"error_message", "batch_index_error_message", "documentation"}
+TEXTS = {"error_message", "acknowledge_error_message", "batch_index_error_message", "documentation"}
 IDENTITY = (
     "name",
     "topic",
@@ -60,6 +60,7 @@ class Normaliser:
             "members": self._members,
             "groups": self._groups,
             "results": self._results,
+            "subscribed_topic_names": lambda value: sorted(self._value(value)),
         }
 
     def exchanges(self) -> list[Plain]:
@@ -100,6 +101,8 @@ class Normaliser:
         if isinstance(value, list):
             return sorted_by_identity([self._value(item) for item in value])
         if isinstance(value, str):
+            for topic_id, suffix in self._transcript.topic_names.items():
+                value = value.replace(topic_id, f"<id of {suffix}>")
             return value.replace(self._transcript.prefix, "~")
         if isinstance(value, bytes):
             return value.replace(self._transcript.prefix.encode(), b"~")

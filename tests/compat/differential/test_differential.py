@@ -54,6 +54,13 @@ VERSIONS = {
     "consumer_group_heartbeat": (0, 1),
     "consumer_group_describe": (0, 1),
     "list_config_resources": (0, 1),
+    "share_group_heartbeat": (1, 1),
+    "share_group_describe": (1, 1),
+    "share_fetch": (1, 2),
+    "share_acknowledge": (1, 2),
+    "describe_share_group_offsets": (0, 1),
+    "alter_share_group_offsets": (0, 0),
+    "delete_share_group_offsets": (0, 0),
 }
 
 

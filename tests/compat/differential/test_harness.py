@@ -39,6 +39,10 @@ AGAINST_ITSELF = (
     "group_rebalance.static_members[v9]",
     "groups.life[v9]",
     "init_producer_id.every_version[v5]",
+    "share_acknowledge.one_type_for_each",
+    "share_fetch.life[v2]",
+    "share_groups.subscription_changes",
+    "share_offsets.alter_another_topic",
     "frames.bodies[array of -1]",
 )
 

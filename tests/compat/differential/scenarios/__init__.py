@@ -19,6 +19,10 @@ from tests.compat.differential.scenarios import (
     offsets,
     produce,
     sequence,
+    share_acknowledge,
+    share_fetch,
+    share_groups,
+    share_offsets,
     topics,
 )
 
@@ -39,5 +43,9 @@ __all__ = [
     "offsets",
     "produce",
     "sequence",
+    "share_acknowledge",
+    "share_fetch",
+    "share_groups",
+    "share_offsets",
     "topics",
 ]

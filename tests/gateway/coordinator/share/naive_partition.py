@@ -70,10 +70,13 @@ class NaivePartition:
                     self.offsets[offset].end(DeliveryState.ARCHIVED)
             position = max(position, last_offset + 1)
             room = self.limits.max_record_locks - (self.end_offset - self.start_offset)
+            new_of_batch = False
             for offset in range(max(base_offset, self.start_offset), last_offset + 1):
-                if is_strict and len(acquired) >= max_records:
+                is_enough = is_strict and len(acquired) >= max_records
+                if is_enough and not new_of_batch:
                     break
                 if offset not in self.offsets:
+                    new_of_batch = True
                     if room <= 0:
                         break
                     room -= 1
@@ -81,7 +84,7 @@ class NaivePartition:
                         self.offsets[missing] = Offset(DeliveryState.ARCHIVED)
                     self.offsets[offset] = Offset()
                 known = self.offsets[offset]
-                if known.state is DeliveryState.AVAILABLE:
+                if known.state is DeliveryState.AVAILABLE and not is_enough:
                     known.state, known.member_id = DeliveryState.ACQUIRED, member_id
                     known.delivery_count += 1
                     known.deadline_ms = now_ms + self.limits.lock_duration_ms

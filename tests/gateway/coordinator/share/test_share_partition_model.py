@@ -24,6 +24,7 @@ from gateway.coordinator.share.share_partition import (
     Acknowledgement,
     AcknowledgeType,
     InvalidRecordState,
+    NeverAcquired,
     ShareLimits,
     SharePartition,
 )
@@ -133,7 +134,7 @@ class SharedReading(RuleBasedStateMachine):
         expected = self.naive.acknowledge(member_id, said, self.now_ms)
         try:
             changed = self.real.acknowledge(member_id, said, LIMITS, self.now_ms)
-        except InvalidRecordState:
+        except (InvalidRecordState, NeverAcquired):
             assert not expected
         else:
             assert expected

@@ -1,0 +1,235 @@
+"""A member of a share group, as a scenario plays it: it remembers its epochs and what it was given."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.compat.differential.peer import SETTLE_TIMEOUT_S, Peer, Topic, Unsettled
+from tests.support.batches import Batch, Record
+from tests.support.wire import NO_TOPIC_ID, Plain
+
+LEAVES = -1
+FINAL = -1
+GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
+GROUP_RESOURCE = 32
+PERSISTED_AFTER_MS = 3_000
+
+
+def member_id(number: int) -> str:
+    """The text of a member's id: Kafka's share sessions take nothing but a UUID in its base64."""
+    return base64.urlsafe_b64encode(bytes([number]) * 16).decode().rstrip("=")
+
+
+def said(first_offset: int, last_offset: int, *types: int) -> Plain:
+    """An acknowledgement: one type for all of the offsets, or one for each."""
+    return {"first_offset": first_offset, "last_offset": last_offset, "acknowledge_types": list(types)}
+
+
+@dataclass
+class ShareMember:
+    """Requests of one member over one connection, in the newest versions unless told otherwise."""
+
+    peer: Peer
+    group_id: str
+    topics: Sequence[Topic] = ()
+    number: int = 1
+    member_epoch: int = 0
+    session_epoch: int = 0
+    assigned: list[Plain] = field(default_factory=list)
+
+    @property
+    def member_id(self) -> str:
+        return member_id(self.number)
+
+    # Membership.
+
+    def request(self, **more: Any) -> Plain:
+        """What it sends when nothing has changed."""
+        return {
+            "group_id": self.group_id,
+            "member_id": self.member_id,
+            "member_epoch": self.member_epoch,
+            "rack_id": None,
+            "subscribed_topic_names": None,
+            **more,
+        }
+
+    def beat(self, **more: Any) -> Plain:
+        return self.take(self.peer.call("share_group_heartbeat", 1, **self.request(**more)))
+
+    def join(self, **more: Any) -> Plain:
+        self.member_epoch = 0
+        return self.beat(**{"subscribed_topic_names": [topic.name for topic in self.topics], **more})
+
+    def leave(self) -> Plain:
+        return self.beat(member_epoch=LEAVES)
+
+    def await_partitions(self, count: int, **first: Any) -> None:
+        """Heartbeats until it has so many; Kafka gives a partition when its state was begun, in the background."""
+        request = self.request(**first)
+        deadline_s = time.monotonic() + SETTLE_TIMEOUT_S
+        while True:
+            self.take(self.peer.wire.call("share_group_heartbeat", 1, request).fields)
+            if sum(len(topic["partitions"]) for topic in self.assigned) == count:
+                return
+            if time.monotonic() > deadline_s:
+                raise Unsettled(f"{self.number} has {self.assigned} and should have {count} partitions")
+            time.sleep(0.02)
+            request = self.request()
+
+    def hear(self) -> None:
+        """A heartbeat that is not recorded."""
+        self.take(self.peer.wire.call("share_group_heartbeat", 1, self.request()).fields)
+
+    def take(self, answer: Plain) -> Plain:
+        """Remembers what an answer tells."""
+        if answer and answer["error_code"] == 0:
+            self.member_epoch = answer["member_epoch"]
+            if answer["assignment"] is not None:
+                self.assigned = answer["assignment"]["topic_partitions"]
+        return answer
+
+    # Records.
+
+    def fetch_request(
+        self,
+        *,
+        partitions: Mapping[int, Sequence[Plain]] | None = None,
+        forgotten: Sequence[int] = (),
+        **more: Any,
+    ) -> Plain:
+        """`partitions` of the first topic, with what is acknowledged of each."""
+        return {
+            "group_id": self.group_id,
+            "member_id": self.member_id,
+            "share_session_epoch": self.session_epoch,
+            "max_wait": 100,
+            "min_bytes": 1,
+            "max_bytes": 1 << 20,
+            "max_records": 500,
+            "batch_size": 500,
+            "share_acquire_mode": 0,
+            "is_renew_ack": False,
+            "topics": self.acknowledged(partitions),
+            "forgotten_topics_data": (
+                [{"topic_id": self.topics[0].topic_id, "partitions": list(forgotten)}] if forgotten else []
+            ),
+            **more,
+        }
+
+    def acknowledged(self, partitions: Mapping[int, Sequence[Plain]] | None) -> list[Plain]:
+        if not partitions:
+            return []
+        rows = [
+            {"partition_index": index, "acknowledgement_batches": list(batches)}
+            for index, batches in partitions.items()
+        ]
+        topic_id = self.topics[0].topic_id if self.topics else NO_TOPIC_ID
+        return [{"topic_id": topic_id, "partitions": rows}]
+
+    def open(self, *partitions: int, version: int = 2, **more: Any) -> Plain:
+        """Begins a share session with partitions of the first topic, the first one if none is named."""
+        self.session_epoch = 0
+        return self.fetch(*(partitions or (0,)), version=version, **more)
+
+    def fetch(
+        self, *partitions: int, version: int = 2, acks: Sequence[Plain] | None = None, **more: Any
+    ) -> Plain:
+        """A ShareFetch that adds partitions to the session, and acknowledges something of partition 0."""
+        told: dict[int, Sequence[Plain]] = dict.fromkeys(partitions, ())
+        if acks is not None:
+            told[0] = acks
+        request = self.fetch_request(partitions=told, **more)
+        answer = self.peer.call("share_fetch", version, **request)
+        return self._next(answer, request["share_session_epoch"])
+
+    def acknowledge(self, *batches: Plain, version: int = 2, **more: Any) -> Plain:
+        """A ShareAcknowledge of partition 0."""
+        request = {
+            "group_id": self.group_id,
+            "member_id": self.member_id,
+            "share_session_epoch": self.session_epoch,
+            "is_renew_ack": False,
+            "topics": self.acknowledged({0: batches} if batches else None),
+            **more,
+        }
+        answer = self.peer.call("share_acknowledge", version, **request)
+        return self._next(answer, request["share_session_epoch"])
+
+    def _next(self, answer: Plain, asked: int) -> Plain:
+        if answer and answer["error_code"] == 0 and asked != FINAL:
+            self.session_epoch = asked + 1
+        return answer
+
+
+def share_group(peer: Peer, suffix: str = "g") -> str:
+    """A group id of this scenario's own that reads from the beginning; waits until its coordinator answers."""
+    group_id = peer.group(suffix)
+    change = {"name": "share.auto.offset.reset", "config_operation": 0, "value": "earliest"}
+    resource = {"resource_type": GROUP_RESOURCE, "resource_name": group_id, "configs": [change]}
+    peer.wire.call("incremental_alter_configs", 1, resources=[resource], validate_only=False)
+    return group_id
+
+
+def member_of_its_own(peer: Peer, *, partitions: int = 1, **more: Any) -> ShareMember:
+    """The only member of a share group, with all partitions of its topic."""
+    topic = peer.topic(partitions=partitions)
+    member = ShareMember(peer, share_group(peer), [topic], **more)
+    member.await_partitions(partitions, subscribed_topic_names=[topic.name])
+    return member
+
+
+def another_member(first: ShareMember, number: int = 2) -> ShareMember:
+    """A further member of the group, over a connection of its own."""
+    other = ShareMember(first.peer.connect(), first.group_id, first.topics, number)
+    names = [topic.name for topic in first.topics]
+    joined = other.peer.wire.call("share_group_heartbeat", 1, other.request(subscribed_topic_names=names))
+    other.take(joined.fields)
+    return other
+
+
+def note_sharing(*members: ShareMember) -> None:
+    """How many partitions each has and how many have each, once all were told: which ones is up to the coordinator."""
+    for member in members:
+        member.hear()
+    read = [index for member in members for topic in member.assigned for index in topic["partitions"]]
+    sizes = sorted(sum(len(topic["partitions"]) for topic in member.assigned) for member in members)
+    members[0].peer.note("sharing", sizes=sizes, readers=sorted(read.count(index) for index in set(read)))
+
+
+def fill(member: ShareMember, *sizes: int, partition: int = 0) -> None:
+    """Produces batches of so many records; what is answered is not recorded."""
+    topic = member.topics[0]
+    for size in sizes:
+        batch = Batch(tuple(Record(value=b"v%d" % number) for number in range(size))).encode()
+        rows = [{"index": partition, "records": batch}]
+        data = [{"name": topic.name, "topic_id": topic.topic_id, "partition_data": rows}]
+        request = {"transactional_id": None, "acks": -1, "timeout": 5_000, "topic_data": data}
+        answer = member.peer.wire.call("produce", 9, request).fields
+        row = answer["responses"][0]["partition_responses"][0]
+        assert row["error_code"] == 0, row
+
+
+def reader(peer: Peer, *sizes: int, version: int = 2, **more: Any) -> ShareMember:
+    """A member that has acquired all records of batches of so many; the fetch is recorded."""
+    member = member_of_its_own(peer)
+    fill(member, *sizes)
+    member.open(version=version, max_wait=PERSISTED_AFTER_MS, **more)
+    return member
+
+
+def offsets_of(member: ShareMember, *partitions: int, version: int = 1) -> Plain:
+    """DescribeShareGroupOffsets of partitions of the first topic, the first one if none is named."""
+    topic = {"topic_name": member.topics[0].name, "partitions": list(partitions or (0,))}
+    groups = [{"group_id": member.group_id, "topics": [topic]}]
+    return member.peer.call("describe_share_group_offsets", version, groups=groups)
+
+
+def describe(peer: Peer, *group_ids: str, operations: bool = False) -> Plain:
+    return peer.call(
+        "share_group_describe", 1, group_ids=list(group_ids), include_authorized_operations=operations
+    )
