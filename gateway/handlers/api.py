@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -58,6 +58,12 @@ class Peer(Protocol):
     peer_host: str
     listener_name: str
 
+    def when_gone(self, key: Hashable, callback: Callable[[], None]) -> None:
+        """Call back once when the connection has ended, at once if it has."""
+
+    def forget_gone(self, key: Hashable) -> None:
+        """Call nobody back for this key."""
+
 
 class RequestContext:
     """One request's surroundings."""
@@ -68,6 +74,7 @@ class RequestContext:
         "client_id",
         "correlation_id",
         "listener_name",
+        "peer",
         "peer_host",
         "services",
     )
@@ -79,16 +86,16 @@ class RequestContext:
         api_version: int,
         correlation_id: int,
         client_id: str,
-        listener_name: str,
-        peer_host: str,
+        peer: Peer,
     ) -> None:
         self.services = services
         self.api_key = api_key
         self.api_version = api_version
         self.correlation_id = correlation_id
         self.client_id = client_id
-        self.listener_name = listener_name
-        self.peer_host = peer_host
+        self.peer = peer
+        self.listener_name = peer.listener_name
+        self.peer_host = peer.peer_host
 
 
 ColdHandler = Callable[[RequestContext, Any], Awaitable[Any]]

@@ -21,7 +21,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
     """Forget each topic durably."""
     module = response_module(API_KEY, context.api_version)
     error, message = await group_error(context, request.group_id)
-    if error is ErrorCode.none and context.services.shares.group(request.group_id) is None:
+    if error is ErrorCode.none and not context.services.shares.knows(request.group_id):
         error, message = ErrorCode.group_id_not_found, f"Group {request.group_id} not found."
     responses = []
     for topic in request.topics if error is ErrorCode.none else ():

@@ -114,7 +114,7 @@ async def _commit(context: RequestContext, request: Any, records: list[OffsetCom
         tells_member_epoch=version >= FIRST_WITH_MEMBER_EPOCH,
     )
     try:
-        if context.services.shares.group(request.group_id) is not None:
+        if context.services.shares.knows(request.group_id):
             error = ErrorCode.group_id_not_found
         else:
             error = await context.services.groups.commit(committer, records)

@@ -23,7 +23,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
     places = [(name, index) for name, indexes in known for index in indexes]
     outcome: list[ErrorCode] | ErrorCode = ErrorCode.group_id_not_found
     try:
-        if context.services.shares.group(group_id) is None:
+        if not context.services.shares.knows(group_id):
             outcome = await context.services.groups.change(
                 group_id, lambda shard, effects: shard.delete_offsets(group_id, places, effects)
             )

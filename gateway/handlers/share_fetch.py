@@ -129,7 +129,7 @@ async def _acquire_all(context: RequestContext, request: Any, session: ShareSess
         if isinstance(partition, ErrorCode):
             rows[place] = Row(partition)
             continue
-        row = await _acquire(context, request, place, partition, left_bytes, left_records)
+        row = await _acquire(context, request, session, place, partition, left_bytes, left_records)
         if row.error_code is not ErrorCode.none or row.acquired:
             rows[place] = row
             if place in session.places:  # another request may have forgotten it meanwhile
@@ -142,6 +142,7 @@ async def _acquire_all(context: RequestContext, request: Any, session: ShareSess
 async def _acquire(
     context: RequestContext,
     request: Any,
+    session: ShareSession,
     place: Place,
     partition: Partition,
     max_bytes: int,
@@ -150,6 +151,8 @@ async def _acquire(
     shares = context.services.shares
     try:
         found = await shares.open(SharePartitionKey(request.group_id, *place), partition)
+        if shares.sessions.get((request.group_id, request.member_id)) is not session:
+            return Row()  # the client is gone, or has begun anew
         log = partition.log
         offset = max(found.next_offset(), log.log_start_offset)
         # a group may have been told to begin at an offset that does not exist yet

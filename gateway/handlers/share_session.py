@@ -96,8 +96,7 @@ def begin_session(context: RequestContext, request: Any) -> ShareSession:
     if any(entry.acknowledgement_batches for topic in request.topics for entry in topic.partitions):
         text = "Nothing can be acknowledged in the first request of a share session."
         raise ShareRequestRefused(ErrorCode.invalid_request, text)
-    session = shares.sessions[key] = ShareSession()
-    return session
+    return shares.begin_session(*key, context.peer)
 
 
 def partition_of(context: RequestContext, place: Place) -> Partition | ErrorCode:

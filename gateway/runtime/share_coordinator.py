@@ -10,8 +10,9 @@ import asyncio
 import contextlib
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from kio.schema.errors import ErrorCode
 
@@ -45,10 +46,22 @@ from gateway.runtime.partition import Partition
 from gateway.runtime.partitions import Partitions
 
 
-@dataclass(slots=True)
+class Peer(Protocol):
+    """The connection of a member."""
+
+    def when_gone(self, key: Hashable, callback: Callable[[], None]) -> None:
+        """Call back once when the connection has ended, at once if it has."""
+
+    def forget_gone(self, key: Hashable) -> None:
+        """Call nobody back for this key."""
+
+
+@dataclass(slots=True, eq=False)
 class ShareSession:
     """What one member fetches; its epoch rises with every fetch."""
 
+    peer: Peer
+    """The connection that it began on, and ends with."""
     epoch: int = 1
     places: OrderedDict[tuple[uuid.UUID, int], None] = field(default_factory=OrderedDict)
 
@@ -116,12 +129,14 @@ class ShareCoordinator:
 
     def known(self, group_id: str) -> dict[SharePartitionKey, SharePartition]:
         """All partitions that a group ever read."""
-        return {
-            key: found
-            for loaded in self.shards
-            for key, found in loaded.shard.partitions.items()
-            if key.group_id == group_id
-        }
+        known: dict[SharePartitionKey, SharePartition] = {}
+        for loaded in self.shards:
+            known |= loaded.shard.groups.get(group_id, {})
+        return known
+
+    def knows(self, group_id: str) -> bool:
+        """Whether the id is that of a share group, with members or without."""
+        return group_id in self.groups or any(group_id in loaded.shard.groups for loaded in self.shards)
 
     def find(self, key: SharePartitionKey) -> SharePartition | None:
         """A partition's delivery state. Raises Unavailable."""
@@ -146,7 +161,7 @@ class ShareCoordinator:
     async def begin_at(self, key: SharePartitionKey, start_offset: int) -> None:
         """Begin, or begin anew, at an offset, durably. Raises Unavailable."""
         loaded = self._loaded(key)
-        loaded.shard.partitions[key] = SharePartition(start_offset)
+        loaded.shard.put(key, SharePartition(start_offset))
         snapshot = ShareSnapshot(key, ShareState(start_offset, (), 0, self._clock.now_ms()))
         await self._persist(loaded, [snapshot])
 
@@ -154,7 +169,7 @@ class ShareCoordinator:
         """Forget partitions durably. Raises Unavailable."""
         for key in keys:
             loaded = self._loaded(key)
-            if loaded.shard.partitions.pop(key, None) is not None:
+            if loaded.shard.drop(key):
                 await self._persist(loaded, [ShareSnapshot(key, None)])
 
     def _store(
@@ -215,11 +230,24 @@ class ShareCoordinator:
 
     def release_member(self, group_id: str, member_id: str) -> None:
         """A member is gone: what it acquired can be acquired by others."""
-        self.sessions.pop((group_id, member_id), None)
+        session = self.sessions.pop((group_id, member_id), None)
+        if session is not None:
+            session.peer.forget_gone(session)
         for key, found in self.known(group_id).items():
             before = found.start_offset
             changed = found.release(member_id, self.limits(group_id))
             self._store_in_background(key, found, changed, moved=found.start_offset != before)
+
+    def begin_session(self, group_id: str, member_id: str, peer: Peer) -> ShareSession:
+        """A session in place of any that the member has; it ends when the connection does (ShareSessionCache)."""
+        key = group_id, member_id
+        session = ShareSession(peer)
+        before = self.sessions.pop(key, None)
+        if before is not None:
+            before.peer.forget_gone(before)
+        self.sessions[key] = session
+        peer.when_gone(session, lambda: self.release_member(group_id, member_id))
+        return session
 
     def release_strangers(self) -> None:
         """End the sessions of those who are in no group: nobody would notice that they are gone."""
@@ -272,7 +300,9 @@ class ShareCoordinator:
             return ShareMember(request.member_id, member_epoch=LEAVING), False
         if group is None:
             if request.member_epoch != 0:
-                raise ShareHeartbeatRefused(ErrorCode.group_id_not_found, f"Group {group_id} not found.")
+                # members are not stored: one who was known before a restart must join again, not give up
+                text = f"Member {request.member_id} is not a member of group {group_id}."
+                raise ShareHeartbeatRefused(ErrorCode.unknown_member_id, text)
             if len(self.groups) >= self._config.int("group.share.max.groups"):
                 text = "This gateway holds no more share groups."
                 raise ShareHeartbeatRefused(ErrorCode.group_max_size_reached, text)
@@ -289,7 +319,7 @@ class ShareCoordinator:
 
     def group(self, group_id: str) -> ShareGroup | None:
         """A group with members, or one that only has delivery state."""
-        return self.groups.get(group_id) or (ShareGroup(group_id) if self.known(group_id) else None)
+        return self.groups.get(group_id) or (ShareGroup(group_id) if self.knows(group_id) else None)
 
     async def begin_group(self, group_id: str, key: SharePartitionKey, start_offset: int) -> None:
         """Have a group begin at an offset, whether or not anybody ever joined it. Raises Unavailable."""
@@ -312,7 +342,7 @@ class ShareCoordinator:
 
     def all_groups(self) -> list[ShareGroup]:
         """All groups, those without members too."""
-        stored = {key.group_id for loaded in self.shards for key in loaded.shard.partitions}
+        stored = {group_id for loaded in self.shards for group_id in loaded.shard.groups}
         return [*self.groups.values(), *(ShareGroup(name) for name in sorted(stored - set(self.groups)))]
 
     async def delete(self, group_id: str) -> ErrorCode | None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable, Hashable
 from struct import Struct
 from typing import TYPE_CHECKING, Final, cast
 
@@ -38,6 +39,7 @@ OTHERS_FIRST: Final = 16
 DRAINING: Final = 32
 CLOSING: Final = 64
 SENDING: Final = 128
+GONE: Final = 256
 REQUESTS_PER_TURN: Final = 32
 """A connection with more whole requests at hand begins the rest in the next turns of the event loop."""
 
@@ -48,6 +50,7 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_answers",
         "_consuming",
+        "_gone_callbacks",
         "_held",
         "_held_back_by",
         "_memory_bytes",
@@ -80,6 +83,7 @@ class Connection(asyncio.BufferedProtocol):
         self._consuming = False
         self._reading_paused = False
         self._sender: RecordSender | None = None
+        self._gone_callbacks: dict[Hashable, Callable[[], None]] | None = None
 
     # the socket
 
@@ -129,7 +133,7 @@ class Connection(asyncio.BufferedProtocol):
             self._resume()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - why does not matter here
-        self._stops |= CLOSING
+        self._stops |= CLOSING | GONE
         for answer in self._answers:
             answer.abandon()
         self._answers.clear()
@@ -140,6 +144,23 @@ class Connection(asyncio.BufferedProtocol):
             self._server.memory.forget(self._memory_granted)
         self._release_memory()
         self._server.dismiss(self)
+        callbacks, self._gone_callbacks = self._gone_callbacks, None
+        for callback in list((callbacks or {}).values()):
+            callback()
+
+    def when_gone(self, key: Hashable, callback: Callable[[], None]) -> None:
+        """Call back once when the client has hung up, at once if it has; a key has one callback."""
+        if self._stops & GONE:
+            callback()
+            return
+        if self._gone_callbacks is None:
+            self._gone_callbacks = {}
+        self._gone_callbacks[key] = callback
+
+    def forget_gone(self, key: Hashable) -> None:
+        """Call nobody back for this key."""
+        if self._gone_callbacks is not None:
+            self._gone_callbacks.pop(key, None)
 
     # frames
 

@@ -84,8 +84,7 @@ class Dispatcher:
             api_version,
             correlation_id,
             client_id,
-            peer.listener_name,
-            peer.peer_host,
+            peer,
         )
         try:
             if api.begin is not None:

@@ -18,6 +18,22 @@ class ShareStates:
 
     def __init__(self) -> None:
         self.partitions: dict[SharePartitionKey, SharePartition] = {}
+        self.groups: dict[str, dict[SharePartitionKey, SharePartition]] = {}
+        """The same by group."""
+
+    def put(self, key: SharePartitionKey, partition: SharePartition) -> None:
+        """Know a partition, in place of what was known of it."""
+        self.partitions[key] = self.groups.setdefault(key.group_id, {})[key] = partition
+
+    def drop(self, key: SharePartitionKey) -> bool:
+        """Forget a partition; whether it was known."""
+        if self.partitions.pop(key, None) is None:
+            return False
+        of_group = self.groups[key.group_id]
+        del of_group[key]
+        if not of_group:
+            del self.groups[key.group_id]
+        return True
 
     def replay(self, record: ShareRecord, now_ms: int) -> None:
         """Fold in a record of the log as it is loaded."""
@@ -27,9 +43,10 @@ class ShareStates:
             if found is not None:
                 found.restore(record.start_offset, record.batches)
         elif record.value is None:
-            self.partitions.pop(record.key, None)
+            self.drop(record.key)
         else:
-            fresh = self.partitions[record.key] = SharePartition(record.value.start_offset)
+            fresh = SharePartition(record.value.start_offset)
+            self.put(record.key, fresh)
             fresh.restore(record.value.start_offset, record.value.batches)
 
     def stored_keys(self) -> Iterator[SharePartitionKey]:

@@ -88,6 +88,43 @@ def test_what_a_killed_member_had_is_read_by_another(readers: ShareReaders) -> N
     assert sorted(second.values) == sorted(sent)
 
 
+@pytest.fixture
+def patient_readers(tmp_path: Path) -> Iterator[ShareReaders]:
+    """Neither a lock nor a member's session runs out while a test lasts."""
+    patience = {"group.share.record.lock.duration.ms": "600000", "group.share.session.timeout.ms": "600000"}
+    with GatewayProcess(tmp_path / "data", settings={**SETTINGS, **patience}) as gateway:
+        topic = fresh_topic(gateway.bootstrap, "patient")
+        with share_readers(gateway.bootstrap, topic, tmp_path) as started:
+            yield started
+        assert "Traceback" not in gateway.stderr_text()
+
+
+def test_what_a_killed_member_had_needs_no_lock_to_run_out(patient_readers: ShareReaders) -> None:
+    readers = patient_readers
+    sent = values("much" * 250, 300)
+    readers.produce(sent)
+    first = readers.start(is_stuck=True)
+    await_that(lambda: first.values, "the first reads")
+    first.kill()
+    second = readers.start()
+    await_all_done(readers, len(sent))
+    assert sorted(second.values) == sorted(sent)
+
+
+def test_a_member_killed_while_it_waits_takes_nothing_with_it(patient_readers: ShareReaders) -> None:
+    readers = patient_readers
+    first, second = readers.start(), readers.start()
+    before = values("before", 40)
+    readers.produce(before)
+    readers.await_delivered(before)
+    await_all_done(readers, len(before))
+    first.kill()
+    after = values("after", 40)
+    readers.produce(after)
+    await_all_done(readers, len(before + after))
+    assert set(after) <= set(second.values)
+
+
 def test_what_is_rejected_does_not_come_back(readers: ShareReaders) -> None:
     bad, good = values("bad", 20), values("good", 20)
     readers.produce(bad)

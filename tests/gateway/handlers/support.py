@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import ModuleType
@@ -36,17 +36,39 @@ class FixedClock:
         return NOW_MS
 
 
+class FakePeer:
+    """A connection that ends when a test says so."""
+
+    peer_host = "127.0.0.1"
+    listener_name = "PLAINTEXT"
+
+    def __init__(self) -> None:
+        self.callbacks: dict[Hashable, Callable[[], None]] = {}
+
+    def when_gone(self, key: Hashable, callback: Callable[[], None]) -> None:
+        self.callbacks[key] = callback
+
+    def forget_gone(self, key: Hashable) -> None:
+        self.callbacks.pop(key, None)
+
+    def hang_up(self) -> None:
+        for callback in list(self.callbacks.values()):
+            callback()
+
+
 class Node:
     """The services of one node, and `ask` to send it a request."""
 
     def __init__(self, services: Services) -> None:
         self.services = services
+        self.peer = FakePeer()
+        """Who asks."""
 
     async def ask(self, api: Api, version: int, make: Callable[[ModuleType], dict[str, Any]]) -> Any:
         """Handle the request made from kio's module of its version; the answer is encodable."""
         module = load_payload_module(api.key, version, EntityType.request)
         request = build(load_request_schema(api.key, version), **make(module))
-        context = RequestContext(self.services, api.key, version, 7, "test", "PLAINTEXT", "127.0.0.1")
+        context = RequestContext(self.services, api.key, version, 7, "test", self.peer)
         assert api.handle is not None
         response = await api.handle(context, request)
         assert encode_response(api.key, 7, response)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Callable, Hashable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from gateway.metadata.image import GROUP_RESOURCE
 from gateway.protocol.messages import build
 from log.records import NewRecord, build_batch
 from tests.gateway.handlers.requests import alter, create, delete
-from tests.gateway.handlers.support import NOW_MS, Node, open_node
+from tests.gateway.handlers.support import NOW_MS, FakePeer, Node, open_node
 
 TOPIC = "flights"
 GROUP = "readers"
@@ -148,6 +149,64 @@ class TestSessions:
                 },
             )
             assert joined.error_code is ErrorCode.invalid_group_id
+
+
+class TestGoneClients:
+    async def test_what_one_acquired_comes_to_the_next_at_once(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            topic_id = await begin(node)
+            await write(node, 4)
+            gone = node.peer
+            assert acquired(await fetch(node, topic_id)) == [(0, 3)]
+            node.peer = FakePeer()
+            waiting = asyncio.create_task(fetch(node, topic_id, "b", max_wait=timedelta(seconds=30)))
+            while not node.services.shares._waiters:
+                await asyncio.sleep(0)
+            gone.hang_up()
+            assert acquired(await waiting) == [(0, 3)]
+            assert not gone.callbacks
+
+    async def test_a_waiting_fetch_acquires_nothing_any_more(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            topic_id = await begin(node)
+            gone = node.peer
+            waiting = asyncio.create_task(fetch(node, topic_id, max_wait=timedelta(seconds=30)))
+            while not node.services.shares._waiters:
+                await asyncio.sleep(0)
+            gone.hang_up()
+            node.peer = FakePeer()
+            await write(node, 3)
+            assert acquired(await waiting) == []
+            assert acquired(await fetch(node, topic_id, "b")) == [(0, 2)]
+
+    async def test_the_end_of_an_older_connection_ends_no_newer_session(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            topic_id = await begin(node)
+            older, node.peer = node.peer, FakePeer()
+            await write(node, 1)
+            await fetch(node, topic_id)
+            newer, node.peer = node.peer, older
+            await fetch(node, topic_id, "b")
+            node.peer = newer
+            await fetch(node, topic_id, "b")
+            older.hang_up()
+            assert set(node.services.shares.sessions) == {(GROUP, "a"), (GROUP, "b")}
+            newer.hang_up()
+            assert not node.services.shares.sessions
+
+    async def test_the_session_of_one_who_is_already_gone_ends_at_once(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            topic_id = await begin(node)
+            await write(node, 1)
+            node.peer = GonePeer()
+            assert acquired(await fetch(node, topic_id)) == []
+            assert not node.services.shares.sessions
+
+
+class GonePeer(FakePeer):
+    def when_gone(self, key: Hashable, callback: Callable[[], None]) -> None:
+        del key
+        callback()
 
 
 class TestRestart:

@@ -103,6 +103,22 @@ async def test_one_that_is_lost_meanwhile_begins_nothing_more() -> None:
     assert server.begun == bodies[:REQUESTS_PER_TURN]
 
 
+async def test_who_asks_to_hear_of_the_end_is_called_once() -> None:
+    server, connection, _ = connect()
+    server.dismiss = lambda connection: None  # type: ignore[attr-defined]
+    called: list[str] = []
+    connection.when_gone("a", lambda: called.append("first"))
+    connection.when_gone("a", lambda: called.append("second"))
+    connection.when_gone("b", lambda: called.append("forgotten"))
+    connection.forget_gone("b")
+    connection.forget_gone("c")
+    assert not called
+    connection.connection_lost(None)
+    assert called == ["second"]
+    connection.when_gone("a", lambda: called.append("too late"))
+    assert called == ["second", "too late"]
+
+
 async def test_a_bug_in_a_request_begun_on_behalf_of_another_stays_with_its_connection() -> None:
     server, connection, transport = connect()
     server.answer = Deferred(holds_back=True)
