@@ -171,8 +171,9 @@ class TestList:
         with Wire(gateway.bootstrap) as wire:
             asked = [{"group_id": "desk", "topics": None}]
             (told,) = wire.call("describe_share_group_offsets", 1, groups=asked).fields["groups"]
-        (row,) = told["topics"][0]["partitions"]
+        row, unread = told["topics"][0]["partitions"]
         assert (row["start_offset"], row["lag"]) == (2, 4)
+        assert (unread["start_offset"], unread["lag"]) == (-1, -1)
 
     def test_survives_a_crash_without_its_members(self, gateway: GatewayProcess) -> None:
         gateway.restart(kill=True)
@@ -195,7 +196,7 @@ class TestDescribe:
                 "assignment": {"orders": [0, 1]},
             }
         ]
-        assert (told["type"], told["state"], told["generation_id"]) == ("share", "Stable", 1)
+        assert (told["type"], told["state"], told["generation_id"]) == ("share", "Stable", 3)
         unread = {**FIRST, "partition": 1, "high_watermark": 0, "lag": None, "delivery": None}
         assert told["partitions"] == [FIRST, unread]
         reader.acknowledge((2, 3, ACCEPT))
@@ -205,7 +206,7 @@ class TestDescribe:
     @pytest.mark.usefixtures("reader")
     def test_shows_a_table(self, gateway: GatewayProcess) -> None:
         shown = groups(gateway, "describe", "desk").stdout
-        assert "Group desk (share): Stable, 1 member, generation 1, protocol share, simple." in shown
+        assert "Group desk (share): Stable, 1 member, generation 3, protocol share, simple." in shown
         lines = [line.split() for line in shown.splitlines() if line.startswith("orders")]
         assert lines == [
             ["orders", "0", "2", "10", "10", "4", "4", "1", "2"],
