@@ -28,7 +28,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
     heartbeat = _heartbeat(context, request)
     try:
         check(heartbeat)
-        if not request.member_epoch and context.services.shares.group(request.group_id) is not None:
+        if not request.member_epoch and context.services.shares.knows(request.group_id):
             text = f"Group {request.group_id} is not a consumer group."
             return refused(API_KEY, version, ErrorCode.group_id_not_found, text)
         reply = await context.services.groups.consumer_heartbeat(heartbeat)

@@ -41,12 +41,25 @@ def alter(peer: Peer, group_id: str, *wanted: tuple[str, Sequence[tuple[int, int
     return peer.call("alter_share_group_offsets", 0, group_id=group_id, topics=topics)
 
 
+def alter_when_known(peer: Peer, group_id: str, name: str, index: int, offset: int) -> Plain:
+    """Of a topic made just now, of which Kafka's coordinator learns in the background."""
+
+    def is_known(answer: Plain) -> bool:
+        rows = [row for topic in answer["responses"] for row in topic["partitions"]]
+        return all(row["error_code"] != UNKNOWN_TOPIC_OR_PARTITION for row in rows)
+
+    rows = [{"partition_index": index, "start_offset": offset}]
+    topics = [{"topic_name": name, "partitions": rows}]
+    return peer.eventually("alter_share_group_offsets", 0, is_known, group_id=group_id, topics=topics)
+
+
 def forget(peer: Peer, group_id: str, *names: str) -> Plain:
     topics = [{"topic_name": name} for name in names]
     return peer.call("delete_share_group_offsets", 0, group_id=group_id, topics=topics)
 
 
 MORE = 4
+UNKNOWN_TOPIC_OR_PARTITION = 3
 
 
 def _empty_group(peer: Peer, *sizes: int, partitions: int = 1) -> tuple[ShareMember, Topic]:
@@ -179,7 +192,7 @@ def alter_another_topic(peer: Peer) -> None:
     """One that the group never read."""
     member, _ = _empty_group(peer, 2)
     other = peer.topic("other", partitions=2)
-    alter(peer, member.group_id, (other.name, [(1, 0)]))
+    alter_when_known(peer, member.group_id, other.name, 1, 0)
     all_offsets(peer, member.group_id)
     describe(peer, member.group_id)
 
@@ -195,7 +208,7 @@ def alter_the_same_twice(peer: Peer) -> None:
 def alter_unknown_groups(peer: Peer) -> None:
     topic = peer.topic()
     group_id = share_group(peer)
-    alter(peer, group_id, (topic.name, [(0, 0)]))
+    alter_when_known(peer, group_id, topic.name, 0, 0)
     alter(peer, "", (topic.name, [(0, 0)]))
     alter(peer, group_id)
     all_offsets(peer, group_id)
