@@ -95,6 +95,7 @@ def patient_readers(tmp_path: Path) -> Iterator[ShareReaders]:
     with GatewayProcess(tmp_path / "data", settings={**SETTINGS, **patience}) as gateway:
         topic = fresh_topic(gateway.bootstrap, "patient")
         with share_readers(gateway.bootstrap, topic, tmp_path) as started:
+            set_group_configs(started.bootstrap, started.group, READ_FROM_THE_START)
             yield started
         assert "Traceback" not in gateway.stderr_text()
 
