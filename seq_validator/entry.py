@@ -11,12 +11,15 @@ NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
 NO_COORDINATOR_EPOCH: Final = -1
 NO_TRANSACTION: Final = -1
+NO_OFFSET: Final = -1
+NO_TIMESTAMP: Final = -1
 
 
 class ProducerBatch(Protocol):
     """What the rule reads of a record batch's header. Any object with these fields will do.
 
     `last_sequence` is inclusive and wraps: it is lower than `base_sequence` when the batch itself crosses 2**31 - 1.
+    Both are -1 in what a coordinator writes for a producer: such a batch has an epoch, but no place in a sequence.
     `max_timestamp` is in milliseconds.
     """
 
@@ -44,6 +47,10 @@ class ProducerBatch(Protocol):
     def max_timestamp(self) -> int:
         """The newest timestamp among the records."""
 
+    @property
+    def is_transactional(self) -> bool:
+        """Whether it belongs to a transaction."""
+
 
 class RetainedBatch(NamedTuple):
     """An appended batch that a retry can still be matched with. All `last_*` are inclusive."""
@@ -58,10 +65,11 @@ class RetainedBatch(NamedTuple):
 class ProducerEntry:
     """What a partition remembers of one producer. For readers of a table it is read-only.
 
-    `batches` holds the newest appended batches of the current `producer_epoch`, oldest first, never empty in a table.
-    `next_sequence` is the only base_sequence that continues them. `last_active_ms` is when the gateway last appended
-    for this producer by its own clock; record timestamps (`last_timestamp`) can be years old and say nothing of
-    activity. `coordinator_epoch` and `current_transaction_first_offset` are -1 outside transactions.
+    `batches` holds the newest appended batches of the current `producer_epoch`, oldest first; only a marker that
+    brought a new epoch leaves none. `next_sequence` is the only base_sequence that continues them. `last_active_ms` is
+    when the gateway last appended for this producer by its own clock; record timestamps (`last_timestamp`) can be years
+    old and say nothing of activity. `coordinator_epoch` is that of the newest marker, -1 before the first;
+    `current_transaction_first_offset` is -1 while no transaction is open.
     """
 
     __slots__ = (
@@ -69,6 +77,8 @@ class ProducerEntry:
         "coordinator_epoch",
         "current_transaction_first_offset",
         "last_active_ms",
+        "marker_offset",
+        "marker_timestamp",
         "next_sequence",
         "producer_epoch",
         "producer_id",
@@ -85,21 +95,30 @@ class ProducerEntry:
         self.last_active_ms = last_active_ms
         self.coordinator_epoch = NO_COORDINATOR_EPOCH
         self.current_transaction_first_offset = NO_TRANSACTION
+        self.marker_offset = NO_OFFSET
+        self.marker_timestamp = NO_TIMESTAMP
 
     @property
     def last_sequence(self) -> int:
-        """The newest batch's last sequence, inclusive."""
-        return self.batches[-1].last_sequence
+        """The newest batch's last sequence, inclusive; -1 without batches."""
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     @property
     def last_offset(self) -> int:
-        """The newest batch's last offset, inclusive."""
-        return self.batches[-1].last_offset
+        """The newest batch's last offset, inclusive; -1 without batches. Markers do not count."""
+        return self.batches[-1].last_offset if self.batches else NO_OFFSET
 
     @property
     def last_timestamp(self) -> int:
-        """The newest batch's maximum timestamp in milliseconds."""
-        return self.batches[-1].timestamp
+        """The maximum timestamp in milliseconds of what was appended last for it, batch or marker."""
+        if self.marker_offset > self.last_offset:
+            return self.marker_timestamp
+        return self.batches[-1].timestamp if self.batches else NO_TIMESTAMP
+
+    @property
+    def has_open_transaction(self) -> bool:
+        """Whether records of it wait for their marker."""
+        return self.current_transaction_first_offset != NO_TRANSACTION
 
     def __repr__(self) -> str:
         """Show the fields that decide what is accepted next."""
@@ -113,9 +132,8 @@ class ProducerEntry:
         self.batches.append(batch)
         self.next_sequence = following(batch.last_sequence)
 
-    def cut(self, log_end_offset: int) -> None:
-        """Forget the batches at or beyond `log_end_offset` (exclusive end of the log)."""
-        batches = self.batches
-        while batches and batches[-1].last_offset >= log_end_offset:
-            batches.pop()
-        self.next_sequence = following(batches[-1].last_sequence) if batches else NO_SEQUENCE
+    def begin_epoch(self, producer_epoch: int) -> None:
+        """Go on under another epoch: nothing of the old one can be repeated, and the sequence begins at 0."""
+        self.producer_epoch = producer_epoch
+        self.batches.clear()
+        self.next_sequence = 0

@@ -6,7 +6,8 @@ keeping the order cost O(1), independent of the number of tables. Restored entri
 sorted by their activity once, when the order is next needed.
 
 A forgotten producer that is still alive could have a retry accepted a second time. So nobody active within
-`min_idle_ms` is ever forgotten for another one: the newcomer is refused instead, with a retriable error.
+`min_idle_ms` is ever forgotten for another one: the newcomer is refused instead, with a retriable error. Nor is
+a producer with an open transaction: its marker would find nothing to end, and readers would wait for ever.
 """
 
 from __future__ import annotations
@@ -84,17 +85,22 @@ class ProducerLimit:
             longest_idle = self._longest_idle()
         else:
             return False
-        if self._is_idle(longest_idle, now_ms):
+        if longest_idle is not None and self._is_idle(longest_idle, now_ms):
             return False
         self.refusals += 1
         return True
 
     def make_room(self, table: ProducerTable, now_ms: int) -> None:
         """Forget the longest idle producers until one more fits into `table`, or until none of them is idle."""
-        while len(table) >= self.max_per_partition and self._is_idle(table.longest_idle(), now_ms):
-            self._evict(table, table.longest_idle())
-        while len(self._order) >= self.max_in_all and self._is_idle(self._longest_idle(), now_ms):
+        while len(table) >= self.max_per_partition:
+            longest_idle = table.longest_idle()
+            if longest_idle is None or not self._is_idle(longest_idle, now_ms):
+                break
+            self._evict(table, longest_idle)
+        while len(self._order) >= self.max_in_all:
             longest_idle = self._longest_idle()
+            if longest_idle is None or not self._is_idle(longest_idle, now_ms):
+                break
             self._evict(self._order[longest_idle], longest_idle)
 
     def _evict(self, table: ProducerTable, entry: ProducerEntry) -> None:
@@ -104,10 +110,10 @@ class ProducerLimit:
     def _is_idle(self, entry: ProducerEntry, now_ms: int) -> bool:
         return now_ms - entry.last_active_ms >= self.min_idle_ms
 
-    def _longest_idle(self) -> ProducerEntry:
+    def _longest_idle(self) -> ProducerEntry | None:
         if not self._sorted:
             order = sorted(self._order.items(), key=lambda item: item[0].last_active_ms)
             self._order.clear()
             self._order.update(order)
             self._sorted = True
-        return next(iter(self._order))
+        return next((entry for entry in self._order if not entry.has_open_transaction), None)

@@ -1,7 +1,7 @@
-"""The sequence rule for a known producer, as a pure function.
+"""The sequence rule for a known producer, and the rule of transaction markers, as pure functions.
 
-The source is Kafka's `ProducerStateEntry.findDuplicateBatch` and `ProducerAppendInfo.checkProducerEpoch` and
-`checkSequence` (4.3), seen as one decision:
+The source is Kafka's `ProducerStateEntry.findDuplicateBatch` and `ProducerAppendInfo.checkProducerEpoch`,
+`checkSequence` and `appendDataBatch` (4.3), seen as one decision:
 
 | candidate                                        | verdict                  |
 |--------------------------------------------------|--------------------------|
@@ -12,6 +12,11 @@ The source is Kafka's `ProducerStateEntry.findDuplicateBatch` and `ProducerAppen
 | newer epoch, sequence 0                          | accepted                 |
 | newer epoch, another sequence                    | OUT_OF_ORDER_SEQUENCE    |
 | entry without an epoch (-1)                      | as Kafka: not in order is no error, a duplicate is still one |
+| no sequence at all (a coordinator's)             | accepted, unless its epoch is older |
+| accepted so far, but outside of the open transaction | INVALID_TXN_STATE    |
+
+A marker only has to be of no older epoch, neither the producer's nor the coordinator's
+(`ProducerAppendInfo.appendEndTxnMarker`).
 """
 
 from __future__ import annotations
@@ -19,19 +24,47 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from seq_validator.entry import NO_PRODUCER_EPOCH
+from seq_validator.sequence import NO_SEQUENCE
 from seq_validator.verdict import ACCEPTED, Duplicate, Rejected, RejectionReason
 
 if TYPE_CHECKING:
     from seq_validator.entry import ProducerBatch, ProducerEntry, RetainedBatch
-    from seq_validator.verdict import Verdict
+    from seq_validator.verdict import Accepted, Verdict
 
 
 def judge_known(entry: ProducerEntry, batch: ProducerBatch) -> Verdict:
-    """Decide whether `batch` may be appended after what `entry` remembers. Changes nothing.
+    """Decide whether `batch` may be appended after what `entry` remembers. Changes nothing."""
+    verdict = _judge_sequence(entry, batch)
+    if verdict is ACCEPTED and entry.has_open_transaction and not batch.is_transactional:
+        return Rejected(
+            RejectionReason.INVALID_TXN_STATE,
+            f"Producer {batch.producer_id} has an open transaction from offset "
+            f"{entry.current_transaction_first_offset} on, but sent a batch outside of it.",
+        )
+    return verdict
+
+
+def judge_marker(entry: ProducerEntry, producer_epoch: int, coordinator_epoch: int) -> Accepted | Rejected:
+    """Decide whether a marker with these epochs may end what `entry` has open. Changes nothing."""
+    if producer_epoch < entry.producer_epoch:
+        return _stale_epoch(entry, producer_epoch)
+    if coordinator_epoch < entry.coordinator_epoch:
+        return Rejected(
+            RejectionReason.TRANSACTION_COORDINATOR_FENCED,
+            f"The marker for producer {entry.producer_id} is of coordinator epoch {coordinator_epoch}; the newest seen "
+            f"in this partition is {entry.coordinator_epoch}.",
+        )
+    return ACCEPTED
+
+
+def _judge_sequence(entry: ProducerEntry, batch: ProducerBatch) -> Verdict:
+    """Decide by epoch and sequence alone.
 
     "Next in sequence" is asked before "duplicate". Both can only hold at once when the retained batches span all
     2**31 sequences, and then the batch is the newer one.
     """
+    if batch.base_sequence == NO_SEQUENCE and batch.producer_epoch >= entry.producer_epoch:
+        return ACCEPTED
     if batch.producer_epoch == entry.producer_epoch:
         if batch.base_sequence == entry.next_sequence:
             return ACCEPTED
@@ -40,11 +73,7 @@ def judge_known(entry: ProducerEntry, batch: ProducerBatch) -> Verdict:
             return Duplicate(original.base_offset, original.last_offset, original.timestamp)
         return ACCEPTED if entry.producer_epoch == NO_PRODUCER_EPOCH else _out_of_order(entry, batch)
     if batch.producer_epoch < entry.producer_epoch:
-        return Rejected(
-            RejectionReason.INVALID_PRODUCER_EPOCH,
-            f"Producer {batch.producer_id} sent epoch {batch.producer_epoch}, but its current epoch in this partition "
-            f"is {entry.producer_epoch}.",
-        )
+        return _stale_epoch(entry, batch.producer_epoch)
     if batch.base_sequence != 0 and entry.producer_epoch != NO_PRODUCER_EPOCH:
         return Rejected(
             RejectionReason.OUT_OF_ORDER_SEQUENCE,
@@ -62,6 +91,14 @@ def find_original(entry: ProducerEntry, batch: ProducerBatch) -> RetainedBatch |
         if retained.base_sequence == base_sequence and retained.last_sequence == last_sequence:
             return retained
     return None
+
+
+def _stale_epoch(entry: ProducerEntry, producer_epoch: int) -> Rejected:
+    return Rejected(
+        RejectionReason.INVALID_PRODUCER_EPOCH,
+        f"Producer {entry.producer_id} sent epoch {producer_epoch}, but its current epoch in this partition "
+        f"is {entry.producer_epoch}.",
+    )
 
 
 def _out_of_order(entry: ProducerEntry, batch: ProducerBatch) -> Rejected:

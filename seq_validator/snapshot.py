@@ -2,10 +2,11 @@
 
     magic "SQPS" | version int16 | log_end_offset int64 | producers int32 | entry … | CRC-32C of all before, uint32
     entry: producer_id int64 | producer_epoch int16 | last_active_ms int64 | coordinator_epoch int32
-           | current_transaction_first_offset int64 | batches int32 | batch …
+           | current_transaction_first_offset int64 | (from version 2 on: marker_offset int64 | marker_timestamp int64)
+           | batches int32 | batch …
     batch: base_sequence int32 | last_sequence int32 | base_offset int64 | last_offset int64 | timestamp int64
 
-Entries stand longest idle first, batches oldest first. Kafka's own snapshot keeps the last batch only; this one keeps
+Version 1 knew no markers, so there every entry has a batch. Entries stand longest idle first, batches oldest first. Kafka's own snapshot keeps the last batch only; this one keeps
 the whole window, so that a retry of an older batch is still known after a restart.
 """
 
@@ -16,16 +17,19 @@ from typing import TYPE_CHECKING, Final
 
 import crc32c
 
-from seq_validator.entry import ProducerEntry, RetainedBatch
+from seq_validator.entry import NO_OFFSET, ProducerEntry, RetainedBatch
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-VERSION: Final = 1
+VERSION: Final = 2
+_FIRST_VERSION: Final = 1
 _MAGIC: Final = b"SQPS"
 _PREFIX: Final = struct.Struct(">4sh")
 _HEADER: Final = struct.Struct(">4shqi")
-_ENTRY: Final = struct.Struct(">qhqiqi")
+_ENTRY_HEAD: Final = struct.Struct(">qhqiq")
+_MARKER: Final = struct.Struct(">qq")
+_COUNT: Final = struct.Struct(">i")
 _BATCH: Final = struct.Struct(">iiqqq")
 _CRC: Final = struct.Struct(">I")
 
@@ -39,15 +43,16 @@ def encode(entries: Collection[ProducerEntry], log_end_offset: int) -> bytes:
     parts = [_HEADER.pack(_MAGIC, VERSION, log_end_offset, len(entries))]
     for entry in entries:
         parts.append(
-            _ENTRY.pack(
+            _ENTRY_HEAD.pack(
                 entry.producer_id,
                 entry.producer_epoch,
                 entry.last_active_ms,
                 entry.coordinator_epoch,
                 entry.current_transaction_first_offset,
-                len(entry.batches),
             )
         )
+        parts.append(_MARKER.pack(entry.marker_offset, entry.marker_timestamp))
+        parts.append(_COUNT.pack(len(entry.batches)))
         parts.extend(_BATCH.pack(*batch) for batch in entry.batches)
     body = b"".join(parts)
     return body + _CRC.pack(crc32c.crc32c(body))
@@ -56,16 +61,16 @@ def encode(entries: Collection[ProducerEntry], log_end_offset: int) -> bytes:
 def decode(data: bytes, retained_batches: int) -> tuple[list[ProducerEntry], int]:
     """Return the entries in `data`, each keeping its newest `retained_batches`, and the log end offset.
 
-    Raises CorruptSnapshot when the bytes are cut, damaged, or written in another version.
+    Raises CorruptSnapshot when the bytes are cut, damaged, or written in a later version.
     """
     _check(data)
-    _, _, log_end_offset, count = _HEADER.unpack_from(data)
+    _, version, log_end_offset, count = _HEADER.unpack_from(data)
     end = len(data) - _CRC.size
     position = _HEADER.size
     entries: list[ProducerEntry] = []
     try:
         for _ in range(count):
-            position = _decode_entry(data, position, retained_batches, entries)
+            position = _decode_entry(data, position, version, retained_batches, entries)
     except struct.error as error:
         raise _miscounted() from error
     if count < 0 or position != end:
@@ -82,8 +87,11 @@ def _check(data: bytes) -> None:
         message = f"This is no producer snapshot: it begins with {magic!r}."
         raise CorruptSnapshot(message)
     # Another version may protect itself otherwise, so it is named before its checksum is tried.
-    if version != VERSION:
-        message = f"The producer snapshot has version {version}; this program reads version {VERSION}."
+    if not _FIRST_VERSION <= version <= VERSION:
+        message = (
+            f"The producer snapshot has version {version}; "
+            f"this program reads versions {_FIRST_VERSION} to {VERSION}."
+        )
         raise CorruptSnapshot(message)
     (expected,) = _CRC.unpack_from(data, len(data) - _CRC.size)
     actual = crc32c.crc32c(memoryview(data)[: -_CRC.size])
@@ -92,17 +100,26 @@ def _check(data: bytes) -> None:
         raise CorruptSnapshot(message)
 
 
-def _decode_entry(data: bytes, position: int, retained_batches: int, entries: list[ProducerEntry]) -> int:
-    producer_id, producer_epoch, last_active_ms, coordinator_epoch, first_offset, count = _ENTRY.unpack_from(
+def _decode_entry(
+    data: bytes, position: int, version: int, retained_batches: int, entries: list[ProducerEntry]
+) -> int:
+    producer_id, producer_epoch, last_active_ms, coordinator_epoch, first_offset = _ENTRY_HEAD.unpack_from(
         data, position
     )
-    position += _ENTRY.size
+    position += _ENTRY_HEAD.size
     entry = ProducerEntry(
         producer_id, producer_epoch, retained_batches=retained_batches, last_active_ms=last_active_ms
     )
     entry.coordinator_epoch = coordinator_epoch
     entry.current_transaction_first_offset = first_offset
-    if count < 1:
+    if version > _FIRST_VERSION:
+        entry.marker_offset, entry.marker_timestamp = _MARKER.unpack_from(data, position)
+        position += _MARKER.size
+    (count,) = _COUNT.unpack_from(data, position)
+    position += _COUNT.size
+    if not count and entry.marker_offset != NO_OFFSET:
+        entry.begin_epoch(producer_epoch)
+    elif count < 1:
         message = f"The producer snapshot is damaged: producer {producer_id} has {count} batches."
         raise CorruptSnapshot(message)
     for _ in range(count):

@@ -6,17 +6,17 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 from seq_validator import snapshot
-from seq_validator.entry import NO_PRODUCER_EPOCH, ProducerEntry, RetainedBatch
+from seq_validator.entry import NO_PRODUCER_EPOCH, NO_TRANSACTION, ProducerEntry, RetainedBatch
 from seq_validator.limit import ProducerLimit
-from seq_validator.rule import judge_known
-from seq_validator.sequence import MAX_SEQUENCE
+from seq_validator.rule import judge_known, judge_marker
+from seq_validator.sequence import MAX_SEQUENCE, NO_SEQUENCE
 from seq_validator.verdict import ACCEPTED, Rejected, RejectionReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from seq_validator.entry import ProducerBatch
-    from seq_validator.verdict import Verdict
+    from seq_validator.verdict import Accepted, Verdict
 
 DEFAULT_RETAINED_BATCHES: Final = 5
 _new_tuple = tuple.__new__
@@ -45,15 +45,21 @@ class ProducerTable:
         self._limit = ProducerLimit() if limit is None else limit
         self._entries: OrderedDict[int, ProducerEntry] = OrderedDict()
 
-    def judge(self, batch: ProducerBatch, now_ms: int) -> Verdict:
+    def judge(self, batch: ProducerBatch, now_ms: int, begins_at_zero: bool = False) -> Verdict:
         """Decide whether `batch`, which has a producer id, may be appended. Changes no producer's state.
 
         The first batch of an unknown producer is accepted whatever its sequence (Kafka 4, KIP-360), unless the
-        limit is reached and every producer was active within its minimum idle time.
+        limit is reached and every producer was active within its minimum idle time; with `begins_at_zero` it must be
+        0, as Kafka demands in transactions of version 2 (KIP-890). What a coordinator writes (no
+        sequence) is not refused for want of room.
         """
         entry = self._entries.get(batch.producer_id)
         if entry is not None:
-            if batch.base_sequence == entry.next_sequence and batch.producer_epoch == entry.producer_epoch:
+            if (
+                batch.base_sequence == entry.next_sequence
+                and batch.producer_epoch == entry.producer_epoch
+                and entry.current_transaction_first_offset < 0
+            ):
                 return ACCEPTED
             return judge_known(entry, batch)
         if batch.producer_epoch < NO_PRODUCER_EPOCH:
@@ -61,7 +67,12 @@ class ProducerTable:
                 RejectionReason.INVALID_PRODUCER_EPOCH,
                 f"Producer {batch.producer_id} sent epoch {batch.producer_epoch}, which no producer can have.",
             )
-        if self._limit.refuses(self, now_ms):
+        if begins_at_zero and batch.base_sequence > 0:
+            return Rejected(
+                RejectionReason.OUT_OF_ORDER_SEQUENCE,
+                f"Producer {batch.producer_id} is unknown here and begins with sequence {batch.base_sequence}, not 0.",
+            )
+        if batch.base_sequence != NO_SEQUENCE and self._limit.refuses(self, now_ms):
             return Rejected(
                 RejectionReason.PRODUCER_LIMIT_REACHED,
                 f"No room to remember producer {batch.producer_id}: {len(self)} producers in this partition (at most "
@@ -75,6 +86,7 @@ class ProducerTable:
 
         Also replays a log: the batch is taken as it is, since it was judged before it was written. A new producer
         may push out the longest idle ones; on replay, when nobody is idle yet, the limit is exceeded instead.
+        After a transactional batch `continue_transaction` is to be called too.
         """
         producer_id = batch.producer_id
         entry = self._entries.get(producer_id)
@@ -103,33 +115,69 @@ class ProducerTable:
         )
         entry.next_sequence = (last_sequence + 1) & MAX_SEQUENCE
 
+    def continue_transaction(self, producer_id: int, base_offset: int) -> bool:
+        """Count a batch at `base_offset`, already folded in, to its producer's transaction; True when it begins one."""
+        entry = self._entries[producer_id]
+        if entry.current_transaction_first_offset >= 0:
+            return False
+        entry.current_transaction_first_offset = base_offset
+        return True
+
+    def judge_marker(
+        self, producer_id: int, producer_epoch: int, coordinator_epoch: int
+    ) -> Accepted | Rejected:
+        """Decide whether a marker with these epochs may be appended. Changes no producer's state."""
+        entry = self._entries.get(producer_id)
+        return ACCEPTED if entry is None else judge_marker(entry, producer_epoch, coordinator_epoch)
+
+    def end_transaction(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        coordinator_epoch: int,
+        offset: int,
+        timestamp: int,
+        now_ms: int,
+    ) -> int:
+        """Fold in a marker appended at `offset`; return the first offset of the transaction it ends, -1 for none.
+
+        An epoch other than the known one begins anew at sequence 0; with the same epoch the sequence goes on. A
+        producer that was unknown is remembered from here on, so that what it sends late with an older epoch is
+        refused. Source: Kafka's `ProducerAppendInfo.appendEndTxnMarker`.
+        """
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            entry = self._begin(producer_id, producer_epoch, now_ms)
+            entry.begin_epoch(producer_epoch)
+        else:
+            self._entries.move_to_end(producer_id)
+            self._limit.touch(entry)
+            entry.last_active_ms = now_ms
+            if producer_epoch != entry.producer_epoch:
+                entry.begin_epoch(producer_epoch)
+        first_offset = entry.current_transaction_first_offset
+        entry.current_transaction_first_offset = NO_TRANSACTION
+        entry.coordinator_epoch = coordinator_epoch
+        entry.marker_offset = offset
+        entry.marker_timestamp = timestamp
+        return first_offset
+
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers idle for `expiration_ms` or longer; return how many. Costs O(forgotten).
+        """Forget producers idle for `expiration_ms` or longer; return how many. Costs O(forgotten + open transactions).
 
         Idle is measured by the gateway's clock, not by record timestamps as in Kafka: old records sent today are
-        activity.
+        activity. As in Kafka a producer with an open transaction stays: its marker must find it.
         """
-        expired = 0
-        while self._entries and now_ms - self.longest_idle().last_active_ms >= expiration_ms:
-            self.forget(self.longest_idle())
-            expired += 1
-        return expired
-
-    def truncate(self, log_end_offset: int) -> int:
-        """Forget all batches at or beyond `log_end_offset`; return how many producers were forgotten whole.
-
-        A producer that keeps some of its batches keeps its exact next sequence, with a shorter window for duplicates.
-        One that loses all is forgotten: when the log before the cut may hold older batches of it, the caller restores
-        an earlier snapshot and replays from there.
-        """
-        beheaded = []
+        expired = []
         for entry in self._entries.values():
-            entry.cut(log_end_offset)
-            if not entry.batches:
-                beheaded.append(entry)
-        for entry in beheaded:
+            if now_ms - entry.last_active_ms < expiration_ms:
+                break
+            if not entry.has_open_transaction:
+                expired.append(entry)
+        for entry in expired:
             self.forget(entry)
-        return len(beheaded)
+        return len(expired)
 
     def clear(self) -> None:
         """Forget all producers and give their room back to the limit; also to be called when a partition goes."""
@@ -146,9 +194,9 @@ class ProducerTable:
         """Return the entry of `producer_id`, or None when the producer is unknown."""
         return self._entries.get(producer_id)
 
-    def longest_idle(self) -> ProducerEntry:
-        """Return the entry that has been idle longest. Raises StopIteration on an empty table."""
-        return next(iter(self._entries.values()))
+    def longest_idle(self) -> ProducerEntry | None:
+        """Return the entry that has been idle longest and has no open transaction; None when there is none."""
+        return next((entry for entry in self._entries.values() if not entry.has_open_transaction), None)
 
     def entries(self) -> list[ProducerEntry]:
         """Return all entries, the longest idle first."""

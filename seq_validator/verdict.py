@@ -48,6 +48,8 @@ class RejectionReason(enum.Enum):
     OUT_OF_ORDER_SEQUENCE = "out of order sequence"
     INVALID_PRODUCER_EPOCH = "invalid producer epoch"
     PRODUCER_LIMIT_REACHED = "producer limit reached"
+    INVALID_TXN_STATE = "invalid transaction state"
+    TRANSACTION_COORDINATOR_FENCED = "transaction coordinator fenced"
 
 
 @final

@@ -35,7 +35,6 @@ class History:
 
     appended: list[Appended] = field(default_factory=list)
     forgotten: list[Appended] = field(default_factory=list)
-    out_of_window: list[Appended] = field(default_factory=list)
 
     def of(self, table: int, producer_id: int) -> list[Appended]:
         return [
@@ -54,7 +53,7 @@ class History:
             ),
             default=0,
         )
-        return [one for one in known[epoch_began:][-RETAINED:] if one not in self.out_of_window]
+        return known[epoch_began:][-RETAINED:]
 
     def producers(self, table: int) -> list[int]:
         """The known producers of a table, longest idle first."""
@@ -195,28 +194,6 @@ class ProducerTables(RuleBasedStateMachine):
         assert self.tables[table].expire(self.now_ms, expiration_ms) == len(idle)
         for producer_id in idle:
             self.model.forget(table, producer_id)
-
-    @rule(table=tables, batches=st.integers(1, 6))
-    def truncate(self, table: int, batches: int) -> None:
-        written = [one for one in self.model.appended if one.table == table][-batches:]
-        if not written:
-            return
-        log_end_offset = written[0].base_offset
-        whole = 0
-        for producer_id in self.model.producers(table):
-            window = self.model.window(table, producer_id)
-            known = self.model.of(table, producer_id)
-            self.model.out_of_window += [one for one in known if one not in window]
-            if all(one.base_offset >= log_end_offset for one in window):
-                self.model.forget(table, producer_id)
-                whole += 1
-        active = {one: self.model.last_active_ms(one) for one in self.model.all_producers()}
-        self.model.appended = [one for one in self.model.appended if one not in written]
-        for (of_table, producer_id), at_ms in active.items():
-            # A cut takes back batches, not the activity that sent them.
-            self.model.of(of_table, producer_id)[-1].at_ms = at_ms
-        assert self.tables[table].truncate(log_end_offset) == whole
-        self.end_offsets[table] = log_end_offset
 
     @rule(table=tables)
     def restart(self, table: int) -> None:

@@ -12,6 +12,7 @@ class Candidate:
     producer_id: int = 7
     producer_epoch: int = 0
     max_timestamp: int = 1_000
+    is_transactional: bool = False
 
     @property
     def last_offset_delta(self) -> int:

@@ -43,11 +43,30 @@ def test_a_narrower_window_keeps_the_newest() -> None:
 
 def test_transaction_fields_come_back() -> None:
     table = table_with_window()
-    entry = table.longest_idle()
-    entry.coordinator_epoch, entry.current_transaction_first_offset = 5, 12
-    restored, _ = ProducerTable.restore(table.snapshot(16))
-    assert restored.longest_idle().coordinator_epoch == 5
-    assert restored.longest_idle().current_transaction_first_offset == 12
+    table.end_transaction(7, 0, coordinator_epoch=5, offset=16, timestamp=700, now_ms=601)
+    table.update(Candidate(table.entries()[-1].next_sequence), 17, 602)
+    table.continue_transaction(7, 17)
+    table.end_transaction(8, 2, coordinator_epoch=6, offset=18, timestamp=701, now_ms=603)
+    restored, _ = ProducerTable.restore(table.snapshot(19))
+    with_transaction, marked = restored.get(7), restored.get(8)
+    assert with_transaction is not None
+    assert marked is not None
+    assert (with_transaction.coordinator_epoch, with_transaction.current_transaction_first_offset) == (5, 17)
+    assert (with_transaction.marker_offset, with_transaction.marker_timestamp) == (16, 700)
+    assert (marked.producer_epoch, list(marked.batches), marked.next_sequence) == (2, [], 0)
+    assert (marked.coordinator_epoch, marked.last_timestamp, marked.has_open_transaction) == (6, 701, False)
+    assert restored.snapshot(19) == table.snapshot(19)
+
+
+def test_a_snapshot_of_version_1_is_read() -> None:
+    entry = struct.pack(">qhqiq", 7, 3, 500, -1, -1)
+    batch = struct.pack(">iiqqq", 4, 5, 10, 11, 900)
+    old = b"SQPS" + struct.pack(">hqi", 1, 12, 1) + entry + struct.pack(">i", 1) + batch
+    restored, log_end_offset = ProducerTable.restore(sealed(old))
+    assert log_end_offset == 12
+    assert restored.judge(Candidate(4, 2, producer_epoch=3), 0) == Duplicate(10, 11, 900)
+    (known,) = restored.entries()
+    assert (known.last_timestamp, known.last_offset, known.has_open_transaction) == (900, 11, False)
 
 
 def test_an_empty_table_has_a_snapshot() -> None:
@@ -81,7 +100,7 @@ def test_what_follows_the_end_is_noticed() -> None:
     [
         (b"", "cut short: 0 bytes"),
         (sealed(b"ELSE" + struct.pack(">hqi", 1, 0, 0)), "no producer snapshot"),
-        (sealed(b"SQPS" + struct.pack(">hqi", 2, 0, 0)), "version 2; this program reads version 1"),
+        (sealed(b"SQPS" + struct.pack(">hqi", 3, 0, 0)), "version 3; this program reads versions 1 to 2"),
         (sealed(b"SQPS" + struct.pack(">hqi", 0, 0, 0)), "version 0"),
         (b"SQPS" + struct.pack(">hqiI", 1, 0, 0, 1), "CRC-32C"),
         (sealed(b"SQPS" + struct.pack(">hqi", 1, 0, 1)), "counts do not fit"),
@@ -90,6 +109,14 @@ def test_what_follows_the_end_is_noticed() -> None:
         (
             sealed(b"SQPS" + struct.pack(">hqiqhqiqi", 1, 0, 1, 5, 0, 0, -1, -1, 0)),
             "producer 5 has 0 batches",
+        ),
+        (
+            sealed(b"SQPS" + struct.pack(">hqiqhqiqqqi", 2, 0, 1, 5, 0, 0, -1, -1, -1, -1, 0)),
+            "producer 5 has 0 batches",
+        ),
+        (
+            sealed(b"SQPS" + struct.pack(">hqiqhqiqqqi", 2, 0, 1, 5, 0, 0, -1, -1, 9, 9, -1)),
+            "producer 5 has -1 batches",
         ),
         (sealed(b"SQPS" + struct.pack(">hqiqhqiqi", 1, 0, 1, 5, 0, 0, -1, -1, 1)), "counts do not fit"),
     ],

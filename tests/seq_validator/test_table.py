@@ -130,14 +130,6 @@ class TestForgetting:
         table.update(Candidate(max_timestamp=0), 0, NOW)
         assert table.expire(NOW + 1, 1_000) == 0
 
-    def test_truncation_keeps_the_sequence_exact(self) -> None:
-        table = filled(Candidate(0, 10), Candidate(10, 10), Candidate(20, 10), Candidate(0, producer_id=8))
-        assert table.truncate(120) == 1
-        assert table.get(8) is None
-        assert table.judge(Candidate(10, 10), NOW) == Duplicate(110, 119, 1_000)
-        assert table.judge(Candidate(20, 4), NOW) is ACCEPTED
-        assert reason(table, Candidate(30)) is RejectionReason.OUT_OF_ORDER_SEQUENCE
-
     def test_clear_forgets_all(self) -> None:
         table = filled(Candidate(0))
         table.clear()
