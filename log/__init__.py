@@ -10,6 +10,7 @@ from log.errors import (
     InvalidProducerEpoch,
     InvalidRecord,
     InvalidTimestamp,
+    InvalidTxnState,
     LogError,
     MalformedBatch,
     OffsetOutOfRange,
@@ -18,6 +19,7 @@ from log.errors import (
     RecordBatchTooLarge,
     RecordTooLarge,
     StorageFailed,
+    TransactionCoordinatorFenced,
     UnsupportedCompressionType,
     UnsupportedForMessageFormat,
 )
@@ -25,6 +27,7 @@ from log.flush import FlushTicket
 from log.log_directory import LogDirectory
 from log.results import AppendInfo, DeletedSegment, FileRegion, ReadResult, TimestampAndOffset
 from log.storage import Storage
+from log.transactional_log import OpenTransaction
 from log.unified_log import UnifiedLog
 
 __all__ = [
@@ -38,11 +41,13 @@ __all__ = [
     "InvalidProducerEpoch",
     "InvalidRecord",
     "InvalidTimestamp",
+    "InvalidTxnState",
     "LogConfig",
     "LogDirectory",
     "LogError",
     "MalformedBatch",
     "OffsetOutOfRange",
+    "OpenTransaction",
     "OutOfOrderSequence",
     "ProducerLimitReached",
     "ReadResult",
@@ -51,6 +56,7 @@ __all__ = [
     "Storage",
     "StorageFailed",
     "TimestampAndOffset",
+    "TransactionCoordinatorFenced",
     "UnifiedLog",
     "UnsupportedCompressionType",
     "UnsupportedForMessageFormat",

@@ -193,6 +193,10 @@ class DurableLog:
         # where it lies in the segment need not be kept: it is the end of the active one
         self.high_watermark = self.log_end_offset
 
+    def _write_indexes(self) -> list[str]:
+        """Write all indexes of the active segment; their paths, not yet durable. Raises OSError."""
+        return [*self._active.write_indexes(), *self._active.write_transaction_index()]
+
     def _write_snapshot(self) -> str:
         return write_snapshot(
             self._environment, self.directory, self.producers, self.log_end_offset, self.recovery_point
@@ -219,7 +223,7 @@ class DurableLog:
         self._generation += 1
         for segment in self._segments:
             self._environment.storage.retire(segment.file)
-            self._environment.index_cache.drop(segment.file.path)
+            self._environment.forget_indexes(segment.file.path)
         self.producers.clear()
         self._load(min(self.recovery_point, self.log_end_offset), None, now_ms)
         self.failure = None
@@ -240,7 +244,7 @@ class DurableLog:
                 self.take_offline(f"it could not be closed cleanly: {error}")
         for segment in self._segments:
             self._environment.storage.retire(segment.file)
-            self._environment.index_cache.drop(segment.file.path)
+            self._environment.forget_indexes(segment.file.path)
         self.producers.clear()
         self._generation += 1
         if self.failure is None:
@@ -248,7 +252,7 @@ class DurableLog:
         return stop
 
     def _close_clean(self) -> CleanStop:
-        self._undurable.add([*self._active.write_indexes(), self._write_snapshot()], self.directory)
+        self._undurable.add([*self._write_indexes(), self._write_snapshot()], self.directory)
         ticket = self.prepare_flush()
         if ticket is None:
             self._check_online()

@@ -62,6 +62,18 @@ class InvalidProducerEpoch(LogError):
     kafka_error_code = 47
 
 
+class InvalidTxnState(LogError):
+    """The batch does not fit the state of its producer's transaction in this partition."""
+
+    kafka_error_code = 48
+
+
+class TransactionCoordinatorFenced(LogError):
+    """The marker comes from a coordinator that another one has replaced."""
+
+    kafka_error_code = 52
+
+
 class StorageFailed(LogError):
     """A write, read or flush of this partition's files failed; the partition is offline until recovery."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections import OrderedDict
-from typing import Final
+from typing import Final, Generic, Protocol, TypeVar
 
 OFFSET_ENTRY: Final = struct.Struct(">ii")
 TIME_ENTRY: Final = struct.Struct(">qi")
@@ -81,6 +81,19 @@ class SegmentIndexes:
             return 0
         return int(TIME_ENTRY.unpack_from(entries, (low - 1) * _TIME_BYTES)[1])
 
+    def offset_after(self, position: int) -> int | None:
+        """The relative offset of the first entry that points to `position` or beyond; None when none does."""
+        entries = self.offset_entries
+        low, high = 0, len(entries) // _OFFSET_BYTES
+        end = high
+        while low < high:
+            middle = (low + high) // 2
+            if OFFSET_ENTRY.unpack_from(entries, middle * _OFFSET_BYTES)[1] < position:
+                low = middle + 1
+            else:
+                high = middle
+        return int(OFFSET_ENTRY.unpack_from(entries, low * _OFFSET_BYTES)[0]) if low < end else None
+
     def is_full(self, limit_bytes: int) -> bool:
         """Whether one of the indexes has reached `segment.index.bytes`; the time index keeps room for one more."""
         return (
@@ -107,23 +120,34 @@ class SegmentIndexes:
         return True
 
 
-class IndexCache:
+class SizedIndex(Protocol):
+    """What the cache must know of an index."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory taken by the entries."""
+
+
+Index = TypeVar("Index", bound=SizedIndex)
+
+
+class IndexCache(Generic[Index]):
     """Indexes of closed segments by path, the least recently used dropped beyond `limit_bytes`."""
 
     def __init__(self, limit_bytes: int = 16 * 1024 * 1024) -> None:
         """Bound the memory that cached indexes take."""
         self.limit_bytes = limit_bytes
         self.size_bytes = 0
-        self._indexes: OrderedDict[str, SegmentIndexes] = OrderedDict()
+        self._indexes: OrderedDict[str, Index] = OrderedDict()
 
-    def get(self, path: str) -> SegmentIndexes | None:
+    def get(self, path: str) -> Index | None:
         """The indexes of the segment file `path` when they are in memory."""
         indexes = self._indexes.get(path)
         if indexes is not None:
             self._indexes.move_to_end(path)
         return indexes
 
-    def put(self, path: str, indexes: SegmentIndexes) -> None:
+    def put(self, path: str, indexes: Index) -> None:
         """Remember the indexes; others may go."""
         self.drop(path)
         self._indexes[path] = indexes

@@ -51,16 +51,25 @@ def write_snapshot(
 
 
 def restore_newest(
-    environment: LogEnvironment, directory: str, config: LogConfig, offsets: list[int]
+    environment: LogEnvironment,
+    directory: str,
+    config: LogConfig,
+    offsets: list[int],
+    *,
+    is_counted: bool = True,
 ) -> tuple[ProducerTable, int | None]:
-    """The table of the newest readable snapshot and its offset; an empty table and None when there is none."""
+    """The table of the newest readable snapshot and its offset; an empty table and None when there is none.
+
+    Unless `is_counted` its producers do not count against the budget of remembered ones.
+    """
+    limit = environment.producer_limit if is_counted else None
     for offset in reversed(offsets):
         path = f"{directory}/{offset_name(offset, SNAPSHOT_SUFFIX)}"
         try:
             table, log_end_offset = ProducerTable.restore(
                 environment.storage.read_file(path),
                 retained_batches=config.retained_batches,
-                limit=environment.producer_limit,
+                limit=limit,
             )
         except (CorruptSnapshot, OSError) as error:
             _logger.warning("%s is not used: %s", path, error)
@@ -69,4 +78,4 @@ def restore_newest(
             return table, offset
         _logger.warning("%s is not used: it says it belongs to offset %d", path, log_end_offset)
         table.clear()
-    return ProducerTable(retained_batches=config.retained_batches, limit=environment.producer_limit), None
+    return ProducerTable(retained_batches=config.retained_batches, limit=limit), None

@@ -68,7 +68,8 @@ class LogReader:
             index += 1
             if position >= end:
                 continue
-            readable = FileRegion(self._storage, segment.file, position, end - position)
+            base_offset = segment.base_offset
+            readable = FileRegion(self._storage, segment.file, position, end - position, base_offset)
             size_bytes = min(max_bytes, len(readable))
             if size_bytes < len(readable):
                 first_bytes = min(readable.first_batch_bytes(), len(readable))
@@ -77,8 +78,8 @@ class LogReader:
                 size_bytes = max(size_bytes, first_bytes)
             if position + size_bytes == end:
                 next_offset = self._bases[index] if index < len(self._bases) else upper_bound
-                self.remember(min(next_offset, upper_bound), segment.base_offset, end)
-            return FileRegion(self._storage, segment.file, position, size_bytes)
+                self.remember(min(next_offset, upper_bound), base_offset, end)
+            return FileRegion(self._storage, segment.file, position, size_bytes, base_offset)
         return None
 
     def _readable_end(self, index: int, upper_bound: int, log_end_offset: int) -> int:

@@ -21,15 +21,18 @@ from log.names import (
     LOG_START_OFFSET,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
+    SEGMENT_SUFFIXES,
     SNAPSHOT_SUFFIX,
     TEMPORARY_SUFFIX,
-    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
     offset_name,
     parse_offset_name,
 )
+from log.producer_recovery import load_producers
 from log.producer_snapshots import restore_newest, snapshot_offsets
 from log.record_batch import HEADER_BYTES, MAGIC, crc_matches, parse_header
 from log.segment import SCAN_CHUNK_BYTES, Segment
+from log.transaction_recovery import has_sane_index, rebuild_transaction_indexes
 
 if TYPE_CHECKING:
     from log.config import LogConfig
@@ -38,7 +41,6 @@ if TYPE_CHECKING:
     from seq_validator import ProducerTable
 
 _logger = logging.getLogger(__name__)
-_SEGMENT_SUFFIXES = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +83,21 @@ def load_log(
         loader.recover(recovery_point)
     if loader.log_end_offset < loader.log_start_offset or not loader.segments:
         loader.begin_anew(max(loader.log_start_offset, loader.log_end_offset))
+    loader.load_transaction_indexes()
     loader.segments[-1].become_active()
     log_start_offset = max(loader.log_start_offset, loader.segments[0].base_offset)
     loader.leader_epochs.truncate_start(log_start_offset)
     return LoadedLog(
         loader.segments,
-        loader.load_producers(),
+        load_producers(
+            environment,
+            directory,
+            config,
+            list(zip(loader.segments, loader.end_offsets(), strict=True)),
+            [offset for offset in snapshot_offsets(loader.files) if offset <= loader.log_end_offset],
+            is_snapshot_durable=loader.trusted,
+            now_ms=now_ms,
+        ),
         loader.leader_epochs,
         log_start_offset,
         loader.log_end_offset,
@@ -113,6 +124,8 @@ class _Loader:
         self.bytes_cut = 0
         self.trusted = True
         """Whether a clean stop vouches for the files; `recover` trusts nothing."""
+        self.doubted: set[int] = set()
+        """Base offsets of segments whose index of aborted transactions can't be taken as it is."""
 
     def list_segments(self) -> None:
         files = self.storage.list_files(self.directory)
@@ -125,15 +138,13 @@ class _Loader:
             parsed = parse_offset_name(name)
             if parsed and parsed[1] == LOG_SUFFIX:
                 bases.append(parsed[0])
-            elif (
-                parsed and parsed[1] in _SEGMENT_SUFFIXES and offset_name(parsed[0], LOG_SUFFIX) not in files
-            ):
+            elif parsed and parsed[1] in SEGMENT_SUFFIXES and offset_name(parsed[0], LOG_SUFFIX) not in files:
                 self.storage.delete(f"{self.directory}/{name}")
         for base_offset in sorted(bases):
             size_bytes = files[offset_name(base_offset, LOG_SUFFIX)]
-            self.segments.append(
-                Segment(self.environment, self.directory, base_offset, size_bytes, self.now_ms)
-            )
+            segment = Segment(self.environment, self.directory, base_offset, size_bytes, self.now_ms)
+            segment.has_aborted = files.get(offset_name(base_offset, TRANSACTION_INDEX_SUFFIX), 0) > 0
+            self.segments.append(segment)
         self._read_checkpoints()
         self._drop_removed_segments()
 
@@ -282,6 +293,8 @@ class _Loader:
         self.storage.forget_cached(segment.file)
         end = segment.size_bytes
         segment.start_over()
+        if segment.has_aborted:
+            self.doubted.add(segment.base_offset)
         position = 0
         data = memoryview(b"")
         start = 0
@@ -302,6 +315,8 @@ class _Loader:
             if batch.base_offset != next_offset and not next_offset < batch.base_offset <= recovery_point:
                 break
             segment.appended(batch, batch.last_offset, self.config.index_interval_bytes)
+            if batch.is_control:
+                self.doubted.add(segment.base_offset)
             self.leader_epochs.assign(batch.partition_leader_epoch, batch.base_offset)
             next_offset = batch.last_offset + 1
             position += batch.size_bytes
@@ -316,8 +331,8 @@ class _Loader:
 
     def _remove(self, segment: Segment) -> None:
         self.storage.release(segment.file)
-        self.environment.index_cache.drop(segment.file.path)
-        for suffix in _SEGMENT_SUFFIXES:
+        self.environment.forget_indexes(segment.file.path)
+        for suffix in SEGMENT_SUFFIXES:
             self.storage.delete(segment.path(suffix))
 
     def begin_anew(self, offset: int) -> None:
@@ -330,33 +345,31 @@ class _Loader:
         self.segments = [segment]
         self.log_end_offset = offset
 
-    def load_producers(self) -> ProducerTable:
-        """The producer state: the newest readable snapshot, and the batches of the log after it."""
-        usable = [offset for offset in snapshot_offsets(self.files) if offset <= self.log_end_offset]
-        producers, from_offset = restore_newest(self.environment, self.directory, self.config, usable)
-        start = from_offset or 0
-        try:
-            if from_offset is not None and not self.trusted:
-                # it may lie in the page cache only, and soon be all that remembers the producers of deleted segments
-                self.storage.sync_path(f"{self.directory}/{offset_name(from_offset, SNAPSHOT_SUFFIX)}")
-                self.storage.sync_directory(self.directory)
-            for index, segment in enumerate(self.segments):
-                is_last = index + 1 == len(self.segments)
-                if (self.log_end_offset if is_last else self.segments[index + 1].base_offset) > start:
-                    self._replay(segment, start, producers)
-        except BaseException:
-            producers.clear()
-            raise
-        return producers
+    def load_transaction_indexes(self) -> None:
+        """Take the indexes of aborted transactions as they are, or make those anew that can't be right."""
+        for segment in self.segments[:-1]:
+            # who removed the one index to have it rebuilt will have removed the other one too
+            if offset_name(segment.base_offset, OFFSET_INDEX_SUFFIX) not in self.files and self.trusted:
+                self.doubted.add(segment.base_offset)
+        doubted = [
+            segment
+            for segment, end_offset in zip(self.segments, self.end_offsets(), strict=True)
+            if segment.base_offset in self.doubted or not has_sane_index(segment, end_offset)
+        ]
+        if doubted:
+            rebuild_transaction_indexes(
+                self.environment,
+                self.directory,
+                self.config,
+                self.segments,
+                doubted,
+                snapshot_offsets(self.files),
+            )
+        self.segments[-1].hold_transaction_index()
 
-    def _replay(self, segment: Segment, start: int, producers: ProducerTable) -> None:
-        try:
-            position = segment.position_of(start, segment.size_bytes) if start > segment.base_offset else 0
-            for _, batch in segment.batches(position, segment.size_bytes):
-                if batch.producer_id >= 0 and not batch.is_control and batch.base_offset >= start:
-                    producers.update(batch, batch.base_offset, self.now_ms)
-        except CorruptRecord as error:
-            _logger.error("producers may be forgotten: %s", error)  # noqa: TRY400 - the sentence says it
+    def end_offsets(self) -> list[int]:
+        """Where each segment ends, exclusive."""
+        return [*(segment.base_offset for segment in self.segments[1:]), self.log_end_offset]
 
 
 def _whole_batch(data: memoryview, at: int) -> BatchHeader | None:

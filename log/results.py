@@ -31,10 +31,13 @@ class ReadResult(NamedTuple):
 class FileRegion:
     """A run of bytes of a segment file that was found and not yet read. Its length is the number of bytes."""
 
-    __slots__ = ("_file", "_position", "_size_bytes", "_storage")
+    __slots__ = ("_file", "_position", "_size_bytes", "_storage", "segment_base_offset")
 
-    def __init__(self, storage: Storage, file: DataFile, position: int, size_bytes: int) -> None:
+    def __init__(
+        self, storage: Storage, file: DataFile, position: int, size_bytes: int, segment_base_offset: int
+    ) -> None:
         """Point at `size_bytes` bytes from `position` on, all of which are in the file."""
+        self.segment_base_offset = segment_base_offset
         self._storage = storage
         self._file = file
         self._position = position
@@ -42,6 +45,11 @@ class FileRegion:
 
     def __len__(self) -> int:
         return self._size_bytes
+
+    @property
+    def end_position(self) -> int:
+        """The byte of the file after the last one."""
+        return self._position + self._size_bytes
 
     def read(self, start: int = 0, size_bytes: int | None = None) -> bytes:
         """The bytes from `start` on, all or `size_bytes` of them. Raises OSError."""

@@ -10,9 +10,17 @@ from typing import TYPE_CHECKING, Final
 
 from log.errors import CorruptRecord
 from log.indexes import SegmentIndexes
-from log.names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TEMPORARY_SUFFIX, TIME_INDEX_SUFFIX, offset_name
+from log.names import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TEMPORARY_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    offset_name,
+)
 from log.record_batch import HEADER_BYTES, NO_TIMESTAMP, SMALLEST_BATCH_LENGTH, parse_header
 from log.storage import DataFile
+from log.transaction_index import TransactionIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,9 +39,11 @@ class Segment:
     """A log file and what is known of it. Positions and sizes in bytes, timestamps in ms.
 
     `max_timestamp` and `offset_of_max_timestamp` are None until they are needed from the index of a closed segment.
+    `has_aborted` tells whether a transaction was aborted by a marker in it.
     """
 
     __slots__ = (
+        "_aborted",
         "_bytes_since_entry",
         "_environment",
         "_first_timestamp",
@@ -44,6 +54,7 @@ class Segment:
         "created_ms",
         "directory",
         "file",
+        "has_aborted",
         "size_bytes",
     )
 
@@ -62,6 +73,8 @@ class Segment:
         self._offset_of_max_timestamp = base_offset
         self._first_timestamp: int | None = None
         self._bytes_since_entry = 0
+        self._aborted: TransactionIndex | None = None
+        self.has_aborted = False
 
     def path(self, suffix: str) -> str:
         """The path of one of the segment's files."""
@@ -115,11 +128,33 @@ class Segment:
             storage.rename(path + TEMPORARY_SUFFIX, path)
         return paths
 
+    def write_transaction_index(self) -> list[str]:
+        """Write the index of aborted transactions if this segment holds one in memory; its path, as `write_indexes`."""
+        if self._aborted is None:
+            return []
+        path = self.path(TRANSACTION_INDEX_SUFFIX)
+        storage = self._environment.storage
+        storage.write_file(path + TEMPORARY_SUFFIX, bytes(self._aborted.entries))
+        storage.rename(path + TEMPORARY_SUFFIX, path)
+        return [path]
+
+    def add_aborted(
+        self, producer_id: int, first_offset: int, last_offset: int, last_stable_offset: int
+    ) -> None:
+        """Take account of a marker in this segment that aborted a transaction."""
+        if self._aborted is None:
+            self._aborted = TransactionIndex()
+            self.has_aborted = True
+        self._aborted.add(producer_id, first_offset, last_offset, last_stable_offset)
+
     def become_closed(self) -> None:
-        """Hand the indexes to the cache: the segment is no longer written to."""
+        """Hand the indexes to the caches: the segment is no longer written to."""
         if self._indexes is not None:
             self._environment.index_cache.put(self.file.path, self._indexes)
             self._indexes = None
+        if self._aborted is not None:
+            self._environment.transaction_index_cache.put(self.file.path, self._aborted)
+            self._aborted = None
 
     def become_active(self) -> None:
         """Keep the indexes in memory: the segment is written to."""
@@ -162,6 +197,30 @@ class Segment:
             return self.rebuild_indexes()
         self._environment.index_cache.put(self.file.path, indexes)
         return indexes
+
+    def transaction_index(self) -> TransactionIndex:
+        """The index of aborted transactions, read from disk when it is not in memory. Raises OSError."""
+        if self._aborted is not None:
+            return self._aborted
+        cached = self._environment.transaction_index_cache.get(self.file.path)
+        if cached is None:
+            cached = TransactionIndex(
+                self._environment.storage.read_file(self.path(TRANSACTION_INDEX_SUFFIX))
+            )
+            self._environment.transaction_index_cache.put(self.file.path, cached)
+        return cached
+
+    def hold_transaction_index(self) -> None:
+        """Keep the index of aborted transactions in memory: the segment is written to. Raises OSError."""
+        if self.has_aborted:
+            self._aborted = self.transaction_index()
+            self._environment.transaction_index_cache.drop(self.file.path)
+
+    def forget_aborted(self) -> None:
+        """Begin the index of aborted transactions anew."""
+        self._aborted = None
+        self.has_aborted = False
+        self._environment.transaction_index_cache.drop(self.file.path)
 
     def rebuild_indexes(self, interval_bytes: int = 4096) -> SegmentIndexes:
         """Read all batch headers and make the indexes anew, in memory and on disk; return them.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from log.names import DELETED_SUFFIX, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from log.names import DELETED_SUFFIX, SEGMENT_SUFFIXES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,8 +31,8 @@ class SegmentDeletion:
         storage = self._environment.storage
         for segment in segments:
             storage.retire(segment.file)
-            self._environment.index_cache.drop(segment.file.path)
-            for suffix in (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            self._environment.forget_indexes(segment.file.path)
+            for suffix in SEGMENT_SUFFIXES:
                 path = segment.path(suffix)
                 if storage.exists(path):
                     storage.rename(path, path + DELETED_SUFFIX)

@@ -9,25 +9,36 @@ Source of the rules: Kafka's `UnifiedLog`, `LocalLog`.
 from __future__ import annotations
 
 import logging
+from bisect import bisect_right
 from typing import TYPE_CHECKING, Final
 
 from log import lookups
 from log.batch_validation import check_batch
 from log.checkpoints import encode_leader_epochs, encode_offsets
-from log.durable_log import DurableLog
+from log.end_marker import build_end_marker
 from log.errors import (
     CorruptRecord,
     InvalidProducerEpoch,
+    InvalidTxnState,
     OffsetOutOfRange,
     OutOfOrderSequence,
     ProducerLimitReached,
     StorageFailed,
+    TransactionCoordinatorFenced,
 )
 from log.names import LEADER_EPOCHS, LOG_START_OFFSET, TEMPORARY_SUFFIX
-from log.record_batch import PATCHED, REWRITABLE, REWRITABLE_BYTES, TIMESTAMP_TYPE_FLAG, stamped_head
+from log.record_batch import (
+    PATCHED,
+    REWRITABLE,
+    REWRITABLE_BYTES,
+    TIMESTAMP_TYPE_FLAG,
+    TRANSACTIONAL_FLAG,
+    stamped_head,
+)
 from log.results import AppendInfo, DeletedSegment, FileRegion, ReadResult, TimestampAndOffset
 from log.retention import SegmentFacts, segments_to_delete
 from log.segment import Segment
+from log.transactional_log import TransactionalLog
 from seq_validator import ACCEPTED, Duplicate, Rejected, RejectionReason
 
 if TYPE_CHECKING:
@@ -41,20 +52,18 @@ _REFUSALS: Final = {
     RejectionReason.OUT_OF_ORDER_SEQUENCE: OutOfOrderSequence,
     RejectionReason.INVALID_PRODUCER_EPOCH: InvalidProducerEpoch,
     RejectionReason.PRODUCER_LIMIT_REACHED: ProducerLimitReached,
+    RejectionReason.INVALID_TXN_STATE: InvalidTxnState,
+    RejectionReason.TRANSACTION_COORDINATOR_FENCED: TransactionCoordinatorFenced,
 }
 
 
-class UnifiedLog(DurableLog):
+class UnifiedLog(TransactionalLog):
     """One partition's batches, from log_start_offset (inclusive) to log_end_offset (exclusive).
 
-    All below `recovery_point` is durable; all below `high_watermark` may be read by consumers. All methods belong to
-    one thread, only `FlushTicket.run` may run in another. Times are ms and come from the caller.
+    All below `recovery_point` is durable; all below `high_watermark` may be read by consumers, and those that want
+    committed records only stop at `last_stable_offset`. All methods belong to one thread, only `FlushTicket.run` may
+    run in another. Times are ms and come from the caller.
     """
-
-    @property
-    def last_stable_offset(self) -> int:
-        """Below it every record is decided: the high watermark, as no transactions are kept here."""
-        return self.high_watermark
 
     @property
     def active_base_offset(self) -> int:
@@ -73,12 +82,20 @@ class UnifiedLog(DurableLog):
     # Appending.
 
     def append(
-        self, records: Buffer, *, now_ms: int, leader_epoch: int = 0, is_client: bool = True
+        self,
+        records: Buffer,
+        *,
+        now_ms: int,
+        leader_epoch: int = 0,
+        is_client: bool = True,
+        begins_at_zero: bool = False,
     ) -> AppendInfo:
         """Append the one batch in `records`; a duplicate is answered with where its original lies.
 
-        The written batch is not yet durable and not yet visible. Raises LogError; the log is then unchanged, or
-        offline after StorageFailed.
+        The written batch is not yet durable and not yet visible. A coordinator (`is_client` false) may write for a
+        producer without a sequence (-1); then only the epoch counts. With `begins_at_zero` an unknown producer must
+        begin with sequence 0, as Kafka demands in transactions of version 2 (KIP-890).
+        Raises LogError; the log is then unchanged, or offline after StorageFailed.
         """
         if self.failure is not None:
             self._check_online()
@@ -87,7 +104,7 @@ class UnifiedLog(DurableLog):
         batch = check_batch(view, config, now_ms, is_client)
         active = self._active
         if batch.producer_id >= 0:
-            verdict = self.producers.judge(batch, now_ms)
+            verdict = self.producers.judge(batch, now_ms, begins_at_zero)
             if verdict is not ACCEPTED:
                 if isinstance(verdict, Duplicate):
                     return AppendInfo(
@@ -115,13 +132,49 @@ class UnifiedLog(DurableLog):
         active.appended(batch, last_offset, config.index_interval_bytes)
         self.size_bytes += batch.size_bytes
         if batch.producer_id >= 0:
-            self.producers.update(batch, base_offset, now_ms)
+            if batch.attributes & TRANSACTIONAL_FLAG:
+                self._follow_transaction(batch, view, now_ms)
+            else:
+                self.producers.update(batch, base_offset, now_ms)
         self.log_end_offset = last_offset + 1
         if leader_epoch > self._leader_epochs.latest:
             self._begin_leader_epoch(leader_epoch, base_offset)
         # The NamedTuple's own constructor costs three times as much, and this runs for every batch.
         return _new_tuple(
             AppendInfo, (base_offset, last_offset, log_append_time_ms, self.log_start_offset, False)
+        )
+
+    def append_end_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        commit: bool,
+        coordinator_epoch: int,
+        now_ms: int,
+        leader_epoch: int = 0,
+    ) -> AppendInfo:
+        """Append what `end_marker` makes. Raises as it and `append` do."""
+        marker = self.end_marker(
+            producer_id, producer_epoch, commit=commit, coordinator_epoch=coordinator_epoch, now_ms=now_ms
+        )
+        return self.append(marker, now_ms=now_ms, leader_epoch=leader_epoch, is_client=False)
+
+    def end_marker(
+        self, producer_id: int, producer_epoch: int, *, commit: bool, coordinator_epoch: int, now_ms: int
+    ) -> bytes:
+        """The batch that commits or aborts what the producer has open, to be appended at once, not as a client's.
+
+        It may be appended without anything open. The producer goes on under `producer_epoch`. Raises
+        InvalidProducerEpoch for one older than the known epoch, TransactionCoordinatorFenced for an older
+        coordinator_epoch, StorageFailed.
+        """
+        self._check_online()
+        verdict = self.producers.judge_marker(producer_id, producer_epoch, coordinator_epoch)
+        if isinstance(verdict, Rejected):
+            raise _REFUSALS[verdict.reason](verdict.message)
+        return build_end_marker(
+            producer_id, producer_epoch, commit=commit, coordinator_epoch=coordinator_epoch, now_ms=now_ms
         )
 
     def _write(
@@ -176,7 +229,7 @@ class UnifiedLog(DurableLog):
             return
         segment = Segment(self._environment, self.directory, self.log_end_offset, 0, now_ms)
         try:
-            paths = [*closing.write_indexes(), self._write_snapshot()]
+            paths = [*self._write_indexes(), self._write_snapshot()]
             self._environment.storage.create(segment.file)
         except OSError as error:
             self._fail(f"a new segment could not be created: {error}")
@@ -327,6 +380,7 @@ class UnifiedLog(DurableLog):
             self._make_names_durable()
             del self._segments[: len(doomed)]
             del self._bases[: len(doomed)]
+            del self._aborting[: bisect_right(self._aborting, doomed[-1].base_offset)]
             self.size_bytes -= sum(segment.size_bytes for segment in doomed)
             self._deletion.remove(doomed, now_ms + self.config.file_delete_delay_ms)
         except OSError as error:

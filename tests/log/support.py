@@ -49,6 +49,7 @@ def batch(
     producer_epoch: int = 0,
     size: int = 20,
     step_ms: int = 0,
+    is_transactional: bool = False,
 ) -> bytes:
     records = [
         NewRecord(f"v{index}".encode().ljust(size, b"."), timestamp=timestamp + index * step_ms)
@@ -60,6 +61,7 @@ def batch(
         producer_id=producer_id,
         producer_epoch=producer_epoch if producer_id >= 0 else -1,
         base_sequence=base_sequence,
+        is_transactional=is_transactional,
     )
 
 

@@ -1,0 +1,86 @@
+"""Bringing the producer state of a partition back: the newest readable snapshot, and the batches of the log after it.
+
+Source: Kafka's `UnifiedLog.rebuildProducerState`.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from log.end_marker import read_end_marker
+from log.errors import CorruptRecord
+from log.names import SNAPSHOT_SUFFIX, offset_name
+from log.producer_snapshots import restore_newest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from log.config import LogConfig
+    from log.environment import LogEnvironment
+    from log.record_batch import BatchHeader
+    from log.segment import Segment
+    from log.storage import Storage
+    from seq_validator import ProducerTable
+
+_logger = logging.getLogger(__name__)
+
+
+def load_producers(
+    environment: LogEnvironment,
+    directory: str,
+    config: LogConfig,
+    segments: Sequence[tuple[Segment, int]],
+    snapshots: list[int],
+    *,
+    is_snapshot_durable: bool,
+    now_ms: int,
+) -> ProducerTable:
+    """The producer state at the end of `segments`, each with its end offset (exclusive). Raises OSError.
+
+    `snapshots` are the offsets of those that belong to this log; the one used is durable afterwards.
+    """
+    storage = environment.storage
+    producers, from_offset = restore_newest(environment, directory, config, snapshots)
+    start = from_offset or 0
+    try:
+        if from_offset is not None and not is_snapshot_durable:
+            # it may lie in the page cache only, and soon be all that remembers the producers of deleted segments
+            storage.sync_path(f"{directory}/{offset_name(from_offset, SNAPSHOT_SUFFIX)}")
+            storage.sync_directory(directory)
+        for segment, end_offset in segments:
+            if end_offset > start:
+                _replay(storage, segment, start, producers, now_ms)
+    except BaseException:
+        producers.clear()
+        raise
+    return producers
+
+
+def _replay(storage: Storage, segment: Segment, start: int, producers: ProducerTable, now_ms: int) -> None:
+    try:
+        position = segment.position_of(start, segment.size_bytes) if start > segment.base_offset else 0
+        for at, batch in segment.batches(position, segment.size_bytes):
+            if batch.producer_id < 0 or batch.base_offset < start:
+                continue
+            if batch.is_control:
+                _replay_marker(storage.read(segment.file, batch.size_bytes, at), batch, producers, now_ms)
+                continue
+            producers.update(batch, batch.base_offset, now_ms)
+            if batch.is_transactional:
+                producers.continue_transaction(batch.producer_id, batch.base_offset)
+    except CorruptRecord as error:
+        _logger.error("producers may be forgotten: %s", error)  # noqa: TRY400 - the sentence says it
+
+
+def _replay_marker(data: bytes, batch: BatchHeader, producers: ProducerTable, now_ms: int) -> None:
+    marker = read_end_marker(data)
+    if marker is not None:
+        producers.end_transaction(
+            batch.producer_id,
+            batch.producer_epoch,
+            coordinator_epoch=marker.coordinator_epoch,
+            offset=batch.base_offset,
+            timestamp=batch.max_timestamp,
+            now_ms=now_ms,
+        )

@@ -1,0 +1,84 @@
+"""The aborted transactions of one segment, in Kafka's `.txnindex` format.
+
+An entry is: version int16 (0), producer_id int64, first_offset int64, last_offset int64 (the marker's),
+last_stable_offset int64 (as the marker left it). It stands with the segment that holds the marker; the records may lie in
+earlier segments. A segment without aborts has no file. Like the other indexes it grows in memory while the segment is
+written, goes to disk when the segment rolls or the log closes, and is made anew from the log after a crash.
+Source: Kafka's `TransactionIndex`, `AbortedTxn`.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+VERSION: Final = 0
+ENTRY: Final = struct.Struct(">hqqqq")
+
+
+class TransactionIndex:
+    """The entries as their bytes, in the order of their markers."""
+
+    __slots__ = ("entries",)
+
+    def __init__(self, entries: bytes = b"") -> None:
+        """Take the content of the file."""
+        self.entries = bytearray(entries)
+
+    def __len__(self) -> int:
+        """Return how many transactions were aborted in the segment."""
+        return len(self.entries) // ENTRY.size
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory taken by the entries."""
+        return len(self.entries)
+
+    def add(self, producer_id: int, first_offset: int, last_offset: int, last_stable_offset: int) -> None:
+        """Note that the marker at `last_offset` aborted what began at `first_offset`."""
+        self.entries += ENTRY.pack(VERSION, producer_id, first_offset, last_offset, last_stable_offset)
+
+    def collect(self, offset: int, upper_bound: int, found: list[tuple[int, int]]) -> bool:
+        """Add (producer_id, first_offset) of each that reaches into [offset, upper_bound) to `found`.
+
+        Returns whether all are found; else one aborted in a later segment may reach there too.
+        """
+        for number in range(self._first_ending_at(offset), len(self)):
+            _, producer_id, first_offset, _, last_stable_offset = ENTRY.unpack_from(
+                self.entries, number * ENTRY.size
+            )
+            if first_offset < upper_bound:
+                found.append((producer_id, first_offset))
+            if last_stable_offset >= upper_bound:
+                return True
+        return False
+
+    def _first_ending_at(self, offset: int) -> int:
+        """The number of the first entry whose marker is not before `offset`."""
+        low, high = 0, len(self)
+        while low < high:
+            middle = (low + high) // 2
+            if ENTRY.unpack_from(self.entries, middle * ENTRY.size)[3] < offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def is_sane(self, base_offset: int, end_offset: int) -> bool:
+        """Whether these can be the entries of a segment with offsets in [base_offset, end_offset)."""
+        if len(self.entries) % ENTRY.size:
+            return False
+        previous = base_offset - 1
+        for version, producer_id, first_offset, last_offset, last_stable_offset in ENTRY.iter_unpack(
+            self.entries
+        ):
+            if (
+                version != VERSION
+                or producer_id < 0
+                or not 0 <= first_offset < last_offset
+                or not previous < last_offset < end_offset
+                or last_stable_offset > last_offset + 1
+            ):
+                return False
+            previous = last_offset
+        return True
