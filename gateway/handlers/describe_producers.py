@@ -65,7 +65,7 @@ def _partition(
                 producer_epoch=entry.producer_epoch,
                 last_sequence=entry.last_sequence,
                 last_timestamp=entry.last_timestamp,
-                coordinator_epoch=-1,
+                coordinator_epoch=entry.coordinator_epoch,
                 current_txn_start_offset=entry.current_transaction_first_offset,
             )
             for entry in partition.log.producers.entries()

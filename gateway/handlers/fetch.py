@@ -89,6 +89,7 @@ class _Waiting:
             read.partitions,
             min_bytes=self.min_bytes - read.record_bytes,
             max_wait_ms=max_wait_ms,
+            committed_only=self.request.isolation_level == READ_COMMITTED,
             complete=self._look,
         )
 
@@ -189,6 +190,7 @@ def _read_partition(
         return _error_row(partition.index, error)
     log = partition.log
     upper_bound = log.last_stable_offset if committed_only else log.high_watermark
+    aborted: list[tuple[int, int]] | None = [] if committed_only else None
     try:
         diverging = _diverging_epoch(log, wanted)
         if diverging is not None:
@@ -197,12 +199,14 @@ def _read_partition(
         region = log.find(
             wanted.fetch_offset, max_bytes, upper_bound=upper_bound, min_one_batch=min_one_batch
         )
+        if committed_only:
+            aborted = log.aborted_in(wanted.fetch_offset, region)
         records = _records(log, region)
     except OffsetOutOfRange:
         return _error_row(partition.index, ErrorCode.offset_out_of_range)
     except LogError as failure:
         return _error_row(partition.index, ErrorCode(failure.kafka_error_code))
-    return _row(partition, records, () if committed_only else None, None)
+    return _row(partition, records, aborted, None)
 
 
 def _records(log: UnifiedLog, region: FileRegion | None) -> bytes | FileRegion:
@@ -215,7 +219,7 @@ def _records(log: UnifiedLog, region: FileRegion | None) -> bytes | FileRegion:
 def _row(
     partition: Partition,
     records: bytes | FileRegion,
-    aborted_transactions: tuple[()] | None,
+    aborted_transactions: list[tuple[int, int]] | None,
     diverging: tuple[int, int] | None,
 ) -> FetchRow:
     log = partition.log

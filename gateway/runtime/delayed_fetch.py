@@ -13,10 +13,22 @@ class DelayedFetch:
 
     `min_bytes` more bytes than at the start, written to any of the partitions, count as progress; a
     partition that went offline or away does too, because the reader should learn of it. While written records
-    wait for their flush, any of these may be what is missing: then every flush counts as progress.
+    wait for their flush, any of these may be what is missing: then every flush counts as progress. For a reader of
+    committed records (`committed_only`) they wait for the end of their transaction as well, and only a last stable
+    offset that moved is progress.
     """
 
-    __slots__ = ("_complete", "_lags", "_loop", "_min_bytes", "_partitions", "_size_bytes", "_timer")
+    __slots__ = (
+        "_committed_only",
+        "_complete",
+        "_lags",
+        "_loop",
+        "_min_bytes",
+        "_partitions",
+        "_size_bytes",
+        "_stable",
+        "_timer",
+    )
 
     def __init__(
         self,
@@ -25,6 +37,7 @@ class DelayedFetch:
         *,
         min_bytes: int,
         max_wait_ms: int,
+        committed_only: bool = False,
         complete: Callable[[], None],
     ) -> None:
         self._loop = loop
@@ -32,8 +45,12 @@ class DelayedFetch:
         self._min_bytes = min_bytes
         self._complete: Callable[[], None] | None = complete
         self._size_bytes = self._written_bytes()
+        self._committed_only = committed_only
+        self._stable = self._stable_offsets()
+        visible = self._stable or [partition.log.high_watermark for partition in partitions]
         self._lags = any(
-            partition.log.high_watermark < partition.log.log_end_offset for partition in partitions
+            end_offset < partition.log.log_end_offset
+            for end_offset, partition in zip(visible, partitions, strict=True)
         )
         for partition in partitions:
             partition.add_waiter(self, self._progress)
@@ -42,8 +59,15 @@ class DelayedFetch:
     def _written_bytes(self) -> int:
         return sum(partition.log.size_bytes for partition in self._partitions)
 
+    def _stable_offsets(self) -> list[int]:
+        if not self._committed_only:
+            return []
+        return [partition.log.last_stable_offset for partition in self._partitions]
+
     def _progress(self) -> None:
         ended = any(partition.closed or partition.log.offline for partition in self._partitions)
+        if self._committed_only and not ended and self._stable_offsets() == self._stable:
+            return
         if self._min_bytes > 1 and not ended and not self._lags:
             written = self._written_bytes() - self._size_bytes
             if 0 <= written < self._min_bytes:

@@ -58,11 +58,24 @@ class Partition:
         self._waiters: dict[object, Callable[[], None]] = {}
         log.begin_leader_epoch(leader_epoch)
 
-    def append(self, records: bytes | memoryview, now_ms: int) -> AppendInfo:
-        """Append one batch of a client and start what makes it persisted. Raises LogError."""
+    def append(
+        self,
+        records: bytes | memoryview,
+        now_ms: int,
+        *,
+        is_client: bool = True,
+        begins_at_zero: bool = False,
+    ) -> AppendInfo:
+        """Append one batch and start what makes it persisted; the rest is `UnifiedLog.append`'s. Raises LogError."""
         log = self.log
         try:
-            info = log.append(records, now_ms=now_ms, leader_epoch=self.leader_epoch)
+            info = log.append(
+                records,
+                now_ms=now_ms,
+                leader_epoch=self.leader_epoch,
+                is_client=is_client,
+                begins_at_zero=begins_at_zero,
+            )
         except StorageFailed:
             self._wake()  # long polls should learn of it now
             raise
@@ -79,6 +92,18 @@ class Partition:
             if self._waiters:
                 self._wake()
         return info
+
+    def append_end_marker(
+        self, producer_id: int, producer_epoch: int, *, commit: bool, coordinator_epoch: int, now_ms: int
+    ) -> AppendInfo:
+        """End a producer's transaction here and start what makes that persisted.
+
+        Raises InvalidProducerEpoch, TransactionCoordinatorFenced (see `UnifiedLog.end_marker`), and as `append` does.
+        """
+        marker = self.log.end_marker(
+            producer_id, producer_epoch, commit=commit, coordinator_epoch=coordinator_epoch, now_ms=now_ms
+        )
+        return self.append(marker, now_ms, is_client=False)
 
     def check_leader_epoch(self, current_leader_epoch: int) -> ErrorCode:
         """What is wrong with the leader epoch a client believes in; -1 stands for none (KIP-320)."""
