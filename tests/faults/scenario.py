@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import struct
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from log import LogConfig, LogDirectory, Storage, StorageFailed, UnifiedLog
-from log.record_batch import HEADER_BYTES, parse_header
+from log.record_batch import HEADER_BYTES, BatchHeader, parse_header
 from log.records import NewRecord, build_batch, iterate_records
 
 TOPIC = "flights"
 TOPIC_ID = uuid.UUID(int=77)
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=150, retention_ms=-1, file_delete_delay_ms=0)
 PRODUCERS = 3
+TRANSACTIONAL = (10, 11, 12)
+"""Producer ids that write in transactions; markers of the odd one bring it a new epoch, as those of version 2 do."""
+COORDINATOR_EPOCH = 4
+COMMIT_KEY = bytes((0, 0, 0, 1))
 
 
 @dataclass
@@ -25,6 +30,10 @@ class Written:
     producer_id: int
     base_sequence: int
     values: list[bytes]
+    producer_epoch: int = 0
+    is_transactional: bool = False
+    marker: bool | None = None
+    """Whether it commits, of a marker."""
 
     @property
     def end_offset(self) -> int:
@@ -53,6 +62,89 @@ class Promises:
 
 def now_ms() -> int:
     return 1_000_000
+
+
+@dataclass
+class TransactionalProducer:
+    """One transactional producer as its batches left it."""
+
+    producer_epoch: int = 0
+    next_sequence: int = 0
+    first_offset: int | None = None
+    batches: int = 0
+
+
+class Transactions:
+    """What all batches of a log, from offset 0 on, say of its transactions; by reading them one after the other."""
+
+    def __init__(self, written: list[Written]) -> None:
+        self.states = {producer_id: TransactionalProducer() for producer_id in TRANSACTIONAL}
+        self.fates: list[tuple[Written, bool | None]] = []
+        """Each batch of records and whether it counts; None while its transaction is open."""
+        for batch in written:
+            if batch.is_transactional:
+                self._follow(batch)
+            else:
+                self.fates.append((batch, True))
+
+    def _follow(self, batch: Written) -> None:
+        state = self.states[batch.producer_id]
+        state.batches += 1
+        if batch.marker is None:
+            self.fates.append((batch, None))
+            state.next_sequence = batch.base_sequence + len(batch.values)
+            state.first_offset = batch.base_offset if state.first_offset is None else state.first_offset
+            return
+        self.fates = [
+            (one, batch.marker if fate is None and one.producer_id == batch.producer_id else fate)
+            for one, fate in self.fates
+        ]
+        state.first_offset = None
+        if batch.producer_epoch != state.producer_epoch:
+            state.producer_epoch, state.next_sequence = batch.producer_epoch, 0
+
+    def last_stable_offset(self, log_start_offset: int, log_end_offset: int) -> int:
+        firsts = [state.first_offset for state in self.states.values() if state.first_offset is not None]
+        return max(min([log_end_offset, *firsts]), log_start_offset)
+
+    def committed(self, offset: int, end_offset: int) -> list[bytes]:
+        return [
+            value
+            for batch, fate in self.fates
+            for value in batch.values
+            if fate and offset < batch.end_offset and batch.base_offset < end_offset
+        ]
+
+
+def committed_values(log: UnifiedLog, offset: int) -> list[bytes]:
+    """What a Kafka consumer of committed records returns that begins at `offset`."""
+    values = []
+    while offset < log.last_stable_offset:
+        region = log.find(offset, 500, upper_bound=log.last_stable_offset)
+        assert region is not None
+        told = sorted(log.aborted_in(offset, region), key=lambda aborted: aborted[1])
+        left_out: set[int] = set()
+        for batch in _whole_batches(log.read_region(region)):
+            offset = batch.end_offset
+            while told and told[0][1] <= batch.end_offset - 1:
+                left_out.add(told.pop(0)[0])
+            if batch.marker is not None:
+                left_out.discard(batch.producer_id)
+            elif not (batch.is_transactional and batch.producer_id in left_out):
+                values += batch.values
+    return values
+
+
+def _whole_batches(data: bytes) -> list[Written]:
+    found = []
+    position = 0
+    while len(data) - position >= HEADER_BYTES:
+        header = parse_header(data, position)
+        if position + header.size_bytes > len(data):
+            break
+        found.append(_written(header, data[position:]))
+        position += header.size_bytes
+    return found
 
 
 class Life:
@@ -90,6 +182,51 @@ class Life:
         assert info.base_offset == base_offset
         assert not info.is_duplicate
         promises.sequences[producer_id] = sequence + count
+
+    def send(self, producer_id: int, count: int = 1, leader_epoch: int = 0) -> None:
+        """Append to the producer's transaction, or begin one."""
+        known = Transactions(self.promises.written).states[producer_id]
+        sequence = known.next_sequence
+        values = [f"t{producer_id}-{sequence + index:05d}".encode().ljust(40, b".") for index in range(count)]
+        data = encode(
+            producer_id, sequence, values, producer_epoch=known.producer_epoch, is_transactional=True
+        )
+        written = Written(
+            self.log.log_end_offset,
+            producer_id,
+            sequence,
+            values,
+            known.producer_epoch,
+            is_transactional=True,
+        )
+        self.promises.written.append(written)
+        info = self.log.append(data, now_ms=now_ms(), leader_epoch=leader_epoch)
+        assert (info.base_offset, info.is_duplicate) == (written.base_offset, False)
+
+    def end(self, producer_id: int, *, commit: bool, leader_epoch: int = 0) -> None:
+        """Append a marker, whether something is open or not."""
+        known = Transactions(self.promises.written).states[producer_id]
+        producer_epoch = known.producer_epoch + producer_id % 2
+        values = [struct.pack(">hi", 0, COORDINATOR_EPOCH)]
+        self.promises.written.append(
+            Written(
+                self.log.log_end_offset,
+                producer_id,
+                -1,
+                values,
+                producer_epoch,
+                is_transactional=True,
+                marker=commit,
+            )
+        )
+        self.log.append_end_marker(
+            producer_id,
+            producer_epoch,
+            commit=commit,
+            coordinator_epoch=COORDINATOR_EPOCH,
+            now_ms=now_ms(),
+            leader_epoch=leader_epoch,
+        )
 
     def flush(self) -> None:
         log = self.log
@@ -146,15 +283,24 @@ def steps(life: Life) -> list[Callable[[], object]]:
     return [
         life.open,
         *some(0, 1, 2, 0, 1),
+        lambda: life.send(10),
+        lambda: life.send(11, 2),
         life.flush,
         *some(0, 0, 1, 2),
+        lambda: life.end(10, commit=False),
         lambda: life.log.roll(now_ms()),
+        lambda: life.send(12),
         *some(2, 1),
+        lambda: life.end(11, commit=False),
         life.flush,
         life.checkpoint,
         *some(0, 1, 2, 0, 1, 0, 0, 1, leader_epoch=3),
+        lambda: life.send(11, leader_epoch=3),
+        lambda: life.send(10, leader_epoch=3),
         life.flush,
         lambda: life.delete_records(9),
+        lambda: life.end(12, commit=False, leader_epoch=3),
+        lambda: life.end(10, commit=True, leader_epoch=3),
         *some(0, 1, leader_epoch=3),
         life.clean_up,
         lambda: life.log.roll(now_ms()),
@@ -162,41 +308,58 @@ def steps(life: Life) -> list[Callable[[], object]]:
         lambda: life.delete_records(-1),
         life.clean_up,
         *some(1, 2, leader_epoch=3),
+        lambda: life.send(12, leader_epoch=3),
         life.stop,
         life.open,
+        lambda: life.end(11, commit=False, leader_epoch=4),
         *some(0, 0, 0, 1, 2, 0, leader_epoch=4),
         life.flush,
+        lambda: life.send(10, leader_epoch=4),
         *some(1, 2, 2, leader_epoch=4),
         life.stop,
     ]
 
 
-def encode(producer_id: int, sequence: int, values: list[bytes]) -> bytes:
+def encode(
+    producer_id: int,
+    sequence: int,
+    values: list[bytes],
+    *,
+    producer_epoch: int = 0,
+    is_transactional: bool = False,
+) -> bytes:
     return build_batch(
         [NewRecord(value, timestamp=1_000 + sequence) for value in values],
         producer_id=producer_id,
-        producer_epoch=0,
+        producer_epoch=producer_epoch,
         base_sequence=sequence,
+        is_transactional=is_transactional,
     )
 
 
 def read_all(log: UnifiedLog) -> list[Written]:
     """Every batch from log_start_offset to the end."""
-    found = []
+    found: list[Written] = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:
-        data = log.read(offset, 500, upper_bound=log.log_end_offset).records
-        position = 0
-        while len(data) - position >= HEADER_BYTES:
-            header = parse_header(data, position)
-            if position + header.size_bytes > len(data):
-                break
-            values = [record.value or b"" for record in iterate_records(data[position:])]
-            found.append(Written(header.base_offset, header.producer_id, header.base_sequence, values))
-            position += header.size_bytes
-            offset = header.last_offset + 1
-        assert position, f"no whole batch at offset {offset}"
+        batches = _whole_batches(log.read(offset, 500, upper_bound=log.log_end_offset).records)
+        assert batches, f"no whole batch at offset {offset}"
+        found += batches
+        offset = batches[-1].end_offset
     return found
+
+
+def _written(header: BatchHeader, data: bytes) -> Written:
+    records = list(iterate_records(data))
+    return Written(
+        header.base_offset,
+        header.producer_id,
+        header.base_sequence,
+        [record.value or b"" for record in records],
+        header.producer_epoch,
+        is_transactional=header.is_transactional,
+        marker=records[0].key == COMMIT_KEY if header.is_control else None,
+    )
 
 
 def check(log: UnifiedLog, promises: Promises) -> None:
@@ -208,6 +371,7 @@ def check(log: UnifiedLog, promises: Promises) -> None:
     if kept:
         assert kept[-1].end_offset == log.log_end_offset
     check_producers(log, kept)
+    check_transactions(log, kept)
 
 
 def check_producers(log: UnifiedLog, kept: list[Written]) -> None:
@@ -230,3 +394,21 @@ def check_producers(log: UnifiedLog, kept: list[Written]) -> None:
             assert again.is_duplicate
             assert again.base_offset == batch.base_offset
         assert log.log_end_offset == end_offset
+
+
+def check_transactions(log: UnifiedLog, kept: list[Written]) -> None:
+    """What is open and what readers of committed records see is what the batches say."""
+    transactions = Transactions(kept)
+    assert dict(log.open_transactions()) == {
+        producer_id: (state.producer_epoch, state.first_offset)
+        for producer_id, state in transactions.states.items()
+        if state.first_offset is not None
+    }
+    for producer_id, state in transactions.states.items():
+        entry = log.producers.get(producer_id)
+        assert (entry is not None) == (state.batches > 0)
+        if entry is not None:
+            assert (entry.producer_epoch, entry.next_sequence) == (state.producer_epoch, state.next_sequence)
+    assert log.last_stable_offset == transactions.last_stable_offset(log.log_start_offset, log.high_watermark)
+    for offset in {log.log_start_offset, (log.log_start_offset + log.log_end_offset) // 2}:
+        assert committed_values(log, offset) == transactions.committed(offset, log.last_stable_offset)
