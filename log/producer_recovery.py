@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from log.end_marker import read_end_marker
 from log.errors import CorruptRecord
 from log.names import SNAPSHOT_SUFFIX, offset_name
-from log.producer_snapshots import restore_newest
+from log.producer_snapshots import restore_newest, write_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +38,8 @@ def load_producers(
 ) -> ProducerTable:
     """The producer state at the end of `segments`, each with its end offset (exclusive). Raises OSError.
 
-    `snapshots` are the offsets of those that belong to this log; the one used is durable afterwards.
+    `snapshots` are the offsets of those that belong to this log; the one used is durable afterwards. Where a power cut
+    spoiled the one of the last segment, there is a new one.
     """
     storage = environment.storage
     producers, from_offset = restore_newest(environment, directory, config, snapshots)
@@ -51,6 +52,12 @@ def load_producers(
         for segment, end_offset in segments:
             if end_offset > start:
                 _replay(storage, segment, start, producers, now_ms)
+        if len(segments) > 1 and len(producers) and start < segments[-1][0].base_offset:
+            # Else nothing would remember the producers of closed segments once these are deleted.
+            log_end_offset = segments[-1][1]
+            path = write_snapshot(environment, directory, producers, log_end_offset, log_end_offset)
+            storage.sync_path(path)
+            storage.sync_directory(directory)
     except BaseException:
         producers.clear()
         raise

@@ -122,6 +122,8 @@ class Storage:
         file.pins -= 1
         if not file.pins and file.closing:
             self.release(file)
+        elif len(self._open_files) > self.max_open_files:
+            self._close_least_recently_used(keep=None)
 
     def release(self, file: DataFile) -> None:
         """Close the descriptor, at once or when the last pin goes."""
@@ -249,7 +251,7 @@ class Storage:
         if len(self._open_files) > self.max_open_files:
             self._close_least_recently_used(keep=file)
 
-    def _close_least_recently_used(self, keep: DataFile) -> None:
+    def _close_least_recently_used(self, keep: DataFile | None) -> None:
         for _ in range(2 * len(self._open_files)):
             candidate = next(iter(self._open_files))
             del self._open_files[candidate]

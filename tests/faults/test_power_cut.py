@@ -66,6 +66,7 @@ def test_life_without_a_fault(tmp_path: Path) -> None:
     assert life.promises.durable_end_offset > 40
     assert life.promises.log_start_offset > 9
     assert storage.operations > 150
+    assert any("write_file" in operation and ".txnindex" in operation for operation in storage.log)
     recover_and_check(tmp_path / "data", life.promises)
 
 
@@ -178,3 +179,24 @@ def test_the_snapshot_that_recovery_used_survives_a_power_cut(
     second = Life(survivor, after, life.promises)
     second.open()
     check_producers(second.log, life.promises.written)
+
+
+def test_a_spoiled_snapshot_is_replaced_before_segments_go(tmp_path: Path) -> None:
+    """Its producers are in the log still, but not for long."""
+    root = tmp_path / "data"
+    root.mkdir()
+    life = Life(Storage(), root)
+    life.open()
+    life.append(0)
+    life.log.roll(now_ms())
+    life.append(1)
+    life.flush()
+    life.stop(clean=False)
+    (snapshot,) = (root / f"{TOPIC}-0").glob("*.snapshot")
+    snapshot.write_bytes(b"")
+    life.open()
+    life.log.advance_high_watermark(life.log.log_end_offset)
+    life.delete_records(1)
+    life.stop(clean=False)
+    life.open()
+    check_producers(life.log, life.promises.written)

@@ -12,7 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from log import OffsetOutOfRange, StorageFailed
 from tests.faults.faulty_storage import FaultyStorage
-from tests.faults.scenario import CONFIG, PRODUCERS, Life, check_producers, encode, now_ms, read_all
+from tests.faults.scenario import CONFIG, PRODUCERS, Life, check_producers, check_transactions, encode, now_ms
+from tests.faults.written import TRANSACTIONAL, read_all
 
 HOUR_MS = 3_600_000
 
@@ -37,6 +38,14 @@ class PartitionLife(RuleBasedStateMachine):
     @rule(producer_id=st.integers(0, PRODUCERS - 1), count=st.integers(1, 6))
     def append(self, producer_id: int, count: int) -> None:
         self.life.append(producer_id, count, self.leader_epoch)
+
+    @rule(producer_id=st.sampled_from(TRANSACTIONAL), count=st.integers(1, 3))
+    def send(self, producer_id: int, count: int) -> None:
+        self.life.send(producer_id, count, self.leader_epoch)
+
+    @rule(producer_id=st.sampled_from(TRANSACTIONAL), commit=st.booleans())
+    def end(self, producer_id: int, commit: bool) -> None:
+        self.life.end(producer_id, commit=commit, leader_epoch=self.leader_epoch)
 
     @rule(producer_id=st.integers(0, PRODUCERS - 1), back=st.integers(1, 5))
     def retry(self, producer_id: int, back: int) -> None:
@@ -139,6 +148,10 @@ class PartitionLife(RuleBasedStateMachine):
         assert log.log_end_offset == (written[-1].end_offset if written else log.log_start_offset)
         assert log.size_bytes == sum(path.stat().st_size for path in Path(log.directory).glob("*.log"))
         assert self.storage.open_files <= 3
+
+    @invariant()
+    def readers_of_committed_records_see_what_is_committed(self) -> None:
+        check_transactions(self.life.log, self.life.promises.written)
 
     def teardown(self) -> None:
         try:
