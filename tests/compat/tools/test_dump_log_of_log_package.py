@@ -88,6 +88,30 @@ def restarted(directory: Path) -> UnifiedLog:
     return log
 
 
+def with_transactions(directory: Path) -> UnifiedLog:
+    """Three producers; the second's transactions are aborted, the third's last one stays open."""
+    log = open_log(directory, CONFIG)
+    for number in range(60):
+        producer_id = 21 + number % 3
+        entry = log.producers.get(producer_id)
+        log.append(
+            batch(
+                1 + number % 5,
+                size=300,
+                timestamp=NOW_MS + number,
+                producer_id=producer_id,
+                base_sequence=0 if entry is None else entry.next_sequence,
+                is_transactional=True,
+            ),
+            now_ms=NOW_MS + number,
+        )
+        if number % 7 == 6:
+            log.append_end_marker(
+                producer_id, 0, commit=producer_id != 22, coordinator_epoch=4, now_ms=NOW_MS + number
+            )
+    return log
+
+
 LOGS = (
     rolled_by_size,
     rolled_by_time,
@@ -96,6 +120,7 @@ LOGS = (
     after_delete_records,
     without_timestamps,
     restarted,
+    with_transactions,
 )
 
 
@@ -110,6 +135,26 @@ def test_dump_finds_nothing_wrong(tmp_path: Path, make: Callable[[Path], Unified
     for check in ("--verify-index-only", "--index-sanity-check"):
         dump(directory, ".index", check)
         dump(directory, ".timeindex", check)
+
+
+def test_dump_shows_transactions(tmp_path: Path) -> None:
+    directory = tmp_path / "flights-0"
+    log = with_transactions(directory)
+    aborted = log.aborted_transactions(0, log.log_end_offset)
+    assert len(aborted) == 3
+    log.close(clean=True)
+    files = sorted(directory.glob("*.log")) + sorted(directory.glob("*.txnindex"))
+    assert len(files) > 3
+    run = run_tool(
+        "kafka-dump-log", "--deep-iteration", "--print-data-log", "--files", ",".join(map(str, files))
+    ).expect_success()
+    assert run.stdout.count("endTxnMarker: COMMIT coordinatorEpoch: 4") == 5
+    assert run.stdout.count("endTxnMarker: ABORT coordinatorEpoch: 4") == 3
+    shown = re.findall(
+        r"version: 0 producerId: (\d+) firstOffset: (\d+) lastOffset: (\d+) lastStableOffset: (\d+)",
+        run.stdout,
+    )
+    assert [(int(producer_id), int(first)) for producer_id, first, _, _ in shown] == aborted
 
 
 def dump(directory: Path, suffix: str, *options: str, last_offset: int | None = None) -> None:
