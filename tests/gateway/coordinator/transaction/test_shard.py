@@ -1,0 +1,52 @@
+"""What a shard knows follows from its records alone."""
+
+from __future__ import annotations
+
+from gateway.coordinator.transaction import rules
+from gateway.coordinator.transaction.records import Transaction, TransactionRecord
+from gateway.coordinator.transaction.shard import TransactionShard
+from gateway.coordinator.transaction.states import EMPTY, ONGOING, PREPARE_ABORT
+
+PLACES = frozenset({("topic", 0)})
+BEGUN = Transaction(7, 0, 100, EMPTY, last_update_ms=50)
+OPEN = Transaction(7, 0, 100, ONGOING, PLACES, 60, 60)
+
+
+def replayed(*records: tuple[str, Transaction | None]) -> TransactionShard:
+    shard = TransactionShard()
+    for name, value in records:
+        shard.replay(TransactionRecord(name, value), 0)
+    return shard
+
+
+def test_the_last_record_of_an_id_counts() -> None:
+    shard = replayed(("a", BEGUN), ("b", BEGUN._replace(producer_id=8)), ("a", OPEN))
+    assert shard.transactions == {"a": OPEN, "b": BEGUN._replace(producer_id=8)}
+    assert (shard.open, shard.decided) == ({"a"}, set())
+    assert shard.by_producer_id == {7: "a", 8: "b"}
+    assert [shard.record_of(name) for name in shard.stored_keys()] == [
+        TransactionRecord("a", OPEN),
+        TransactionRecord("b", BEGUN._replace(producer_id=8)),
+    ]
+
+
+def test_a_tombstone_forgets_everything() -> None:
+    shard = replayed(("a", OPEN), ("a", None), ("b", None))
+    assert not shard.transactions
+    assert not shard.open
+    assert not shard.by_producer_id
+    assert shard.record_of("a") is None
+
+
+def test_an_id_of_before_leads_nowhere() -> None:
+    shard = replayed(("a", BEGUN), ("a", BEGUN._replace(producer_id=9)))
+    assert shard.by_producer_id == {9: "a"}
+
+
+def test_what_is_due() -> None:
+    shard = replayed(("a", OPEN), ("b", BEGUN._replace(producer_id=8)), ("c", rules.fence(OPEN, 70)))
+    assert shard.decided == {"c"}
+    assert shard.transactions["c"].state is PREPARE_ABORT
+    assert shard.overdue(160) == []
+    assert shard.overdue(161) == ["a"]
+    assert shard.expired(1_000, 1_050) == ["b"]
