@@ -1,0 +1,228 @@
+"""Any requests, in any order, asked again and by zombies, against a simple model of what was promised to whom.
+
+The model knows only what clients were told: which producer is the present one, and how each transaction ended. A crash
+is a shard built anew from the records so far.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.transaction import rules
+from gateway.coordinator.transaction.records import Transaction, TransactionRecord, decode, encode
+from gateway.coordinator.transaction.rules import (
+    EndRequest,
+    NeedsProducerId,
+    Producer,
+    TransactionRefused,
+)
+from gateway.coordinator.transaction.shard import TransactionShard
+from gateway.coordinator.transaction.states import COMPLETED, DECIDED, ONGOING, PREPARE_COMMIT
+
+NAME = "t"
+TIMEOUT_MS = 100
+PLACES = [("a", 0), ("a", 1), ("b", 0)]
+FIRST_EPOCH = 32_760
+"""Near the last one, so that ids change often."""
+
+
+@dataclass
+class Client:
+    """A process that was told who it is, and what it did since."""
+
+    producer: Producer
+    version: int
+    wrote: set[tuple[str, int]] = field(default_factory=set)
+    asked: EndRequest | None = None
+    """Its last end, which it may ask for again."""
+    was_answered: bool = True
+
+
+class Machine(RuleBasedStateMachine):
+    """One transactional id and all who ever used it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[tuple[bytes, bytes | None]] = []
+        self.shard = TransactionShard()
+        self.clients: list[Client] = []
+        self.now_ms = 0
+        self.next_producer_id = 100
+        self.marked: dict[tuple[int, int], bool] = {}
+        """How the transactions that were decided end, by the producer and epoch of their markers."""
+
+    @property
+    def current(self) -> Transaction | None:
+        return self.shard.transactions.get(NAME)
+
+    def write(self, value: Transaction | None) -> None:
+        raw = encode(TransactionRecord(NAME, value))
+        self.records.append(raw)
+        record = decode(*raw)
+        assert record is not None
+        self.shard.replay(record, self.now_ms)
+
+    def fresh(self) -> int:
+        self.next_producer_id += 1
+        return self.next_producer_id
+
+    def decide(self, value: Transaction) -> None:
+        key = value.producer_id, value.producer_epoch
+        is_commit = value.state is PREPARE_COMMIT
+        assert self.marked.setdefault(key, is_commit) == is_commit or value.client_version < 2
+        self.write(value)
+
+    @initialize()
+    def start_near_the_last_epoch(self) -> None:
+        self.write(Transaction(100, FIRST_EPOCH, TIMEOUT_MS, last_update_ms=0))
+
+    @rule(version=st.sampled_from((0, 2)))
+    def a_new_client_begins(self, version: int) -> None:
+        producer = self._begin(Producer())
+        if producer is not None:
+            self.clients.append(Client(producer, version))
+
+    @precondition(lambda self: self.clients)
+    @rule(data=st.data())
+    def a_client_recovers(self, data: st.DataObject) -> None:
+        client = data.draw(st.sampled_from(self.clients))
+        producer = self._begin(client.producer)
+        if producer is None:
+            return
+        client.producer, client.wrote, client.asked = producer, set(), None
+
+    def _begin(self, claimed: Producer) -> Producer | None:
+        before = self.current
+        fresh = None
+        try:
+            try:
+                after = rules.begin_producer(before, TIMEOUT_MS, claimed, None, self.now_ms)
+            except NeedsProducerId:
+                fresh = self.fresh()
+                after = rules.begin_producer(before, TIMEOUT_MS, claimed, fresh, self.now_ms)
+        except TransactionRefused as error:
+            assert error.error_code in {ErrorCode.concurrent_transactions, ErrorCode.producer_fenced}
+            assert claimed.is_named or error.error_code is ErrorCode.concurrent_transactions
+            return None
+        if after.state in DECIDED:
+            self.decide(after)
+            return None
+        self.write(after)
+        return Producer(after.producer_id, after.producer_epoch)
+
+    @precondition(lambda self: self.clients)
+    @rule(data=st.data(), place=st.sampled_from(PLACES))
+    def a_client_writes(self, data: st.DataObject, place: tuple[str, int]) -> None:
+        client = data.draw(st.sampled_from(self.clients))
+        try:
+            after = rules.add_partitions(
+                self.current, client.producer, frozenset({place}), client.version, 10, self.now_ms
+            )
+        except TransactionRefused:
+            assert not self._is_current(client) or self._is_decided()
+            return
+        assert self._is_current(client)
+        if after is not None:
+            self.write(after)
+        client.wrote.add(place)
+
+    def _is_current(self, client: Client) -> bool:
+        current = self.current
+        return current is not None and client.producer == (current.producer_id, current.producer_epoch)
+
+    def _is_decided(self) -> bool:
+        return self.current is not None and self.current.state in DECIDED
+
+    @precondition(lambda self: self.clients)
+    @rule(data=st.data(), commit=st.booleans(), is_answered=st.booleans())
+    def a_client_ends(self, data: st.DataObject, commit: bool, is_answered: bool) -> None:
+        client = data.draw(st.sampled_from(self.clients))
+        asks_again = client.asked is not None and not client.was_answered
+        request = client.asked if asks_again else EndRequest(client.producer, commit, client.version)
+        assert request is not None
+        before = self.current
+        try:
+            try:
+                after = rules.end(before, request, None, self.now_ms)
+            except NeedsProducerId:
+                after = rules.end(before, request, self.fresh(), self.now_ms)
+        except TransactionRefused:
+            return
+        assert before is not None
+        if after is not None:
+            assert self._is_current(client)
+            if before.state is ONGOING:
+                assert client.wrote <= before.partitions
+            self.decide(after)
+            client.asked, client.was_answered = request, False
+            return
+        if asks_again and request.client_version >= 2:
+            # whoever learns that its end is done learns the end that the markers tell
+            assert before.state is COMPLETED[PREPARE_COMMIT] or not request.commit
+        if is_answered:
+            client.producer = Producer(before.producer_id, before.producer_epoch)
+            client.wrote, client.asked, client.was_answered = set(), None, True
+
+    @precondition(lambda self: self._is_decided())
+    @rule()
+    def the_markers_are_written(self) -> None:
+        current = self.current
+        assert current is not None
+        self.write(rules.complete(current, self.now_ms))
+
+    @rule(passed_ms=st.integers(1, 60))
+    def time_passes(self, passed_ms: int) -> None:
+        self.now_ms += passed_ms
+        for name in self.shard.overdue(self.now_ms):
+            self.decide(rules.fence(self.shard.transactions[name], self.now_ms))
+
+    @rule()
+    def the_gateway_crashes(self) -> None:
+        before = self.shard
+        self.shard = TransactionShard()
+        for raw in self.records:
+            record = decode(*raw)
+            assert record is not None
+            self.shard.replay(record, self.now_ms)
+        assert self.shard.transactions == before.transactions
+        assert (self.shard.open, self.shard.decided) == (before.open, before.decided)
+        assert self.shard.by_producer_id == before.by_producer_id
+
+    @rule(lost=st.integers(1, 3))
+    def the_gateway_crashes_and_the_last_records_are_lost(self, lost: int) -> None:
+        """Whoever was promised nothing yet loses nothing: clients of later records never saw them."""
+        kept = len(self.records) - lost
+        if kept < 1:
+            return
+        shard = TransactionShard()
+        for raw in self.records[:kept]:
+            record = decode(*raw)
+            assert record is not None
+            shard.replay(record, self.now_ms)
+        assert shard.open | shard.decided <= {NAME}
+        current = shard.transactions[NAME]
+        if current.state in DECIDED:
+            rules.complete(current, self.now_ms)
+        elif current.state is ONGOING:
+            rules.fence(current, self.now_ms)
+
+    @invariant()
+    def at_most_one_producer_may_write(self) -> None:
+        present = {client.producer for client in self.clients if self._is_current(client)}
+        assert len(present) <= 1
+
+    @invariant()
+    def epochs_stay_in_bounds(self) -> None:
+        current = self.current
+        if current is not None:
+            assert 0 <= current.producer_epoch <= 32_767
+            assert current.state not in DECIDED or current.producer_epoch > 0 or current.client_version < 2
+
+
+TestTransactionalId = Machine.TestCase
+TestTransactionalId.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
