@@ -34,6 +34,8 @@ from gateway.runtime.producer_id_source import open_producer_ids, open_store
 from gateway.runtime.services import Endpoint, Services
 from gateway.runtime.share_coordinator import ShareCoordinator
 from gateway.runtime.topic_lifecycle import TopicLifecycle, topic_policy
+from gateway.runtime.transaction_coordinator import TransactionCoordinator
+from gateway.runtime.transaction_markers import TransactionMarkers
 from gateway.server.dispatcher import Dispatcher
 from gateway.server.server import Server
 from log import DirectoryLocked, IncompatibleFormat, LogDirectory, LogError, Storage
@@ -108,10 +110,19 @@ class Gateway:
                 config, self.clock, partitions, metadata_log, internal_topics, group_configs
             ),
             shares=ShareCoordinator(config, self.clock, partitions, internal_topics, group_configs),
+            transactions=TransactionCoordinator(
+                config,
+                self.clock,
+                partitions,
+                internal_topics,
+                producer_ids,
+                TransactionMarkers(self.clock, partitions, metadata_log.image),
+            ),
             advertised={},
         )
         self.services.groups.start()
         self.services.shares.start()
+        self.services.transactions.start()
         metadata_log.add_listener(self.services.shares.metadata_changed)
         self.server = Server(loop, config, Dispatcher(APIS, self.services))
         flusher.after_round.append(self.server.outbox.flush)
@@ -187,6 +198,7 @@ class Gateway:
         """Answer what is in flight, make everything durable, leave a clean-shutdown marker."""
         await self._control.stop()
         await self.server.stop_accepting()
+        self.services.transactions.stop()
         self.services.groups.stop()
         self.services.shares.stop()
         for partition in self.services.partitions:

@@ -11,6 +11,7 @@ from gateway.config.producers import PRODUCER_SETTINGS
 from gateway.config.setting import Setting
 from gateway.config.storage import STORAGE_SETTINGS
 from gateway.config.topics import TOPIC_SETTINGS
+from gateway.config.transactions import TRANSACTION_SETTINGS
 
 SETTINGS: tuple[Setting, ...] = (
     *NODE_SETTINGS,
@@ -19,6 +20,7 @@ SETTINGS: tuple[Setting, ...] = (
     *TOPIC_SETTINGS,
     *PRODUCER_SETTINGS,
     *GROUP_SETTINGS,
+    *TRANSACTION_SETTINGS,
 )
 BY_NAME: dict[str, Setting] = {setting.name: setting for setting in SETTINGS}
 BY_TOPIC_NAME: dict[str, Setting] = {

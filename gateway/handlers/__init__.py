@@ -6,6 +6,8 @@ Dispatch, ApiVersions and `docs/protocol-support.md` are made from `APIS`.
 from __future__ import annotations
 
 from gateway.handlers import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_configs,
     alter_share_group_offsets,
     consumer_group_describe,
@@ -23,6 +25,8 @@ from gateway.handlers import (
     describe_producers,
     describe_share_group_offsets,
     describe_topic_partitions,
+    describe_transactions,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -33,6 +37,7 @@ from gateway.handlers import (
     list_config_resources,
     list_groups,
     list_offsets,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -44,6 +49,7 @@ from gateway.handlers import (
     share_group_describe,
     share_group_heartbeat,
     sync_group,
+    write_txn_markers,
 )
 from gateway.handlers.api import Api
 from gateway.handlers.api_versions import api_versions
@@ -67,6 +73,10 @@ _SERVED: tuple[Api, ...] = (
     delete_records.API,
     init_producer_id.API,
     offset_for_leader_epoch.API,
+    add_partitions_to_txn.API,
+    add_offsets_to_txn.API,
+    end_txn.API,
+    write_txn_markers.API,
     describe_configs.API,
     alter_configs.API,
     describe_log_dirs.API,
@@ -76,6 +86,8 @@ _SERVED: tuple[Api, ...] = (
     offset_delete.API,
     describe_cluster.API,
     describe_producers.API,
+    describe_transactions.API,
+    list_transactions.API,
     consumer_group_heartbeat.API,
     consumer_group_describe.API,
     list_config_resources.API,

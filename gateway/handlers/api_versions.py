@@ -1,6 +1,7 @@
 """ApiVersions (key 18, versions 0–4): what this node serves; the first question of every client.
 
-A client software name or version that Kafka would not accept is INVALID_REQUEST (KIP-511).
+A client software name or version that Kafka would not accept is INVALID_REQUEST (KIP-511). Transactions are of version 2,
+by which clients choose between both protocols of transactions (KIP-584, KIP-890).
 Source: Kafka's KafkaApis.handleApiVersionsRequest, ApiVersionsRequest.isValid.
 """
 
@@ -18,6 +19,10 @@ from gateway.protocol.messages import build, encode_response, response_module
 API_KEY = 18
 MIN_VERSION = 0
 MAX_VERSION = 4
+FIRST_WITH_FEATURES = 3
+FIRST_WITH_MIN_VERSION_0 = 4
+TRANSACTION_FEATURE = "transaction.version"
+TRANSACTION_VERSION = 2
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -52,10 +57,28 @@ def _begin(served: Sequence[tuple[int, int | None, int, int]]) -> HotHandler:
             for key, advertised, minimum, maximum in served
             if error is ErrorCode.none
         )
-        response = build(module.ApiVersionsResponse, error_code=error, api_keys=rows)
+        told = _features(context, module) if error is ErrorCode.none else {}
+        response = build(module.ApiVersionsResponse, error_code=error, api_keys=rows, **told)
         return encode_response(API_KEY, context.correlation_id, response)
 
     return begin
+
+
+def _features(context: RequestContext, module: Any) -> dict[str, Any]:
+    """The features' fields of an answer that has them; before v4 one whose least version is 0 is not told as supported."""
+    if context.api_version < FIRST_WITH_FEATURES:
+        return {}
+    supported = module.SupportedFeatureKey(
+        name=TRANSACTION_FEATURE, min_version=0, max_version=TRANSACTION_VERSION
+    )
+    finalized = module.FinalizedFeatureKey(
+        name=TRANSACTION_FEATURE, max_version_level=TRANSACTION_VERSION, min_version_level=TRANSACTION_VERSION
+    )
+    return {
+        "supported_features": (supported,) if context.api_version >= FIRST_WITH_MIN_VERSION_0 else (),
+        "finalized_features_epoch": max(context.services.metadata_log.last_offset, 0),
+        "finalized_features": (finalized,),
+    }
 
 
 def _is_valid(version: int, request: Any) -> bool:

@@ -1,10 +1,10 @@
-"""FindCoordinator (key 10, versions 0–6): which node answers for a group, which is this one.
+"""FindCoordinator (key 10, versions 0–6): which node answers for a group or transactional id, which is this one.
 
     key_type 0   a group
-    key_type 1   a transactional id: refused, transactions are not served
+    key_type 1   a transactional id
     key_type 2   the state of a share group's partition, "group:topic_id:partition" (v6)
 
-From v4 on several keys at once. The first one creates `__consumer_offsets`, or `__share_group_state`.
+From v4 on several keys at once. The first one of its type creates the topic of the coordinator's state.
 Source: Kafka's KafkaApis.handleFindCoordinatorRequest.
 """
 
@@ -71,13 +71,14 @@ async def _error(context: RequestContext, key_type: int) -> tuple[ErrorCode, str
         if key_type == GROUP:
             await services.groups.ensure_topic()
             return ErrorCode.none, ""
+        if key_type == TRANSACTION:
+            await services.transactions.ensure_topic()
+            return ErrorCode.none, ""
         if key_type == SHARE and context.api_version >= FIRST_WITH_SHARE:
             await services.shares.ensure_topic()
             return ErrorCode.none, ""
     except Unavailable as error:
         return error.error_code, "The coordinator's topic could not be created."
-    if key_type == TRANSACTION:
-        return ErrorCode.transactional_id_authorization_failed, "Transactions are not served."
     return ErrorCode.invalid_request, f"Coordinators of type {key_type} are not served."
 
 

@@ -1,7 +1,7 @@
 """Produce (key 0, versions 3–13): append batches, answer when they are persisted as `acks` asks.
 
 The first stage appends every partition's batch in the order of arrival; the second waits for the flush
-that covers them. acks=1 answers after the write, acks=all after the group-committed flush (or after the
+that covers them, and for that of the transaction's state where a batch added its partition (KIP-890). acks=1 answers after the write, acks=all after the group-committed flush (or after the
 write where `flush.messages` chooses Kafka's page cache), acks=0 not at all.
 
 Versions 0–2 are advertised but refused, because librdkafka before 2.8 takes a missing Produce v0 for a
@@ -80,9 +80,7 @@ def begin(context: RequestContext, request: ProduceRequest) -> Answer | Deferred
     if acks == 0:
         close_on_error(topics)
         return None
-    if pending is not None:
-        return pending.deferred
-    return encode_produce_response(context.api_version, context.correlation_id, topics)
+    return _answer(context, request, topics, pending)
 
 
 def _append(
@@ -97,6 +95,19 @@ def _append(
     return append_batch(
         context.services, context.api_version, partition, records, request.transactional_id, now_ms
     )
+
+
+def _answer(
+    context: RequestContext, request: ProduceRequest, topics: Topics, pending: PendingAnswer | None
+) -> Answer | Deferred:
+    if request.transactional_id and request.acks == -1:
+        state = context.services.transactions.unpersisted(request.transactional_id)
+        if state is not None:
+            pending = pending or PendingAnswer(context, topics)
+            pending.wait_for_state(*state)
+    if pending is not None:
+        return pending.deferred
+    return encode_produce_response(context.api_version, context.correlation_id, topics)
 
 
 def _entries_by_topic(

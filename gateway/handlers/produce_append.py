@@ -7,26 +7,34 @@ from __future__ import annotations
 
 import logging
 import struct
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
 from gateway.handlers.api import CloseConnection, Deferred, RequestContext
+from gateway.handlers.transaction_errors import FIRST_PRODUCE_THAT_ADDS, told_to_produce
 from gateway.protocol.produce_codec import ProduceRow, encode_produce_response
+from gateway.runtime.coordinator_shards import Unavailable
 from gateway.runtime.partition import Partition
 from gateway.runtime.services import Services
 from log import AppendInfo, LogError, MalformedBatch
+from log.record_batch import HEADER_BYTES
 
 logger = logging.getLogger(__name__)
 
 Topics = list[tuple[str | bytes, list[ProduceRow]]]
 ATTRIBUTES_POSITION = 22
 """The low byte of a batch's attributes."""
+PRODUCER_POSITION = 43
+_PRODUCER: Final = struct.Struct(">qh")
 TRANSACTIONAL_BIT = 0x10
 CODEC_BITS = 0x07
 ZSTD = 4
 SPECIAL_BITS = TRANSACTIONAL_BIT | ZSTD
 """Nothing is to be asked of a batch that has none of these attributes."""
 FIRST_ZSTD_VERSION = 7
+UNSETTLED = int(ErrorCode.not_enough_replicas_after_append)
 STORAGE_ERROR = int(ErrorCode.kafka_storage_error)
 REFUSALS_BEFORE_THE_APPEND = frozenset(
     int(code)
@@ -46,7 +54,7 @@ SEQUENCE_REFUSALS = frozenset(
 class PendingAnswer:
     """A request whose rows wait for flushes; the last flush to finish sends the answer."""
 
-    __slots__ = ("context", "deferred", "topics", "waiting", "waits_for_next_round", "written")
+    __slots__ = ("context", "deferred", "state", "topics", "waiting", "waits_for_next_round", "written")
 
     def __init__(self, context: RequestContext, topics: Topics) -> None:
         self.context = context
@@ -55,6 +63,8 @@ class PendingAnswer:
         self.waiting = 0
         self.waits_for_next_round = False
         self.written: list[tuple[list[ProduceRow], int, Partition, int]] = []
+        self.state: tuple[Partition, int] | None = None
+        """What says that the partitions take part in the transaction."""
 
     def wait(self, rows: list[ProduceRow], partition: Partition, info: AppendInfo) -> None:
         """Hold the answer until the last of `rows` is persisted."""
@@ -66,6 +76,12 @@ class PendingAnswer:
         self.waiting += 1
         partition.when_persisted(info, self._persisted)
 
+    def wait_for_state(self, state: Partition, last_offset: int) -> None:
+        """Hold the answer also until it is durable that the rows' partitions take part in the transaction."""
+        self.state = state, last_offset
+        self.waiting += 1
+        state.when_offset_persisted(last_offset, self._persisted)
+
     def _persisted(self) -> None:
         self.waiting -= 1
         if self.waiting:
@@ -73,6 +89,8 @@ class PendingAnswer:
         for rows, position, partition, last_offset in self.written:
             if not partition.is_persisted(last_offset):
                 rows[position] = unflushed_row(rows[position].partition)
+        if self.state is not None and not self.state[0].is_persisted(self.state[1]):
+            self._refuse_without_state()
         context = self.context
         try:
             frame = encode_produce_response(context.api_version, context.correlation_id, self.topics)
@@ -82,6 +100,14 @@ class PendingAnswer:
             self.deferred.fail()
             return
         self.deferred.resolve(frame)
+
+    def _refuse_without_state(self) -> None:
+        """The batches are there, but a crash could leave them outside of the transaction: they are to be sent again."""
+        message = "the state of the transaction could not be flushed"
+        for _, rows in self.topics:
+            for position, row in enumerate(rows):
+                if not row.error_code:
+                    rows[position] = ProduceRow(row.partition, UNSETTLED, -1, -1, -1, message)
 
 
 def unflushed_row(partition: int) -> ProduceRow:
@@ -103,12 +129,16 @@ def append_batch(
 ) -> AppendInfo | ProduceRow:
     """Append one partition's batch; returns where it lies, or the row that refuses it."""
     attributes = records[ATTRIBUTES_POSITION] if len(records) > ATTRIBUTES_POSITION else 0
+    begins_at_zero = False
     if attributes & SPECIAL_BITS:
-        row = _refuse_by_attributes(api_version, partition, attributes, transactional_id)
+        row = _refuse_by_codec(api_version, partition, attributes)
+        if row is None and attributes & TRANSACTIONAL_BIT:
+            row = _take_part(services, api_version, partition, records, transactional_id)
+            begins_at_zero = api_version >= FIRST_PRODUCE_THAT_ADDS
         if row is not None:
             return row
     try:
-        info = partition.append(records, now_ms)
+        info = partition.append(records, now_ms, begins_at_zero=begins_at_zero)
     except LogError as error:
         code = error.kafka_error_code
         if code in SEQUENCE_REFUSALS:
@@ -120,21 +150,36 @@ def append_batch(
     return info
 
 
-def _refuse_by_attributes(
-    api_version: int, partition: Partition, attributes: int, transactional_id: str | None
-) -> ProduceRow | None:
-    if attributes & TRANSACTIONAL_BIT:
-        # no transaction coordinator here: no transaction can be open
-        if transactional_id is None:
-            code = ErrorCode.transactional_id_authorization_failed
-        elif api_version >= 11:
-            code = ErrorCode.transaction_abortable
-        else:
-            code = ErrorCode.invalid_txn_state
-        return refused_row(partition, int(code), "transactions are not served", appended=False)
+def _refuse_by_codec(api_version: int, partition: Partition, attributes: int) -> ProduceRow | None:
     if attributes & CODEC_BITS == ZSTD and api_version < FIRST_ZSTD_VERSION:
         message = f"zstd came with Produce v{FIRST_ZSTD_VERSION}; this is v{api_version}"
         code = ErrorCode.unsupported_compression_type
+        return refused_row(partition, int(code), message, appended=False)
+    return None
+
+
+def _take_part(
+    services: Services,
+    api_version: int,
+    partition: Partition,
+    records: memoryview,
+    transactional_id: str | None,
+) -> ProduceRow | None:
+    """Have the partition take part in the batch's transaction, at once; the row of a batch that may not."""
+    if not transactional_id:
+        code = ErrorCode.transactional_id_authorization_failed
+        message = "a transactional batch without a transactional id"
+        return refused_row(partition, int(code), message, appended=False)
+    if len(records) < HEADER_BYTES or partition.log.offline:
+        return None  # which the log refuses
+    producer = Producer(*_PRODUCER.unpack_from(records, PRODUCER_POSITION))
+    client_version = VERSION_2 if api_version >= FIRST_PRODUCE_THAT_ADDS else 0
+    place = partition.topic, partition.index
+    try:
+        services.transactions.verify_or_add(transactional_id, producer, place, client_version)
+    except (TransactionRefused, Unavailable) as error:
+        code = told_to_produce(error, api_version)
+        message = f"the transaction of {transactional_id} can't be written to: {error}"
         return refused_row(partition, int(code), message, appended=False)
     return None
 

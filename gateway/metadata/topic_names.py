@@ -9,8 +9,9 @@ MAX_NAME_LENGTH: Final = 249
 METADATA_TOPIC: Final = "__cluster_metadata"
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 SHARE_STATE_TOPIC: Final = "__share_group_state"
+TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 #: Topics that clients see marked as internal.
-INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, "__transaction_state", SHARE_STATE_TOPIC})
+INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_STATE_TOPIC})
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 

@@ -92,6 +92,11 @@ class MetadataLog:
             self.image.partition_count,
         )
 
+    @property
+    def last_offset(self) -> int:
+        """The offset of the newest record that the image has; -1 without any."""
+        return self._replayed_end_offset - 1
+
     def add_listener(self, listener: Listener) -> None:
         """Have `listener` told of every later change."""
         self._listeners.append(listener)

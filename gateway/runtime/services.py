@@ -15,6 +15,7 @@ from gateway.runtime.group_coordinator import GroupCoordinator
 from gateway.runtime.metadata_log import MetadataLog
 from gateway.runtime.partitions import Partitions
 from gateway.runtime.share_coordinator import ShareCoordinator
+from gateway.runtime.transaction_coordinator import TransactionCoordinator
 from log import LogDirectory
 from pid_allocator import ProducerIdAllocator
 
@@ -44,6 +45,7 @@ class Services:
     group_configs: GroupConfigs
     groups: GroupCoordinator
     shares: ShareCoordinator
+    transactions: TransactionCoordinator
     advertised: dict[str, Endpoint]
     """By listener name."""
     duplicates: int = 0

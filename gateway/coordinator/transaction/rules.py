@@ -65,7 +65,7 @@ class TransactionLimits:
     """See the settings `transaction.*` and `seqgate.transaction*` in `docs/configuration.md`."""
 
     max_timeout_ms: int = 900_000
-    max_partitions: int = 100_000
+    max_partitions: int = 10_000
     max_transactional_ids: int = 100_000
 
 
@@ -287,6 +287,11 @@ def complete(current: Transaction, now_ms: int) -> Transaction:
     )
 
 
+def raised_epoch(decided: Transaction) -> bool:
+    """Whether the markers carry a newer epoch than what they end, so that what follows them can be told from it."""
+    return decided.client_version >= VERSION_2 and decided.last_producer_epoch < decided.producer_epoch
+
+
 def is_overdue(transaction: Transaction, now_ms: int) -> bool:
     """Whether a transaction is open for longer than its producer asked for."""
     return transaction.state is ONGOING and transaction.start_ms + transaction.timeout_ms < now_ms
@@ -327,4 +332,5 @@ __all__ = [
     "fence",
     "is_expired",
     "is_overdue",
+    "raised_epoch",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from gateway.coordinator.transaction import rules
 from gateway.coordinator.transaction.records import Transaction, TransactionRecord
@@ -47,10 +47,6 @@ class TransactionShard:
         """The record for a key as it would be written now; None when it is gone."""
         found = self.transactions.get(key)
         return None if found is None else TransactionRecord(key, found)
-
-    def unload(self, answer: Callable[[object], None]) -> None:
-        """Nobody waits in here."""
-        del answer
 
     def overdue(self, now_ms: int) -> list[str]:
         """Whose open transaction must be aborted because it takes too long."""

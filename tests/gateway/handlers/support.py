@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
 from kio.index import load_payload_module, load_request_schema
 from kio.static.constants import EntityType
@@ -22,18 +22,25 @@ from gateway.runtime.group_coordinator import GroupCoordinator
 from gateway.runtime.internal_topics import InternalTopics
 from gateway.runtime.metadata_log import MetadataLog, open_metadata_log
 from gateway.runtime.partitions import Partitions
+from gateway.runtime.producer_id_source import open_producer_ids, open_store
 from gateway.runtime.services import Endpoint, Services
 from gateway.runtime.share_coordinator import ShareCoordinator
 from gateway.runtime.topic_lifecycle import TopicLifecycle
+from gateway.runtime.transaction_coordinator import TransactionCoordinator
+from gateway.runtime.transaction_markers import TransactionMarkers
 from log import LogDirectory, Storage
-from pid_allocator import ProducerIdAllocator
 
 NOW_MS = 1_700_000_000_000
 
 
 class FixedClock:
+    """Stands still unless a test moves it."""
+
+    def __init__(self) -> None:
+        self.time_ms = NOW_MS
+
     def now_ms(self) -> int:
-        return NOW_MS
+        return self.time_ms
 
 
 class FakePeer:
@@ -59,10 +66,11 @@ class FakePeer:
 class Node:
     """The services of one node, and `ask` to send it a request."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, clock: FixedClock) -> None:
         self.services = services
         self.peer = FakePeer()
         """Who asks."""
+        self.clock = clock
 
     async def ask(self, api: Api, version: int, make: Callable[[ModuleType], dict[str, Any]]) -> Any:
         """Handle the request made from kio's module of its version; the answer is encodable."""
@@ -103,6 +111,16 @@ async def open_node(path: Path, *overrides: str, storage: Storage | None = None)
     shares = ShareCoordinator(config, clock, partitions, internal_topics, group_configs)
     shares.start()
     metadata_log.add_listener(shares.metadata_changed)
+    producer_ids = open_producer_ids(config, open_store(config, metadata_log), clock)
+    transactions = TransactionCoordinator(
+        config,
+        clock,
+        partitions,
+        internal_topics,
+        producer_ids,
+        TransactionMarkers(clock, partitions, metadata_log.image),
+    )
+    transactions.start()
     services = Services(
         config=config,
         clock=clock,
@@ -113,16 +131,18 @@ async def open_node(path: Path, *overrides: str, storage: Storage | None = None)
         flusher=flusher,
         partitions=partitions,
         metadata_log=metadata_log,
-        producer_ids=cast("ProducerIdAllocator", None),
+        producer_ids=producer_ids,
         fetch_sessions=FetchSessionCache(10),
         group_configs=group_configs,
         groups=groups,
         shares=shares,
+        transactions=transactions,
         advertised={"PLAINTEXT": Endpoint("gateway.example", 9092)},
     )
     try:
-        yield Node(services)
+        yield Node(services, clock)
     finally:
+        transactions.stop()
         groups.stop()
         await metadata_log.close()
         await flusher.idle()

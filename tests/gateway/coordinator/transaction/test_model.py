@@ -6,6 +6,7 @@ is a shard built anew from the records so far.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hypothesis import settings
@@ -97,23 +98,28 @@ class Machine(RuleBasedStateMachine):
         client.producer, client.wrote, client.asked = producer, set(), None
 
     def _begin(self, claimed: Producer) -> Producer | None:
-        before = self.current
-        fresh = None
-        try:
-            try:
-                after = rules.begin_producer(before, TIMEOUT_MS, claimed, None, self.now_ms)
-            except NeedsProducerId:
-                fresh = self.fresh()
-                after = rules.begin_producer(before, TIMEOUT_MS, claimed, fresh, self.now_ms)
-        except TransactionRefused as error:
-            assert error.error_code in {ErrorCode.concurrent_transactions, ErrorCode.producer_fenced}
-            assert claimed.is_named or error.error_code is ErrorCode.concurrent_transactions
+        after = self._attempt(
+            lambda fresh: rules.begin_producer(self.current, TIMEOUT_MS, claimed, fresh, self.now_ms)
+        )
+        if isinstance(after, ErrorCode):
+            assert after in {ErrorCode.concurrent_transactions, ErrorCode.producer_fenced}
+            assert claimed.is_named or after is ErrorCode.concurrent_transactions
             return None
+        assert after is not None
         if after.state in DECIDED:
             self.decide(after)
             return None
         self.write(after)
         return Producer(after.producer_id, after.producer_epoch)
+
+    def _attempt(self, decide: Callable[[int | None], Transaction | None]) -> Transaction | ErrorCode | None:
+        try:
+            try:
+                return decide(None)
+            except NeedsProducerId:
+                return decide(self.fresh())
+        except TransactionRefused as error:
+            return error.error_code
 
     @precondition(lambda self: self.clients)
     @rule(data=st.data(), place=st.sampled_from(PLACES))
@@ -146,12 +152,8 @@ class Machine(RuleBasedStateMachine):
         request = client.asked if asks_again else EndRequest(client.producer, commit, client.version)
         assert request is not None
         before = self.current
-        try:
-            try:
-                after = rules.end(before, request, None, self.now_ms)
-            except NeedsProducerId:
-                after = rules.end(before, request, self.fresh(), self.now_ms)
-        except TransactionRefused:
+        after = self._attempt(lambda fresh: rules.end(before, request, fresh, self.now_ms))
+        if isinstance(after, ErrorCode):
             return
         assert before is not None
         if after is not None:
