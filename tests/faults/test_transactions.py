@@ -1,0 +1,125 @@
+"""A gateway that loses its disk between any two writes of the coordinator and the markers: all of a transaction or nothing.
+
+A clean run counts the writes, flushes and renames; then each of them in turn is the first that fails, the power goes, and
+another gateway goes on with what the disk still has.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from gateway.coordinator.transaction.rules import TransactionRefused
+from gateway.runtime import transaction_coordinator
+from gateway.runtime.coordinator_shards import Unavailable
+from tests.faults.faulty_storage import FaultyStorage
+from tests.gateway.handlers.requests import create
+from tests.gateway.handlers.support import Node, open_node
+from tests.support.transactional_client import (
+    ADDS_BY_PRODUCE,
+    ADDS_FIRST,
+    PARTITIONS,
+    TOPIC,
+    Attempt,
+    Client,
+    Outcome,
+    Refused,
+    outcomes,
+    settle,
+)
+
+END_WAIT_S = 0.05
+"""With a disk that stays broken a request would wait in vain."""
+SETTINGS = ("transaction.state.log.num.partitions=1",)
+ENDS = (True, False, True)
+SEEDS = (0, 1, 5, 6)
+
+
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction_coordinator, "END_WAIT_S", END_WAIT_S)
+
+
+async def prepare(node: Node) -> None:
+    await create(node, TOPIC, PARTITIONS)
+    await node.services.transactions.ensure_topic()
+
+
+async def work(node: Node, version: int, attempts: list[Attempt]) -> None:
+    """Transactions one after the other; the last is left open, and another producer takes over from it."""
+    client = Client(node, "payments", version)
+    await client.begin()
+    for number, commit in enumerate(ENDS):
+        attempts.append(Attempt(f"{number}"))
+        await client.transact(attempts[-1], commit=commit)
+    attempts.append(Attempt("open"))
+    await client.write("open", 0)
+    client.append("open", 1) if version == ADDS_BY_PRODUCE else None
+    successor = Client(node, "payments", version)
+    await successor.begin()
+    attempts.append(Attempt("successor"))
+    await successor.transact(attempts[-1], commit=True)
+
+
+async def run_until(root: Path, fail_at: int, version: int) -> tuple[FaultyStorage, int, list[Attempt]]:
+    """Work with a disk that fails from operation `fail_at` of the work on; returns how many operations there were."""
+    root.mkdir()
+    storage = FaultyStorage(root, fail_for_ever=True)
+    attempts: list[Attempt] = []
+    async with open_node(root, *SETTINGS, storage=storage) as node:
+        await prepare(node)
+        before = storage.operations
+        storage.fail_at = before + fail_at if fail_at else 0
+        with suppress(Unavailable, TransactionRefused, Refused):
+            await work(node, version, attempts)
+        done = storage.operations - before
+        node.services.transactions.stop()
+        storage.power_cut(root.parent / "image", SEEDS[fail_at % len(SEEDS)])
+        storage.heal()
+    return storage, done, attempts
+
+
+def check(attempts: list[Attempt], found: dict[str, list[Outcome]]) -> None:
+    for attempt in attempts:
+        became = found.pop(attempt.label, [])
+        assert Outcome.OPEN not in became, f"{attempt}: {became}"
+        assert len(set(became)) <= 1, f"{attempt}: {became}"
+        assert len(became) >= len(attempt.places), f"{attempt} lost what was acknowledged: {became}"
+        if attempt.commit is None:
+            assert Outcome.COMMITTED not in became, f"{attempt}: {became}"
+        if attempt.answered:
+            assert became == [Outcome.COMMITTED if attempt.commit else Outcome.ABORTED] * PARTITIONS
+        elif attempt.commit is False:
+            assert Outcome.COMMITTED not in became, f"{attempt}: {became}"
+    assert not found, found
+
+
+@pytest.mark.parametrize("version", [ADDS_BY_PRODUCE, ADDS_FIRST])
+async def test_nothing_fails(tmp_path: Path, version: int) -> None:
+    _, done, attempts = await run_until(tmp_path / "data", 0, version)
+    assert done > 30, "there is something to fail"
+    assert [attempt.answered for attempt in attempts] == [True] * len(ENDS) + [False, True]
+    async with open_node(tmp_path / "image", *SETTINGS) as node:
+        await settle(node)
+        check(attempts, outcomes(node))
+
+
+@pytest.mark.parametrize("version", [ADDS_BY_PRODUCE, ADDS_FIRST])
+async def test_any_operation_fails(tmp_path: Path, version: int) -> None:
+    clean = tmp_path / "clean"
+    clean.mkdir()
+    _, total, _ = await run_until(clean / "data", 0, version)
+    for fail_at in range(1, total + 1):
+        root = tmp_path / str(fail_at)
+        root.mkdir()
+        _, _, attempts = await run_until(root / "data", fail_at, version)
+        async with open_node(root / "image", *SETTINGS) as node:
+            await settle(node)
+            check(attempts, outcomes(node))
+            client = Client(node, "payments", version)
+            await client.begin()
+            last = Attempt("last")
+            await client.transact(last, commit=True)
+            assert outcomes(node)["last"] == [Outcome.COMMITTED] * PARTITIONS

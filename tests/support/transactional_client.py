@@ -1,0 +1,162 @@
+"""Transactional clients without sockets, and what the partitions say became of their records."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+
+from gateway.coordinator.transaction.rules import EndRequest, Producer
+from gateway.handlers.produce_append import append_batch
+from gateway.protocol.produce_codec import ProduceRow
+from gateway.runtime.transaction_markers import persisted
+from log import UnifiedLog
+from log.record_batch import parse_header
+from log.records import iterate_records
+from tests.gateway.handlers.support import Node
+from tests.support.batches import Batch, Record
+
+TOPIC = "accounts"
+PARTITIONS = 2
+TIMEOUT_MS = 60_000
+TRANSACTIONAL = 0x10
+ADDS_BY_PRODUCE, ADDS_FIRST = 12, 11
+CONTROL_BIT = 0x20
+
+
+class Outcome(Enum):
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    OPEN = "open"
+
+
+class Refused(Exception):
+    """A batch was not acknowledged."""
+
+
+@dataclass
+class Attempt:
+    """One transaction as its client saw it: the end it asked for, and whether it was told that this is done."""
+
+    label: str
+    commit: bool | None = None
+    answered: bool = False
+    places: set[int] = field(default_factory=set)
+    """Partitions whose batch was acknowledged."""
+
+
+@dataclass
+class Client:
+    """A producer with a transactional id, of one of both protocols."""
+
+    node: Node
+    transactional_id: str
+    produce_version: int = ADDS_BY_PRODUCE
+    producer: Producer = field(default_factory=Producer)
+    sequences: dict[tuple[Producer, int], int] = field(default_factory=lambda: defaultdict(int))
+
+    @property
+    def client_version(self) -> int:
+        return 2 if self.produce_version >= ADDS_BY_PRODUCE else 0
+
+    async def begin(self) -> None:
+        transactions = self.node.services.transactions
+        self.producer = await transactions.begin_producer(self.transactional_id, TIMEOUT_MS, Producer())
+
+    async def write(self, label: str, partition: int) -> None:
+        """One record, acknowledged as acks=all does."""
+        transactions = self.node.services.transactions
+        if self.produce_version < ADDS_BY_PRODUCE:
+            places = frozenset({(TOPIC, partition)})
+            await transactions.add_partitions(self.transactional_id, self.producer, places, 0)
+        found = self.append(label, partition)
+        target = self.node.services.partitions.get(TOPIC, partition)
+        assert target is not None
+        waiting = [(target, found)]
+        state = transactions.unpersisted(self.transactional_id)
+        if state is not None:
+            waiting.append(state)
+        if not all(await asyncio.gather(*(persisted(*one) for one in waiting))):
+            raise Refused
+
+    def append(self, label: str, partition: int) -> int:
+        """The first stage of a Produce: nothing is waited for. Returns the offset."""
+        key = self.producer, partition
+        batch = Batch(
+            (Record(label.encode()),),
+            attributes=TRANSACTIONAL,
+            base_timestamp=self.node.clock.now_ms(),
+        ).of(*self.producer, self.sequences[key])
+        target = self.node.services.partitions.get(TOPIC, partition)
+        assert target is not None
+        info = append_batch(
+            self.node.services,
+            self.produce_version,
+            target,
+            memoryview(batch.encode()),
+            self.transactional_id,
+            self.node.clock.now_ms(),
+        )
+        if isinstance(info, ProduceRow):
+            raise Refused(info)
+        self.sequences[key] += 1
+        return info.last_offset
+
+    async def end(self, *, commit: bool) -> None:
+        transactions = self.node.services.transactions
+        request = EndRequest(self.producer, commit, self.client_version)
+        self.producer = await transactions.end(self.transactional_id, request)
+
+    async def transact(self, attempt: Attempt, *, commit: bool) -> None:
+        """A whole transaction over all partitions."""
+        for partition in range(PARTITIONS):
+            await self.write(attempt.label, partition)
+            attempt.places.add(partition)
+        attempt.commit = commit
+        await self.end(commit=commit)
+        attempt.answered = True
+
+
+def outcomes(node: Node) -> dict[str, list[Outcome]]:
+    """What became of the records of each label, one entry for every record in every partition."""
+    found: dict[str, list[Outcome]] = defaultdict(list)
+    for partition in range(PARTITIONS):
+        target = node.services.partitions.get(TOPIC, partition)
+        if target is None:
+            continue
+        for label, outcome in _decided(target.log):
+            found[label].append(outcome)
+    return dict(found)
+
+
+def _decided(log: UnifiedLog) -> Iterator[tuple[str, Outcome]]:
+    undecided: dict[int, list[str]] = defaultdict(list)
+    data = memoryview(log.read(0, 1 << 24, upper_bound=log.log_end_offset).records)
+    position = 0
+    while position < len(data):
+        header = parse_header(data, position)
+        batch = data[position : position + header.size_bytes]
+        position += header.size_bytes
+        for record in iterate_records(batch):
+            if header.attributes & CONTROL_BIT:
+                assert record.key is not None
+                outcome = Outcome.COMMITTED if record.key[3] else Outcome.ABORTED
+                for label in undecided.pop(header.producer_id, ()):
+                    yield label, outcome
+            else:
+                assert record.value is not None
+                undecided[header.producer_id].append(bytes(record.value).decode())
+    for labels in undecided.values():
+        for label in labels:
+            yield label, Outcome.OPEN
+
+
+async def settle(node: Node) -> None:
+    """Let everything end that was decided, and abort by time what was not."""
+    transactions = node.services.transactions
+    node.clock.time_ms += 10 * TIMEOUT_MS
+    transactions.abort_overdue()
+    while transactions._endings:
+        await asyncio.gather(*(ending for _, ending in transactions._endings.values()))
