@@ -122,6 +122,7 @@ class Gateway:
         )
         self.services.groups.start()
         self.services.shares.start()
+        self.services.transactions.markers.listeners.append(self.services.groups.transaction_ended)
         self.services.transactions.start()
         metadata_log.add_listener(self.services.shares.metadata_changed)
         self.server = Server(loop, config, Dispatcher(APIS, self.services))

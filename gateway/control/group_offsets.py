@@ -13,9 +13,9 @@ from gateway.control.groups import Committed, not_empty, settled_shard, told_in_
 from gateway.control.messages import ResetOffsetsRequest, TopicSelection
 from gateway.control.offset_reset import NoCommittedOffset, PartitionOffsets, new_offset
 from gateway.control.results import OffsetChange, OffsetReset
-from gateway.coordinator.group.offsets import TopicPartition
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from gateway.coordinator.group.shard import Committer
+from gateway.coordinator.places import TopicPartition
 from gateway.runtime.partition import Partition
 from gateway.runtime.partitions import Partitions
 from gateway.runtime.services import Services

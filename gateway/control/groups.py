@@ -39,9 +39,9 @@ from gateway.control.results import (
     GroupRow,
 )
 from gateway.control.share_views import assigned_in, delivered_to, share_partition, total_share_lag
-from gateway.coordinator.group.offsets import TopicPartition
 from gateway.coordinator.group.records import CommittedOffset
 from gateway.coordinator.group.shard import GroupShard
+from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.share.share_group import ShareGroup
 from gateway.metadata.topic_names import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from gateway.runtime.coordinator_shards import Unavailable

@@ -1,4 +1,4 @@
-"""Partitions by topic id, as the members of consumer and share groups are assigned them."""
+"""Partitions by topic id, as members of groups are assigned them, and by topic name, as offsets are committed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from collections.abc import Iterable
 
 Place = tuple[uuid.UUID, int]
 """A partition by topic id and index."""
+
+TopicPartition = tuple[str, int]
+"""A partition by topic name and index."""
 
 
 def by_topic(places: Iterable[Place]) -> dict[uuid.UUID, list[int]]:

@@ -49,6 +49,7 @@ from gateway.handlers import (
     share_group_describe,
     share_group_heartbeat,
     sync_group,
+    txn_offset_commit,
     write_txn_markers,
 )
 from gateway.handlers.api import Api
@@ -76,6 +77,7 @@ _SERVED: tuple[Api, ...] = (
     add_partitions_to_txn.API,
     add_offsets_to_txn.API,
     end_txn.API,
+    txn_offset_commit.API,
     write_txn_markers.API,
     describe_configs.API,
     alter_configs.API,

@@ -14,9 +14,8 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.transaction.rules import Producer, TransactionRefused
 from gateway.handlers.api import Api, RequestContext
-from gateway.handlers.join_group import milliseconds
 from gateway.handlers.transaction_errors import told
-from gateway.protocol.messages import build, response_type
+from gateway.protocol.messages import build, milliseconds, response_type
 from gateway.runtime.coordinator_shards import Unavailable
 from pid_allocator import NoProducerIds
 

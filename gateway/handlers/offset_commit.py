@@ -30,7 +30,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
     refused, accepted = _sorted_out(context, request)
     committed: list[tuple[Any, list[tuple[int, ErrorCode]]]] = []
     if accepted:
-        fitting = {id(entry) for _, entries in accepted for entry in entries if _fits(context, entry)}
+        fitting = {id(entry) for _, entries in accepted for entry in entries if fits(context, entry)}
         records = [
             _record(context, request, _topic(context, key), entry)
             for key, entries in accepted
@@ -82,8 +82,8 @@ def _topic(context: RequestContext, key: Any) -> Any:
     return None if key is None else partitions.by_id.get(key)
 
 
-def _fits(context: RequestContext, entry: Any) -> bool:
-    """Kafka counts UTF-16 units, whatever the setting is called."""
+def fits(context: RequestContext, entry: Any) -> bool:
+    """Whether the metadata of an offset is not too long. Kafka counts UTF-16 units, whatever the setting is called."""
     units = len((entry.committed_metadata or "").encode("utf-16-le", "surrogatepass")) // 2
     return units <= context.services.config.int("offset.metadata.max.bytes")
 

@@ -1,29 +1,33 @@
 """OffsetFetch (key 9, versions 1–10): how far groups have come; from v8 on several groups at once.
 
 A partition without a committed offset has −1. No topics (null, from v2 on) asks for all that is committed.
-Nothing is told before it is durable. From v10 on topics are named by id.
+Nothing is told before it is durable, and nothing that an open transaction may change where `require_stable` asks for
+that (KIP-447). From v10 on topics are named by id.
 Source: Kafka's KafkaApis.handleOffsetFetchRequest, OffsetMetadataManager.fetchOffsets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.offsets import TopicPartition
 from gateway.coordinator.group.records import CommittedOffset
+from gateway.coordinator.places import TopicPartition
 from gateway.handlers.api import Api, RequestContext
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.coordinator_shards import Unavailable
 
 API_KEY: Final = 9
 FIRST_WITH_ERROR: Final = 2
+FIRST_WITH_STABLE: Final = 7
 FIRST_BATCHED_VERSION: Final = 8
 FIRST_WITH_MEMBER: Final = 9
 FIRST_WITH_TOPIC_IDS: Final = 10
 NOTHING: Final = CommittedOffset(-1, -1, "", -1)
+UNSTABLE: Final = CommittedOffset(-1, -1, "", -2)
+"""Stands for an offset that an open transaction may change."""
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
@@ -31,9 +35,13 @@ async def handle(context: RequestContext, request: Any) -> Any:
     version = context.api_version
     module = response_module(API_KEY, version)
     if version >= FIRST_BATCHED_VERSION:
-        groups = tuple([await _group(context, module, group) for group in request.groups])
+        stable = _requires_stable(context, request)
+        groups = tuple(
+            [await _group(context, module, group, require_stable=stable) for group in request.groups]
+        )
         return build(module.OffsetFetchResponse, groups=groups)
-    committed = await _committed(context, request.group_id)
+    stable = _requires_stable(context, request)
+    committed = await _committed(context, request.group_id, request.topics, require_stable=stable)
     if isinstance(committed, ErrorCode):
         error, committed = committed, {}
     else:
@@ -48,8 +56,12 @@ async def handle(context: RequestContext, request: Any) -> Any:
     )
 
 
-async def _group(context: RequestContext, module: Any, group: Any) -> Any:
-    committed = await _committed(context, group.group_id)
+def _requires_stable(context: RequestContext, request: Any) -> bool:
+    return context.api_version >= FIRST_WITH_STABLE and bool(request.require_stable)
+
+
+async def _group(context: RequestContext, module: Any, group: Any, *, require_stable: bool) -> Any:
+    committed = await _committed(context, group.group_id, group.topics, require_stable=require_stable)
     if context.api_version >= FIRST_WITH_MEMBER and not isinstance(committed, ErrorCode):
         error = context.services.groups.check_fetch(group.group_id, group.member_id, group.member_epoch)
         committed = committed if error is ErrorCode.none else error
@@ -70,13 +82,20 @@ async def _group(context: RequestContext, module: Any, group: Any) -> Any:
 
 
 async def _committed(
-    context: RequestContext, group_id: str
+    context: RequestContext, group_id: str, asked: Sequence[Any] | None, *, require_stable: bool
 ) -> Mapping[TopicPartition, CommittedOffset] | ErrorCode:
+    """What is committed; `UNSTABLE` where an open transaction may change it and that matters."""
     try:
         shard = await context.services.groups.settled_shard(group_id)
     except Unavailable as error:
         return error.error_code
-    return shard.fetch_offsets(group_id)
+    committed = shard.fetch_offsets(group_id)
+    if not require_stable:
+        return committed
+    held = [
+        place for place in shard.offsets.pending.places(group_id) if asked is not None or place in committed
+    ]
+    return {**committed, **dict.fromkeys(held, UNSTABLE)} if held else committed
 
 
 def _topics(
@@ -92,7 +111,7 @@ def _topics(
     if asked is None:
         found: dict[str, list[tuple[int, CommittedOffset, ErrorCode]]] = {}
         for (name, partition), value in committed.items():
-            found.setdefault(name, []).append((partition, value, ErrorCode.none))
+            found.setdefault(name, []).append(_row(partition, value))
         for name, rows in found.items():
             topic = partitions.by_name.get(name)
             if not by_id:
@@ -109,15 +128,19 @@ def _topics(
             name = "" if topic is None else topic.name
             row_error = ErrorCode.unknown_topic_id if topic is None else ErrorCode.none
         rows = [
-            (
-                index,
-                committed.get((name, index), NOTHING) if row_error is ErrorCode.none else NOTHING,
-                row_error,
-            )
+            _row(index, committed.get((name, index), NOTHING))
+            if row_error is ErrorCode.none
+            else (index, NOTHING, row_error)
             for index in wanted.partition_indexes
         ]
         topics.append((key, rows))
     return topics
+
+
+def _row(index: int, value: CommittedOffset) -> tuple[int, CommittedOffset, ErrorCode]:
+    if value is UNSTABLE:
+        return index, NOTHING, ErrorCode.unstable_offset_commit
+    return index, value, ErrorCode.none
 
 
 def _built(

@@ -15,6 +15,9 @@ from gateway.runtime.coordinator_shards import Unavailable
 FIRST_PRODUCE_WITH_ABORTABLE: Final = 11
 FIRST_PRODUCE_THAT_ADDS: Final = 12
 """From here on a batch adds its partition to the transaction (KIP-890)."""
+FIRST_OFFSETS_WITH_ABORTABLE: Final = 4
+FIRST_OFFSETS_THAT_ADD: Final = 5
+"""As with batches, for TxnOffsetCommit."""
 
 
 def told(error: TransactionRefused | Unavailable, api_version: int, first_with_fenced: int) -> ErrorCode:
@@ -34,4 +37,16 @@ def told_to_produce(error: TransactionRefused | Unavailable, api_version: int) -
     is_busy = code is ErrorCode.concurrent_transactions and api_version < FIRST_PRODUCE_THAT_ADDS
     if is_busy or isinstance(error, Unavailable):
         return ErrorCode.not_enough_replicas
+    return code
+
+
+def told_to_commit_offsets(error: TransactionRefused, api_version: int) -> ErrorCode:
+    """The code for offsets of a transaction; a group coordinator tells NOT_ENOUGH_REPLICAS in its own words."""
+    code = error.error_code
+    if code is ErrorCode.producer_fenced:
+        return ErrorCode.invalid_producer_epoch
+    if code is ErrorCode.transaction_abortable and api_version < FIRST_OFFSETS_WITH_ABORTABLE:
+        return ErrorCode.invalid_txn_state
+    if code is ErrorCode.concurrent_transactions and api_version < FIRST_OFFSETS_THAT_ADD:
+        return ErrorCode.coordinator_not_available
     return code

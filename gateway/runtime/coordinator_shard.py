@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from gateway.runtime.log_replay import replay_records
+from gateway.coordinator.transactional import Pending, TransactionEnd
+from gateway.runtime.log_replay import replay_batches
 from gateway.runtime.partition import Partition
-from log.records import NewRecord, build_batch
+from log.end_marker import read_end_marker
+from log.record_batch import BatchHeader
+from log.records import NewRecord, build_batch, iterate_records
 
 logger = logging.getLogger(__name__)
 
@@ -25,13 +29,16 @@ BATCH_OVERHEAD_BYTES: Final = 1024
 
 
 class State(Protocol):
-    """A state machine whose every lasting change is a record."""
+    """A state machine whose every lasting change is a record.
+
+    One whose log has transactions also replays `Pending` records and `TransactionEnd`.
+    """
 
     def replay(self, record: Any, now_ms: int) -> None: ...
 
     def stored_keys(self) -> Iterable[Any]: ...
 
-    def record_of(self, key: Any) -> Any | None: ...
+    def records_of(self, key: Any) -> Sequence[Any]: ...
 
 
 S = TypeVar("S", bound=State)
@@ -71,18 +78,12 @@ class LoadedShard(Generic[S]):
         """Build the state from the log. Raises LogError."""
         log = self.partition.log
         count = 0
-        for record in replay_records(log, log.log_start_offset):
-            count += 1
-            try:
-                decoded = self._codec.decode(record.key or b"", record.value)
-            except ValueError as error:
-                logger.warning("%s-%d, offset %d: %s", log.topic, log.partition, record.offset, error)
-                continue
-            if decoded is not None:
-                self.shard.replay(decoded, now_ms)
+        for header, batch in replay_batches(log, log.log_start_offset):
+            for record in self._decoded(header, batch):
+                self.shard.replay(record, now_ms)
+            count += header.record_count
         self._end_offset = log.log_end_offset
-        kept = (self.shard.record_of(key) for key in self.shard.stored_keys())
-        self._needed_bytes = self.size_of(record for record in kept if record is not None)
+        self._needed_bytes = sum(self.size_of(self.shard.records_of(key)) for key in self.shard.stored_keys())
         if count:
             logger.info(
                 "%s-%d: %d records loaded, %d bytes of them needed",
@@ -92,32 +93,65 @@ class LoadedShard(Generic[S]):
                 self._needed_bytes,
             )
 
+    def _decoded(self, header: BatchHeader, batch: memoryview) -> Iterator[Any]:
+        """What the records of a batch say; one that can't be read is told in the log and left out."""
+        if header.is_control:
+            marker = read_end_marker(batch)
+            if marker is not None:
+                yield TransactionEnd(header.producer_id, marker.is_commit)
+            return
+        log = self.partition.log
+        for record in iterate_records(batch):
+            try:
+                decoded = self._codec.decode(record.key or b"", record.value)
+            except ValueError as error:
+                logger.warning("%s-%d, offset %d: %s", log.topic, log.partition, record.offset, error)
+                continue
+            if decoded is None:
+                continue
+            yield (
+                Pending(header.producer_id, header.producer_epoch, decoded)
+                if header.is_transactional
+                else decoded
+            )
+
+    def follow(self, record: TransactionEnd, now_ms: int) -> None:
+        """Fold in what somebody else has just appended to the log."""
+        self._end_offset = self.partition.log.log_end_offset
+        self.shard.replay(record, now_ms)
+
     def append(self, records: Sequence[Any], now_ms: int) -> int:
         """Write records, in several batches when one would be too large; returns the last offset. Raises LogError."""
-        new = [NewRecord(value, key=key, timestamp=now_ms) for key, value in map(self._codec.encode, records)]
-        for part in _parts(new, self.partition.log.config.max_message_bytes - BATCH_OVERHEAD_BYTES):
-            self._end_offset = self.partition.append(build_batch(part), now_ms).last_offset + 1
+        for producer, same in groupby(records, _producer_of):
+            new = [NewRecord(value, key=key, timestamp=now_ms) for key, value in map(self._encode, same)]
+            for part in _parts(new, self.partition.log.config.max_message_bytes - BATCH_OVERHEAD_BYTES):
+                self._end_offset = self._append_batch(part, producer, now_ms) + 1
         return self._end_offset - 1
+
+    def _append_batch(self, part: list[NewRecord], producer: tuple[int, int] | None, now_ms: int) -> int:
+        if producer is None:
+            return self.partition.append(build_batch(part), now_ms).last_offset
+        producer_id, producer_epoch = producer
+        batch = build_batch(
+            part, producer_id=producer_id, producer_epoch=producer_epoch, is_transactional=True
+        )
+        return self.partition.append(batch, now_ms, is_client=False).last_offset
+
+    def _encode(self, record: Any) -> tuple[bytes, bytes | None]:
+        return self._codec.encode(record.record if isinstance(record, Pending) else record)
 
     def size_of(self, records: Iterable[Any]) -> int:
         """About how many bytes a batch of these takes."""
         return sum(
-            len(key) + len(value or b"") + RECORD_OVERHEAD_BYTES
-            for key, value in map(self._codec.encode, records)
+            len(key) + len(value or b"") + RECORD_OVERHEAD_BYTES for key, value in map(self._encode, records)
         )
 
     async def persisted(self, last_offset: int) -> bool:
         """Wait until what was written up to an offset is durable; False when it will not be."""
-        partition = self.partition
-        if partition.is_persisted(last_offset):
+        if await self.partition.persisted(last_offset):
             return True
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        partition.when_offset_persisted(last_offset, lambda: None if done.done() else done.set_result(None))
-        await done
-        if not partition.is_persisted(last_offset):
-            self.failed = True
-            return False
-        return True
+        self.failed = True
+        return False
 
     async def settled(self) -> bool:
         """Wait until all that is written is durable; False when it will not be."""
@@ -144,8 +178,8 @@ class LoadedShard(Generic[S]):
             start_offset = log.log_end_offset
             keys = list(self.shard.stored_keys())
             for first in range(0, len(keys), RECORDS_AT_ONCE):
-                found = (self.shard.record_of(key) for key in keys[first : first + RECORDS_AT_ONCE])
-                records = [record for record in found if record is not None]
+                some = keys[first : first + RECORDS_AT_ONCE]
+                records = [record for key in some for record in self.shard.records_of(key)]
                 if records:
                     self.append(records, now_ms())
                 await asyncio.sleep(0)
@@ -164,6 +198,11 @@ class LoadedShard(Generic[S]):
                 )
         finally:
             self.is_rewritten = False
+
+
+def _producer_of(record: Any) -> tuple[int, int] | None:
+    """In whose transaction a record is to be written."""
+    return (record.producer_id, record.producer_epoch) if isinstance(record, Pending) else None
 
 
 def _parts(records: Sequence[NewRecord], max_bytes: int) -> Iterator[list[NewRecord]]:

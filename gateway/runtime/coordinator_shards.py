@@ -15,11 +15,12 @@ from typing import Any, Generic, TypeVar
 
 from kio.schema.errors import ErrorCode
 
+from gateway.coordinator.transactional import TransactionEnd
 from gateway.runtime.clock import Clock
 from gateway.runtime.coordinator_shard import Codec, LoadedShard, State
 from gateway.runtime.internal_topics import InternalTopics
 from gateway.runtime.partitions import Partitions
-from log import LogError, RecordTooLarge
+from log import InvalidProducerEpoch, LogError, RecordTooLarge
 
 logger = logging.getLogger(__name__)
 
@@ -145,10 +146,13 @@ class CoordinatorShards(Generic[S]):
     def append(self, loaded: LoadedShard[S], records: Sequence[Any]) -> int:
         """Write at least one record; returns the offset of the last.
 
-        Raises Unavailable when it can't be done; the state is then ahead of the log, and the shard lost.
+        Raises Unavailable when it can't be done; the state is then ahead of the log, and the shard lost. Records in a
+        transaction may be refused with InvalidProducerEpoch; then nothing was written.
         """
         try:
             last_offset = loaded.append(records, self._clock.now_ms())
+        except InvalidProducerEpoch:
+            raise
         except (LogError, ValueError) as error:
             index = loaded.partition.index
             logger.error("%s-%d could not be written, loading it anew: %s", self.topic.name, index, error)  # noqa: TRY400 - it says all
@@ -177,6 +181,11 @@ class CoordinatorShards(Generic[S]):
             await loaded.rewrite(self._clock.now_ms)
         except LogError as error:
             logger.error("%s-%d can't be written anew: %s", self.topic.name, loaded.partition.index, error)  # noqa: TRY400 - it says all
+
+    def follow(self, index: int, record: TransactionEnd) -> None:
+        """Fold in what somebody else has just appended to the log of one partition."""
+        with contextlib.suppress(Unavailable):  # what is loaded later has it from the log
+            self.at(index).follow(record, self._clock.now_ms())
 
     def start(self, work: asyncio._CoroutineLike[None]) -> None:
         """Go on with something in the background."""

@@ -24,6 +24,8 @@ from gateway.coordinator.group.consumer_request import Heartbeat, HeartbeatReply
 from gateway.coordinator.group.effects import Effects, JoinReply, Reply, SyncReply, Waiter
 from gateway.coordinator.group.records import OffsetCommitRecord
 from gateway.coordinator.group.shard import Committer, GroupShard
+from gateway.coordinator.places import TopicPartition
+from gateway.coordinator.transactional import Pending, TransactionEnd
 from gateway.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from gateway.metadata.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC
 from gateway.runtime.clock import Clock
@@ -32,7 +34,9 @@ from gateway.runtime.coordinator_shards import CoordinatorShards, StateTopic, Un
 from gateway.runtime.group_configs import GroupConfigs
 from gateway.runtime.internal_topics import InternalTopics
 from gateway.runtime.metadata_log import MetadataLog
+from gateway.runtime.partition import Partition
 from gateway.runtime.partitions import Partitions
+from log import InvalidProducerEpoch
 
 T = TypeVar("T")
 
@@ -212,14 +216,54 @@ class GroupCoordinator:
         error = loaded.shard.check_commit(committer, self._now_ms())
         if error is not ErrorCode.none or not records:
             return error
-        max_bytes = loaded.partition.log.config.max_message_bytes - BATCH_OVERHEAD_BYTES
-        if len(records) * self._largest_offset_bytes > max_bytes and loaded.size_of(records) > max_bytes:
+        if self._is_too_large(loaded, records):
             return ErrorCode.invalid_commit_offset_size
         _, last_offset = self._apply(
             loaded, committer.group_id, lambda shard, effects: shard.commit(records, effects)
         )
         await self.shards.persisted(loaded, last_offset)
         return ErrorCode.none
+
+    async def commit_in_transaction(
+        self,
+        committer: Committer,
+        producer: tuple[int, int],
+        records: Sequence[OffsetCommitRecord],
+        take_part: Callable[[TopicPartition], tuple[Partition, int] | None],
+    ) -> ErrorCode:
+        """Hold offsets, durably, until the producer's transaction ends. Raises Unavailable, and as `take_part` does.
+
+        `take_part` has the partition that holds the group take part in the transaction; it returns what has to be
+        persisted for that as well.
+        """
+        loaded = self.shards.of(committer.group_id)
+        error = loaded.shard.check_commit_in_transaction(committer, self._now_ms())
+        if error is not ErrorCode.none or not records:
+            return error
+        if self._is_too_large(loaded, records):
+            return ErrorCode.invalid_commit_offset_size
+        state = take_part((OFFSETS_TOPIC, loaded.partition.index))
+        pending = [Pending(*producer, record) for record in records]
+        self.shards.check_current(loaded)
+        try:
+            last_offset = self.shards.append(loaded, pending)
+        except InvalidProducerEpoch:
+            return ErrorCode.invalid_producer_epoch
+        for held in pending:
+            loaded.shard.replay(held, self._now_ms())
+        await self.shards.persisted(loaded, last_offset)
+        if state is not None and not await state[0].persisted(state[1]):
+            raise Unavailable(ErrorCode.not_coordinator)
+        return ErrorCode.none
+
+    def _is_too_large(self, loaded: LoadedShard[GroupShard], records: Sequence[OffsetCommitRecord]) -> bool:
+        max_bytes = loaded.partition.log.config.max_message_bytes - BATCH_OVERHEAD_BYTES
+        return len(records) * self._largest_offset_bytes > max_bytes and loaded.size_of(records) > max_bytes
+
+    def transaction_ended(self, partition: Partition, producer: tuple[int, int], is_commit: bool) -> None:
+        """A marker was appended: what a producer has pending counts, or vanishes."""
+        if partition.topic == OFFSETS_TOPIC:
+            self.shards.follow(partition.index, TransactionEnd(producer[0], is_commit))
 
     def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
         """Whether a member may fetch its group's offsets. Raises Unavailable."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from log import CorruptRecord, UnifiedLog
-from log.record_batch import HEADER_BYTES, parse_header
+from log.record_batch import HEADER_BYTES, BatchHeader, parse_header
 from log.records import Record, iterate_records
 
 _READ_BYTES: Final = 4 * 1024 * 1024
@@ -14,6 +14,12 @@ _READ_BYTES: Final = 4 * 1024 * 1024
 
 def replay_records(log: UnifiedLog, offset: int) -> Iterator[Record]:
     """All records from `offset` to the present end of the log. Raises LogError."""
+    for _, batch in replay_batches(log, offset):
+        yield from iterate_records(batch)
+
+
+def replay_batches(log: UnifiedLog, offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """All batches from `offset` to the present end of the log, as header and bytes. Raises LogError."""
     end_offset = log.log_end_offset
     while offset < end_offset:
         data = memoryview(log.read(offset, _READ_BYTES, upper_bound=end_offset, min_one_batch=True).records)
@@ -22,7 +28,7 @@ def replay_records(log: UnifiedLog, offset: int) -> Iterator[Record]:
             header = parse_header(data, position)
             if position + header.size_bytes > len(data):
                 break
-            yield from iterate_records(data[position : position + header.size_bytes])
+            yield header, data[position : position + header.size_bytes]
             position += header.size_bytes
             offset = header.last_offset + 1
         if position == 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Callable
 
@@ -127,6 +128,15 @@ class Partition:
     def when_offset_persisted(self, last_offset: int, callback: Callable[[], None]) -> None:
         """Call back when the flush that decides an offset already written is over, well or badly."""
         self._flusher.when_covered(self.log, self, last_offset, callback)
+
+    async def persisted(self, last_offset: int) -> bool:
+        """Wait until what was written up to an offset is durable; False when it will not be."""
+        if self.is_persisted(last_offset):
+            return True
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.when_offset_persisted(last_offset, lambda: None if done.done() else done.set_result(None))
+        await done
+        return self.is_persisted(last_offset)
 
     def flush_finished(self) -> None:
         """The flusher's call: what is durable now is what consumers may see."""

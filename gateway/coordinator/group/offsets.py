@@ -1,4 +1,4 @@
-"""The committed offsets of all groups of one shard, and which of them are kept no longer (KIP-211).
+"""The offsets of all groups of one shard, those of open transactions too, and which are kept no longer (KIP-211).
 
     group                                   an offset goes
     simple (nobody ever joined)             a retention time after its commit
@@ -7,6 +7,7 @@
     of the consumer protocol (KIP-848)      a retention time after its commit, when no member subscribes to the topic
     any other                               never
 
+One that an open transaction is about to replace is kept until that ends.
 Source: Kafka's `OffsetMetadataManager.cleanupExpiredOffsets`, `ClassicGroup.offsetExpirationCondition`.
 """
 
@@ -15,9 +16,10 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 
 from gateway.coordinator.group.classic_group import ClassicGroup, GroupState
+from gateway.coordinator.group.pending_offsets import PendingOffsets
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
-
-TopicPartition = tuple[str, int]
+from gateway.coordinator.places import TopicPartition
+from gateway.coordinator.transactional import Pending, TransactionEnd
 
 
 class GroupOffsets:
@@ -25,21 +27,44 @@ class GroupOffsets:
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        self.pending = PendingOffsets()
 
     def __len__(self) -> int:
         return sum(map(len, self._groups.values()))
 
     def replay(self, record: OffsetCommitRecord) -> None:
-        """Fold in a record of the log."""
+        """Fold in a record of the log that is in no transaction."""
         place = record.topic, record.partition
         if record.value is not None:
             self._groups.setdefault(record.group_id, {})[place] = record.value
+            self.pending.supersede(record.group_id, place)
             return
+        self.pending.forget(record.group_id, place)
         offsets = self._groups.get(record.group_id)
         if offsets is not None:
             offsets.pop(place, None)
             if not offsets:
                 del self._groups[record.group_id]
+
+    def end_transaction(self, end: TransactionEnd) -> None:
+        """Have what a producer has pending count, or vanish."""
+        for record in self.pending.end(end.producer_id, is_commit=end.is_commit):
+            assert record.value is not None
+            self._groups.setdefault(record.group_id, {})[record.topic, record.partition] = record.value
+
+    def records_at(self, group_id: str, place: TopicPartition) -> list[OffsetCommitRecord | Pending]:
+        """The records of a place as they would be written now: what is committed, then what is pending."""
+        value = self.of(group_id).get(place)
+        committed = [] if value is None else [OffsetCommitRecord(group_id, *place, value)]
+        return [*committed, *self.pending.at(group_id, place)]
+
+    def places(self, group_id: str) -> list[TopicPartition]:
+        """Where a group has an offset, committed or pending."""
+        return list(dict.fromkeys([*self.of(group_id), *self.pending.places(group_id)]))
+
+    def has_any(self, group_id: str) -> bool:
+        """Whether a group has offsets, committed or pending."""
+        return group_id in self._groups or any(True for _ in self.pending.places(group_id))
 
     def of(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
         """A group's offsets; not to be changed."""
@@ -49,14 +74,14 @@ class GroupOffsets:
         """The records that delete the offsets of all other topics."""
         return [
             OffsetCommitRecord(group_id, topic, partition, None)
-            for group_id, offsets in self._groups.items()
-            for topic, partition in offsets
+            for group_id in self.groups()
+            for topic, partition in self.places(group_id)
             if topic not in topics
         ]
 
     def groups(self) -> list[str]:
-        """The groups that have offsets."""
-        return list(self._groups)
+        """The groups that have offsets, committed or pending."""
+        return list(dict.fromkeys([*self._groups, *self.pending.groups()]))
 
     def expired(self, group: ClassicGroup, now_ms: int, retention_ms: int) -> list[TopicPartition]:
         """What of a group's offsets is kept no longer."""
@@ -72,7 +97,9 @@ class GroupOffsets:
         return [
             place
             for place, value in self.of(group.group_id).items()
-            if place[0] not in kept and now_ms >= _ends_at(value, since_ms, retention_ms)
+            if place[0] not in kept
+            and now_ms >= _ends_at(value, since_ms, retention_ms)
+            and not self.pending.is_held(group.group_id, place)
         ]
 
     def expired_unless(
@@ -82,7 +109,9 @@ class GroupOffsets:
         return [
             place
             for place, value in self.of(group_id).items()
-            if now_ms >= _ends_at(value, None, retention_ms) and not is_kept(place[0])
+            if now_ms >= _ends_at(value, None, retention_ms)
+            and not is_kept(place[0])
+            and not self.pending.is_held(group_id, place)
         ]
 
 

@@ -28,13 +28,15 @@ from gateway.coordinator.group.consumer_request import (
 )
 from gateway.coordinator.group.consumer_shard import ConsumerGroups
 from gateway.coordinator.group.effects import Effects, JoinReply, SyncReply, Waiter
-from gateway.coordinator.group.offsets import GroupOffsets, TopicPartition
+from gateway.coordinator.group.offsets import GroupOffsets
 from gateway.coordinator.group.records import (
     CommittedOffset,
     GroupMetadataRecord,
     GroupRecord,
     OffsetCommitRecord,
 )
+from gateway.coordinator.places import TopicPartition
+from gateway.coordinator.transactional import Pending, TransactionEnd
 
 RecordKey = tuple[str, TopicPartition | None]
 """A classic group, its offset in a partition, or (member id, minus the kind of key) of a consumer group."""
@@ -54,6 +56,11 @@ class Committer:
 
 def _default_limits(group_id: str) -> ConsumerLimits:  # noqa: ARG001 - the same for every group
     return ConsumerLimits()
+
+    @property
+    def is_anonymous(self) -> bool:
+        """Whether it names no member at all."""
+        return self.generation_id < 0 and not self.member_id and self.group_instance_id is None
 
 
 class GroupShard:
@@ -78,15 +85,19 @@ class GroupShard:
 
     # Records.
 
-    def replay(self, record: GroupRecord, now_ms: int) -> None:
+    def replay(self, record: GroupRecord | Pending | TransactionEnd, now_ms: int) -> None:
         """Fold in a record of the log as it is loaded."""
         if isinstance(record, OffsetCommitRecord):
             self.replay_offset(record, now_ms)
+        elif isinstance(record, Pending):
+            self.hold_offset(record, now_ms)
+        elif isinstance(record, TransactionEnd):
+            self.offsets.end_transaction(record)
         elif isinstance(record, ConsumerRecord):
             self.consumers.replay(record, now_ms)
             if record.group_id in self.consumers.groups:
                 self.groups.pop(record.group_id, None)
-            elif record.group_id not in self.groups and self.offsets.of(record.group_id):
+            elif record.group_id not in self.groups and self.offsets.has_any(record.group_id):
                 self.groups[record.group_id] = ClassicGroup(record.group_id, now_ms)
         elif record.value is None:
             self.groups.pop(record.group_id, None)
@@ -99,6 +110,15 @@ class GroupShard:
         if record.value is not None and not self._knows(record.group_id):
             self.groups[record.group_id] = ClassicGroup(record.group_id, now_ms)
 
+    def hold_offset(self, pending: Pending, now_ms: int) -> None:
+        """Fold in an offset of an open transaction. Anything else in a transaction means nothing here."""
+        record = pending.record
+        if not isinstance(record, OffsetCommitRecord) or record.value is None:
+            return
+        self.offsets.pending.hold(pending)
+        if not self._knows(record.group_id):
+            self.groups[record.group_id] = ClassicGroup(record.group_id, now_ms)
+
     def stored_keys(self) -> Iterator[RecordKey]:
         """What the log must hold a record of, so that what was written before can go."""
         for group_id, group in self.groups.items():
@@ -108,26 +128,26 @@ class GroupShard:
             for kind, member_id in consumer_group.stored_keys():
                 yield group_id, (member_id, -kind)
         for group_id in self.offsets.groups():
-            for place in self.offsets.of(group_id):
+            for place in self.offsets.places(group_id):
                 yield group_id, place
 
-    def record_of(self, key: RecordKey) -> GroupRecord | None:
-        """The record for a key as it would be written now; None when it is gone."""
+    def records_of(self, key: RecordKey) -> Sequence[GroupRecord | Pending]:
+        """The records for a key as they would be written now; none when it is gone."""
         group_id, place = key
         if place is not None and place[1] < 0:
             consumer_group = self.consumers.groups.get(group_id)
-            return None if consumer_group is None else consumer_group.record_of(-place[1], place[0])
+            found = None if consumer_group is None else consumer_group.record_of(-place[1], place[0])
+            return [] if found is None else [found]
         if place is not None:
-            value = self.offsets.of(group_id).get(place)
-            return None if value is None else OffsetCommitRecord(group_id, *place, value)
+            return self.offsets.records_at(group_id, place)
         group = self.groups.get(group_id)
         if group is None or group.is_simple:
-            return None
+            return []
         stored = group.metadata()
         if not group.is_stored:
             # between generations the members are about to join again
             stored = stored._replace(protocol_name=None, leader=None, members=())
-        return GroupMetadataRecord(group_id, stored)
+        return [GroupMetadataRecord(group_id, stored)]
 
     def loaded(self, effects: Effects) -> None:
         """All records are folded in: groups that are too large by now choose anew who stays.
@@ -323,6 +343,17 @@ class GroupShard:
             return ErrorCode.none
         return self.consumers.check_member(group_id, member_id or "", member_epoch)
 
+    def check_commit_in_transaction(self, committer: Committer, now_ms: int) -> ErrorCode:
+        """Whether the offsets of a TxnOffsetCommit may be; a producer need not say for which member it commits."""
+        if committer.is_anonymous and self._knows(committer.group_id):
+            return ErrorCode.none
+        error = self.check_commit(committer, now_ms)
+        if error is ErrorCode.rebalance_in_progress:
+            return ErrorCode.none  # what was consumed before the rebalance may be committed during it
+        if error in {ErrorCode.group_id_not_found, ErrorCode.stale_member_epoch}:
+            return ErrorCode.illegal_generation
+        return error
+
     def check_commit(self, committer: Committer, now_ms: int) -> ErrorCode:
         """Whether the offsets of a request may be committed; a member that commits is heard of."""
         if committer.group_id in self.consumers.groups:
@@ -371,14 +402,14 @@ class GroupShard:
             return ErrorCode.non_empty_group
         else:
             is_subscribed = group.is_subscribed_to
-        committed = self.offsets.of(group_id)
+        known = set(self.offsets.places(group_id))
         errors = []
         for topic, partition in places:
             if is_subscribed(topic):
                 errors.append(ErrorCode.group_subscribed_to_topic)
                 continue
             errors.append(ErrorCode.none)
-            if (topic, partition) in committed:
+            if (topic, partition) in known:
                 self.commit([OffsetCommitRecord(group_id, topic, partition, None)], effects)
         return errors
 
@@ -394,7 +425,7 @@ class GroupShard:
             consumer_group is not None and consumer_group.members
         ):
             return ErrorCode.non_empty_group
-        self._delete_offsets(group_id, list(self.offsets.of(group_id)), effects)
+        self._delete_offsets(group_id, self.offsets.places(group_id), effects)
         if group is not None:
             self._forget(group, effects)
         if consumer_group is not None:
@@ -411,14 +442,14 @@ class GroupShard:
             expired = self.offsets.expired(group, effects.now_ms, retention_ms)
             self._delete_offsets(group.group_id, expired, effects)
             is_bare = group.state is GroupState.EMPTY and not group.pending_members
-            if is_bare and not self.offsets.of(group.group_id):
+            if is_bare and not self.offsets.has_any(group.group_id):
                 self._forget(group, effects)
         for group_id, consumer_group in list(self.consumers.groups.items()):
             expired = self.offsets.expired_unless(
                 group_id, consumer_group.subscribes_to, effects.now_ms, retention_ms
             )
             self._delete_offsets(group_id, expired, effects)
-            if not consumer_group.members and not self.offsets.of(group_id):
+            if not consumer_group.members and not self.offsets.has_any(group_id):
                 self.consumers.delete(group_id, effects)
 
     def _delete_offsets(self, group_id: str, places: Sequence[TopicPartition], effects: Effects) -> None:

@@ -53,9 +53,9 @@ class ShareStates:
         """What the log must hold a record of."""
         yield from self.partitions
 
-    def record_of(self, key: SharePartitionKey) -> ShareRecord | None:
-        """The record for a key as it would be written now; None when it is gone."""
+    def records_of(self, key: SharePartitionKey) -> list[ShareRecord]:
+        """The records for a key as they would be written now; none when it is gone."""
         found = self.partitions.get(key)
         if found is None:
-            return None
-        return ShareSnapshot(key, ShareState(found.start_offset, tuple(found.stored_batches())))
+            return []
+        return [ShareSnapshot(key, ShareState(found.start_offset, tuple(found.stored_batches())))]

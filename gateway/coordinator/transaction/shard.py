@@ -43,10 +43,10 @@ class TransactionShard:
         """What the log must hold a record of."""
         yield from self.transactions
 
-    def record_of(self, key: str) -> TransactionRecord | None:
-        """The record for a key as it would be written now; None when it is gone."""
+    def records_of(self, key: str) -> list[TransactionRecord]:
+        """The records for a key as they would be written now; none when it is gone."""
         found = self.transactions.get(key)
-        return None if found is None else TransactionRecord(key, found)
+        return [] if found is None else [TransactionRecord(key, found)]
 
     def overdue(self, now_ms: int) -> list[str]:
         """Whose open transaction must be aborted because it takes too long."""

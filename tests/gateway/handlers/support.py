@@ -120,6 +120,7 @@ async def open_node(path: Path, *overrides: str, storage: Storage | None = None)
         producer_ids,
         TransactionMarkers(clock, partitions, metadata_log.image),
     )
+    transactions.markers.listeners.append(groups.transaction_ended)
     transactions.start()
     services = Services(
         config=config,

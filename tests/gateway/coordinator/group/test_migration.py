@@ -461,7 +461,7 @@ class TestRestart:
         scene, _ = mixed()
         keys = list(scene.shard.stored_keys())
         scene.beat("new", -1)
-        kept = [scene.shard.record_of(key) for key in keys]
+        kept = [scene.shard.records_of(key) for key in keys]
         assert not any(kept)
 
 

@@ -24,7 +24,7 @@ def test_the_last_record_of_an_id_counts() -> None:
     assert shard.transactions == {"a": OPEN, "b": BEGUN._replace(producer_id=8)}
     assert (shard.open, shard.decided) == ({"a"}, set())
     assert shard.by_producer_id == {7: "a", 8: "b"}
-    assert [shard.record_of(name) for name in shard.stored_keys()] == [
+    assert [record for name in shard.stored_keys() for record in shard.records_of(name)] == [
         TransactionRecord("a", OPEN),
         TransactionRecord("b", BEGUN._replace(producer_id=8)),
     ]
@@ -35,7 +35,7 @@ def test_a_tombstone_forgets_everything() -> None:
     assert not shard.transactions
     assert not shard.open
     assert not shard.by_producer_id
-    assert shard.record_of("a") is None
+    assert not shard.records_of("a")
 
 
 def test_an_id_of_before_leads_nowhere() -> None:

@@ -1,0 +1,161 @@
+"""Offsets of open transactions, against Kafka's own rule: the record that lies later in the log counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from gateway.coordinator.group.offsets import GroupOffsets
+from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
+from gateway.coordinator.transactional import Pending, TransactionEnd
+
+GROUPS = ("g", "h")
+PARTITIONS = (0, 1)
+PRODUCERS = (7, 8, 9)
+TOPIC = "t"
+
+Key = tuple[str, int]
+
+
+def record(key: Key, offset: int | None) -> OffsetCommitRecord:
+    value = None if offset is None else CommittedOffset(offset, -1, "", 0)
+    return OffsetCommitRecord(key[0], TOPIC, key[1], value)
+
+
+@dataclass
+class Naive:
+    """Every value with the offset of its record in the log (OffsetMetadataManager.replayEndTransactionMarker)."""
+
+    end_offset: int = 0
+    committed: dict[Key, tuple[int, int]] = field(default_factory=dict)
+    pending: dict[int, dict[Key, tuple[int, int]]] = field(default_factory=dict)
+
+    def commit(self, key: Key, offset: int) -> None:
+        self.end_offset += 1
+        self.committed[key] = self.end_offset, offset
+
+    def delete(self, key: Key) -> None:
+        self.end_offset += 1
+        self.committed.pop(key, None)
+        for held in self.pending.values():
+            held.pop(key, None)
+
+    def hold(self, producer_id: int, key: Key, offset: int) -> None:
+        self.end_offset += 1
+        self.pending.setdefault(producer_id, {})[key] = self.end_offset, offset
+
+    def end(self, producer_id: int, *, is_commit: bool) -> None:
+        for key, found in self.pending.pop(producer_id, {}).items():
+            if is_commit and found > self.committed.get(key, (-1, -1)):
+                self.committed[key] = found
+
+
+keys = st.tuples(st.sampled_from(GROUPS), st.sampled_from(PARTITIONS))
+producers = st.sampled_from(PRODUCERS)
+offsets = st.integers(0, 99)
+
+
+class PendingOffsetsMachine(RuleBasedStateMachine):
+    """The real thing beside the naive one; now and then the real one is written anew and read again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.real = GroupOffsets()
+        self.naive = Naive()
+
+    @rule(key=keys, offset=offsets)
+    def commit(self, key: Key, offset: int) -> None:
+        self.real.replay(record(key, offset))
+        self.naive.commit(key, offset)
+
+    @rule(key=keys)
+    def delete(self, key: Key) -> None:
+        self.real.replay(record(key, None))
+        self.naive.delete(key)
+
+    @rule(producer_id=producers, key=keys, offset=offsets)
+    def hold(self, producer_id: int, key: Key, offset: int) -> None:
+        self.real.pending.hold(Pending(producer_id, 0, record(key, offset)))
+        self.naive.hold(producer_id, key, offset)
+
+    @rule(producer_id=producers, is_commit=st.booleans())
+    def end(self, producer_id: int, is_commit: bool) -> None:
+        self.real.end_transaction(TransactionEnd(producer_id, is_commit))
+        self.naive.end(producer_id, is_commit=is_commit)
+
+    @rule()
+    def write_anew(self) -> None:
+        fresh = GroupOffsets()
+        for group_id in self.real.groups():
+            for place in self.real.places(group_id):
+                for found in self.real.records_at(group_id, place):
+                    if isinstance(found, Pending):
+                        fresh.pending.hold(found)
+                    else:
+                        fresh.replay(found)
+        # what will never count is not written: to the naive one it is gone as well
+        for held in self.naive.pending.values():
+            for key in [
+                key for key, found in held.items() if found < self.naive.committed.get(key, (-1, -1))
+            ]:
+                del held[key]
+        self.real = fresh
+
+    @invariant()
+    def the_same_offsets_are_committed(self) -> None:
+        told = {
+            (group_id, partition): value.offset
+            for group_id in GROUPS
+            for (_, partition), value in self.real.of(group_id).items()
+        }
+        assert told == {key: offset for key, (_, offset) in self.naive.committed.items()}
+
+    @invariant()
+    def the_same_places_are_held(self) -> None:
+        held = {key for found in self.naive.pending.values() for key in found}
+        for group_id in GROUPS:
+            for partition in PARTITIONS:
+                is_held = self.real.pending.is_held(group_id, (TOPIC, partition))
+                assert is_held == ((group_id, partition) in held)
+            assert self.real.has_any(group_id) == any(
+                key[0] == group_id for key in (*held, *self.naive.committed)
+            )
+
+
+TestPendingOffsets = PendingOffsetsMachine.TestCase
+TestPendingOffsets.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+
+
+def test_who_holds_what_is_told() -> None:
+    offsets_of_groups = GroupOffsets()
+    for producer_id in (8, 7):
+        offsets_of_groups.pending.hold(Pending(producer_id, 0, record(("g", 0), 5)))
+    offsets_of_groups.pending.hold(Pending(7, 0, record(("g", 1), 6)))
+    assert offsets_of_groups.pending.holders("g") == {(TOPIC, 0): [8, 7], (TOPIC, 1): [7]}
+    assert offsets_of_groups.pending.holders("h") == {}
+
+
+def test_nothing_expires_that_a_transaction_is_about_to_replace() -> None:
+    offsets_of_groups = GroupOffsets()
+    for partition in PARTITIONS:
+        offsets_of_groups.replay(record(("g", partition), 5))
+    offsets_of_groups.pending.hold(Pending(7, 0, record(("g", 0), 6)))
+
+    def expired() -> list[tuple[str, int]]:
+        return offsets_of_groups.expired_unless("g", lambda _: False, 1_000_000, 1)
+
+    assert expired() == [(TOPIC, 1)]
+    offsets_of_groups.end_transaction(TransactionEnd(7, is_commit=False))
+    assert expired() == [(TOPIC, 0), (TOPIC, 1)]
+
+
+def test_offsets_of_topics_that_are_gone_go_with_what_is_pending() -> None:
+    offsets_of_groups = GroupOffsets()
+    offsets_of_groups.pending.hold(Pending(7, 0, record(("g", 0), 6)))
+    gone = offsets_of_groups.of_topics_but(())
+    assert gone == [OffsetCommitRecord("g", TOPIC, 0, None)]
+    offsets_of_groups.replay(gone[0])
+    assert not offsets_of_groups.has_any("g")
