@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.performance.brokers import Broker, KafkaBroker, SeqgateBroker
-from tests.performance.loads import EVERY_MESSAGE, PAGE_CACHE, create_topic
+from tests.performance.loads import EVERY_MESSAGE, PAGE_CACHE, choose_durability, create_topic
 from tests.support.setup_peers import CACHE
-from tests.support.wire import Plain, Wire, decode, encode
+from tests.support.wire import Plain, decode, encode
 
 TOPIC = "group-bench"
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -155,15 +155,6 @@ async def _look_up(host: str, port: int, group_ids: Sequence[str]) -> None:
     await finder.leave()
 
 
-def _choose_durability(broker: Broker, flush_messages: str) -> None:
-    """Have the offsets topic flushed before each answer, or never, as Kafka's is."""
-    configs = [{"name": "flush.messages", "config_operation": 0, "value": flush_messages}]
-    resource = {"resource_type": 2, "resource_name": OFFSETS_TOPIC, "configs": configs}
-    with Wire(broker.bootstrap) as wire:
-        answer = wire.call("incremental_alter_configs", 1, resources=[resource], validate_only=False).fields
-    assert answer["responses"][0]["error_code"] == 0, answer
-
-
 async def _repeat(
     members: Sequence[Member], frames: Callable[[Member], bytes], error_at: int, seconds: float
 ) -> tuple[int, float]:
@@ -248,7 +239,7 @@ def _load(name: str, broker: Broker, arguments: argparse.Namespace) -> None:
     # the first time is the JVM's warm-up
     asyncio.run(measure(broker, **sizes, seconds=arguments.seconds / 2))
     for title, flush_messages in (("page cache", PAGE_CACHE), ("flush", EVERY_MESSAGE)):
-        _choose_durability(broker, flush_messages)
+        choose_durability(broker, OFFSETS_TOPIC, flush_messages)
         found = asyncio.run(measure(broker, **sizes, seconds=arguments.seconds))
         print(
             f"| {name} | {title} | {found.stable_s:.2f} | {found.heartbeat_cpu_us:.0f} "

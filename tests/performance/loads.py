@@ -75,6 +75,15 @@ def _is_ready(wire: Wire, name: str, partitions: int) -> bool:
     return all(offset >= 0 for offset in log_end_offsets(wire, name, partitions))
 
 
+def choose_durability(broker: Broker, topic: str, flush_messages: str) -> None:
+    """Have a topic that is there already flushed before each answer, or never."""
+    configs = [{"name": "flush.messages", "config_operation": 0, "value": flush_messages}]
+    resource = {"resource_type": 2, "resource_name": topic, "configs": configs}
+    with Wire(broker.bootstrap) as wire:
+        answer = wire.call("incremental_alter_configs", 1, resources=[resource], validate_only=False).fields
+    assert answer["responses"][0]["error_code"] == 0, answer
+
+
 def delete_topic(broker: Broker, name: str) -> None:
     with Wire(broker.bootstrap) as wire:
         answer = wire.call("delete_topics", 5, topic_names=[name], timeout=10_000).fields
@@ -190,9 +199,19 @@ def run_plan(
 
 
 def run_producer_performance(
-    broker: Broker, topic: str, *, count: int, size: int, batch_size: int, rate: int = -1
+    broker: Broker,
+    topic: str,
+    *,
+    count: int,
+    size: int,
+    batch_size: int,
+    rate: int = -1,
+    commit_interval_ms: int | None = None,
 ) -> Sample:
-    """Kafka's ProducerPerformance, idempotent with acks=all; rate and p99 are what the tool says."""
+    """Kafka's ProducerPerformance, idempotent with acks=all; rate and p99 are what the tool says.
+
+    With `commit_interval_ms` in transactions that are committed so often; the tool waits for each commit.
+    """
     command = [*jvm("org.apache.kafka.tools.ProducerPerformance", TOOL_HEAP, "log4j2-tools.yaml")]
     warm_up = int(count * CLIENT_WARM_UP)
     command += ["--topic", topic, "--num-records", str(count), "--warmup-records", str(warm_up)]
@@ -204,6 +223,8 @@ def run_producer_performance(
         f"batch.size={batch_size}",
         "enable.metrics.push=false",
     ]
+    if commit_interval_ms is not None:
+        command += ["--transactional-id", topic, "--transaction-duration-ms", str(commit_interval_ms)]
     done, broker_cpu_s, client_cpu_s, resident_bytes = _observed(broker, command)
     *_, told = PERFORMANCE_LINE.finditer(done.stdout)
     assert int(told["records"]) + warm_up == count, done.stdout

@@ -11,6 +11,7 @@ from tests.performance.loads import (
     EVERY_MESSAGE,
     PAGE_CACHE,
     Sample,
+    choose_durability,
     create_topic,
     delete_topic,
     run_plan,
@@ -18,6 +19,7 @@ from tests.performance.loads import (
     write_fetch_plan,
     write_produce_plan,
 )
+from tests.performance.transactions import STATE_TOPIC, begin_transactions, run_transactions
 
 DURABILITIES = {"page cache": PAGE_CACHE, "flush": EVERY_MESSAGE}
 PARTITIONS = 4
@@ -61,13 +63,28 @@ class Row:
 
 
 def _producer_performance(
-    *, count: int, size: int, batch_size: int, rate: int = -1, at_least: int = 1000
+    *,
+    count: int,
+    size: int,
+    batch_size: int,
+    rate: int = -1,
+    at_least: int = 1000,
+    commit_interval_ms: int | None = None,
 ) -> Load:
     def load(bench: Bench, broker: Broker, topic: str, extent: Extent) -> Sample:
         create_topic(broker, topic, partitions=PARTITIONS, flush_messages=bench.flush_messages)
         wanted = max(at_least, int(count * extent.share))
+        if commit_interval_ms is not None:
+            begin_transactions(broker, topic)
+            choose_durability(broker, STATE_TOPIC, bench.flush_messages)
         return run_producer_performance(
-            broker, topic, count=wanted, size=size, batch_size=batch_size, rate=rate
+            broker,
+            topic,
+            count=wanted,
+            size=size,
+            batch_size=batch_size,
+            rate=rate,
+            commit_interval_ms=commit_interval_ms,
         )
 
     return load
@@ -102,6 +119,25 @@ def fill(bench: Bench, broker: Broker, topic: str, *, requests: int = FETCH_FILL
     return run_plan(bench.program, broker, plan, "produce", seconds=20, depth=5, max_requests=requests)
 
 
+def _transactions(connections: int) -> Load:
+    def load(bench: Bench, broker: Broker, topic: str, extent: Extent) -> Sample:
+        return run_transactions(
+            broker,
+            topic,
+            connections=connections,
+            seconds=extent.seconds,
+            flush_messages=bench.flush_messages,
+        )
+
+    return load
+
+
+def _committed_every(interval_ms: int) -> Load:
+    return _producer_performance(
+        count=500_000, size=100, batch_size=16_384, commit_interval_ms=interval_ms, at_least=20_000
+    )
+
+
 def _fetch(bench: Bench, broker: Broker, topic: str, extent: Extent) -> Sample:
     fill(bench, broker, topic)
     plan = bench.directory / "fetch.plan"
@@ -128,5 +164,10 @@ ROWS = (
     Row("one-1", "one-record requests, 1 connection", _one_record_requests(1)),
     Row("one-64", "one-record requests, 64 connections", _one_record_requests(64)),
     Row("one-500", "one-record requests, 500 connections", _one_record_requests(500)),
+    Row("txn-10", "ProducerPerformance, 100 B, a commit every 10 ms", _committed_every(10)),
+    Row("txn-100", "ProducerPerformance, 100 B, a commit every 100 ms", _committed_every(100)),
+    Row("txn-1000", "ProducerPerformance, 100 B, a commit every 1,000 ms", _committed_every(1000)),
+    Row("txn-1", "transactions of two records, 1 producer (p99 of EndTxn)", _transactions(1)),
+    Row("txn-16", "transactions of two records, 16 producers (p99 of EndTxn)", _transactions(16)),
     Row("fetch", "fetch, 4 partitions, 1 MiB each", _fetch, durabilities=("page cache",)),
 )

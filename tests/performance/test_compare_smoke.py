@@ -22,6 +22,7 @@ from tests.performance.loads import (
     write_produce_plan,
 )
 from tests.performance.rows import PARTITIONS, Bench, fill
+from tests.performance.transactions import run_transactions
 from tests.support.wire import Wire
 
 NUMBERS = itertools.count()
@@ -67,6 +68,16 @@ def test_fetching_goes_round_and_counts_every_record(bench: Bench, seqgate: Seqg
     sample = run_plan(bench.program, seqgate, plan, "fetch", seconds=30, max_requests=200)
     assert sample.requests == 200
     assert sample.records >= filled.records
+
+
+@pytest.mark.parametrize("flush_messages", [PAGE_CACHE, EVERY_MESSAGE])
+def test_committed_transactions_are_in_the_log(seqgate: SeqgateBroker, flush_messages: str) -> None:
+    topic = f"transactions-{next(NUMBERS)}"
+    sample = run_transactions(seqgate, topic, connections=3, seconds=0.3, flush_messages=flush_messages)
+    with Wire(seqgate.bootstrap) as wire:
+        assert log_end_offsets(wire, topic, 2) == [2 * sample.records] * 2, "a record and a marker of each"
+    assert sample.records > 3
+    assert sample.p99_ms > 0
 
 
 def test_producer_performance_is_read_right(seqgate: SeqgateBroker) -> None:
