@@ -46,6 +46,7 @@ class TestOpenFiles:
         assert all(file.descriptor >= 0 for file in listed[:3])
         for file in listed[:3]:
             storage.unpin(file)
+        assert storage.open_files <= 2
         storage.create(DataFile(str(tmp_path / "more")))
         assert storage.open_files <= 2
 

@@ -21,17 +21,26 @@ MIN_IDLE_MS = 40
 SEQUENCES = 2**31
 
 
+@dataclass(frozen=True)
+class Marker:
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    max_timestamp: int
+    records: int = 1
+
+
 @dataclass(eq=False)
 class Appended:
     table: int
-    batch: Candidate
+    batch: Candidate | Marker
     base_offset: int
     at_ms: int
 
 
 @dataclass
 class History:
-    """Every accepted batch, and for each producer from where on it still counts."""
+    """Every accepted batch and marker, and for each producer from where on it still counts."""
 
     appended: list[Appended] = field(default_factory=list)
     forgotten: list[Appended] = field(default_factory=list)
@@ -53,7 +62,29 @@ class History:
             ),
             default=0,
         )
-        return known[epoch_began:][-RETAINED:]
+        return [one for one in known[epoch_began:] if isinstance(one.batch, Candidate)][-RETAINED:]
+
+    def next_sequence(self, table: int, producer_id: int) -> int:
+        window = self.window(table, producer_id)
+        if not window:
+            return 0
+        last = window[-1].batch
+        assert isinstance(last, Candidate)
+        return (last.base_sequence + last.records) % SEQUENCES
+
+    def open_since(self, table: int, producer_id: int) -> int:
+        """The first offset of the producer's open transaction, -1 without one."""
+        first_offset = -1
+        for one in self.of(table, producer_id):
+            if isinstance(one.batch, Marker):
+                first_offset = -1
+            elif one.batch.is_transactional and first_offset < 0:
+                first_offset = one.base_offset
+        return first_offset
+
+    def newest_marker(self, table: int, producer_id: int) -> Appended | None:
+        markers = [one for one in self.of(table, producer_id) if isinstance(one.batch, Marker)]
+        return markers[-1] if markers else None
 
     def producers(self, table: int) -> list[int]:
         """The known producers of a table, longest idle first."""
@@ -72,30 +103,57 @@ class History:
     def forget(self, table: int, producer_id: int) -> None:
         self.forgotten += self.of(table, producer_id)
 
-    def victim(self, table: int) -> tuple[int, int] | None:
-        """Who has to go before a newcomer enters `table`."""
+    def is_full(self, table: int) -> bool:
+        return len(self.producers(table)) >= MAX_PER_PARTITION or len(self.all_producers()) >= MAX_IN_ALL
+
+    def victim(self, table: int, now_ms: int) -> tuple[int, int] | None:
+        """Who may go before a newcomer enters the full `table`: the longest idle one without an open transaction."""
         if len(self.producers(table)) >= MAX_PER_PARTITION:
-            return table, self.producers(table)[0]
-        if len(self.all_producers()) >= MAX_IN_ALL:
-            return self.all_producers()[0]
+            candidates = [(table, producer_id) for producer_id in self.producers(table)]
+        else:
+            candidates = self.all_producers()
+        for pair in candidates:
+            if self.open_since(*pair) < 0:
+                return pair if now_ms - self.last_active_ms(pair) >= MIN_IDLE_MS else None
         return None
 
     def judge(self, table: int, batch: Candidate, now_ms: int) -> object:
         known = self.of(table, batch.producer_id)
         if not known:
-            victim = self.victim(table)
-            if victim is not None and now_ms - self.last_active_ms(victim) < MIN_IDLE_MS:
+            if self.is_full(table) and self.victim(table, now_ms) is None:
                 return RejectionReason.PRODUCER_LIMIT_REACHED
             return ACCEPTED
-        last = known[-1].batch
+        verdict = self.judge_sequence(table, batch)
+        if (
+            verdict is ACCEPTED
+            and self.open_since(table, batch.producer_id) >= 0
+            and not batch.is_transactional
+        ):
+            return RejectionReason.INVALID_TXN_STATE
+        return verdict
+
+    def judge_marker(self, table: int, marker: Marker) -> object:
+        known = self.of(table, marker.producer_id)
+        if known and marker.producer_epoch < known[-1].batch.producer_epoch:
+            return RejectionReason.INVALID_PRODUCER_EPOCH
+        newest = self.newest_marker(table, marker.producer_id)
+        if newest is not None:
+            assert isinstance(newest.batch, Marker)
+            if marker.coordinator_epoch < newest.batch.coordinator_epoch:
+                return RejectionReason.TRANSACTION_COORDINATOR_FENCED
+        return ACCEPTED
+
+    def judge_sequence(self, table: int, batch: Candidate) -> object:
+        last = self.of(table, batch.producer_id)[-1].batch
         if batch.producer_epoch < last.producer_epoch:
             return RejectionReason.INVALID_PRODUCER_EPOCH
         if batch.producer_epoch > last.producer_epoch:
             free = batch.base_sequence == 0 or last.producer_epoch == -1
             return ACCEPTED if free else RejectionReason.OUT_OF_ORDER_SEQUENCE
-        if batch.base_sequence == (last.base_sequence + last.records) % SEQUENCES:
+        if batch.base_sequence == self.next_sequence(table, batch.producer_id):
             return ACCEPTED
         for one in reversed(self.window(table, batch.producer_id)):
+            assert isinstance(one.batch, Candidate)
             if (one.batch.base_sequence, one.batch.records) == (batch.base_sequence, batch.records):
                 return Duplicate(
                     one.base_offset, one.base_offset + one.batch.records - 1, one.batch.max_timestamp
@@ -133,15 +191,69 @@ class ProducerTables(RuleBasedStateMachine):
         if verdict is ACCEPTED:
             self.append(table, batch)
 
-    def append(self, table: int, batch: Candidate) -> None:
+    def append(self, table: int, batch: Candidate | Marker) -> None:
+        offset = self.end_offsets[table]
         if not self.model.of(table, batch.producer_id):
-            victim = self.model.victim(table)
-            if victim is not None:
-                self.model.forget(*victim)
-                self.evictions += 1
-        self.tables[table].update(batch, self.end_offsets[table], self.now_ms)
+            self.make_room(table)
+        first_offset = self.model.open_since(table, batch.producer_id)
+        if isinstance(batch, Marker):
+            ended = self.tables[table].end_transaction(
+                batch.producer_id,
+                batch.producer_epoch,
+                coordinator_epoch=batch.coordinator_epoch,
+                offset=offset,
+                timestamp=batch.max_timestamp,
+                now_ms=self.now_ms,
+            )
+            assert ended == first_offset
+        else:
+            self.tables[table].update(batch, offset, self.now_ms)
+            if batch.is_transactional:
+                begun = self.tables[table].continue_transaction(batch.producer_id, offset)
+                assert begun == (first_offset < 0)
         self.model.appended.append(Appended(table, batch, self.end_offsets[table], self.now_ms))
         self.end_offsets[table] += batch.records
+
+    def make_room(self, table: int) -> None:
+        while self.model.is_full(table):
+            victim = self.model.victim(table, self.now_ms)
+            if victim is None and len(self.model.producers(table)) >= MAX_PER_PARTITION:
+                # nobody of this table may go, but somebody of another one
+                others = [pair for pair in self.model.all_producers() if self.model.open_since(*pair) < 0]
+                full = len(self.model.all_producers()) >= MAX_IN_ALL
+                idle = [
+                    pair
+                    for pair in others[:1]
+                    if self.now_ms - self.model.last_active_ms(pair) >= MIN_IDLE_MS
+                ]
+                victim = idle[0] if full and idle else None
+            if victim is None:
+                return
+            self.model.forget(*victim)
+            self.evictions += 1
+
+    @rule(
+        table=tables,
+        producer_id=producer_ids,
+        epoch=st.integers(0, 3),
+        coordinator_epoch=st.integers(0, 2),
+    )
+    def mark(self, table: int, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
+        self.now_ms += 1
+        marker = Marker(producer_id, epoch, coordinator_epoch, self.now_ms)
+        verdict = self.tables[table].judge_marker(producer_id, epoch, coordinator_epoch)
+        actual = verdict.reason if isinstance(verdict, Rejected) else verdict
+        assert actual == self.model.judge_marker(table, marker)
+        if verdict is ACCEPTED:
+            self.append(table, marker)
+
+    @rule(table=tables, producer_id=producer_ids, bump=st.integers(0, 1))
+    def end_what_is_open(self, table: int, producer_id: int, bump: int) -> None:
+        known = self.model.of(table, producer_id)
+        if known:
+            newest = self.model.newest_marker(table, producer_id)
+            coordinator_epoch = newest.batch.coordinator_epoch if newest else 0
+            self.mark(table, producer_id, known[-1].batch.producer_epoch + bump, coordinator_epoch)
 
     @rule(
         table=tables,
@@ -149,23 +261,46 @@ class ProducerTables(RuleBasedStateMachine):
         epoch=st.integers(-1, 2),
         base_sequence=near_the_wrap,
         count=records,
+        is_transactional=st.booleans(),
     )
-    def send_anything(self, table: int, producer_id: int, epoch: int, base_sequence: int, count: int) -> None:
-        self.offer(table, Candidate(base_sequence, count, producer_id, epoch, self.now_ms))
+    def send_anything(
+        self,
+        table: int,
+        producer_id: int,
+        epoch: int,
+        base_sequence: int,
+        count: int,
+        is_transactional: bool,
+    ) -> None:
+        batch = Candidate(base_sequence, count, producer_id, epoch, self.now_ms, is_transactional)
+        self.offer(table, batch)
 
-    @rule(table=tables, producer_id=producer_ids, counts=st.lists(records, min_size=1, max_size=8))
-    def send_in_sequence(self, table: int, producer_id: int, counts: list[int]) -> None:
+    @rule(
+        table=tables,
+        producer_id=producer_ids,
+        counts=st.lists(records, min_size=1, max_size=8),
+        is_transactional=st.booleans(),
+    )
+    def send_in_sequence(
+        self, table: int, producer_id: int, counts: list[int], is_transactional: bool
+    ) -> None:
         for count in counts:
             known = self.model.of(table, producer_id)
             base_sequence, epoch = self.first, 0
             if known:
-                last = known[-1].batch
-                base_sequence, epoch = (last.base_sequence + last.records) % SEQUENCES, last.producer_epoch
-            self.offer(table, Candidate(base_sequence, count, producer_id, epoch, self.now_ms))
+                epoch = known[-1].batch.producer_epoch
+                base_sequence = self.model.next_sequence(table, producer_id)
+            self.offer(
+                table, Candidate(base_sequence, count, producer_id, epoch, self.now_ms, is_transactional)
+            )
 
     @rule(table=tables, choice=st.integers(0, 30), more=st.sampled_from([0, 0, 0, -1, 1]))
     def send_again(self, table: int, choice: int, more: int) -> None:
-        sent = [one.batch for one in self.model.appended if one.table == table]
+        sent = [
+            one.batch
+            for one in self.model.appended
+            if one.table == table and isinstance(one.batch, Candidate)
+        ]
         if choice < len(sent):
             batch = sent[-1 - choice]
             count = max(1, min(batch.records + more, 2**31 - 1))
@@ -190,6 +325,7 @@ class ProducerTables(RuleBasedStateMachine):
             producer_id
             for producer_id in self.model.producers(table)
             if self.now_ms - self.model.last_active_ms((table, producer_id)) >= expiration_ms
+            and self.model.open_since(table, producer_id) < 0
         ]
         assert self.tables[table].expire(self.now_ms, expiration_ms) == len(idle)
         for producer_id in idle:
@@ -231,7 +367,14 @@ class ProducerTables(RuleBasedStateMachine):
                     )
                     for one in window
                 ]
-                assert entry.producer_epoch == window[-1].batch.producer_epoch
+                newest = self.model.of(table, entry.producer_id)[-1]
+                assert entry.producer_epoch == newest.batch.producer_epoch
+                assert entry.last_timestamp == newest.batch.max_timestamp
+                assert entry.current_transaction_first_offset == self.model.open_since(
+                    table, entry.producer_id
+                )
+                marker = self.model.newest_marker(table, entry.producer_id)
+                assert entry.coordinator_epoch == (marker.batch.coordinator_epoch if marker else -1)
                 assert entry.last_active_ms == self.model.last_active_ms((table, entry.producer_id))
 
 

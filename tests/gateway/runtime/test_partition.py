@@ -11,7 +11,7 @@ import pytest
 
 from gateway.runtime.flusher import Flusher
 from gateway.runtime.partition import FLUSH_NEVER, Partition
-from log import LogConfig, LogDirectory, Storage
+from log import InvalidProducerEpoch, LogConfig, LogDirectory, OutOfOrderSequence, Storage
 from log.records import NewRecord, build_batch
 
 
@@ -99,3 +99,40 @@ async def test_waiters_hear_of_the_high_watermark_and_of_the_end(tmp_path: Path,
     assert heard == [1, 1]
     served.append(BATCH, 1000)
     assert heard == [1, 1], "nobody waits any more"
+
+
+TRANSACTIONAL = build_batch(
+    [NewRecord(b"v", timestamp=1000)], producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True
+)
+
+
+@pytest.mark.parametrize("flush_messages", [1, FLUSH_NEVER])
+async def test_a_marker_is_persisted_and_wakes_as_any_batch(
+    tmp_path: Path, flusher: Flusher, flush_messages: int
+) -> None:
+    served = partition(tmp_path, flusher, flush_messages=flush_messages)
+    served.append(TRANSACTIONAL, 1000)
+    await flusher.idle()
+    woken = asyncio.Event()
+    served.add_waiter(woken, woken.set)
+    assert served.log.last_stable_offset == 0
+    info = served.append_end_marker(7, 0, commit=True, coordinator_epoch=1, now_ms=1000)
+    assert info.base_offset == 1
+    await woken.wait()
+    assert served.log.last_stable_offset == 2
+
+
+async def test_a_stale_marker_leaves_the_partition_as_it_was(tmp_path: Path, flusher: Flusher) -> None:
+    served = partition(tmp_path, flusher, flush_messages=1)
+    served.append_end_marker(7, 3, commit=True, coordinator_epoch=1, now_ms=1000)
+    with pytest.raises(InvalidProducerEpoch):
+        served.append_end_marker(7, 2, commit=True, coordinator_epoch=1, now_ms=1000)
+    assert served.log.log_end_offset == 1
+
+
+async def test_an_unknown_producer_may_have_to_begin_at_zero(tmp_path: Path, flusher: Flusher) -> None:
+    served = partition(tmp_path, flusher, flush_messages=1)
+    later = build_batch([NewRecord(b"v", timestamp=1000)], producer_id=7, producer_epoch=0, base_sequence=5)
+    with pytest.raises(OutOfOrderSequence):
+        served.append(later, 1000, begins_at_zero=True)
+    assert served.append(later, 1000).base_offset == 0
