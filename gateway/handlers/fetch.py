@@ -1,9 +1,10 @@
 """Fetch (key 1, versions 4–18): records from an offset on, at once or when there are enough of them.
 
 Readers of committed records (isolation_level 1) get what lies below the last stable offset, and the aborted
-transactions that they must leave out. Sessions (v7), leader epochs (v9), log truncation checks (v12) and topic ids (v13) as in Kafka. A fetch
-that must wait holds back later requests of its own connection only.
-Source: Kafka's KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages, FetchSession, LocalLog.addAbortedTransactions, KIP-74, KIP-98, KIP-227.
+transactions that they must leave out. Sessions (v7), leader epochs (v9), log truncation checks (v12) and
+topic ids (v13) as in Kafka. A fetch that must wait holds back later requests of its own connection only.
+Source: Kafka's KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages, FetchSession, KIP-74, KIP-227;
+UnifiedLog.lastStableOffset, LocalLog.addAbortedTransactions, KIP-98.
 """
 
 from __future__ import annotations
