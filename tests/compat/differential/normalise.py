@@ -17,7 +17,14 @@ from tests.support.batches import BatchView, read_batches
 from tests.support.wire import NO_TOPIC_ID, Plain
 
 NOW_TOLERANCE_MS = 600_000
-TIMES = {"log_append_time", "timestamp", "last_timestamp", "base_timestamp", "max_timestamp"}
+TIMES = {
+    "log_append_time",
+    "timestamp",
+    "last_timestamp",
+    "base_timestamp",
+    "max_timestamp",
+    "transaction_start_time",
+}
 NODES = {"node_id", "leader_id", "controller_id", "broker_id", "preferred_read_replica"}
 NODE_LISTS = {"replica_nodes", "isr_nodes", "offline_replicas", "eligible_leader_replicas", "last_known_elr"}
 ANY_VALUE = {"throttle_time", "port", "cluster_id", "usable_bytes", "total_bytes", "log_dir"}
@@ -119,6 +126,8 @@ class Normaliser:
             return f"<{key}>" if value else value
         if key in TIMES and isinstance(value, int):
             return _moment(value)
+        if key == "partitions" and isinstance(value, list) and all(isinstance(item, int) for item in value):
+            return sorted(value)
         if key in NODES and isinstance(value, int):
             return self._node(value)
         if key in NODE_LISTS and isinstance(value, list):

@@ -24,6 +24,7 @@ from tests.compat.differential.scenarios import (
     share_groups,
     share_offsets,
     topics,
+    transactions,
 )
 
 __all__ = [
@@ -48,4 +49,5 @@ __all__ = [
     "share_groups",
     "share_offsets",
     "topics",
+    "transactions",
 ]
