@@ -53,14 +53,14 @@ class Committer:
     tells_member_epoch: bool = True
     """Whether its request can come from a member of the consumer protocol (OffsetCommit v9 and later)."""
 
-
-def _default_limits(group_id: str) -> ConsumerLimits:  # noqa: ARG001 - the same for every group
-    return ConsumerLimits()
-
     @property
     def is_anonymous(self) -> bool:
         """Whether it names no member at all."""
         return self.generation_id < 0 and not self.member_id and self.group_instance_id is None
+
+
+def _default_limits(group_id: str) -> ConsumerLimits:  # noqa: ARG001 - the same for every group
+    return ConsumerLimits()
 
 
 class GroupShard:
