@@ -410,6 +410,7 @@ class GroupShard:
                 continue
             errors.append(ErrorCode.none)
             if (topic, partition) in known:
+                known.discard((topic, partition))
                 self.commit([OffsetCommitRecord(group_id, topic, partition, None)], effects)
         return errors
 

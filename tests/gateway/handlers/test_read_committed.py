@@ -76,7 +76,7 @@ def ask(
         forgotten=[],
         replica_id=-1,
     )
-    context = RequestContext(node.services, 1, version, 7, "test", "PLAINTEXT", "127.0.0.1")
+    context = RequestContext(node.services, 1, version, 7, "test", node.peer)
     return fetch.begin(context, request)
 
 

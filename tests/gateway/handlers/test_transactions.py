@@ -329,7 +329,7 @@ class TestWhatIsAdvertised:
 
     @pytest.mark.parametrize("version", [0, 2, 3, 4])
     def test_features(self, node: Node, version: int) -> None:
-        context = RequestContext(node.services, 18, version, 7, "test", "PLAINTEXT", "127.0.0.1")
+        context = RequestContext(node.services, 18, version, 7, "test", node.peer)
 
         class Request:
             client_software_name = client_software_version = "x"
