@@ -14,8 +14,9 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.places import Place
 from gateway.coordinator.share.records import SharePartitionKey
-from gateway.coordinator.share.share_partition import Acquired, len_of
+from gateway.coordinator.share.share_partition import Acquired, SharePartition, len_of
 from gateway.handlers.api import Api, RequestContext
+from gateway.handlers.share_reading import Batches, read_batches
 from gateway.handlers.share_session import (
     FINAL_EPOCH,
     FIRST_WITH_RENEW,
@@ -35,8 +36,7 @@ from gateway.protocol.messages import build, milliseconds, response_module, resp
 from gateway.runtime.coordinator_shards import Unavailable
 from gateway.runtime.partition import Partition
 from gateway.runtime.share_coordinator import ShareSession
-from log import LogError
-from log.record_batch import HEADER_BYTES, parse_header
+from log import LogError, UnifiedLog
 
 API_KEY: Final = 78
 FIRST_WITH_STRICT_LIMIT: Final = 2
@@ -153,21 +153,18 @@ async def _acquire(
         found = await shares.open(SharePartitionKey(request.group_id, *place), partition)
         if shares.sessions.get((request.group_id, request.member_id)) is not session:
             return Row()  # the client is gone, or has begun anew
-        log = partition.log
-        offset = max(found.next_offset(), log.log_start_offset)
-        # a group may have been told to begin at an offset that does not exist yet
-        end_offset = context.services.group_configs.of(request.group_id).share_reading.end_offset(log)
-        is_there = offset < end_offset
-        region = log.find(offset, max_bytes, upper_bound=end_offset) if is_there else None
-        data = b"" if region is None else log.read_region(region)
+        batches = await read(context, request.group_id, partition.log, found, max_bytes)
+        if shares.sessions.get((request.group_id, request.member_id)) is not session:
+            return Row()
     except Unavailable as error:
         return Row(error.error_code)
     except LogError as error:
         return Row(ErrorCode(error.kafka_error_code))
-    batches = _batches(data)
+    if batches is None:
+        return Row()
     acquired = found.acquire(
         request.member_id,
-        [(base_offset, last_offset) for base_offset, last_offset, _, _ in batches],
+        [(place.base_offset, place.last_offset) for place in batches.places],
         max_records,
         shares.limits(request.group_id),
         context.services.clock.now_ms(),
@@ -178,23 +175,34 @@ async def _acquire(
     if not acquired:
         return Row()
     shares.acquired(found)
-    start = next(at for _, last, at, _ in batches if last >= acquired[0].first_offset)
-    end = next(end for base, last, _, end in reversed(batches) if base <= acquired[-1].last_offset)
-    return Row(records=data[start:end], acquired=tuple(acquired))
+    start = next(place.position for place in batches.places if place.last_offset >= acquired[0].first_offset)
+    end = next(
+        place.end for place in reversed(batches.places) if place.base_offset <= acquired[-1].last_offset
+    )
+    return Row(records=batches.data[start:end], acquired=tuple(acquired))
 
 
-def _batches(data: bytes) -> list[tuple[int, int, int, int]]:
-    """(base_offset, last_offset, position, end) of each whole batch."""
-    found = []
-    position = 0
-    while len(data) - position >= HEADER_BYTES:
-        header = parse_header(data, position)
-        end = position + header.size_bytes
-        if end > len(data):
-            break
-        found.append((header.base_offset, header.last_offset, position, end))
-        position = end
-    return found
+async def read(
+    context: RequestContext, group_id: str, log: UnifiedLog, found: SharePartition, max_bytes: int
+) -> Batches | None:
+    """The first batches of which any may be acquired; None when there are none. Raises LogError."""
+    reading = context.services.group_configs.of(group_id).share_reading
+    end_offset = reading.end_offset(log)
+    next_offset = offset = max(found.next_offset(), log.log_start_offset)
+    # a group may have been told to begin at an offset that does not exist yet
+    while offset < end_offset:
+        region = log.find(offset, max_bytes, upper_bound=end_offset)
+        if region is None:
+            return None
+        batches = read_batches(log, offset, region, committed_only=reading.is_committed_only)
+        if batches.places or batches.end_offset <= offset:
+            return batches
+        offset = batches.end_offset
+        await asyncio.sleep(0)  # much may have been aborted, and others have their turn
+        now_next = max(found.next_offset(), log.log_start_offset)
+        if now_next != next_offset:
+            next_offset = offset = now_next  # something was released before what was read, or acquired of it
+    return None
 
 
 async def _wait(context: RequestContext, request: Any, places: Iterable[Place], left_s: float) -> bool:

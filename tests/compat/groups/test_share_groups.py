@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from tests.compat.groups.members import await_that
 from tests.compat.groups.share_members import ShareReaders, share_readers
@@ -224,3 +225,30 @@ def test_the_tool_for_share_groups(readers: ShareReaders) -> None:
     assert start_and_lag(readers) is None
     share_groups(readers, "--delete", *group)
     assert readers.group not in share_groups(readers, "--list").stdout.split()
+
+
+@pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
+def test_records_of_aborted_transactions(readers: ShareReaders, level: str) -> None:
+    """The bytes hold them, but nobody acquires them."""
+    set_group_configs(readers.bootstrap, readers.group, {"share.isolation.level": level})
+    producer = Producer({"bootstrap.servers": readers.bootstrap, "transactional.id": readers.topic})
+    producer.init_transactions()
+    sent: dict[bool, list[str]] = {False: [], True: []}
+    for number in range(12):
+        is_committed = number % 3 == 0
+        producer.begin_transaction()
+        for value in values(f"transaction {number}, record ", 3):
+            producer.produce(readers.topic, value)
+            sent[is_committed].append(value)
+        producer.flush()
+        if is_committed:
+            producer.commit_transaction()
+        else:
+            producer.abort_transaction()
+    expected = sent[True] if level == "read_committed" else [*sent[True], *sent[False]]
+    readers.start()
+    readers.await_delivered(expected)
+    readers.produce(["the last"])
+    readers.await_delivered([*expected, "the last"])
+    assert readers.delivered == dict.fromkeys([*expected, "the last"], 1)
+    await_that(lambda: (start_and_lag(readers) or ("", ""))[1] == "0", "all is done")

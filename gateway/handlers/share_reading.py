@@ -1,0 +1,71 @@
+"""What a share group may be given of a partition: whole batches, without those of aborted transactions if it wants that.
+
+An aborted batch is passed over as if it were not in the log; the bytes that are sent may hold it, but nobody acquires it.
+Source: Kafka's SharePartition.maybeFilterAbortedTransactionalAcquiredRecords.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from log import FileRegion, UnifiedLog
+from log.end_marker import read_end_marker
+from log.record_batch import HEADER_BYTES, BatchHeader, parse_header
+
+
+class BatchPlace(NamedTuple):
+    """A batch: its offsets, both inclusive, and where it begins and ends in the bytes."""
+
+    base_offset: int
+    last_offset: int
+    position: int
+    end: int
+
+
+class Batches(NamedTuple):
+    """The bytes of a region, its batches that may be acquired, and the offset behind the last batch of all."""
+
+    data: bytes
+    places: list[BatchPlace]
+    end_offset: int
+
+
+def read_batches(log: UnifiedLog, offset: int, region: FileRegion, *, committed_only: bool) -> Batches:
+    """Read a region that was found for `offset`. Raises LogError."""
+    aborted = log.aborted_in(offset, region) if committed_only else []
+    data = log.read_region(region)
+    found = list(_batches(data))
+    end_offset = found[-1][1].last_offset + 1 if found else offset
+    if aborted:
+        found = list(_decided(data, found, aborted))
+    return Batches(data, [place for _, place in found], end_offset)
+
+
+def _batches(data: bytes) -> Iterator[tuple[BatchHeader, BatchPlace]]:
+    position = 0
+    while len(data) - position >= HEADER_BYTES:
+        header = parse_header(data, position)
+        end = position + header.size_bytes
+        if end > len(data):
+            return
+        yield header, BatchPlace(header.base_offset, header.last_offset, position, end)
+        position = end
+
+
+def _decided(
+    data: bytes, found: list[tuple[BatchHeader, BatchPlace]], aborted: list[tuple[int, int]]
+) -> Iterator[tuple[BatchHeader, BatchPlace]]:
+    """All but the batches of the `aborted` transactions, (producer_id, first_offset)."""
+    to_come = sorted(aborted, key=lambda one: one[1], reverse=True)
+    aborting: set[int] = set()
+    for header, place in found:
+        while to_come and to_come[-1][1] <= place.last_offset:
+            aborting.add(to_come.pop()[0])
+        if header.is_control:
+            marker = read_end_marker(data[place.position : place.end])
+            if marker is not None and not marker.is_commit:
+                aborting.discard(header.producer_id)
+        elif header.is_transactional and header.producer_id in aborting:
+            continue
+        yield header, place
