@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from kio.schema.errors import ErrorCode
@@ -28,7 +28,7 @@ from gateway.coordinator.transaction.rules import (
 )
 from gateway.coordinator.transaction.shard import TransactionShard
 from gateway.coordinator.transaction.states import DECIDED
-from gateway.metadata.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from gateway.metadata.topic_names import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from gateway.runtime.clock import Clock
 from gateway.runtime.coordinator_shard import LoadedShard
 from gateway.runtime.coordinator_shards import CoordinatorShards, StateTopic, Unavailable
@@ -36,6 +36,12 @@ from gateway.runtime.internal_topics import InternalTopics
 from gateway.runtime.partition import Partition
 from gateway.runtime.partitions import Partitions
 from gateway.runtime.transaction_markers import TransactionMarkers
+from gateway.runtime.transaction_reconciliation import (
+    OpenInPartition,
+    open_in_partitions,
+    owners,
+    warn_of_strangers,
+)
 from pid_allocator import NoProducerIds, ProducerIdAllocator
 
 logger = logging.getLogger(__name__)
@@ -47,14 +53,6 @@ END_WAIT_S: Final = 5.0
 NO_LIMIT: Final = 2**31
 
 _Loaded = LoadedShard[TransactionShard]
-
-
-class OpenInPartition(NamedTuple):
-    """A transaction that a partition itself has open."""
-
-    partition: Partition
-    producer_id: int
-    producer_epoch: int
 
 
 class Written(NamedTuple):
@@ -118,9 +116,9 @@ class TransactionCoordinator:
 
     def start(self) -> None:
         """Load what is stored, finish what was decided, and look for what takes too long from now on."""
-        self._open_at_start = self._open_transactions()
+        self._open_at_start = open_in_partitions(self._partitions)
         self.shards.load_stored()
-        self._warn_of_strangers(self._open_at_start)
+        warn_of_strangers(self._open_at_start, [loaded.shard for loaded in self.shards])
         self._open_at_start = None
         config = self._config
         interval = config.int("transaction.abort.timed.out.transaction.cleanup.interval.ms")
@@ -142,17 +140,25 @@ class TransactionCoordinator:
         self._timers[name] = asyncio.get_running_loop().call_later(interval_ms / 1000, run)
 
     def _resume(self, loaded: _Loaded) -> None:
-        if not loaded.shard.transactions:
+        """Finish what was decided, and have take part again what a crash has left out."""
+        shard = loaded.shard
+        if not shard.transactions:
             return
-        found = self._open_at_start if self._open_at_start is not None else self._open_transactions()
-        for partition, producer_id, producer_epoch in found:
-            transactional_id = loaded.shard.by_producer_id.get(producer_id)
-            if transactional_id is not None:
-                self._adopt(loaded, transactional_id, partition, producer_epoch)
-        for transactional_id in list(loaded.shard.decided):
-            value = loaded.shard.transactions[transactional_id]
-            last_offset = loaded.partition.log.log_end_offset - 1
-            self._begin_ending(transactional_id, Written(loaded, value, last_offset))
+        found = self._open_at_start
+        if found is None:
+            found = open_in_partitions(self._partitions)
+        owner_of = owners(shard)
+        of_decided: dict[str, list[OpenInPartition]] = {}
+        for one in found:
+            transactional_id = owner_of.get(one.producer.producer_id)
+            if transactional_id in shard.decided:
+                of_decided.setdefault(transactional_id, []).append(one)
+            elif transactional_id is not None:
+                self._adopt(loaded, transactional_id, one)
+        last_offset = loaded.partition.log.log_end_offset - 1
+        for transactional_id in list(shard.decided):
+            decided = Written(loaded, shard.transactions[transactional_id], last_offset)
+            self._begin_ending(transactional_id, decided, of_decided.get(transactional_id, ()))
 
     def _give_up(self, loaded: _Loaded) -> None:
         for transactional_id, (of, ending) in list(self._endings.items()):
@@ -162,51 +168,18 @@ class TransactionCoordinator:
         for transactional_id in loaded.shard.transactions:
             self._unpersisted.pop(transactional_id, None)
 
-    def _open_transactions(self) -> list[OpenInPartition]:
-        return [
-            OpenInPartition(partition, producer_id, found.producer_epoch)
-            for partition in self._partitions
-            if partition.topic not in INTERNAL_TOPICS or partition.topic == OFFSETS_TOPIC
-            for producer_id, found in partition.log.open_transactions()
-        ]
-
-    def _adopt(
-        self, loaded: _Loaded, transactional_id: str, partition: Partition, producer_epoch: int
-    ) -> None:
+    def _adopt(self, loaded: _Loaded, transactional_id: str, one: OpenInPartition) -> None:
         """A batch outlived a crash and the record that its partition takes part did not: write it anew."""
         current = loaded.shard.transactions[transactional_id]
-        place = partition.topic, partition.index
-        if (
-            producer_epoch != current.producer_epoch
-            or current.state in DECIDED
-            or place in current.partitions
-        ):
+        is_current = one.producer == (current.producer_id, current.producer_epoch)
+        if not is_current or one.place in current.partitions or not one.is_open:
             return
-        logger.info("%s-%d takes part in the transaction of %s again", *place, transactional_id)
-        producer = Producer(current.producer_id, producer_epoch)
-        after = rules.add_partitions(
-            current,
-            producer,
-            frozenset({place}),
-            current.client_version,
-            NO_LIMIT,
-            self._clock.now_ms(),
-        )
+        logger.info("%s-%d takes part in the transaction of %s again", *one.place, transactional_id)
+        places = frozenset({one.place})
+        now_ms = self._clock.now_ms()
+        after = rules.add_partitions(current, one.producer, places, current.client_version, NO_LIMIT, now_ms)
         if after is not None:
             self._write(loaded, transactional_id, after)
-
-    def _warn_of_strangers(self, found: list[OpenInPartition]) -> None:
-        known = {name for loaded in self.shards for name in loaded.shard.by_producer_id}
-        for partition, producer_id, producer_epoch in found:
-            if producer_id not in known:
-                logger.warning(
-                    "%s-%d has an open transaction of producer %d, epoch %d, whom no transactional id has; "
-                    "kafka-transactions abort ends it",
-                    partition.topic,
-                    partition.index,
-                    producer_id,
-                    producer_epoch,
-                )
 
     # State.
 
@@ -403,13 +376,18 @@ class TransactionCoordinator:
                     raise
                 await asyncio.wait({ending[1]}, timeout=left_s)
 
-    def _begin_ending(self, transactional_id: str, decided: Written) -> asyncio.Task[None]:
-        """Go on with what was decided, whoever waits for it."""
-        ending = asyncio.get_running_loop().create_task(self._end(transactional_id, decided))
+    def _begin_ending(
+        self, transactional_id: str, decided: Written, left: Sequence[OpenInPartition] = ()
+    ) -> asyncio.Task[None]:
+        """Go on with what was decided, whoever waits for it.
+
+        What a crash has `left` open may be the next transaction's, and then takes part in that.
+        """
+        ending = asyncio.get_running_loop().create_task(self._end(transactional_id, decided, left))
         self._endings[transactional_id] = decided.loaded, ending
         return ending
 
-    async def _end(self, transactional_id: str, decided: Written) -> None:
+    async def _end(self, transactional_id: str, decided: Written, left: Sequence[OpenInPartition]) -> None:
         loaded, value, last_offset = decided
         try:
             await self.shards.persisted(loaded, last_offset)
@@ -417,22 +395,13 @@ class TransactionCoordinator:
             self.shards.check_current(loaded)
             completed = rules.complete(value, self._clock.now_ms())
             self._write(loaded, transactional_id, completed)
-            self._adopt_next(loaded, transactional_id, value, completed)
+            for one in left:
+                self._adopt(loaded, transactional_id, one)
         except Unavailable:
             return  # the shard is loaded anew, and that begins the end anew
         finally:
             if self._endings.get(transactional_id, (None, None))[0] is loaded:
                 del self._endings[transactional_id]
-
-    def _adopt_next(
-        self, loaded: _Loaded, transactional_id: str, decided: Transaction, completed: Transaction
-    ) -> None:
-        """After a crash the next transaction may have a batch already where the markers of this one are."""
-        for place in decided.partitions:
-            partition = self._partitions.get(*place)
-            found = None if partition is None else partition.log.open_transaction(completed.producer_id)
-            if partition is not None and found is not None:
-                self._adopt(loaded, transactional_id, partition, found.producer_epoch)
 
     # Time.
 

@@ -254,6 +254,38 @@ class TestRestart:
             await settle(node)
             assert outcomes(node) == {"a": [Outcome.COMMITTED], "b": [Outcome.ABORTED]}
 
+    @pytest.mark.parametrize("epoch", [0, 32_766])
+    async def test_the_next_transaction_in_another_partition(self, tmp_path: Path, epoch: int) -> None:
+        """As before; and with the last epoch it is of another producer id."""
+        async with open_node(tmp_path, *SETTINGS) as node:
+            client = await prepared(node)
+            transactions = node.services.transactions
+            (loaded,) = transactions.shards
+            transactions._write(loaded, NAME, current(node)._replace(producer_epoch=epoch))
+            client.producer = Producer(client.producer.producer_id, epoch)
+            await client.write("a", 0)
+            before = current(node)
+            await client.end(commit=True)
+            await client.write("b", 1)
+            next_producer_id = client.producer.producer_id if epoch else -1
+            decided = before._replace(
+                state=PREPARE_COMMIT,
+                producer_epoch=epoch + 1,
+                last_producer_epoch=epoch,
+                client_version=2,
+                next_producer_id=next_producer_id,
+            )
+            await transactions.shards.persisted(
+                loaded, transactions.shards.append(loaded, [TransactionRecord(NAME, decided)])
+            )
+        async with open_node(tmp_path, *SETTINGS) as node:
+            await asyncio.gather(*(task for _, task in node.services.transactions._endings.values()))
+            assert outcomes(node) == {"a": [Outcome.COMMITTED], "b": [Outcome.OPEN]}
+            assert (current(node).state, current(node).partitions) == (ONGOING, {(TOPIC, 1)})
+            client.node = node
+            await client.end(commit=True)
+            assert outcomes(node) == {"a": [Outcome.COMMITTED], "b": [Outcome.COMMITTED]}
+
     async def test_a_batch_whose_partition_was_forgotten_takes_part_again(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, *SETTINGS) as node:
             client = await prepared(node)
