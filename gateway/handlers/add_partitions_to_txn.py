@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.transaction.records import TopicPartition
+from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
 from gateway.handlers.api import Api, RequestContext
 from gateway.handlers.transaction_errors import told

@@ -9,13 +9,12 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.transaction.records import TopicPartition
+from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.transaction.rules import VERSION_2, Producer
 from gateway.handlers.api import Api, RequestContext
 from gateway.metadata.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.partition import Partition
-from gateway.runtime.transaction_markers import persisted
 from log import LogError
 
 API_KEY: Final = 27
@@ -75,7 +74,8 @@ def _append(context: RequestContext, marker: Any, place: TopicPartition) -> Outc
 async def _settled(outcome: Outcome) -> ErrorCode:
     if isinstance(outcome, ErrorCode):
         return outcome
-    return ErrorCode.none if await persisted(*outcome) else ErrorCode.kafka_storage_error
+    partition, offset = outcome
+    return ErrorCode.none if await partition.persisted(offset) else ErrorCode.kafka_storage_error
 
 
 def _topic(module: Any, topic: Any, errors: dict[TopicPartition, ErrorCode]) -> Any:

@@ -16,9 +16,10 @@ from typing import Final, NamedTuple, TypeVar
 from kio.schema.errors import ErrorCode
 
 from gateway.config import Config
+from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.transaction import records as transaction_records
 from gateway.coordinator.transaction import rules
-from gateway.coordinator.transaction.records import TopicPartition, Transaction, TransactionRecord
+from gateway.coordinator.transaction.records import Transaction, TransactionRecord
 from gateway.coordinator.transaction.rules import (
     EndRequest,
     NeedsProducerId,

@@ -12,8 +12,9 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.transaction import rules
-from gateway.coordinator.transaction.records import TopicPartition, Transaction
+from gateway.coordinator.transaction.records import Transaction
 from gateway.coordinator.transaction.rules import Producer
 from gateway.coordinator.transaction.states import PREPARE_COMMIT
 from gateway.metadata.image import MetadataImage
@@ -89,7 +90,7 @@ class TransactionMarkers:
             if offset is not None:
                 written.append((place, partition, offset))
         for place, partition, offset in written:
-            if not await persisted(partition, offset):
+            if not await partition.persisted(offset):
                 left.add(place)
         return frozenset(left)
 
@@ -118,13 +119,3 @@ class TransactionMarkers:
         except (InvalidProducerEpoch, TransactionCoordinatorFenced) as error:
             logger.warning("%s-%d knows a later end already: %s", partition.topic, partition.index, error)
             return None
-
-
-async def persisted(partition: Partition, offset: int) -> bool:
-    """Wait until what was written up to an offset is durable; False when it will not be."""
-    if partition.is_persisted(offset):
-        return True
-    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    partition.when_offset_persisted(offset, lambda: None if done.done() else done.set_result(None))
-    await done
-    return partition.is_persisted(offset)

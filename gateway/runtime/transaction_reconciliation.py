@@ -9,7 +9,8 @@ import logging
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from gateway.coordinator.transaction.records import NO_PRODUCER_ID, TopicPartition
+from gateway.coordinator.places import TopicPartition
+from gateway.coordinator.transaction.records import NO_PRODUCER_ID
 from gateway.coordinator.transaction.rules import Producer
 from gateway.coordinator.transaction.shard import TransactionShard
 from gateway.metadata.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC

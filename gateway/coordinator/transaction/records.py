@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
+from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.transaction.states import EMPTY, TransactionState
 from gateway.protocol.frames import MalformedRequest, read_unsigned_varint, skip_tagged_fields
 from gateway.protocol.primitives import compact_string, string, unsigned_varint
@@ -24,7 +25,6 @@ from gateway.protocol.primitives import compact_string, string, unsigned_varint
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
 NO_TIME: Final = -1
-TopicPartition = tuple[str, int]
 
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")

@@ -15,12 +15,12 @@ from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.transaction.records import (
     MAX_TRANSACTIONAL_ID_BYTES,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_TIME,
-    TopicPartition,
     Transaction,
 )
 from gateway.coordinator.transaction.states import (
