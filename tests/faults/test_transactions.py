@@ -26,13 +26,14 @@ from tests.support.transactional_client import (
     Client,
     Outcome,
     Refused,
+    committed_offset,
     outcomes,
     settle,
 )
 
 END_WAIT_S = 0.05
 """With a disk that stays broken a request would wait in vain."""
-SETTINGS = ("transaction.state.log.num.partitions=1",)
+SETTINGS = ("transaction.state.log.num.partitions=1", "offsets.topic.num.partitions=1")
 ENDS = (True, False, True)
 SEEDS = (0, 1, 5, 6)
 
@@ -45,6 +46,7 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 async def prepare(node: Node) -> None:
     await create(node, TOPIC, PARTITIONS)
     await node.services.transactions.ensure_topic()
+    await node.services.groups.ensure_topic()
 
 
 async def work(node: Node, version: int, attempts: list[Attempt]) -> None:
@@ -52,14 +54,15 @@ async def work(node: Node, version: int, attempts: list[Attempt]) -> None:
     client = Client(node, "payments", version)
     await client.begin()
     for number, commit in enumerate(ENDS):
-        attempts.append(Attempt(f"{number}"))
+        attempts.append(Attempt(f"{number}", offset=number))
         await client.transact(attempts[-1], commit=commit)
-    attempts.append(Attempt("open"))
+    attempts.append(Attempt("open", offset=100))
     await client.write("open", 0)
+    await client.hold(100)
     client.append("open", 1) if version == ADDS_BY_PRODUCE else None
     successor = Client(node, "payments", version)
     await successor.begin()
-    attempts.append(Attempt("successor"))
+    attempts.append(Attempt("successor", offset=200))
     await successor.transact(attempts[-1], commit=True)
 
 
@@ -81,7 +84,9 @@ async def run_until(root: Path, fail_at: int, version: int) -> tuple[FaultyStora
     return storage, done, attempts
 
 
-def check(attempts: list[Attempt], found: dict[str, list[Outcome]]) -> None:
+def check(attempts: list[Attempt], found: dict[str, list[Outcome]], offset: int | None) -> None:
+    committed = [attempt.offset for attempt in attempts if Outcome.COMMITTED in found.get(attempt.label, ())]
+    assert offset == (committed[-1] if committed else None), "offsets are committed with their records"
     for attempt in attempts:
         became = found.pop(attempt.label, [])
         assert Outcome.OPEN not in became, f"{attempt}: {became}"
@@ -103,7 +108,7 @@ async def test_nothing_fails(tmp_path: Path, version: int) -> None:
     assert [attempt.answered for attempt in attempts] == [True] * len(ENDS) + [False, True]
     async with open_node(tmp_path / "image", *SETTINGS) as node:
         await settle(node)
-        check(attempts, outcomes(node))
+        check(attempts, outcomes(node), await committed_offset(node))
 
 
 @pytest.mark.parametrize("version", [ADDS_BY_PRODUCE, ADDS_FIRST])
@@ -117,7 +122,7 @@ async def test_any_operation_fails(tmp_path: Path, version: int) -> None:
         _, _, attempts = await run_until(root / "data", fail_at, version)
         async with open_node(root / "image", *SETTINGS) as node:
             await settle(node)
-            check(attempts, outcomes(node))
+            check(attempts, outcomes(node), await committed_offset(node))
             client = Client(node, "payments", version)
             await client.begin()
             last = Attempt("last")

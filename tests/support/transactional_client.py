@@ -8,10 +8,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
+from gateway.coordinator.group.shard import Committer
 from gateway.coordinator.transaction.rules import EndRequest, Producer
 from gateway.handlers.produce_append import append_batch
 from gateway.protocol.produce_codec import ProduceRow
-from gateway.runtime.transaction_markers import persisted
 from log import UnifiedLog
 from log.record_batch import parse_header
 from log.records import iterate_records
@@ -19,6 +22,7 @@ from tests.gateway.handlers.support import Node
 from tests.support.batches import Batch, Record
 
 TOPIC = "accounts"
+GROUP = "readers"
 PARTITIONS = 2
 TIMEOUT_MS = 60_000
 TRANSACTIONAL = 0x10
@@ -41,6 +45,8 @@ class Attempt:
     """One transaction as its client saw it: the end it asked for, and whether it was told that this is done."""
 
     label: str
+    offset: int | None = None
+    """What it commits of the group's offsets."""
     commit: bool | None = None
     answered: bool = False
     places: set[int] = field(default_factory=set)
@@ -78,7 +84,7 @@ class Client:
         state = transactions.unpersisted(self.transactional_id)
         if state is not None:
             waiting.append(state)
-        if not all(await asyncio.gather(*(persisted(*one) for one in waiting))):
+        if not all(await asyncio.gather(*(target.persisted(offset) for target, offset in waiting))):
             raise Refused
 
     def append(self, label: str, partition: int) -> int:
@@ -104,19 +110,46 @@ class Client:
         self.sequences[key] += 1
         return info.last_offset
 
+    async def hold(self, offset: int) -> None:
+        """An offset of the group to be committed with the transaction."""
+        transactions = self.node.services.transactions
+        if self.produce_version < ADDS_BY_PRODUCE:
+            await transactions.add_offsets(self.transactional_id, self.producer, GROUP, 0)
+        value = CommittedOffset(offset, -1, "", self.node.clock.now_ms())
+        error = await self.node.services.groups.commit_in_transaction(
+            Committer(GROUP),
+            self.producer,
+            [OffsetCommitRecord(GROUP, TOPIC, 0, value)],
+            lambda place: transactions.verify_or_add(
+                self.transactional_id, self.producer, place, self.client_version
+            ),
+        )
+        if error is not ErrorCode.none:
+            raise Refused(error)
+
     async def end(self, *, commit: bool) -> None:
         transactions = self.node.services.transactions
         request = EndRequest(self.producer, commit, self.client_version)
         self.producer = await transactions.end(self.transactional_id, request)
 
     async def transact(self, attempt: Attempt, *, commit: bool) -> None:
-        """A whole transaction over all partitions."""
+        """A whole transaction over all partitions, with an offset of a group if the attempt has one."""
         for partition in range(PARTITIONS):
             await self.write(attempt.label, partition)
             attempt.places.add(partition)
+        if attempt.offset is not None:
+            await self.hold(attempt.offset)
         attempt.commit = commit
         await self.end(commit=commit)
         attempt.answered = True
+
+
+async def committed_offset(node: Node) -> int | None:
+    """The group's offset; it must not be held by anybody any more."""
+    shard = await node.services.groups.settled_shard(GROUP)
+    assert not shard.offsets.pending.is_held(GROUP, (TOPIC, 0))
+    found = shard.fetch_offsets(GROUP).get((TOPIC, 0))
+    return None if found is None else found.offset
 
 
 def outcomes(node: Node) -> dict[str, list[Outcome]]:
