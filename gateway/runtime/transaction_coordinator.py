@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from kio.schema.errors import ErrorCode
@@ -36,6 +36,7 @@ from gateway.runtime.coordinator_shards import CoordinatorShards, StateTopic, Un
 from gateway.runtime.internal_topics import InternalTopics
 from gateway.runtime.partition import Partition
 from gateway.runtime.partitions import Partitions
+from gateway.runtime.transaction_endings import TransactionEndings, wait_for_end
 from gateway.runtime.transaction_markers import TransactionMarkers
 from gateway.runtime.transaction_reconciliation import (
     OpenInPartition,
@@ -49,8 +50,6 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-END_WAIT_S: Final = 5.0
-"""How long a request waits for the markers of a transaction before it answers without."""
 NO_LIMIT: Final = 2**31
 
 _Loaded = LoadedShard[TransactionShard]
@@ -88,7 +87,7 @@ class TransactionCoordinator:
             max_partitions=config.int("seqgate.transaction.partitions.max"),
             max_transactional_ids=config.int("seqgate.transactional.id.max"),
         )
-        self._endings: dict[str, tuple[_Loaded, asyncio.Task[None]]] = {}
+        self.endings = TransactionEndings()
         self._unpersisted: dict[str, tuple[Partition, int]] = {}
         """The newest record of an id, where it is not known to be durable."""
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -162,10 +161,7 @@ class TransactionCoordinator:
             self._begin_ending(transactional_id, decided, of_decided.get(transactional_id, ()))
 
     def _give_up(self, loaded: _Loaded) -> None:
-        for transactional_id, (of, ending) in list(self._endings.items()):
-            if of is loaded:
-                ending.cancel()
-                del self._endings[transactional_id]
+        self.endings.give_up(loaded)
         for transactional_id in loaded.shard.transactions:
             self._unpersisted.pop(transactional_id, None)
 
@@ -264,7 +260,7 @@ class TransactionCoordinator:
             await self.shards.persisted(written.loaded, written.last_offset)
             return Producer(written.value.producer_id, written.value.producer_epoch)
 
-        return await self._when_ended(transactional_id, attempt)
+        return await self.endings.retry(transactional_id, attempt)
 
     @property
     def _is_full(self) -> bool:
@@ -356,26 +352,11 @@ class TransactionCoordinator:
                 return decided
             ending = self._begin_ending(transactional_id, decided)
             await self.shards.persisted(decided.loaded, decided.last_offset)
-            await asyncio.wait({ending}, timeout=END_WAIT_S)
+            await wait_for_end(ending)
             completed = rules.complete(decided.value, 0)
             return Producer(completed.producer_id, completed.producer_epoch)
 
-        return await self._when_ended(transactional_id, attempt)
-
-    async def _when_ended(self, transactional_id: str, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Try, and once more whenever the end that was in the way is complete. Raises TransactionRefused, Unavailable."""
-        loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + END_WAIT_S
-        while True:
-            try:
-                return await attempt()
-            except TransactionRefused as error:
-                ending = self._endings.get(transactional_id)
-                left_s = deadline_s - loop.time()
-                is_busy = error.error_code is ErrorCode.concurrent_transactions
-                if not is_busy or ending is None or left_s <= 0:
-                    raise
-                await asyncio.wait({ending[1]}, timeout=left_s)
+        return await self.endings.retry(transactional_id, attempt)
 
     def _begin_ending(
         self, transactional_id: str, decided: Written, left: Sequence[OpenInPartition] = ()
@@ -384,9 +365,8 @@ class TransactionCoordinator:
 
         What a crash has `left` open may be the next transaction's, and then takes part in that.
         """
-        ending = asyncio.get_running_loop().create_task(self._end(transactional_id, decided, left))
-        self._endings[transactional_id] = decided.loaded, ending
-        return ending
+        work = self._end(transactional_id, decided, left)
+        return self.endings.begin(transactional_id, decided.loaded, work)
 
     async def _end(self, transactional_id: str, decided: Written, left: Sequence[OpenInPartition]) -> None:
         loaded, value, last_offset = decided
@@ -400,9 +380,6 @@ class TransactionCoordinator:
                 self._adopt(loaded, transactional_id, one)
         except Unavailable:
             return  # the shard is loaded anew, and that begins the end anew
-        finally:
-            if self._endings.get(transactional_id, (None, None))[0] is loaded:
-                del self._endings[transactional_id]
 
     # Time.
 

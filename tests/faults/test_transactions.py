@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gateway.coordinator.transaction.rules import TransactionRefused
-from gateway.runtime import transaction_coordinator
+from gateway.runtime import transaction_endings
 from gateway.runtime.coordinator_shards import Unavailable
 from tests.faults.faulty_storage import FaultyStorage
 from tests.gateway.handlers.requests import create
@@ -40,7 +40,7 @@ SEEDS = (0, 1, 5, 6)
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transaction_coordinator, "END_WAIT_S", END_WAIT_S)
+    monkeypatch.setattr(transaction_endings, "END_WAIT_S", END_WAIT_S)
 
 
 async def prepare(node: Node) -> None:

@@ -191,5 +191,4 @@ async def settle(node: Node) -> None:
     transactions = node.services.transactions
     node.clock.time_ms += 10 * TIMEOUT_MS
     transactions.abort_overdue()
-    while transactions._endings:
-        await asyncio.gather(*(ending for _, ending in transactions._endings.values()))
+    await transactions.endings.finish()

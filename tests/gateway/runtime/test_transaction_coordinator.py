@@ -18,7 +18,7 @@ from gateway.coordinator.transaction.states import (
     PREPARE_COMMIT,
 )
 from gateway.metadata.topic_names import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
-from gateway.runtime import transaction_coordinator
+from gateway.runtime import transaction_endings
 from gateway.runtime.coordinator_shards import Unavailable
 from gateway.runtime.partition import Partition
 from log import StorageFailed
@@ -195,7 +195,7 @@ class TestTime:
         async with open_node(tmp_path, *SETTINGS) as node:
             node.clock.time_ms += 60_001
             node.services.transactions.abort_overdue()
-            await asyncio.gather(*(task for _, task in node.services.transactions._endings.values()))
+            await node.services.transactions.endings.finish()
             assert current(node).state is COMPLETE_ABORT
 
     async def test_an_id_that_nobody_uses_is_forgotten(self, tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ class TestRestart:
             )
             transactions._write(loaded, NAME, decided)
         async with open_node(tmp_path, *SETTINGS) as node:
-            await asyncio.gather(*(task for _, task in node.services.transactions._endings.values()))
+            await node.services.transactions.endings.finish()
             assert outcomes(node) == {"a": COMMITTED}
             assert current(node).state is COMPLETE_COMMIT
 
@@ -248,7 +248,7 @@ class TestRestart:
                 loaded, transactions.shards.append(loaded, [TransactionRecord(NAME, decided)])
             )
         async with open_node(tmp_path, *SETTINGS) as node:
-            await asyncio.gather(*(task for _, task in node.services.transactions._endings.values()))
+            await node.services.transactions.endings.finish()
             assert outcomes(node) == {"a": [Outcome.COMMITTED], "b": [Outcome.OPEN]}
             assert (current(node).state, current(node).partitions) == (ONGOING, {(TOPIC, 0)})
             await settle(node)
@@ -279,7 +279,7 @@ class TestRestart:
                 loaded, transactions.shards.append(loaded, [TransactionRecord(NAME, decided)])
             )
         async with open_node(tmp_path, *SETTINGS) as node:
-            await asyncio.gather(*(task for _, task in node.services.transactions._endings.values()))
+            await node.services.transactions.endings.finish()
             assert outcomes(node) == {"a": [Outcome.COMMITTED], "b": [Outcome.OPEN]}
             assert (current(node).state, current(node).partitions) == (ONGOING, {(TOPIC, 1)})
             client.node = node
@@ -334,7 +334,7 @@ class TestPartitionsThatFail:
     async def test_one_that_can_t_be_written_holds_up_its_own_transactions_only(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(transaction_coordinator, "END_WAIT_S", 0.01)
+        monkeypatch.setattr(transaction_endings, "END_WAIT_S", 0.01)
         root = tmp_path / "data"
         root.mkdir()
         storage = FaultyStorage(root)
@@ -358,7 +358,7 @@ class TestPartitionsThatFail:
             storage.heal()
             partition(node).log.reopen(node.clock.now_ms())
             partition(node).flush_finished()
-            await asyncio.gather(*(task for _, task in node.services.transactions._endings.values()))
+            await node.services.transactions.endings.finish()
             assert current(node).state is COMPLETE_COMMIT
             assert outcomes(node) == {"a": COMMITTED, "b": [Outcome.COMMITTED]}
 
