@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from gateway.commands.printing import Column, count, counted, duration, print_lines, print_table, shown
+from gateway.commands.transaction_tables import print_pending_of_group
 from gateway.control.results import (
     GroupDeletion,
     GroupDescription,
@@ -70,6 +71,7 @@ def print_description(description: GroupDescription) -> None:
         _print_share_partitions(description)
     else:
         _print_partitions(description)
+        print_pending_of_group([held for row in description.partitions for held in row.pending])
 
 
 def print_reset(done: OffsetReset) -> None:

@@ -85,6 +85,9 @@ def describe(
       age          time since the commit
       metadata     what the consumer wrote beside the offset
 
+    Offsets that open transactions hold are told below, with the transaction of each: they are committed with it, or
+    vanish with it.
+
     The same as `kafka-consumer-groups.sh --describe` shows, whose CURRENT-OFFSET is `committed`.
 
     \b

@@ -17,11 +17,15 @@ from gateway.control.messages import (
     MAX_ANSWER_BYTES,
     Answer,
     DescribeGroupRequest,
+    DescribeTransactionRequest,
+    FindHangingRequest,
     ListGroupsRequest,
     ListProducersRequest,
+    ListTransactionsRequest,
     Request,
 )
 from gateway.control.results import GroupDescription, GroupPage, ProducerPage
+from gateway.control.transaction_results import HangingPage, TransactionDescription, TransactionPage
 
 ANSWER_TIMEOUT_S: Final = 40.0
 """Longer than the gateway's own bound on an operation, whose sentence says more."""
@@ -80,6 +84,39 @@ def describe_group(data_dir: Path, group: str) -> GroupDescription:
         page = ask(data_dir, DescribeGroupRequest(group, after), GroupDescription)
         partitions += page.partitions
     return msgspec.structs.replace(first, partitions=partitions, complete=True)
+
+
+def transaction_pages(data_dir: Path, request: ListTransactionsRequest) -> Iterator[TransactionPage]:
+    """The transactional ids that `request` asks for, page after page. Raises what `ask` raises."""
+    while True:
+        page = ask(data_dir, request, TransactionPage)
+        yield page
+        if page.complete:
+            return
+        request = msgspec.structs.replace(request, after=page.transactions[-1].transactional_id)
+
+
+def describe_transaction(data_dir: Path, transactional_id: str) -> TransactionDescription:
+    """A transactional id with all its partitions. Raises what `ask` raises."""
+    page = first = ask(data_dir, DescribeTransactionRequest(transactional_id), TransactionDescription)
+    partitions = list(first.partitions)
+    while not page.complete:
+        after = partitions[-1].topic, partitions[-1].partition
+        page = ask(data_dir, DescribeTransactionRequest(transactional_id, after), TransactionDescription)
+        partitions += page.partitions
+    return msgspec.structs.replace(first, partitions=partitions, complete=True)
+
+
+def hanging_pages(data_dir: Path, topic: str | None, partition: int | None) -> Iterator[HangingPage]:
+    """All hanging transactions, page after page. Raises what `ask` raises."""
+    request = FindHangingRequest(topic, partition)
+    while True:
+        page = ask(data_dir, request, HangingPage)
+        yield page
+        if page.complete:
+            return
+        last = page.hanging[-1]
+        request = FindHangingRequest(topic, partition, (last.topic, last.partition, last.producer_id))
 
 
 def _exchange(data_dir: Path, line: bytes, timeout_s: float) -> bytes:

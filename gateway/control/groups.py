@@ -29,6 +29,7 @@ from gateway.control.messages import (
     DescribeGroupRequest,
     ListGroupsRequest,
 )
+from gateway.control.pending_offsets import pending_in_group
 from gateway.control.results import (
     GroupDeletion,
     GroupDeletions,
@@ -37,6 +38,7 @@ from gateway.control.results import (
     GroupPage,
     GroupPartition,
     GroupRow,
+    PendingOffset,
 )
 from gateway.control.share_views import assigned_in, delivered_to, share_partition, total_share_lag
 from gateway.coordinator.group.records import CommittedOffset
@@ -95,10 +97,18 @@ async def describe_group(services: Services, request: DescribeGroupRequest) -> G
         for partition in partitions
     }
     committed = shard.fetch_offsets(request.group)
-    places, complete = _page({*committed, *owners}, request)
+    pending = pending_in_group(services, shard, request.group)
+    places, complete = _page({*committed, *owners, *pending}, request)
     now_ms = services.clock.now_ms()
     partitions = [
-        _partition(services.partitions, place, committed.get(place), owners.get(place), now_ms)
+        _partition(
+            services.partitions,
+            place,
+            committed.get(place),
+            owners.get(place),
+            pending.get(place, []),
+            now_ms,
+        )
         for place in places
     ]
     return _description(group, members if request.after is None else [], partitions, complete=complete)
@@ -195,11 +205,18 @@ async def settled_shard(services: Services, group_id: str) -> GroupShard | None:
 @contextlib.contextmanager
 def told_in_a_sentence(group_id: str, topic: str = OFFSETS_TOPIC) -> Iterator[None]:
     """Turn what the coordinator, which keeps its groups in `topic`, raises into a ControlError."""
+    with unavailable_in_a_sentence(f"group {group_id}", topic):
+        yield
+
+
+@contextlib.contextmanager
+def unavailable_in_a_sentence(what: str, topic: str) -> Iterator[None]:
+    """Turn what the coordinator of something, which it keeps in `topic`, raises into a ControlError."""
     try:
         yield
     except Unavailable as error:
         raise ControlError(
-            f"the coordinator of group {group_id} can't answer now ({error.error_code.name}); "
+            f"the coordinator of {what} can't answer now ({error.error_code.name}); "
             f"`seqgate status` tells whether a partition of {topic} is offline"
         ) from error
 
@@ -272,6 +289,7 @@ def _partition(
     place: TopicPartition,
     committed: CommittedOffset | None,
     member_id: str | None,
+    pending: list[PendingOffset],
     now_ms: int,
 ) -> GroupPartition:
     partition = partitions.get(*place)
@@ -287,5 +305,6 @@ def _partition(
         commit_timestamp=None if committed is None else committed.commit_timestamp_ms,
         age_ms=None if committed is None else max(0, now_ms - committed.commit_timestamp_ms),
         member_id=member_id,
+        pending=pending,
         delivery=None,
     )

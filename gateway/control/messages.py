@@ -123,6 +123,75 @@ class DeleteGroupsRequest(
     execute: bool = False
 
 
+class ListTransactionsRequest(
+    msgspec.Struct, tag="transactions.list", tag_field="operation", forbid_unknown_fields=True
+):
+    """The transactional ids that pass every filter given, in order, from the first one after `after` on.
+
+    `longer_than_ms` is of transactions that are under way, `pattern` of the whole id (RE2).
+    """
+
+    states: list[str] = []
+    producer_ids: list[int] = []
+    longer_than_ms: int | None = None
+    pattern: str | None = None
+    after: str | None = None
+    limit: int = PAGE_ROWS
+
+
+class DescribeTransactionRequest(
+    msgspec.Struct, tag="transactions.describe", tag_field="operation", forbid_unknown_fields=True
+):
+    """One transactional id, with its partitions from the first one after `after` (topic, partition) on."""
+
+    transactional_id: str
+    after: tuple[str, int] | None = None
+    limit: int = PAGE_ROWS
+
+
+class FindHangingRequest(
+    msgspec.Struct, tag="transactions.hanging", tag_field="operation", forbid_unknown_fields=True
+):
+    """The transactions that partitions have open and that nobody will end, by topic, partition and producer id."""
+
+    topic: str | None = None
+    partition: int | None = None
+    after: tuple[str, int, int] | None = None
+    """Topic, partition and producer id of the last row of the page before."""
+    limit: int = PAGE_ROWS
+
+
+class AbortTransactionRequest(
+    msgspec.Struct, tag="transactions.abort", tag_field="operation", forbid_unknown_fields=True
+):
+    """Fence a producer and abort its open transaction, or only tell what that would do unless `execute`.
+
+    With `start_ms` only the transaction that began then is aborted, not one that followed it.
+    """
+
+    transactional_id: str
+    start_ms: int | None = None
+    execute: bool = False
+
+
+class AbortHangingRequest(
+    msgspec.Struct, tag="transactions.abort-hanging", tag_field="operation", forbid_unknown_fields=True
+):
+    """Abort what one partition has open from `first_offset` on, or only tell what that is unless `execute`."""
+
+    topic: str
+    partition: int
+    first_offset: int
+    execute: bool = False
+
+
+TransactionRequest: TypeAlias = (
+    ListTransactionsRequest
+    | DescribeTransactionRequest
+    | FindHangingRequest
+    | AbortTransactionRequest
+    | AbortHangingRequest
+)
 Request: TypeAlias = (
     StatusRequest
     | ListBlocksRequest
@@ -136,6 +205,7 @@ Request: TypeAlias = (
     | DescribeGroupRequest
     | ResetOffsetsRequest
     | DeleteGroupsRequest
+    | TransactionRequest
 )
 
 

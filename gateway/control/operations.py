@@ -10,25 +10,31 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gateway.control import blocks, groups
+from gateway.control import blocks, groups, hanging, transactions
 from gateway.control.blocks import BlockSource
 from gateway.control.errors import ControlError
 from gateway.control.group_offsets import reset_offsets
 from gateway.control.messages import (
     MAX_PAGE_ROWS,
+    AbortHangingRequest,
+    AbortTransactionRequest,
     ClaimBlockRequest,
     DeleteGroupsRequest,
     DescribeGroupRequest,
+    DescribeTransactionRequest,
+    FindHangingRequest,
     FindOverlapsRequest,
     FindOwnerRequest,
     ListBlocksRequest,
     ListGroupsRequest,
     ListProducersRequest,
+    ListTransactionsRequest,
     MoveNextRequest,
     ReopenRequest,
     Request,
     ResetOffsetsRequest,
     StatusRequest,
+    TransactionRequest,
 )
 from gateway.control.results import (
     OfflinePartition,
@@ -83,6 +89,7 @@ class Operations:
                 return await blocks.move_next(self.source, request.producer_id)
             case ListGroupsRequest() | DescribeGroupRequest() | ResetOffsetsRequest() | DeleteGroupsRequest():
                 return await self.of_groups(request)
+        return await self.of_transactions(request)
 
     async def of_groups(
         self, request: ListGroupsRequest | DescribeGroupRequest | ResetOffsetsRequest | DeleteGroupsRequest
@@ -97,6 +104,20 @@ class Operations:
                 return await reset_offsets(self.services, request)
             case DeleteGroupsRequest():
                 return await groups.delete_groups(self.services, request)
+
+    async def of_transactions(self, request: TransactionRequest) -> Any:
+        """The result of a request about transactions. Raises ControlError."""
+        match request:
+            case ListTransactionsRequest():
+                return transactions.list_transactions(self.services, request)
+            case DescribeTransactionRequest():
+                return transactions.describe_transaction(self.services, request)
+            case FindHangingRequest():
+                return await hanging.find_hanging(self.services, request)
+            case AbortTransactionRequest():
+                return await transactions.abort_transaction(self.services, request)
+            case AbortHangingRequest():
+                return await hanging.abort_hanging(self.services, request)
 
     def status(self) -> Status:
         """How the gateway is now."""

@@ -209,8 +209,26 @@ class ShareDelivery(msgspec.Struct, frozen=True):
     max_delivery_count: int
 
 
+class PendingOffset(msgspec.Struct, frozen=True):
+    """An offset that an open transaction holds: it is committed with the transaction, or vanishes with it.
+
+    `transactional_id` is None where nobody knows whose producer it is. A `superseded` one never counts: a commit that
+    came later does already.
+    """
+
+    group: str
+    topic: str
+    partition: int
+    offset: int
+    producer_id: int
+    producer_epoch: int
+    transactional_id: str | None
+    superseded: bool
+
+
 class GroupPartition(msgspec.Struct, frozen=True):
-    """A partition that a group has a committed offset of, or that is assigned to the member `member_id`, or both.
+    """A partition that a group has a committed offset of, that is assigned to the member `member_id`, or that open
+    transactions hold offsets of (`pending`, in the order they came), or all of that.
 
     What nobody knows is None: a log's offsets when the partition is gone, a commit's when there is none. `lag` is
     never negative. A share group commits no offset and may have several readers of a partition: it has `delivery`
@@ -227,6 +245,7 @@ class GroupPartition(msgspec.Struct, frozen=True):
     commit_timestamp: int | None
     age_ms: int | None
     member_id: str | None
+    pending: list[PendingOffset]
     delivery: ShareDelivery | None
 
 

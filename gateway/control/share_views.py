@@ -84,5 +84,6 @@ def share_partition(
         commit_timestamp=None,
         age_ms=None,
         member_id=None,
+        pending=[],
         delivery=told,
     )

@@ -16,6 +16,7 @@ from typing import Final
 from gateway.control.blocks import BlockSource
 from gateway.control.errors import ControlError
 from gateway.control.sources import EMBEDDED
+from gateway.control.stored_batches import stored_batches
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.records import UnknownRecordError, decode_record
 from gateway.metadata.topic_names import METADATA_TOPIC
@@ -27,8 +28,6 @@ from gateway.runtime.producer_id_source import SEEN_FILE
 from log import DirectoryLocked, LogError, Storage, UnifiedLog
 from log.environment import LogEnvironment
 from log.log_directory import LOCK
-from log.names import LOG_SUFFIX, parse_offset_name
-from log.record_batch import HEADER_BYTES, crc_matches, parse_header
 from log.records import iterate_records
 from pid_allocator import ProducerIdBlock, StoreUnavailable
 
@@ -130,33 +129,11 @@ def _check_is_embedded(data_dir: Path, image: MetadataImage) -> None:
 
 
 def _read_image(directory: Path) -> MetadataImage:
-    storage = Storage()
     image = MetadataImage()
     try:
-        names = sorted(name for name in storage.list_files(str(directory)) if _is_segment(name))
-        for name in names:
-            if not _replay_segment(storage.read_file(str(directory / name)), image):
-                break
+        for _, batch in stored_batches(directory):
+            for record in iterate_records(batch):
+                image.replay(decode_record(record.value or b""))
     except (LogError, OSError, UnknownRecordError) as error:
         raise ControlError(f"the metadata in {directory} can't be read: {error}") from error
     return image
-
-
-def _is_segment(name: str) -> bool:
-    parsed = parse_offset_name(name)
-    return parsed is not None and parsed[1] == LOG_SUFFIX
-
-
-def _replay_segment(content: bytes, image: MetadataImage) -> bool:
-    """Replay the whole batches; tell whether there was nothing else."""
-    data = memoryview(content)
-    position = 0
-    while position + HEADER_BYTES <= len(data):
-        batch = parse_header(data, position)
-        end = position + batch.size_bytes
-        if batch.size_bytes < HEADER_BYTES or end > len(data) or not crc_matches(batch, data, position):
-            return False
-        for record in iterate_records(data[position:end]):
-            image.replay(decode_record(record.value or b""))
-        position = end
-    return position == len(data)

@@ -6,13 +6,11 @@ Source: Kafka's TransactionStateManager.listTransactionStates, KIP-994, KIP-1152
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
-import re2
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.transaction.records import Transaction
+from gateway.coordinator.transaction.filters import NO_DURATION, InvalidPattern, Wanted, transaction_filter
 from gateway.coordinator.transaction.states import BY_NAME
 from gateway.handlers.api import Api, RequestContext
 from gateway.protocol.messages import build, response_module
@@ -20,10 +18,6 @@ from gateway.protocol.messages import build, response_module
 API_KEY: Final = 66
 FIRST_WITH_DURATION: Final = 1
 FIRST_WITH_PATTERN: Final = 2
-_OPTIONS: Final = re2.Options()
-_OPTIONS.log_errors = False
-
-Wanted = Callable[[str, Transaction], bool]
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
@@ -32,7 +26,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
     unknown = tuple(name for name in dict.fromkeys(request.state_filters) if name not in BY_NAME)
     try:
         is_wanted = _filter(context, request)
-    except re2.error:
+    except InvalidPattern:
         return build(
             module.ListTransactionsResponse,
             error_code=ErrorCode.invalid_regular_expression,
@@ -58,24 +52,15 @@ async def handle(context: RequestContext, request: Any) -> Any:
 
 
 def _filter(context: RequestContext, request: Any) -> Wanted:
-    """Raises re2.error."""
+    """Raises InvalidPattern."""
     version = context.api_version
-    states = {BY_NAME.get(name) for name in request.state_filters}
-    producer_ids = set(request.producer_id_filters)
-    longer_than_ms = request.duration_filter if version >= FIRST_WITH_DURATION else -1
-    pattern = request.transactional_id_pattern if version >= FIRST_WITH_PATTERN else None
-    matches = re2.compile(pattern, _OPTIONS).fullmatch if pattern else bool
-    now_ms = context.services.clock.now_ms()
-
-    def is_wanted(name: str, transaction: Transaction) -> bool:
-        return (
-            (not states or transaction.state in states)
-            and (not producer_ids or transaction.producer_id in producer_ids)
-            and (longer_than_ms < 0 or now_ms - transaction.start_ms > longer_than_ms)
-            and (not pattern or bool(matches(name)))
-        )
-
-    return is_wanted
+    return transaction_filter(
+        request.state_filters,
+        request.producer_id_filters,
+        request.duration_filter if version >= FIRST_WITH_DURATION else NO_DURATION,
+        request.transactional_id_pattern if version >= FIRST_WITH_PATTERN else None,
+        context.services.clock.now_ms(),
+    )
 
 
 API = Api(key=API_KEY, name="ListTransactions", min_version=0, max_version=2, handle=handle)

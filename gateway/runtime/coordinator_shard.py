@@ -79,7 +79,7 @@ class LoadedShard(Generic[S]):
         log = self.partition.log
         count = 0
         for header, batch in replay_batches(log, log.log_start_offset):
-            for record in self._decoded(header, batch):
+            for record in decoded(self._codec, header, batch, f"{log.topic}-{log.partition}"):
                 self.shard.replay(record, now_ms)
             count += header.record_count
         self._end_offset = log.log_end_offset
@@ -91,28 +91,6 @@ class LoadedShard(Generic[S]):
                 log.partition,
                 count,
                 self._needed_bytes,
-            )
-
-    def _decoded(self, header: BatchHeader, batch: memoryview) -> Iterator[Any]:
-        """What the records of a batch say; one that can't be read is told in the log and left out."""
-        if header.is_control:
-            marker = read_end_marker(batch)
-            if marker is not None:
-                yield TransactionEnd(header.producer_id, marker.is_commit)
-            return
-        log = self.partition.log
-        for record in iterate_records(batch):
-            try:
-                decoded = self._codec.decode(record.key or b"", record.value)
-            except ValueError as error:
-                logger.warning("%s-%d, offset %d: %s", log.topic, log.partition, record.offset, error)
-                continue
-            if decoded is None:
-                continue
-            yield (
-                Pending(header.producer_id, header.producer_epoch, decoded)
-                if header.is_transactional
-                else decoded
             )
 
     def follow(self, record: TransactionEnd, now_ms: int) -> None:
@@ -198,6 +176,24 @@ class LoadedShard(Generic[S]):
                 )
         finally:
             self.is_rewritten = False
+
+
+def decoded(codec: Codec, header: BatchHeader, batch: memoryview, log_name: str) -> Iterator[Any]:
+    """What the records of a batch say; one that can't be read is told in the log of the gateway and left out."""
+    if header.is_control:
+        marker = read_end_marker(batch)
+        if marker is not None:
+            yield TransactionEnd(header.producer_id, marker.is_commit)
+        return
+    for record in iterate_records(batch):
+        try:
+            found = codec.decode(record.key or b"", record.value)
+        except ValueError as error:
+            logger.warning("%s, offset %d: %s", log_name, record.offset, error)
+            continue
+        if found is None:
+            continue
+        yield Pending(header.producer_id, header.producer_epoch, found) if header.is_transactional else found
 
 
 def _producer_of(record: Any) -> tuple[int, int] | None:

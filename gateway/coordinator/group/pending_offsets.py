@@ -14,10 +14,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from gateway.coordinator.group.records import OffsetCommitRecord
 from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.transactional import Pending
+
+
+class HeldOffset(NamedTuple):
+    """An offset as those who list them see it: whose it is, and whether it can't come to count any more."""
+
+    producer_id: int
+    producer_epoch: int
+    record: OffsetCommitRecord
+    is_superseded: bool
 
 
 @dataclass(slots=True)
@@ -98,6 +108,18 @@ class PendingOffsets:
         """Whether an open transaction has an offset here, so that what is committed may soon change."""
         return place in self._groups.get(group_id, {})
 
-    def holders(self, group_id: str) -> dict[TopicPartition, list[int]]:
-        """The producer ids whose transactions hold offsets of a group."""
-        return {place: list(holders) for place, holders in self._groups.get(group_id, {}).items()}
+    def of_group(self, group_id: str) -> dict[TopicPartition, list[HeldOffset]]:
+        """What is pending in a group, in the order it was written."""
+        return {
+            place: [_told(held) for held in holders.values()]
+            for place, holders in self._groups.get(group_id, {}).items()
+        }
+
+    def of_producer(self, producer_id: int) -> list[HeldOffset]:
+        """What the transaction of a producer holds, in no order."""
+        places = self._producers.get(producer_id, ())
+        return [_told(self._groups[group_id][place][producer_id]) for group_id, place in places]
+
+
+def _told(held: _Held) -> HeldOffset:
+    return HeldOffset(*held.pending, is_superseded=held.superseded)

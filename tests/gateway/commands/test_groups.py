@@ -190,6 +190,7 @@ class TestDescribe:
                 "high_watermark": 10,
                 "lag": 3,
                 "member_id": consumer.memberid(),
+                "pending": [],
                 "delivery": None,
             }
             assert (second["partition"], second["committed_offset"], second["lag"]) == (1, 10, 0)

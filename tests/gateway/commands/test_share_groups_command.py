@@ -132,6 +132,7 @@ FIRST = {
     "commit_timestamp": None,
     "age_ms": None,
     "member_id": None,
+    "pending": [],
     "delivery": {
         "start_offset": 2,
         "end_offset": 10,

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from gateway.coordinator.group.offsets import GroupOffsets
+from gateway.coordinator.group.pending_offsets import HeldOffset
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from gateway.coordinator.transactional import Pending, TransactionEnd
 
@@ -132,10 +133,17 @@ TestPendingOffsets.settings = settings(max_examples=200, stateful_step_count=40,
 def test_who_holds_what_is_told() -> None:
     offsets_of_groups = GroupOffsets()
     for producer_id in (8, 7):
-        offsets_of_groups.pending.hold(Pending(producer_id, 0, record(("g", 0), 5)))
-    offsets_of_groups.pending.hold(Pending(7, 0, record(("g", 1), 6)))
-    assert offsets_of_groups.pending.holders("g") == {(TOPIC, 0): [8, 7], (TOPIC, 1): [7]}
-    assert offsets_of_groups.pending.holders("h") == {}
+        offsets_of_groups.pending.hold(Pending(producer_id, 3, record(("g", 0), 5)))
+    offsets_of_groups.replay(record(("g", 0), 4))
+    offsets_of_groups.pending.hold(Pending(7, 3, record(("g", 1), 6)))
+    earlier, later = (HeldOffset(producer_id, 3, record(("g", 0), 5), True) for producer_id in (8, 7))
+    other = HeldOffset(7, 3, record(("g", 1), 6), False)
+    pending = offsets_of_groups.pending
+    assert pending.of_group("g") == {(TOPIC, 0): [earlier, later], (TOPIC, 1): [other]}
+    assert pending.of_group("h") == {}
+    assert sorted(pending.of_producer(7), key=lambda held: held.record.partition) == [later, other]
+    assert pending.of_producer(8) == [earlier]
+    assert pending.of_producer(9) == []
 
 
 def test_nothing_expires_that_a_transaction_is_about_to_replace() -> None:
