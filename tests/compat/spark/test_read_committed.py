@@ -62,7 +62,7 @@ def test_a_stream_goes_on_behind_the_open_transaction(
 def test_the_example_of_the_page(spark: SparkSession, topics: Topics) -> None:
     topic = topics.fresh()
     _fill(topics, topic)
-    found = re.search(r"## With Spark\n\n```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
+    found = re.search(r"## With Spark\n\n```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert found is not None
     example = found[1].replace('spark = session("invoices")\n', "")
     example = example.replace("127.0.0.1:9092", topics.bootstrap).replace('"invoices"', repr(topic))
