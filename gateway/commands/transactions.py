@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -168,7 +169,7 @@ def abort(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="[NAME]",
+            metavar="NAME",
             help="The transactional.id whose transaction is aborted, and whose producer is fenced.",
             show_default=False,
         ),
@@ -250,6 +251,7 @@ def _abort(
 
 
 def _is_confirmed() -> bool:
+    sys.stdout.flush()  # what it is about comes before the question, also where stdout is no terminal
     try:
         return typer.confirm("Abort it?", err=True)
     except typer.Abort:

@@ -23,7 +23,7 @@ def stored_batches(directory: Path) -> Iterator[tuple[BatchHeader, memoryview]]:
             header = parse_header(data, position)
             end = position + header.size_bytes
             if header.size_bytes < HEADER_BYTES or end > len(data) or not crc_matches(header, data, position):
-                return
+                break
             yield header, data[position:end]
             position = end
         if position != len(data):
