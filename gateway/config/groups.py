@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from gateway.config.setting import INT_MAX, Setting, SettingType
+from functools import partial
+
+from gateway.config.setting import INT_MAX, Setting, SettingType, whole_number
 
 _GROUPS = "Groups and offsets"
-
-
-def _number(name: str, default: int, doc: str, minimum: int = 1, maximum: int = INT_MAX) -> Setting:
-    return Setting(
-        name=name,
-        type=SettingType.INT,
-        default=default,
-        minimum=minimum,
-        maximum=maximum,
-        section=_GROUPS,
-        doc=doc,
-    )
+_number = partial(whole_number, _GROUPS)
 
 
 GROUP_SETTINGS = (

@@ -146,3 +146,18 @@ def render(value: SettingValue | None) -> str | None:
     if isinstance(value, tuple):
         return ",".join(value)
     return str(value)
+
+
+def whole_number(
+    section: str, name: str, default: int, doc: str, *, minimum: int = 1, maximum: int = INT_MAX
+) -> Setting:
+    """A number of ms, bytes or things that holds from the start on."""
+    return Setting(
+        name=name,
+        type=SettingType.INT,
+        default=default,
+        minimum=minimum,
+        maximum=maximum,
+        section=section,
+        doc=doc,
+    )

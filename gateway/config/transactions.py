@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from gateway.config.setting import INT_MAX, Setting, SettingType
+from functools import partial
+
+from gateway.config.setting import Setting, SettingType, whole_number
 
 _TRANSACTIONS = "Transactions"
-
-
-def _number(name: str, default: int, doc: str, minimum: int = 1, maximum: int = INT_MAX) -> Setting:
-    return Setting(
-        name=name,
-        type=SettingType.INT,
-        default=default,
-        minimum=minimum,
-        maximum=maximum,
-        section=_TRANSACTIONS,
-        doc=doc,
-    )
-
+_number = partial(whole_number, _TRANSACTIONS)
 
 TRANSACTION_SETTINGS = (
     _number(
