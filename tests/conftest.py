@@ -9,9 +9,11 @@ import pytest
 
 from tests.support.gateway_process import GatewayProcess
 
-GROUPS_IN_A_HURRY = {
+AS_THE_PEER = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "500",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
 }
 """The Apache Kafka that tests compare with has the same."""
 
@@ -27,5 +29,5 @@ def gateway(tmp_path: Path) -> Iterator[GatewayProcess]:
 def shared_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     """One running gateway for all tests that only need fresh names of topics and groups."""
     data_dir = tmp_path_factory.mktemp("shared") / "data"
-    with GatewayProcess(data_dir, settings=GROUPS_IN_A_HURRY) as process:
+    with GatewayProcess(data_dir, settings=AS_THE_PEER) as process:
         yield process

@@ -46,7 +46,7 @@ def _state(context: RequestContext, module: Any, transactional_id: str) -> Any:
         transactional_id=transactional_id,
         transaction_state="" if found is None else value.state.text,
         transaction_timeout=value.timeout_ms * _MS,
-        transaction_start_time=None if value.start_ms < 0 else _EPOCH + value.start_ms * _MS,
+        transaction_start_time=_EPOCH + value.start_ms * _MS,
         producer_id=value.producer_id,
         producer_epoch=value.producer_epoch,
         topics=tuple(

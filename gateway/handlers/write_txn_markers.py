@@ -37,6 +37,8 @@ async def handle(context: RequestContext, request: Any) -> Any:
     ]
     rows = []
     for marker, outcome in zip(request.markers, outcomes, strict=True):
+        if not outcome:
+            continue
         errors = {place: await _settled(one) for place, one in outcome.items()}
         rows.append(
             build(

@@ -25,6 +25,8 @@ from kio.schema.index import api_key_map, schema_name_map
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
+from tests.support.described_transactions import DescribeTransactionsResponse
+
 Plain = dict[str, Any]
 
 API_KEYS: Mapping[str, int] = {name: key for key, name in api_key_map.items()}
@@ -58,6 +60,8 @@ def milliseconds(moment: dt.datetime) -> int:
 @cache
 def entity(api: str, version: int, kind: EntityType) -> type[Any]:
     """kio's class of the request or response of one version."""
+    if (api, kind) == ("describe_transactions", EntityType.response):
+        return DescribeTransactionsResponse
     module, _, name = schema_name_map[api][version][kind].partition(":")  # type: ignore[index]
     loaded = load_payload_module(API_KEYS[api], version, kind)  # type: ignore[arg-type]
     assert loaded.__name__ == module

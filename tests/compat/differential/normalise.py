@@ -35,6 +35,7 @@ IDENTITY = (
     "topic_id",
     "resource_name",
     "topic_name",
+    "transactional_id",
     "partition_index",
     "partition",
     "index",
@@ -68,6 +69,8 @@ class Normaliser:
             "groups": self._groups,
             "results": self._results,
             "subscribed_topic_names": lambda value: sorted(self._value(value)),
+            "active_producers": self._active_producers,
+            "transaction_states": self._transaction_states,
         }
 
     def exchanges(self) -> list[Plain]:
@@ -98,6 +101,8 @@ class Normaliser:
             name = item["group_id"]
         elif "resource_name" in item:
             name = item["resource_name"]
+        elif "transactional_id" in item:
+            name = item["transactional_id"]
         else:
             return False
         return not str(name).startswith(self._transcript.prefix)
@@ -172,6 +177,20 @@ class Normaliser:
     def _results(self, value: list[Plain]) -> list[Plain]:
         """Groups are deleted in no order."""
         return sorted(self._value(value), key=lambda result: str(result.get("group_id")))
+
+    def _active_producers(self, value: list[Plain]) -> list[Plain]:
+        """The producers of a partition are described in no order."""
+        return sorted(self._value(value), key=lambda producer: str(producer["producer_id"]))
+
+    def _transaction_states(self, value: list[Plain]) -> list[Plain]:
+        """The partitions of a transaction are told in no order; 0 is the producer id of one that is not there."""
+        rows: list[Plain] = self._value(value)
+        for row in rows:
+            if row.get("error_code"):
+                row["producer_id"] = None
+            for topic in row.get("topics", ()):
+                topic["partitions"].sort()
+        return rows
 
     def _groups(self, value: list[Plain]) -> list[Plain]:
         """A list of all groups has no order; one of what was asked for has."""

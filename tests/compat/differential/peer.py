@@ -12,6 +12,7 @@ from tests.support.wire import API_KEYS, TIMEOUT_S, Answer, Closed, Plain, Silen
 
 SETTLE_TIMEOUT_S = 6.0
 SILENCE_S = 1.0
+HANDS_OUT_PRODUCER_IDS = ("init_producer_id", "end_txn")
 
 Records = Batch | bytes | None
 
@@ -223,7 +224,7 @@ class Peer:
 
     def _record(self, exchange: Exchange) -> None:
         answer = exchange.answer or {}
-        if exchange.label.startswith("init_producer_id") and answer.get("producer_id", -1) >= 0:
+        if exchange.label.startswith(HANDS_OUT_PRODUCER_IDS) and answer.get("producer_id", -1) >= 0:
             self.transcript.producer_ids.append(answer["producer_id"])
         self.transcript.exchanges.append(exchange)
 

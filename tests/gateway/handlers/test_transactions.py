@@ -232,7 +232,7 @@ class TestDescribe:
             ("invalid_request", "", "", []),
             ("transactional_id_not_found", "nobody", "", []),
         ]
-        assert answer.transaction_states[0].transaction_start_time is None
+        assert round(answer.transaction_states[0].transaction_start_time.timestamp() * 1000) == -1
         assert answer.transaction_states[1].transaction_start_time.timestamp() * 1000 == NOW_MS
         assert answer.transaction_states[1].producer_id == other.producer.producer_id
 

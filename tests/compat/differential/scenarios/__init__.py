@@ -25,6 +25,13 @@ from tests.compat.differential.scenarios import (
     share_offsets,
     topics,
     transactions,
+    transaction_admin,
+    transaction_begin,
+    transaction_ends,
+    transaction_fetch,
+    transaction_offsets,
+    transaction_parts,
+    transaction_produce,
 )
 
 __all__ = [
@@ -50,4 +57,11 @@ __all__ = [
     "share_offsets",
     "topics",
     "transactions",
+    "transaction_admin",
+    "transaction_begin",
+    "transaction_ends",
+    "transaction_fetch",
+    "transaction_offsets",
+    "transaction_parts",
+    "transaction_produce",
 ]

@@ -1,0 +1,256 @@
+"""What tells of transactions and ends them from outside: features, DescribeTransactions, ListTransactions,
+DescribeProducers, WriteTxnMarkers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.compat.differential.peer import Peer, Topic
+from tests.compat.differential.scenario import scenario, scenario_for_each
+from tests.compat.differential.transactional import (
+    ABORT,
+    COMMIT,
+    TransactionalProducer,
+    describe_producers,
+    transact,
+)
+from tests.support.batches import Batch, records
+from tests.support.wire import Plain
+
+LIST_VERSIONS = range(3)
+MARKER_VERSIONS = (1, 2)
+STATES = [
+    "Empty",
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+    "Dead",
+    "PrepareEpochFence",
+]
+
+
+@scenario_for_each((3, 4))
+def feature(peer: Peer, version: int) -> None:
+    """The version of transactions that clients go by."""
+    answer = peer.wire.call(
+        "api_versions", version, client_software_name="a", client_software_version="1"
+    ).fields
+    for kind in ("supported_features", "finalized_features"):
+        rows = [row for row in answer[kind] if row["name"] == "transaction.version"]
+        peer.note(kind, rows=rows)
+    keys = (0, 1, 2, 10, 22, 24, 25, 26, 27, 28, 61, 65, 66)
+    peer.note("versions", rows=[row for row in answer["api_keys"] if row["api_key"] in keys])
+
+
+@scenario_for_each(range(1, 7))
+def find_coordinator(peer: Peer, version: int) -> None:
+    """One for every id, the empty one too."""
+    TransactionalProducer(peer)
+    names = [peer.name("x"), "", peer.name("ü" * 100)]
+    for name in names:
+        peer.call("find_coordinator", version, key=name, key_type=1, coordinator_keys=[name])
+    if version >= 4:
+        peer.call("find_coordinator", version, key_type=1, coordinator_keys=names)
+        peer.call("find_coordinator", version, key_type=1, coordinator_keys=[])
+
+
+def _population(peer: Peer) -> list[TransactionalProducer]:
+    """One in each state that lasts, and one that nobody has begun."""
+    topic = peer.topic(partitions=3)
+    producers = [TransactionalProducer(peer, suffix) for suffix in ("a", "b", "c", "d", "e")]
+    for producer in producers[:4]:
+        producer.init()
+    producers[1].add({topic.name: [2, 0]})
+    transact(producers[2], topic, commit=COMMIT)
+    transact(producers[3], topic, commit=ABORT)
+    return producers
+
+
+@scenario
+def describe(peer: Peer) -> None:
+    """Every state; unknown ids, the empty one, one twice."""
+    names = [producer.transactional_id for producer in _population(peer)]
+    for asked in (names, names[1:2] * 2, [], [""], [peer.name("nobody"), names[1]], [peer.name("ü" * 100)]):
+        peer.call("describe_transactions", 0, transactional_ids=asked)
+
+
+def _list(peer: Peer, version: int, **filters: Any) -> None:
+    everything: Plain = {
+        "state_filters": [],
+        "producer_id_filters": [],
+        "duration_filter": -1,
+        "transactional_id_pattern": None,
+    }
+    peer.call("list_transactions", version, only_own=True, **{**everything, **filters})
+
+
+@scenario_for_each(LIST_VERSIONS)
+def list_by_state_and_producer(peer: Peer, version: int) -> None:
+    producers = _population(peer)
+    _list(peer, version)
+    for state in STATES:
+        _list(peer, version, state_filters=[state])
+    _list(peer, version, state_filters=["Ongoing", "Empty", "Ongoing"])
+    for names in (["ongoing"], [""], ["Nonsense", "Ongoing", "Nonsense", "Other"], ["COMPLETE_COMMIT"]):
+        _list(peer, version, state_filters=names)
+    ids = [producer.producer_id for producer in producers]
+    _list(peer, version, producer_id_filters=ids[1:3])
+    _list(peer, version, producer_id_filters=[2**60, -1])
+    _list(peer, version, producer_id_filters=ids[1:3], state_filters=["CompleteCommit"])
+
+
+@scenario_for_each((1, 2))
+def list_by_duration(peer: Peer, version: int) -> None:
+    """How long a transaction runs; what is not running has its own answer."""
+    _population(peer)
+    for duration_ms in (-1, -5, 0, 1, 3_600_000, 2**62):
+        _list(peer, version, duration_filter=duration_ms)
+
+
+@scenario
+def list_by_pattern(peer: Peer) -> None:
+    """The pattern is of RE2 and of the whole id."""
+    names = [producer.transactional_id for producer in _population(peer)]
+    prefix = peer.name("")
+    patterns = (
+        "", ".*", "a", ".*a", "x*", names[0], f"{prefix}[ab]", f"^{prefix}(a|b)$", f"{prefix}", f"(?i){names[0].upper()}",
+        "(", "[", "*", "a{2", r".*\Aa", "(?=a)a", r"(.)\1", ".*[a-c]$",
+    )  # fmt: skip
+    for pattern in patterns:
+        _list(peer, 2, transactional_id_pattern=pattern)
+    _list(peer, 2, transactional_id_pattern=".*[ab]", state_filters=["Ongoing"])
+
+
+@scenario
+def producers_of_a_partition(peer: Peer) -> None:
+    """Where their transactions began, and which coordinator wrote the last marker."""
+    topic = peer.topic(partitions=2)
+    one, two = TransactionalProducer(peer, "one"), TransactionalProducer(peer, "two")
+    one.init()
+    two.init()
+    peer.produce(topic, Batch(records(3)))
+    one.produce(topic, 2)
+    two.produce(topic)
+    describe_producers(peer, topic, 0, 1, 5)
+    one.end(ABORT)
+    describe_producers(peer, topic, 0, 1)
+    one.produce(topic)
+    two.produce(topic, 2)
+    describe_producers(peer, topic, 0)
+    two.end(COMMIT)
+    one.end(COMMIT)
+    describe_producers(peer, topic, 0)
+
+
+def _write_markers(peer: Peer, version: int, *markers: Plain) -> None:
+    peer.call("write_txn_markers", version, markers=list(markers))
+
+
+def _marker(producer: TransactionalProducer, topic: Topic, *partitions: int, **more: Any) -> Plain:
+    marker = {
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.producer_epoch,
+        "transaction_result": ABORT,
+        "coordinator_epoch": 0,
+        "transaction_version": 0,
+        "topics": [{"name": topic.name, "partition_indexes": list(partitions or (0,))}],
+    }
+    return {**marker, **more}
+
+
+@scenario_for_each(MARKER_VERSIONS)
+def write_markers(peer: Peer, version: int) -> None:
+    """A transaction that hangs is ended over the coordinator's head, which ends it once more."""
+    topic = peer.topic(partitions=2)
+    producer = TransactionalProducer(peer)
+    producer.init()
+    producer.produce(topic, 2)
+    _write_markers(peer, version, _marker(producer, topic, 0, 1, 7))
+    describe_producers(peer, topic, 0, 1)
+    peer.fetch(topic, isolation_level=1)
+    producer.describe()
+    _write_markers(peer, version, _marker(producer, topic))
+    _write_markers(peer, version, _marker(producer, topic, transaction_result=COMMIT))
+    producer.end(COMMIT)
+    describe_producers(peer, topic, 0, 1)
+    peer.fetch(topic)
+
+
+@scenario_for_each(MARKER_VERSIONS)
+def write_markers_of_strangers(peer: Peer, version: int) -> None:
+    """Unknown producers, older and newer epochs, unknown and internal topics, none."""
+    topic = peer.topic()
+    producer = TransactionalProducer(peer)
+    producer.init()
+    producer.init()
+    producer.produce(topic)
+    nowhere = Topic(peer.name("nowhere"), "")
+    for marker in (
+        _marker(producer, topic, producer_epoch=0),
+        _marker(producer, nowhere),
+        _marker(producer, topic, 9, -1),
+        _marker(producer, topic, producer_id=2**60, producer_epoch=3),
+        _marker(producer, topic, topics=[]),
+        _marker(producer, topic, producer_epoch=5),
+        _marker(producer, topic, producer_epoch=4),
+        _marker(producer, topic, coordinator_epoch=-1),
+    ):
+        _write_markers(peer, version, marker)
+        describe_producers(peer, topic)
+    peer.fetch(topic)
+
+
+@scenario_for_each(MARKER_VERSIONS)
+def coordinator_epochs(peer: Peer, version: int) -> None:
+    """A marker of an older coordinator is refused."""
+    topic = peer.topic()
+    producer = TransactionalProducer(peer)
+    producer.init()
+    for coordinator_epoch in (5, 4, 5, 6, 0, -1):
+        _write_markers(peer, version, _marker(producer, topic, coordinator_epoch=coordinator_epoch))
+    describe_producers(peer, topic)
+    peer.fetch(topic)
+
+
+@scenario_for_each({str(version): version for version in (0, 1, 2, 3, -1)})
+def transaction_versions_of_markers(peer: Peer, transaction_version: int) -> None:
+    """Of transactions of version 2 the marker must carry a newer epoch (v2 of the request says so)."""
+    topic = peer.topic()
+    producer = TransactionalProducer(peer)
+    producer.init()
+    producer.produce(topic)
+    more = {"transaction_version": transaction_version}
+    for producer_epoch in (0, 1, 1, 0):
+        _write_markers(peer, 2, _marker(producer, topic, producer_epoch=producer_epoch, **more))
+        describe_producers(peer, topic)
+    peer.fetch(topic)
+
+
+@scenario_for_each(MARKER_VERSIONS)
+def several_markers(peer: Peer, version: int) -> None:
+    topic = peer.topic(partitions=2)
+    one, two = TransactionalProducer(peer, "one"), TransactionalProducer(peer, "two")
+    for producer in (one, two):
+        producer.init()
+        producer.produce(topic)
+    _write_markers(
+        peer, version, _marker(one, topic), _marker(two, topic, 0, 1, transaction_result=COMMIT)
+    )
+    describe_producers(peer, topic, 0, 1)
+    peer.fetch(topic)
+
+
+@scenario_for_each(MARKER_VERSIONS)
+def no_markers(peer: Peer, version: int) -> None:
+    peer.call_briefly("write_txn_markers", version, markers=[])
+
+
+@scenario
+def markers_of_internal_topics(peer: Peer) -> None:
+    peer.group()
+    producer = TransactionalProducer(peer)
+    producer.init()
+    for name in ("__transaction_state",):
+        _write_markers(peer, 1, _marker(producer, Topic(name, ""), producer_id=2**60))

@@ -1,0 +1,178 @@
+"""EndTxn: by whom a transaction may be ended, how often, and which epoch follows."""
+
+from __future__ import annotations
+
+from tests.compat.differential.peer import Peer
+from tests.compat.differential.scenario import scenario, scenario_for_each
+from tests.compat.differential.transactional import (
+    ABORT,
+    ADDS_BY_PRODUCE,
+    ADDS_FIRST,
+    COMMIT,
+    KEEPS_EPOCH,
+    RAISES_EPOCH,
+    TransactionalProducer,
+    describe_producers,
+    transact,
+)
+from tests.support.wire import Plain
+
+VERSIONS = range(6)
+EPOCH_VERSIONS = {"v1": KEEPS_EPOCH, "v2": RAISES_EPOCH}
+
+
+@scenario_for_each(VERSIONS)
+def nothing_to_end(peer: Peer, version: int) -> None:
+    """Before a producer began, and before it wrote anything."""
+    producer = TransactionalProducer(peer)
+    for commit in (COMMIT, ABORT):
+        producer.end(commit, version)
+    producer.init()
+    for commit in (COMMIT, ABORT, ABORT, COMMIT):
+        producer.end(commit, version)
+        producer.describe()
+
+
+@scenario_for_each(VERSIONS)
+def committed(peer: Peer, version: int) -> None:
+    """Committed twice, then the other end, by the epoch of before and that of after."""
+    _ended(peer, version, COMMIT)
+
+
+@scenario_for_each(VERSIONS)
+def aborted(peer: Peer, version: int) -> None:
+    """Aborted twice, then the other end, by the epoch of before and that of after."""
+    _ended(peer, version, ABORT)
+
+
+def _ended(peer: Peer, version: int, commit: bool) -> None:
+    topic = peer.topic()
+    producer = TransactionalProducer(peer)
+    producer.init()
+    producer.add({topic.name: [0]})
+    producer.produce(topic, 2, version=ADDS_FIRST)
+    before = producer.identity
+    producer.end(commit, version)
+    producer.describe()
+    after = producer.identity
+    for who in (before, after):
+        for again in (commit, not commit):
+            producer.end(again, version, **who)
+            producer.describe()
+    describe_producers(peer, topic)
+    peer.fetch(topic, version=18)
+
+
+@scenario_for_each(VERSIONS)
+def ended_by_strangers(peer: Peer, version: int) -> None:
+    """Wrong ids and epochs do not disturb the transaction."""
+    topic = peer.topic()
+    producer = TransactionalProducer(peer)
+    producer.init()
+    producer.init()
+    producer.add({topic.name: [0]})
+    strangers: list[Plain] = [
+        {"producer_epoch": 0},
+        {"producer_epoch": 2},
+        {"producer_epoch": 9},
+        {"producer_epoch": -1},
+        {"producer_epoch": 32_767},
+        {"producer_id": 2**60},
+        {"producer_id": -1, "producer_epoch": -1},
+        {"transactional_id": peer.name("nobody")},
+        {"transactional_id": ""},
+    ]
+    for stranger in strangers:
+        producer.peer.call("end_txn", version, **{**producer.identity, "committed": COMMIT, **stranger})
+    producer.describe()
+    producer.end(COMMIT, version)
+
+
+@scenario_for_each(EPOCH_VERSIONS)
+def one_after_the_other(peer: Peer, version: int) -> None:
+    """Epochs, sequences and markers of five transactions in a row."""
+    topic = peer.topic()
+    producer = TransactionalProducer(peer)
+    producer.init()
+    for commit in (COMMIT, ABORT, COMMIT, COMMIT, ABORT):
+        transact(producer, topic, 2, commit=commit, version=version)
+        describe_producers(peer, topic)
+    producer.describe()
+    peer.fetch(topic, version=18)
+
+
+@scenario
+def both_protocols_in_turn(peer: Peer) -> None:
+    """A client may be updated, and taken back, between two transactions."""
+    topic = peer.topic()
+    producer = TransactionalProducer(peer)
+    producer.init()
+    for version in (KEEPS_EPOCH, RAISES_EPOCH, RAISES_EPOCH, KEEPS_EPOCH, KEEPS_EPOCH):
+        transact(producer, topic, commit=COMMIT, version=version)
+        producer.describe()
+    peer.fetch(topic, version=18)
+
+
+@scenario_for_each(EPOCH_VERSIONS)
+def added_and_never_written(peer: Peer, version: int) -> None:
+    """Partitions that take part get their marker all the same."""
+    topic = peer.topic(partitions=2)
+    producer = TransactionalProducer(peer)
+    producer.init()
+    for commit in (COMMIT, ABORT):
+        producer.add({topic.name: [0, 1]})
+        producer.end(commit, version)
+    describe_producers(peer, topic, 0, 1)
+    peer.fetch(topic, version=18)
+
+
+@scenario
+def end_of_the_other_protocol(peer: Peer) -> None:
+    """Batches added themselves, the end keeps the epoch; and the other way round."""
+    topic = peer.topic()
+    producer = TransactionalProducer(peer)
+    producer.init()
+    producer.produce(topic, version=ADDS_BY_PRODUCE)
+    producer.end(COMMIT, KEEPS_EPOCH)
+    producer.describe()
+    producer.add({topic.name: [0]})
+    producer.produce(topic, version=ADDS_FIRST)
+    producer.end(COMMIT, RAISES_EPOCH)
+    producer.describe()
+    producer.produce(topic, version=ADDS_BY_PRODUCE)
+    producer.end(ABORT, KEEPS_EPOCH)
+    describe_producers(peer, topic)
+    peer.fetch(topic, version=18)
+
+
+@scenario_for_each({"commit": COMMIT, "abort": ABORT})
+def retried_over_another_connection(peer: Peer, commit: bool) -> None:
+    """The answer was lost: the same end again is no error, by the old epoch."""
+    topic = peer.topic()
+    producer = TransactionalProducer(peer)
+    producer.init()
+    producer.produce(topic)
+    before = producer.identity
+    producer.end(commit)
+    other = peer.connect()
+    other.call("end_txn", 5, **before, committed=commit)
+    transact(producer, topic, commit=COMMIT)
+    other.call("end_txn", 5, **before, committed=commit)
+    producer.produce(topic)
+    other.call("end_txn", 5, **before, committed=commit)
+    producer.describe()
+
+
+@scenario_for_each(EPOCH_VERSIONS)
+def topic_is_deleted(peer: Peer, version: int) -> None:
+    """A transaction whose only topic is gone ends."""
+    topic = peer.topic()
+    producer = TransactionalProducer(peer)
+    producer.init()
+    producer.add({topic.name: [0]})
+    producer.produce(topic, version=ADDS_FIRST)
+    peer.call("delete_topics", 4, topic_names=[topic.name], timeout=5_000)
+    producer.end(COMMIT, version)
+    producer.describe()
+    producer.init()
+    producer.describe()

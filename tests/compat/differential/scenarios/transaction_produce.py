@@ -1,0 +1,281 @@
+"""Produce in transactions: which batches belong to one, and which are refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.compat.differential.peer import Peer
+from tests.compat.differential.scenario import scenario, scenario_for_each
+from tests.compat.differential.transactional import (
+    ABORT,
+    ADDS_BY_PRODUCE,
+    ADDS_FIRST,
+    COMMIT,
+    KEEPS_EPOCH,
+    RAISES_EPOCH,
+    TRANSACTIONAL,
+    TransactionalProducer,
+    describe_producers,
+    transact,
+)
+from tests.support.batches import Batch, records
+
+VERSIONS = range(3, 14)
+PROTOCOLS = {"v1": (ADDS_FIRST, KEEPS_EPOCH), "v2": (ADDS_BY_PRODUCE, RAISES_EPOCH)}
+Protocol = tuple[int, int]
+
+
+def _end_version(version: int) -> int:
+    return RAISES_EPOCH if version >= ADDS_BY_PRODUCE else KEEPS_EPOCH
+
+
+@scenario_for_each(VERSIONS)
+def not_added(peer: Peer, version: int) -> None:
+    """From v12 on the batch itself adds its partition; before, it is refused."""
+    topic = peer.topic(partitions=2)
+    producer = TransactionalProducer(peer)
+    producer.init()
+    producer.produce(topic, version=version)
+    producer.describe()
+    describe_producers(peer, topic)
+    producer.add({topic.name: [1]})
+    producer.produce(topic, version=version)
+    producer.produce(topic, partition=1, version=version)
+    producer.describe()
+
+
+@scenario_for_each(VERSIONS)
+def added(peer: Peer, version: int) -> None:
+    """Batches of a transaction, a retry, a gap, and the next transaction."""
+    topic = peer.topic()
+    producer = TransactionalProducer(peer)
+    producer.init()
+    for commit in (COMMIT, ABORT, COMMIT):
+        producer.add({topic.name: [0]})
+        producer.produce(topic, 2, version=version)
+        last = producer.batch(topic, 3)
+        producer.produce(topic, 3, version=version)
+        producer.send(topic, last, version=version)
+        producer.send(topic, producer.batch(topic, base_sequence=99), version=version)
+        producer.end(commit, _end_version(version))
+        producer.send(topic, last, version=version)
+        describe_producers(peer, topic)
+    peer.fetch(topic)
+
+
+@scenario_for_each(VERSIONS)
+def by_strangers(peer: Peer, version: int) -> None:
+    """Wrong ids and epochs, another transactional id, none."""
+    topic = peer.topic()
+    producer = TransactionalProducer(peer)
+    producer.init()
+    producer.init()
+    producer.add({topic.name: [0]})
+    for producer_epoch in (0, 2, -1):
+        producer.produce(topic, version=version, producer_epoch=producer_epoch)
+    producer.produce(topic, version=version, producer_id=2**60)
+    for transactional_id in (None, "", peer.name("nobody")):
+        batch = producer.batch(topic)
+        peer.produce(topic, batch, version=version, transactional_id=transactional_id)
+    producer.produce(topic, version=version)
+    describe_producers(peer, topic)
+    producer.end(COMMIT, _end_version(version))
+
+
+@scenario_for_each((3, 9, 11, 12, 13))
+def plain_batches(peer: Peer, version: int) -> None:
+    """Batches that are not transactional, of a producer that has begun: alone, in the midst and after the end."""
+    topic = peer.topic()
+    producer = TransactionalProducer(peer)
+    producer.init()
+    producer.produce(topic, version=version, attributes=0)
+    producer.add({topic.name: [0]})
+    producer.produce(topic, version=version)
+    producer.produce(topic, version=version, attributes=0)
+    batch = producer.batch(topic, attributes=0)
+    peer.produce(topic, batch, version=version)
+    peer.produce(topic, Batch(records(1)), version=version)
+    producer.end(COMMIT, _end_version(version))
+    producer.produce(topic, version=version, attributes=0)
+    describe_producers(peer, topic)
+    peer.fetch(topic)
+
+
+@scenario_for_each((3, 9, 11, 12, 13))
+def transactional_without_a_producer(peer: Peer, version: int) -> None:
+    topic = peer.topic()
+    producer = TransactionalProducer(peer)
+    producer.produce(topic, version=version)
+    producer.produce(topic, version=version, base_sequence=-1)
+    producer.init()
+    producer.produce(topic, version=version, base_sequence=-1)
+    producer.produce(topic, version=version, producer_id=-1, producer_epoch=-1, base_sequence=-1)
+    producer.describe()
+
+
+@scenario_for_each((3, 9, 11, 12, 13))
+def control_batches(peer: Peer, version: int) -> None:
+    """Markers are for the coordinator to write."""
+    topic = peer.topic()
+    producer = TransactionalProducer(peer)
+    producer.init()
+    producer.add({topic.name: [0]})
+    producer.produce(topic, version=version, attributes=TRANSACTIONAL | 0x20)
+    producer.produce(topic, version=version, attributes=0x20)
+    describe_producers(peer, topic)
+
+
+@scenario_for_each(PROTOCOLS)
+def sequences(peer: Peer, protocol: Protocol) -> None:
+    """Gaps, overlaps and retries inside a transaction."""
+    version, end_version = protocol
+    topic = peer.topic()
+    producer = TransactionalProducer(peer)
+    producer.init()
+    producer.add({topic.name: [0]})
+    for base_sequence, count in ((3, 1), (0, 2), (0, 2), (3, 1), (2, 1), (1, 2), (2, 1), (3, 1), (-1, 1)):
+        producer.produce(topic, count, version=version, base_sequence=base_sequence)
+    describe_producers(peer, topic)
+    producer.end(ABORT, end_version)
+    for base_sequence in (9, 4, 0, 1):
+        producer.add({topic.name: [0]})
+        producer.produce(topic, version=version, base_sequence=base_sequence)
+        describe_producers(peer, topic)
+
+
+@scenario_for_each(PROTOCOLS)
+def first_sequence_of_a_new_epoch(peer: Peer, protocol: Protocol) -> None:
+    """A producer that begins anew starts at 0 where it has written before."""
+    version, end_version = protocol
+    topic = peer.topic(partitions=2)
+    producer = TransactionalProducer(peer)
+    producer.init()
+    transact(producer, topic, 3, commit=COMMIT, version=end_version)
+    producer.init_again()
+    producer.add({topic.name: [0, 1]})
+    for partition in (0, 1):
+        for base_sequence in (3, 1, 0, 1):
+            producer.produce(topic, partition=partition, version=version, base_sequence=base_sequence)
+    describe_producers(peer, topic, 0, 1)
+    producer.end(COMMIT, end_version)
+
+
+@scenario_for_each(PROTOCOLS)
+def after_the_end(peer: Peer, protocol: Protocol) -> None:
+    """A batch that comes late, by the epoch of the transaction that has ended."""
+    version, end_version = protocol
+    topic = peer.topic()
+    producer = TransactionalProducer(peer)
+    producer.init()
+    producer.add({topic.name: [0]})
+    producer.produce(topic, version=version)
+    last, late = producer.batch(topic, base_sequence=0), producer.batch(topic)
+    producer.end(COMMIT, end_version)
+    producer.send(topic, late, version=version)
+    producer.send(topic, last, version=version)
+    producer.describe()
+    producer.add({topic.name: [0]})
+    producer.send(topic, late, version=version)
+    producer.send(topic, replace(late, attributes=0), version=version)
+    describe_producers(peer, topic)
+    producer.describe()
+    peer.fetch(topic, isolation_level=1)
+
+
+@scenario_for_each(PROTOCOLS)
+def several_partitions(peer: Peer, protocol: Protocol) -> None:
+    """Some are refused, the others are in the transaction."""
+    version, end_version = protocol
+    topic = peer.topic(partitions=3)
+    producer = TransactionalProducer(peer)
+    producer.init()
+    producer.add({topic.name: [0, 1]})
+    batches = {
+        0: producer.batch(topic),
+        1: producer.batch(topic, partition=1, crc=5),
+        2: producer.batch(topic, partition=2),
+        7: producer.batch(topic, partition=7),
+    }
+    for _ in range(2):
+        peer.produce(topic, batches, version=version, transactional_id=producer.transactional_id)
+    producer.describe()
+    producer.end(COMMIT, end_version)
+    describe_producers(peer, topic, 0, 1, 2)
+
+
+@scenario_for_each(PROTOCOLS)
+def two_producers_in_one_request(peer: Peer, protocol: Protocol) -> None:
+    """A request is of one producer; batches of two in it are a mistake."""
+    version, _ = protocol
+    topic = peer.topic(partitions=2)
+    one, two = TransactionalProducer(peer, "one"), TransactionalProducer(peer, "two")
+    for producer in (one, two):
+        producer.init()
+        producer.add({topic.name: [0, 1]})
+    batches = {0: one.batch(topic), 1: two.batch(topic, partition=1)}
+    peer.produce(topic, batches, version=version, transactional_id=one.transactional_id)
+    mixed = {0: one.batch(topic), 1: Batch(records(1))}
+    peer.produce(topic, mixed, version=version, transactional_id=one.transactional_id)
+    describe_producers(peer, topic, 0, 1)
+
+
+@scenario_for_each({f"acks {acks}, {name}": (acks, *it) for acks in (0, 1) for name, it in PROTOCOLS.items()})
+def acks(peer: Peer, case: tuple[int, int, int]) -> None:
+    """Transactional producers wait for all; who does not is served as well."""
+    acks, version, end_version = case
+    topic = peer.topic()
+    producer = TransactionalProducer(peer)
+    producer.init()
+    producer.add({topic.name: [0]})
+    batch = producer.batch(topic)
+    peer.produce(topic, batch, version=version, acks=acks, transactional_id=producer.transactional_id)
+    peer.end_offset_reaches(topic, 1)
+    producer.end(COMMIT, end_version)
+    peer.fetch(topic)
+
+
+@scenario_for_each((3, 11, 12, 13))
+def internal_topics(peer: Peer, version: int) -> None:
+    """A producer can't write where the coordinators keep their state."""
+    producer = TransactionalProducer(peer)
+    producer.init()
+    found = peer.until(
+        "metadata", 12, lambda answer: not answer["topics"][0]["error_code"], {"topics": [{"name": STATE}]}
+    )
+    topic = replace(peer.topic(), name=STATE, topic_id=found["topics"][0]["topic_id"])
+    producer.produce(topic, version=version)
+    peer.produce(topic, Batch(records(1)), version=version)
+    producer.describe()
+
+
+STATE = "__transaction_state"
+
+
+@scenario
+def records_are_deleted_below_an_open_transaction(peer: Peer) -> None:
+    """DeleteRecords reaches beyond the last stable offset; the transaction goes on."""
+    topic = peer.topic()
+    producer = TransactionalProducer(peer)
+    producer.init()
+    producer.produce(topic, 2)
+    peer.produce(topic, Batch(records(2)))
+    partitions = [{"partition_index": 0, "offset": 3}]
+    peer.call("delete_records", 2, topics=[{"name": topic.name, "partitions": partitions}], timeout=5_000)
+    describe_producers(peer, topic)
+    peer.fetch(topic, 3, isolation_level=1)
+    producer.produce(topic)
+    producer.end(ABORT)
+    describe_producers(peer, topic)
+    peer.fetch(topic, 3, isolation_level=1)
+
+
+@scenario
+def verification_of_an_idempotent_producers_batch(peer: Peer) -> None:
+    """A producer id that no transactional id has, with the attribute set."""
+    topic = peer.topic()
+    producer = TransactionalProducer(peer)
+    handed = peer.call("init_producer_id", 5, transactional_id=None, transaction_timeout=60_000)
+    batch = Batch(records(1), attributes=TRANSACTIONAL).of(handed.get("producer_id", -1), 0, 0)
+    for version in (9, 11, 12):
+        producer.send(topic, batch, version=version)
+    describe_producers(peer, topic)

@@ -1,0 +1,181 @@
+"""A transactional producer that says all it does itself: one version of a request, or the same in any."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import replace
+from typing import Any
+
+from tests.compat.differential.group_member import committed
+from tests.compat.differential.peer import Peer, Topic
+from tests.support.batches import Batch, records
+from tests.support.wire import Plain
+
+TRANSACTIONAL = 0x10
+COMMIT, ABORT = True, False
+CONCURRENT_TRANSACTIONS = 51
+NOT_FOUND = 105
+ADDS_FIRST, ADDS_BY_PRODUCE = 11, 12
+"""Versions of Produce: from the second on a batch adds its partition to the transaction (KIP-890)."""
+KEEPS_EPOCH, RAISES_EPOCH = 4, 5
+"""Versions of EndTxn."""
+ENDING = {"PrepareCommit", "PrepareAbort", "PrepareEpochFence"}
+
+Places = Mapping[str, Sequence[int]]
+
+
+def is_answered(answer: Plain) -> bool:
+    """Whether this is no mere "ask again": Kafka is still busy with the end before, which here is waited for."""
+    return bool(answer["error_code"] != CONCURRENT_TRANSACTIONS)
+
+
+def await_coordinator(peer: Peer, transactional_id: str) -> None:
+    """Waits until the coordinator of a transactional id that nobody has used yet knows that."""
+    asked = {"key": transactional_id, "key_type": 1}
+    peer.until("find_coordinator", 3, lambda answer: answer["error_code"] == 0, asked)
+
+    def is_loaded(answer: Plain) -> bool:
+        return bool(answer["transaction_states"][0]["error_code"] == NOT_FOUND)
+
+    peer.until("describe_transactions", 0, is_loaded, {"transactional_ids": [transactional_id]})
+
+
+class TransactionalProducer:
+    """Keeps its producer id and epoch, and the sequence of each partition, as a client does."""
+
+    def __init__(self, peer: Peer, suffix: str = "x") -> None:
+        self.peer = peer
+        self.transactional_id = peer.name(suffix)
+        self.producer_id = -1
+        self.producer_epoch = -1
+        self._sequences: dict[tuple[str, int], int] = {}
+        await_coordinator(peer, self.transactional_id)
+
+    @property
+    def identity(self) -> Plain:
+        return {
+            "transactional_id": self.transactional_id,
+            "producer_id": self.producer_id,
+            "producer_epoch": self.producer_epoch,
+        }
+
+    def _adopt(self, answer: Plain) -> None:
+        adopted = answer.get("producer_id", -1), answer.get("producer_epoch", -1)
+        if answer.get("error_code") == 0 and adopted not in {(-1, -1), (self.producer_id, self.producer_epoch)}:
+            self.producer_id, self.producer_epoch = adopted
+            self._sequences.clear()
+
+    def heir(self) -> TransactionalProducer:
+        """Another instance under the same transactional id, which has not begun yet."""
+        other = copy(self)
+        other._sequences = {}
+        return other
+
+    def init(self, version: int = 5, **more: Any) -> Plain:
+        """InitProducerId as a client that starts; asked again while an end is under way."""
+        request = {
+            "transactional_id": self.transactional_id,
+            "transaction_timeout": 60_000,
+            "producer_id": -1,
+            "producer_epoch": -1,
+        }
+        answer = self.peer.eventually("init_producer_id", version, is_answered, **{**request, **more})
+        self._adopt(answer)
+        return answer
+
+    def init_again(self, version: int = 5, **more: Any) -> Plain:
+        """InitProducerId as a client that goes on after an error (KIP-360)."""
+        return self.init(version, **{**self.identity, **more})
+
+    def add(self, places: Places, version: int = 3, **more: Any) -> Plain:
+        """AddPartitionsToTxn, of one transaction in every version."""
+        topics = [{"name": name, "partitions": list(indexes)} for name, indexes in places.items()]
+        one = {**self.identity, "topics": topics, **more}
+        below = {f"v3_and_below_{key}": value for key, value in one.items() if key != "verify_only"}
+        return self.peer.call("add_partitions_to_txn", version, transactions=[one], **below)
+
+    def add_offsets(self, group_id: str, version: int = 3, **more: Any) -> Plain:
+        return self.peer.call(
+            "add_offsets_to_txn", version, **{**self.identity, "group_id": group_id, **more}
+        )
+
+    def commit_offsets(
+        self, group_id: str, topic: Topic, offsets: Mapping[int, int], version: int = 5, **more: Any
+    ) -> Plain:
+        """TxnOffsetCommit of a producer that is no member of the group."""
+        request = {
+            **self.identity,
+            "group_id": group_id,
+            "generation_id": -1,
+            "member_id": "",
+            "group_instance_id": None,
+            "topics": [committed(topic, offsets)],
+        }
+        request |= more
+        request["topics"] = [
+            {key: value for key, value in row.items() if key != "topic_id"} for row in request["topics"]
+        ]
+        return self.peer.call("txn_offset_commit", version, **request)
+
+    def batch(self, topic: Topic, count: int = 1, partition: int = 0, **fields: Any) -> Batch:
+        """The next batch for a partition; fields of the batch may be given otherwise."""
+        base_sequence = self._sequences.get((topic.name, partition), 0)
+        batch = Batch(records(count), attributes=TRANSACTIONAL)
+        return replace(batch.of(self.producer_id, self.producer_epoch, base_sequence), **fields)
+
+    def send(self, topic: Topic, batch: Batch, partition: int = 0, version: int = ADDS_BY_PRODUCE) -> Plain:
+        """Produce of one batch under the transactional id."""
+        return self.peer.produce(
+            topic, {partition: batch}, version=version, transactional_id=self.transactional_id
+        )
+
+    def produce(
+        self,
+        topic: Topic,
+        count: int = 1,
+        partition: int = 0,
+        version: int = ADDS_BY_PRODUCE,
+        **fields: Any,
+    ) -> Plain:
+        """The next batch; its sequences are used up when it is appended."""
+        batch = self.batch(topic, count, partition, **fields)
+        answer = self.send(topic, batch, partition, version)
+        if answer and answer["responses"][0]["partition_responses"][0]["error_code"] == 0:
+            self._sequences[topic.name, partition] = batch.base_sequence + count
+        return answer
+
+    def end(self, commit: bool, version: int = RAISES_EPOCH, **more: Any) -> Plain:
+        """EndTxn, and then the end of all that follows from it."""
+        answer = self.peer.call("end_txn", version, **{**self.identity, "committed": commit, **more})
+        self._adopt(answer)
+        self.settle()
+        return answer
+
+    def settle(self) -> None:
+        """Waits until no end is under way; what Kafka leaves to be done after its answer is done then."""
+
+        def is_settled(answer: Plain) -> bool:
+            return answer["transaction_states"][0]["transaction_state"] not in ENDING
+
+        self.peer.until(
+            "describe_transactions", 0, is_settled, {"transactional_ids": [self.transactional_id]}
+        )
+
+    def describe(self) -> Plain:
+        return self.peer.call("describe_transactions", 0, transactional_ids=[self.transactional_id])
+
+
+def transact(
+    producer: TransactionalProducer, topic: Topic, count: int = 1, *, commit: bool, version: int = RAISES_EPOCH
+) -> None:
+    """A whole transaction of one batch, by the protocol of this version of EndTxn."""
+    if version < RAISES_EPOCH:
+        producer.add({topic.name: [0]})
+    producer.produce(topic, count, version=ADDS_BY_PRODUCE if version >= RAISES_EPOCH else ADDS_FIRST)
+    producer.end(commit, version)
+
+
+def describe_producers(peer: Peer, topic: Topic, *partitions: int) -> Plain:
+    wanted = [{"name": topic.name, "partition_indexes": list(partitions or (0,))}]
+    return peer.call("describe_producers", 0, topics=wanted)
