@@ -14,6 +14,7 @@ AS_THE_PEER = {
     "group.min.session.timeout.ms": "500",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
 }
 """The Apache Kafka that tests compare with has the same."""
 

@@ -1,7 +1,8 @@
 """ApiVersions (key 18, versions 0–4): what this node serves; the first question of every client.
 
-A client software name or version that Kafka would not accept is INVALID_REQUEST (KIP-511). Transactions are of version 2,
-by which clients choose between both protocols of transactions (KIP-584, KIP-890).
+A client software name or version that Kafka would not accept is INVALID_REQUEST (KIP-511). Of Kafka's features those are told
+that concern what is served, at the level of a new cluster (KIP-584): by transactions of version 2 clients choose between
+both protocols of transactions (KIP-890).
 Source: Kafka's KafkaApis.handleApiVersionsRequest, ApiVersionsRequest.isValid.
 """
 
@@ -21,8 +22,8 @@ MIN_VERSION = 0
 MAX_VERSION = 4
 FIRST_WITH_FEATURES = 3
 FIRST_WITH_MIN_VERSION_0 = 4
-TRANSACTION_FEATURE = "transaction.version"
-TRANSACTION_VERSION = 2
+FEATURES = {"group.version": 1, "share.version": 1, "transaction.version": 2}
+"""Their level, which is the greatest that there is; the least is 0."""
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -68,16 +69,18 @@ def _features(context: RequestContext, module: Any) -> dict[str, Any]:
     """The features' fields of an answer that has them; before v4 one whose least version is 0 is not told as supported."""
     if context.api_version < FIRST_WITH_FEATURES:
         return {}
-    supported = module.SupportedFeatureKey(
-        name=TRANSACTION_FEATURE, min_version=0, max_version=TRANSACTION_VERSION
+    supported = tuple(
+        module.SupportedFeatureKey(name=name, min_version=0, max_version=level)
+        for name, level in FEATURES.items()
     )
-    finalized = module.FinalizedFeatureKey(
-        name=TRANSACTION_FEATURE, max_version_level=TRANSACTION_VERSION, min_version_level=TRANSACTION_VERSION
+    finalized = tuple(
+        module.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+        for name, level in FEATURES.items()
     )
     return {
-        "supported_features": (supported,) if context.api_version >= FIRST_WITH_MIN_VERSION_0 else (),
+        "supported_features": supported if context.api_version >= FIRST_WITH_MIN_VERSION_0 else (),
         "finalized_features_epoch": max(context.services.metadata_log.last_offset, 0),
-        "finalized_features": (finalized,),
+        "finalized_features": finalized,
     }
 
 

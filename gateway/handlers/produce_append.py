@@ -167,7 +167,8 @@ def _take_part(
 ) -> ProduceRow | None:
     """Have the partition take part in the batch's transaction, at once; the row of a batch that may not."""
     if not transactional_id:
-        code = ErrorCode.transactional_id_authorization_failed
+        is_missing = transactional_id is None
+        code = ErrorCode.transactional_id_authorization_failed if is_missing else ErrorCode.invalid_request
         message = "a transactional batch without a transactional id"
         return refused_row(partition, int(code), message, appended=False)
     if len(records) < HEADER_BYTES or partition.log.offline:

@@ -68,6 +68,8 @@ def _record(
 async def _commit(context: RequestContext, request: Any, records: list[OffsetCommitRecord]) -> ErrorCode:
     if not request.group_id:
         return ErrorCode.invalid_group_id
+    if not request.transactional_id:
+        return ErrorCode.invalid_request
     version = context.api_version
     committer = Committer(request.group_id)
     if version >= FIRST_WITH_MEMBER:
@@ -111,6 +113,7 @@ def _response(version: int, request: Any, errors: Errors) -> Any:
                 ),
             )
             for topic in request.topics
+            if topic.partitions
         ),
     )
 

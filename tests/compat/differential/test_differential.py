@@ -67,6 +67,13 @@ VERSIONS = {
     "describe_share_group_offsets": (0, 1),
     "alter_share_group_offsets": (0, 0),
     "delete_share_group_offsets": (0, 0),
+    "add_partitions_to_txn": (0, 5),
+    "add_offsets_to_txn": (0, 4),
+    "end_txn": (0, 5),
+    "txn_offset_commit": (0, 5),
+    "write_txn_markers": (1, 2),
+    "describe_transactions": (0, 0),
+    "list_transactions": (0, 2),
 }
 
 
@@ -92,7 +99,7 @@ def test_every_known_difference_speaks_for_a_scenario() -> None:
 def test_every_theme_is_there() -> None:
     themes = {name.partition(".")[0] for name in SCENARIOS}
     assert themes == set(scenarios.__all__)
-    assert len({name.partition("[")[0] for name in SCENARIOS}) >= 180
+    assert len({name.partition("[")[0] for name in SCENARIOS}) >= 250
 
 
 def test_every_version_of_every_api_is_asked(kafka: KafkaPeer) -> None:

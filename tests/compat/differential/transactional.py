@@ -62,7 +62,10 @@ class TransactionalProducer:
 
     def _adopt(self, answer: Plain) -> None:
         adopted = answer.get("producer_id", -1), answer.get("producer_epoch", -1)
-        if answer.get("error_code") == 0 and adopted not in {(-1, -1), (self.producer_id, self.producer_epoch)}:
+        if answer.get("error_code") == 0 and adopted not in {
+            (-1, -1),
+            (self.producer_id, self.producer_epoch),
+        }:
             self.producer_id, self.producer_epoch = adopted
             self._sequences.clear()
 
@@ -167,7 +170,12 @@ class TransactionalProducer:
 
 
 def transact(
-    producer: TransactionalProducer, topic: Topic, count: int = 1, *, commit: bool, version: int = RAISES_EPOCH
+    producer: TransactionalProducer,
+    topic: Topic,
+    count: int = 1,
+    *,
+    commit: bool,
+    version: int = RAISES_EPOCH,
 ) -> None:
     """A whole transaction of one batch, by the protocol of this version of EndTxn."""
     if version < RAISES_EPOCH:

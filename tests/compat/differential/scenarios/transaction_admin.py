@@ -17,6 +17,7 @@ from tests.compat.differential.transactional import (
 from tests.support.batches import Batch, records
 from tests.support.wire import Plain
 
+FEATURES = {"transaction.version", "group.version", "share.version"}
 LIST_VERSIONS = range(3)
 MARKER_VERSIONS = (1, 2)
 STATES = [
@@ -32,14 +33,14 @@ STATES = [
 
 
 @scenario_for_each((3, 4))
-def feature(peer: Peer, version: int) -> None:
-    """The version of transactions that clients go by."""
+def features(peer: Peer, version: int) -> None:
+    """The versions of transactions and of both newer kinds of groups, by which clients go."""
     answer = peer.wire.call(
         "api_versions", version, client_software_name="a", client_software_version="1"
     ).fields
     for kind in ("supported_features", "finalized_features"):
-        rows = [row for row in answer[kind] if row["name"] == "transaction.version"]
-        peer.note(kind, rows=rows)
+        rows = [row for row in answer[kind] if row["name"] in FEATURES]
+        peer.note(kind, rows=sorted(rows, key=lambda row: str(row["name"])))
     keys = (0, 1, 2, 10, 22, 24, 25, 26, 27, 28, 61, 65, 66)
     peer.note("versions", rows=[row for row in answer["api_keys"] if row["api_key"] in keys])
 
@@ -235,9 +236,7 @@ def several_markers(peer: Peer, version: int) -> None:
     for producer in (one, two):
         producer.init()
         producer.produce(topic)
-    _write_markers(
-        peer, version, _marker(one, topic), _marker(two, topic, 0, 1, transaction_result=COMMIT)
-    )
+    _write_markers(peer, version, _marker(one, topic), _marker(two, topic, 0, 1, transaction_result=COMMIT))
     describe_producers(peer, topic, 0, 1)
     peer.fetch(topic)
 

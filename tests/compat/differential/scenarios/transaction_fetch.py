@@ -58,7 +58,9 @@ def nested(peer: Peer, version: int) -> None:
         producer.produce(topic, 2)
     for producer in reversed(producers):
         producer.produce(topic)
-    for producer, commit in zip((producers[1], producers[2], producers[0]), (ABORT, COMMIT, ABORT), strict=True):
+    for producer, commit in zip(
+        (producers[1], producers[2], producers[0]), (ABORT, COMMIT, ABORT), strict=True
+    ):
         producer.end(commit)
         _fetch_both(peer, topic, 0, version)
         _fetch_both(peer, topic, 3, version)

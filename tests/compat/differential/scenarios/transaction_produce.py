@@ -58,8 +58,8 @@ def added(peer: Peer, version: int) -> None:
         producer.send(topic, last, version=version)
         producer.send(topic, producer.batch(topic, base_sequence=99), version=version)
         producer.end(commit, _end_version(version))
-        producer.send(topic, last, version=version)
         describe_producers(peer, topic)
+    producer.send(topic, last, version=version)
     peer.fetch(topic)
 
 
@@ -171,15 +171,29 @@ def after_the_end(peer: Peer, protocol: Protocol) -> None:
     producer.produce(topic, version=version)
     last, late = producer.batch(topic, base_sequence=0), producer.batch(topic)
     producer.end(COMMIT, end_version)
-    producer.send(topic, late, version=version)
-    producer.send(topic, last, version=version)
+    if version >= ADDS_BY_PRODUCE:
+        producer.send(topic, last, version=version)
     producer.describe()
     producer.add({topic.name: [0]})
     producer.send(topic, late, version=version)
+    producer.send(topic, last, version=version)
     producer.send(topic, replace(late, attributes=0), version=version)
     describe_producers(peer, topic)
     producer.describe()
     peer.fetch(topic, isolation_level=1)
+
+
+@scenario_for_each((3, 11))
+def sequence_after_a_batch_that_was_not_added(peer: Peer, version: int) -> None:
+    """One batch is refused since its partition took no part; that the next one does not follow it is no gap."""
+    topic = peer.topic()
+    producer = TransactionalProducer(peer)
+    producer.init()
+    transact(producer, topic, 2, commit=COMMIT, version=KEEPS_EPOCH)
+    producer.produce(topic, version=version, base_sequence=1)
+    producer.add({topic.name: [0]})
+    producer.produce(topic, version=version)
+    producer.end(COMMIT, KEEPS_EPOCH)
 
 
 @scenario_for_each(PROTOCOLS)
@@ -251,22 +265,22 @@ def internal_topics(peer: Peer, version: int) -> None:
 STATE = "__transaction_state"
 
 
-@scenario
-def records_are_deleted_below_an_open_transaction(peer: Peer) -> None:
+@scenario_for_each({"at a batch": 2, "inside a batch": 3, "at the end": 4})
+def records_are_deleted_below_an_open_transaction(peer: Peer, offset: int) -> None:
     """DeleteRecords reaches beyond the last stable offset; the transaction goes on."""
     topic = peer.topic()
     producer = TransactionalProducer(peer)
     producer.init()
     producer.produce(topic, 2)
     peer.produce(topic, Batch(records(2)))
-    partitions = [{"partition_index": 0, "offset": 3}]
+    partitions = [{"partition_index": 0, "offset": offset}]
     peer.call("delete_records", 2, topics=[{"name": topic.name, "partitions": partitions}], timeout=5_000)
     describe_producers(peer, topic)
-    peer.fetch(topic, 3, isolation_level=1)
+    peer.fetch(topic, offset, isolation_level=1)
     producer.produce(topic)
     producer.end(ABORT)
     describe_producers(peer, topic)
-    peer.fetch(topic, 3, isolation_level=1)
+    peer.fetch(topic, offset, isolation_level=1)
 
 
 @scenario
