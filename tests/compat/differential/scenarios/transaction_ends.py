@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.compat.differential.peer import Peer
+from tests.compat.differential.peer import Peer, produce_request
 from tests.compat.differential.scenario import scenario, scenario_for_each
 from tests.compat.differential.transactional import (
     ABORT,
@@ -160,6 +160,79 @@ def retried_over_another_connection(peer: Peer, commit: bool) -> None:
     other.call("end_txn", 5, **before, committed=commit)
     producer.produce(topic)
     other.call("end_txn", 5, **before, committed=commit)
+    producer.describe()
+
+
+@scenario
+def topic_that_takes_no_batches(peer: Peer) -> None:
+    """A marker may be larger than what the topic takes of producers; Kafka is left with it for ever."""
+    topic = peer.topic(configs={"max.message.bytes": "10"})
+    producer = TransactionalProducer(peer)
+    producer.init()
+    producer.add({topic.name: [0]})
+    producer.produce(topic, version=ADDS_FIRST)
+    peer.call("end_txn", RAISES_EPOCH, **producer.identity, committed=COMMIT)
+
+    def is_complete(answer: Plain) -> bool:
+        return bool(answer["transaction_states"][0]["transaction_state"] == "CompleteCommit")
+
+    asked = {"transactional_ids": [producer.transactional_id]}
+    peer.eventually("describe_transactions", 0, is_complete, **asked)
+
+
+@scenario_for_each(EPOCH_VERSIONS)
+def log_append_time(peer: Peer, version: int) -> None:
+    topic = peer.topic(configs={"message.timestamp.type": "LogAppendTime"})
+    producer = TransactionalProducer(peer)
+    producer.init()
+    transact(producer, topic, 2, commit=COMMIT, version=version)
+    transact(producer, topic, 2, commit=ABORT, version=version)
+    describe_producers(peer, topic)
+    peer.fetch(topic)
+
+
+@scenario_for_each(EPOCH_VERSIONS)
+def pipelined(peer: Peer, version: int) -> None:
+    """A whole transaction is sent before anything is answered."""
+    topic = peer.topic()
+    producer = TransactionalProducer(peer)
+    producer.init()
+    topics = [{"name": topic.name, "partitions": [0]}]
+    added = {f"v3_and_below_{key}": value for key, value in producer.identity.items()}
+    batches = [producer.batch(topic), producer.batch(topic, base_sequence=1)]
+    produce_version = ADDS_FIRST if version < RAISES_EPOCH else ADDS_BY_PRODUCE
+    requests: list[tuple[str, int, Plain]] = [
+        ("add_partitions_to_txn", 3, {**added, "v3_and_below_topics": topics}),
+        *(
+            (
+                "produce",
+                produce_version,
+                produce_request(topic, batch, transactional_id=producer.transactional_id),
+            )
+            for batch in batches
+        ),
+        ("end_txn", version, {**producer.identity, "committed": COMMIT}),
+    ]
+    peer.pipelined(requests)
+    producer.settle()
+    peer.fetch(topic, isolation_level=1)
+
+
+@scenario_for_each(EPOCH_VERSIONS)
+def many_topics(peer: Peer, version: int) -> None:
+    """Each partition of each has its marker."""
+    topics = [peer.topic(suffix, partitions=3) for suffix in ("a", "b", "c")]
+    group_id = peer.group()
+    producer = TransactionalProducer(peer)
+    producer.init()
+    for commit in (COMMIT, ABORT):
+        producer.add({topic.name: [0, 1, 2] for topic in topics})
+        producer.add_offsets(group_id)
+        for topic in topics:
+            producer.produce(topic, partition=1, version=ADDS_FIRST)
+        producer.end(commit, version)
+        for topic in topics:
+            describe_producers(peer, topic, 0, 1, 2)
     producer.describe()
 
 

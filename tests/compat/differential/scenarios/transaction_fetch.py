@@ -214,3 +214,37 @@ def records_deleted(peer: Peer, version: int) -> None:
     peer.call("delete_records", 2, topics=[{"name": topic.name, "partitions": partitions}], timeout=5_000)
     _fetch_both(peer, topic, 0, version)
     _fetch_both(peer, topic, 3, version)
+
+
+@scenario
+def all_records_deleted(peer: Peer) -> None:
+    """−1 stands for the high watermark, with an open transaction below it too."""
+    topic = peer.topic()
+    producer = TransactionalProducer(peer)
+    producer.init()
+    producer.produce(topic, 2)
+    peer.produce(topic, Batch(records(1)))
+    partitions = [{"partition_index": 0, "offset": -1}]
+    peer.call("delete_records", 2, topics=[{"name": topic.name, "partitions": partitions}], timeout=5_000)
+    _fetch_both(peer, topic, 3)
+    peer.offsets(topic, LATEST, EARLIEST, isolation_level=COMMITTED)
+    producer.end(COMMIT)
+    _fetch_both(peer, topic, 3)
+    _fetch_both(peer, topic, 4)
+
+
+@scenario
+def across_segments(peer: Peer) -> None:
+    """An aborted transaction that reaches over several segments is told wherever one reads of it."""
+    topic = peer.topic(configs={"segment.bytes": "1048576"})
+    one, two = TransactionalProducer(peer, "one"), TransactionalProducer(peer, "two")
+    one.init()
+    two.init()
+    for _ in range(2):
+        for producer in (one, two):
+            producer.produce(topic, records=records(1, 600_000))
+        one.end(ABORT)
+    two.end(ABORT)
+    for offset in range(8):
+        for isolation_level in (UNCOMMITTED, COMMITTED):
+            peer.fetch(topic, offset, isolation_level=isolation_level, partition_max_bytes=800_000)

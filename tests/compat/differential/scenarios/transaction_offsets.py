@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.compat.differential.group_member import GroupMember, committed, fetch_offsets, fetched
 from tests.compat.differential.peer import Peer, Topic
 from tests.compat.differential.scenario import scenario, scenario_for_each
+from tests.compat.differential.scenarios.consumer_groups import Member
 from tests.compat.differential.transactional import (
     ABORT,
     COMMIT,
@@ -185,6 +186,63 @@ def of_a_member_of_no_group(peer: Peer, version: int) -> None:
         )
     producer.end(COMMIT, _end_version(version))
     _fetch_both(peer, group_id, fetched(topic, 0))
+
+
+@scenario_for_each((3, 4, 5))
+def of_a_member_by_heartbeat(peer: Peer, version: int) -> None:
+    """In a group of KIP-848 the member's epoch stands for the generation."""
+    topic = peer.topic()
+    member = Member(peer, peer.group(), [topic.name])
+    member.join()
+    member.confirm()
+    producer = _begun(peer, member.group_id, version)
+    epoch = member.member_epoch
+    for generation_id, member_id in (
+        (epoch, "m1"),
+        (epoch - 1, "m1"),
+        (epoch + 1, "m1"),
+        (-1, "m1"),
+        (epoch, "m2"),
+        (epoch, ""),
+        (-1, ""),
+    ):
+        producer.commit_offsets(
+            member.group_id, topic, {0: 7}, version, generation_id=generation_id, member_id=member_id
+        )
+    _fetch_both(peer, member.group_id, fetched(topic, 0))
+    producer.end(COMMIT, _end_version(version))
+    _fetch_both(peer, member.group_id, fetched(topic, 0))
+
+
+@scenario_for_each(VERSIONS)
+def of_the_same_partition_twice(peer: Peer, version: int) -> None:
+    topic = peer.topic()
+    group_id = peer.group()
+    producer = _begun(peer, group_id, version)
+    rows = [committed(topic, {0: 1}), committed(topic, {0: 2})]
+    producer.commit_offsets(group_id, topic, {}, version, topics=rows)
+    producer.end(COMMIT, _end_version(version))
+    _fetch_both(peer, group_id, fetched(topic, 0))
+
+
+@scenario
+def of_several_groups(peer: Peer) -> None:
+    """One transaction holds the offsets of two groups; another one those of the second as well."""
+    topic = peer.topic(partitions=2)
+    first, second = peer.group("first"), peer.group("second")
+    one, two = TransactionalProducer(peer, "one"), TransactionalProducer(peer, "two")
+    one.init()
+    two.init()
+    one.commit_offsets(first, topic, {0: 1})
+    one.commit_offsets(second, topic, {0: 2})
+    two.commit_offsets(second, topic, {1: 3})
+    one.produce(topic)
+    one.describe()
+    one.end(COMMIT)
+    for group_id in (first, second):
+        _fetch_both(peer, group_id, fetched(topic, 0, 1))
+    two.end(ABORT)
+    _fetch_both(peer, second, fetched(topic, 0, 1))
 
 
 @scenario_for_each(VERSIONS)
