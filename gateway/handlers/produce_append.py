@@ -46,9 +46,9 @@ REFUSALS_BEFORE_THE_APPEND = frozenset(
     )
 )
 """Answered with log_start_offset −1 (ReplicaManager.appendToLocalLog)."""
-SEQUENCE_REFUSALS = frozenset(
-    (int(ErrorCode.out_of_order_sequence_number), int(ErrorCode.invalid_producer_epoch))
-)
+INVALID_PRODUCER_EPOCH = int(ErrorCode.invalid_producer_epoch)
+"""Of a transaction this is found before the append as well (UnifiedLog.maybeStartTransactionVerification)."""
+SEQUENCE_REFUSALS = frozenset((int(ErrorCode.out_of_order_sequence_number), INVALID_PRODUCER_EPOCH))
 
 
 class PendingAnswer:
@@ -143,7 +143,10 @@ def append_batch(
         code = error.kafka_error_code
         if code in SEQUENCE_REFUSALS:
             services.rejections += 1
-        appended = code not in REFUSALS_BEFORE_THE_APPEND and not isinstance(error, MalformedBatch)
+        is_verified_first = attributes & TRANSACTIONAL_BIT and code == INVALID_PRODUCER_EPOCH
+        appended = not (
+            is_verified_first or code in REFUSALS_BEFORE_THE_APPEND or isinstance(error, MalformedBatch)
+        )
         return refused_row(partition, code, str(error), appended=appended)
     if info.is_duplicate:
         services.duplicates += 1

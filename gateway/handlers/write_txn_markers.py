@@ -56,6 +56,8 @@ def _append(context: RequestContext, marker: Any, place: TopicPartition) -> Outc
         return ErrorCode.unknown_topic_or_partition
     if partition.topic in INTERNAL_TOPICS and partition.topic != OFFSETS_TOPIC:
         return ErrorCode.invalid_topic_exception
+    if marker.producer_epoch < 0:
+        return ErrorCode.invalid_producer_epoch
     producer = Producer(marker.producer_id, marker.producer_epoch)
     version = marker.transaction_version if context.api_version >= FIRST_WITH_VERSION else 0
     found = partition.log.open_transaction(marker.producer_id)

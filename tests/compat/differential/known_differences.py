@@ -208,6 +208,7 @@ KNOWN_DIFFERENCES: tuple[KnownDifference, ...] = (
     KnownDifference(("transaction_begin.old_epoch_claims_with_an_open_transaction",), "6.*", INNOCENT),
     KnownDifference(("transaction_admin.transaction_versions_of_markers[-1]",), "*", READS_ON),
     KnownDifference(("transaction_ends.topic_that_takes_no_batches",), "5.*", ENDS),
+    KnownDifference(("transaction_admin.markers_without_an_epoch[*]",), "*.error_code", NOT_UNKNOWN),
     KnownDifference(("transaction_admin.markers_of_internal_topics",), "2.*.error_code", OWN_STATE),
     KnownDifference(("transaction_produce.internal_topics[*]",), "*", OWN_STATE),
     KnownDifference(

@@ -230,6 +230,18 @@ def transaction_versions_of_markers(peer: Peer, transaction_version: int) -> Non
 
 
 @scenario_for_each(MARKER_VERSIONS)
+def markers_without_an_epoch(peer: Peer, version: int) -> None:
+    """No reader would take such a marker."""
+    topic = peer.topic()
+    producer = TransactionalProducer(peer)
+    producer.init()
+    _write_markers(peer, version, _marker(producer, topic, producer_epoch=-1))
+    producer.produce(topic)
+    _write_markers(peer, version, _marker(producer, topic, producer_epoch=-1))
+    describe_producers(peer, topic)
+
+
+@scenario_for_each(MARKER_VERSIONS)
 def several_markers(peer: Peer, version: int) -> None:
     topic = peer.topic(partitions=2)
     one, two = TransactionalProducer(peer, "one"), TransactionalProducer(peer, "two")
