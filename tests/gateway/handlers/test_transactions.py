@@ -312,6 +312,11 @@ class TestWriteTxnMarkers:
         assert outcomes(node) == {"a": [Outcome.ABORTED]}
         assert await self.write(node, version, client, 0, TOPIC) == ["invalid_producer_epoch"]
 
+    async def test_without_an_epoch_it_is_refused(self, node: Node, client: Client) -> None:
+        await client.write("a", 0)
+        assert await self.write(node, 2, client, -1, TOPIC) == ["invalid_producer_epoch"]
+        assert outcomes(node) == {"a": [Outcome.OPEN]}
+
     async def test_of_version_2_the_epoch_must_be_newer(self, node: Node, client: Client) -> None:
         await client.write("a", 0)
         assert await self.write(node, 2, client, 0, TOPIC) == ["invalid_producer_epoch"]
@@ -338,4 +343,5 @@ class TestWhatIsAdvertised:
         assert begin is not None
         answer = begin(context, Request())
         assert isinstance(answer, bytes)
-        assert answer.count(b"transaction.version") == {3: 1, 4: 2}.get(version, 0)
+        for feature in (b"group.version", b"share.version", b"transaction.version"):
+            assert answer.count(feature) == {3: 1, 4: 2}.get(version, 0)
