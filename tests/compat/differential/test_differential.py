@@ -67,13 +67,7 @@ VERSIONS = {
     "describe_share_group_offsets": (0, 1),
     "alter_share_group_offsets": (0, 0),
     "delete_share_group_offsets": (0, 0),
-    "add_partitions_to_txn": (0, 5),
-    "add_offsets_to_txn": (0, 4),
-    "end_txn": (0, 5),
     "txn_offset_commit": (0, 5),
-    "write_txn_markers": (1, 2),
-    "describe_transactions": (0, 0),
-    "list_transactions": (0, 2),
 }
 
 

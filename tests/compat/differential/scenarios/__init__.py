@@ -24,7 +24,6 @@ from tests.compat.differential.scenarios import (
     share_groups,
     share_offsets,
     topics,
-    transactions,
     transaction_admin,
     transaction_any_order,
     transaction_begin,
@@ -33,6 +32,7 @@ from tests.compat.differential.scenarios import (
     transaction_offsets,
     transaction_parts,
     transaction_produce,
+    transactions,
 )
 
 __all__ = [
@@ -57,7 +57,6 @@ __all__ = [
     "share_groups",
     "share_offsets",
     "topics",
-    "transactions",
     "transaction_admin",
     "transaction_any_order",
     "transaction_begin",
@@ -66,4 +65,5 @@ __all__ = [
     "transaction_offsets",
     "transaction_parts",
     "transaction_produce",
+    "transactions",
 ]
