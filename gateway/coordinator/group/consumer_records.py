@@ -16,21 +16,25 @@ A null value deletes. Source: Kafka's ConsumerGroup*Key.json and *Value.json.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
 from struct import Struct
 from typing import Final, NamedTuple
 
 from gateway.coordinator.group.record_reader import CompactReader
-from gateway.coordinator.places import Place, by_topic
+from gateway.coordinator.group.record_writer import (
+    NO_TAGS,
+    VERSION_0,
+    compact_places,
+    compact_strings,
+    key_of,
+    nullable_compact_string,
+)
+from gateway.coordinator.places import Place
 from gateway.protocol.frames import MalformedRequest
-from gateway.protocol.primitives import compact_string, string, unsigned_varint
+from gateway.protocol.primitives import compact_string, unsigned_varint
 
 _INT8: Final = Struct(">b")
-_INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
 _ONLY_VERSION: Final = 0
-_VERSION_0: Final = b"\0\0"
-_NO_TAGS: Final = b"\0"
 _CLASSIC_TAG: Final = 0
 _PRESENT: Final = b"\1"
 GROUP_EPOCH, MEMBER, ASSIGNMENT_EPOCH, TARGET, CURRENT = 3, 5, 6, 7, 8
@@ -113,17 +117,17 @@ def encode(record: ConsumerRecord) -> tuple[bytes, bytes | None]:
     """(key, value) as they lie in the log. Raises ValueError for a text that is too long."""
     try:
         if isinstance(record, GroupEpochRecord):
-            return _key(GROUP_EPOCH, record.group_id), _epoch_value(record.group_epoch)
+            return key_of(GROUP_EPOCH, record.group_id), _epoch_value(record.group_epoch)
         if isinstance(record, AssignmentEpochRecord):
-            return _key(ASSIGNMENT_EPOCH, record.group_id), _epoch_value(record.assignment_epoch)
+            return key_of(ASSIGNMENT_EPOCH, record.group_id), _epoch_value(record.assignment_epoch)
         if isinstance(record, MemberRecord):
             member = None if record.value is None else _member_value(record.value)
-            return _key(MEMBER, record.group_id, record.member_id), member
+            return key_of(MEMBER, record.group_id, record.member_id), member
         if isinstance(record, TargetRecord):
-            target = None if record.places is None else _VERSION_0 + _places(record.places) + _NO_TAGS
-            return _key(TARGET, record.group_id, record.member_id), target
+            target = None if record.places is None else VERSION_0 + compact_places(record.places) + NO_TAGS
+            return key_of(TARGET, record.group_id, record.member_id), target
         current = None if record.value is None else _current_value(record.value)
-        return _key(CURRENT, record.group_id, record.member_id), current
+        return key_of(CURRENT, record.group_id, record.member_id), current
     except struct.error as error:
         raise ValueError(f"a text is too long to be stored: {error}") from error
 
@@ -142,38 +146,29 @@ def decode(kind: int, names: tuple[str, ...], value: bytes | None) -> ConsumerRe
         if kind == MEMBER:
             return MemberRecord(group_id, member_id, None if reader is None else _read_member(reader))
         if kind == TARGET:
-            return TargetRecord(group_id, member_id, None if reader is None else _read_places(reader))
+            return TargetRecord(group_id, member_id, None if reader is None else reader.places())
         return CurrentRecord(group_id, member_id, None if reader is None else _read_current(reader))
     except (struct.error, MalformedRequest, ValueError) as error:
         raise ValueError(f"a record of kind {kind} can't be read: {error}") from error
 
 
-def _key(kind: int, *names: str) -> bytes:
-    return _INT16.pack(kind) + b"".join(map(string, names))
-
-
 def _epoch_value(epoch: int | None) -> bytes | None:
-    return None if epoch is None else _VERSION_0 + _INT32.pack(epoch) + _NO_TAGS
-
-
-def _nullable(text: str | None) -> bytes:
-    return b"\0" if text is None else compact_string(text)
+    return None if epoch is None else VERSION_0 + _INT32.pack(epoch) + NO_TAGS
 
 
 def _member_value(value: MemberValue) -> bytes:
     return b"".join(
         (
-            _VERSION_0,
-            _nullable(value.instance_id),
-            _nullable(value.rack_id),
+            VERSION_0,
+            nullable_compact_string(value.instance_id),
+            nullable_compact_string(value.rack_id),
             compact_string(value.client_id),
             compact_string(value.client_host),
-            unsigned_varint(len(value.subscribed_names) + 1),
-            *map(compact_string, value.subscribed_names),
-            _nullable(value.subscribed_regex),
+            compact_strings(value.subscribed_names),
+            nullable_compact_string(value.subscribed_regex),
             _INT32.pack(value.rebalance_timeout_ms),
-            _nullable(value.server_assignor),
-            _NO_TAGS if value.classic is None else _classic_member(value.classic),
+            nullable_compact_string(value.server_assignor),
+            NO_TAGS if value.classic is None else _classic_member(value.classic),
         )
     )
 
@@ -186,25 +181,15 @@ def _classic_member(classic: ClassicMember) -> bytes:
     """The one tagged field of a member."""
     pieces = [_PRESENT, _INT32.pack(classic.session_timeout_ms), unsigned_varint(len(classic.protocols) + 1)]
     for name, metadata in classic.protocols:
-        pieces += (compact_string(name), _compact_bytes(metadata), _NO_TAGS)
-    raw = b"".join(pieces) + _NO_TAGS
+        pieces += (compact_string(name), _compact_bytes(metadata), NO_TAGS)
+    raw = b"".join(pieces) + NO_TAGS
     return unsigned_varint(1) + unsigned_varint(_CLASSIC_TAG) + unsigned_varint(len(raw)) + raw
 
 
 def _current_value(value: CurrentValue) -> bytes:
     head = _INT32.pack(value.member_epoch) + _INT32.pack(value.previous_member_epoch)
-    places = _places(value.assigned) + _places(value.pending_revocation)
-    return _VERSION_0 + head + _INT8.pack(value.state) + places + _NO_TAGS
-
-
-def _places(places: Iterable[Place]) -> bytes:
-    topics = by_topic(places)
-    pieces = [unsigned_varint(len(topics) + 1)]
-    for topic_id, partitions in topics.items():
-        pieces += (topic_id.bytes, unsigned_varint(len(partitions) + 1))
-        pieces += map(_INT32.pack, partitions)
-        pieces.append(_NO_TAGS)
-    return b"".join(pieces)
+    places = compact_places(value.assigned) + compact_places(value.pending_revocation)
+    return VERSION_0 + head + _INT8.pack(value.state) + places + NO_TAGS
 
 
 def _read_member(reader: CompactReader) -> MemberValue:
@@ -213,7 +198,7 @@ def _read_member(reader: CompactReader) -> MemberValue:
         reader.nullable_string(),
         reader.string(),
         reader.string(),
-        tuple(reader.string() for _ in range(reader.count())),
+        reader.strings(),
         reader.nullable_string(),
         reader.int32(),
         reader.nullable_string(),
@@ -234,15 +219,4 @@ def _read_classic_member(reader: CompactReader) -> ClassicMember | None:
 
 
 def _read_current(reader: CompactReader) -> CurrentValue:
-    return CurrentValue(
-        reader.int32(), reader.int32(), reader.int8(), _read_places(reader), _read_places(reader)
-    )
-
-
-def _read_places(reader: CompactReader) -> frozenset[Place]:
-    found: set[Place] = set()
-    for _ in range(reader.count()):
-        topic_id = reader.uuid()
-        found.update((topic_id, reader.int32()) for _ in range(reader.count()))
-        reader.skip_tags()
-    return frozenset(found)
+    return CurrentValue(reader.int32(), reader.int32(), reader.int8(), reader.places(), reader.places())

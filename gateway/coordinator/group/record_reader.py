@@ -12,6 +12,7 @@ import uuid
 from struct import Struct
 from typing import Final
 
+from gateway.coordinator.places import Place
 from gateway.protocol.frames import read_unsigned_varint, skip_tagged_fields
 
 _INT8: Final = Struct(">b")
@@ -115,6 +116,18 @@ class CompactReader(PlainReader):
 
     def uuid(self) -> uuid.UUID:
         return uuid.UUID(bytes=bytes(self._cut(_UUID_BYTES)))
+
+    def strings(self) -> tuple[str, ...]:
+        return tuple(self.string() for _ in range(self.count()))
+
+    def places(self) -> frozenset[Place]:
+        """Topic ids, each with its partitions."""
+        found: set[Place] = set()
+        for _ in range(self.count()):
+            topic_id = self.uuid()
+            found.update((topic_id, self.int32()) for _ in range(self.count()))
+            self.skip_tags()
+        return frozenset(found)
 
     def skip_tags(self) -> None:
         self._position = skip_tagged_fields(self._data, self._position)

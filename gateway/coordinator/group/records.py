@@ -20,9 +20,10 @@ import struct
 from struct import Struct
 from typing import Final, NamedTuple
 
-from gateway.coordinator.group import consumer_records
+from gateway.coordinator.group import consumer_records, share_records
 from gateway.coordinator.group.consumer_records import ConsumerRecord
 from gateway.coordinator.group.record_reader import CompactReader, PlainReader
+from gateway.coordinator.group.share_records import ShareGroupRecord
 from gateway.protocol.frames import MalformedRequest
 from gateway.protocol.primitives import nullable_string, string
 
@@ -92,7 +93,7 @@ class OffsetCommitRecord(NamedTuple):
     value: CommittedOffset | None
 
 
-GroupRecord = GroupMetadataRecord | OffsetCommitRecord | ConsumerRecord
+GroupRecord = GroupMetadataRecord | OffsetCommitRecord | ConsumerRecord | ShareGroupRecord
 
 
 class UnreadableRecord(ValueError):
@@ -104,6 +105,8 @@ def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
     try:
         if isinstance(record, ConsumerRecord):
             return consumer_records.encode(record)
+        if isinstance(record, ShareGroupRecord):
+            return share_records.encode(record)
         if isinstance(record, OffsetCommitRecord):
             key = _INT16.pack(_OFFSET_KEY) + string(record.group_id) + string(record.topic)
             key += _INT32.pack(record.partition)
@@ -127,13 +130,18 @@ def decode(key: bytes, value: bytes | None) -> GroupRecord | None:
             group_id = reader.string()
             return GroupMetadataRecord(group_id, None if value is None else _read_group(value))
         if kind in consumer_records.KINDS:
-            names = [reader.string()]
-            if not reader.is_at_end:
-                names.append(reader.string())
-            return consumer_records.decode(kind, tuple(names), value)
+            return consumer_records.decode(kind, _names(reader), value)
+        if kind in share_records.KINDS:
+            return share_records.decode(kind, _names(reader), value)
     except (struct.error, UnicodeDecodeError, ValueError, MalformedRequest) as error:
         raise UnreadableRecord(f"a record of a group can't be read: {error}") from error
     return None
+
+
+def _names(reader: PlainReader) -> tuple[str, ...]:
+    """The group, and the member if there is one."""
+    group_id = reader.string()
+    return (group_id,) if reader.is_at_end else (group_id, reader.string())
 
 
 def _bytes(raw: bytes) -> bytes:

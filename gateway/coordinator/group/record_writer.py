@@ -1,0 +1,46 @@
+"""Pieces of the keys and values in `__consumer_offsets`; `record_reader` has their layout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from struct import Struct
+from typing import Final
+
+from gateway.coordinator.places import Place, by_topic
+from gateway.protocol.primitives import compact_string, string, unsigned_varint
+
+_INT16: Final = Struct(">h")
+_INT32: Final = Struct(">i")
+VERSION_0: Final = b"\0\0"
+NO_TAGS: Final = b"\0"
+
+
+def key_of(kind: int, *names: str) -> bytes:
+    """A key of names only. Raises struct.error for one that is too long."""
+    return _INT16.pack(kind) + b"".join(map(string, names))
+
+
+def nullable_compact_string(text: str | None) -> bytes:
+    """A text or null."""
+    return b"\0" if text is None else compact_string(text)
+
+
+def compact_strings(texts: Iterable[str]) -> bytes:
+    """A list of texts."""
+    pieces = list(map(compact_string, texts))
+    return unsigned_varint(len(pieces) + 1) + b"".join(pieces)
+
+
+def compact_int32s(numbers: Iterable[int]) -> bytes:
+    """A list of numbers."""
+    pieces = list(map(_INT32.pack, numbers))
+    return unsigned_varint(len(pieces) + 1) + b"".join(pieces)
+
+
+def compact_places(places: Iterable[Place]) -> bytes:
+    """A list of topic ids, each with its partitions."""
+    topics = by_topic(places)
+    pieces = [unsigned_varint(len(topics) + 1)]
+    for topic_id, partitions in topics.items():
+        pieces += (topic_id.bytes, compact_int32s(partitions), NO_TAGS)
+    return b"".join(pieces)

@@ -1,0 +1,127 @@
+"""The records of share groups: in Kafka's bytes and back, and bytes that are none."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.coordinator.group.records import UnreadableRecord, decode, encode
+from gateway.coordinator.group.share_records import (
+    KINDS,
+    BegunTopic,
+    ShareAssignmentEpochRecord,
+    ShareBegunRecord,
+    ShareCurrentRecord,
+    ShareCurrentValue,
+    ShareGroupEpochRecord,
+    ShareGroupRecord,
+    ShareMemberRecord,
+    ShareMemberValue,
+    ShareTargetRecord,
+)
+
+texts = st.text(st.characters(codec="utf-8"), max_size=12)
+epochs = st.integers(-(2**31), 2**31 - 1)
+topic_ids = st.uuids() | st.just(uuid.UUID(int=1))
+indexes = st.integers(0, 2**31 - 1)
+places = st.frozensets(st.tuples(topic_ids, indexes), max_size=6)
+members = st.builds(ShareMemberValue, st.none() | texts, texts, texts, st.lists(texts, max_size=4).map(tuple))
+begun = st.lists(
+    st.builds(BegunTopic, topic_ids, texts, st.lists(indexes, max_size=4).map(tuple)), max_size=3
+)
+records: st.SearchStrategy[ShareGroupRecord] = st.one_of(
+    st.builds(ShareGroupEpochRecord, texts, st.none() | epochs),
+    st.builds(ShareAssignmentEpochRecord, texts, st.none() | epochs),
+    st.builds(ShareMemberRecord, texts, texts, st.none() | members),
+    st.builds(ShareTargetRecord, texts, texts, st.none() | places),
+    st.builds(
+        ShareCurrentRecord, texts, texts, st.none() | st.builds(ShareCurrentValue, epochs, epochs, places)
+    ),
+    st.builds(ShareBegunRecord, texts, st.none() | begun.map(tuple)),
+)
+
+
+@given(records)
+def test_what_is_written_is_read(record: ShareGroupRecord) -> None:
+    assert decode(*encode(record)) == record
+
+
+@given(records, st.data())
+def test_a_record_that_is_cut_is_told(record: ShareGroupRecord, data: st.DataObject) -> None:
+    key, value = encode(record)
+    if value is None:
+        return
+    size = data.draw(st.integers(0, len(value) - 1))
+    try:
+        decode(key, value[:size])
+    except UnreadableRecord:
+        return
+    assert size >= len(value) - 1, "only the tags at the end are not looked at"
+
+
+@given(st.sampled_from(sorted(KINDS)), texts, texts, st.binary(max_size=80))
+def test_any_bytes_are_read_or_told(kind: int, group_id: str, member_id: str, value: bytes) -> None:
+    key = kind.to_bytes(2, "big")
+    for name in (group_id, member_id)[: 1 if kind in {11, 12, 15} else 2]:
+        raw = name.encode()
+        key += len(raw).to_bytes(2, "big") + raw
+    for content in (value, b"\0\0" + value):
+        with contextlib.suppress(UnreadableRecord):
+            decode(key, content)
+
+
+@given(st.sampled_from(sorted(KINDS)), st.binary(max_size=40), st.none() | st.binary(max_size=8))
+def test_any_key_is_read_or_told(kind: int, rest: bytes, value: bytes | None) -> None:
+    with contextlib.suppress(UnreadableRecord):
+        decode(kind.to_bytes(2, "big") + rest, value)
+
+
+@pytest.mark.parametrize("kind", [10, 13, 14])
+def test_a_member_without_a_name_in_the_key(kind: int) -> None:
+    with pytest.raises(UnreadableRecord):
+        decode(kind.to_bytes(2, "big") + b"\0\1g", None)
+
+
+def test_a_newer_version_is_told() -> None:
+    key, value = encode(ShareGroupEpochRecord("g", 1))
+    assert value is not None
+    with pytest.raises(UnreadableRecord):
+        decode(key, b"\0\1" + value[2:])
+
+
+def test_a_name_too_long_for_a_key() -> None:
+    with pytest.raises(ValueError, match="too long"):
+        encode(ShareMemberRecord("g", "m" * 40_000, None))
+
+
+def test_as_kafka_writes_them() -> None:
+    topic_id = uuid.UUID(int=5)
+    assert encode(ShareGroupEpochRecord("g", 7)) == (b"\0\x0b\0\1g", b"\0\0" + b"\0\0\0\7" + bytes(8) + b"\0")
+    assert encode(ShareAssignmentEpochRecord("g", 7)) == (b"\0\x0c\0\1g", b"\0\0\0\0\0\7\0")
+    assert encode(ShareMemberRecord("g", "m", ShareMemberValue(None, "c", "/h", ("t",)))) == (
+        b"\0\x0a\0\1g\0\1m",
+        b"\0\0\0\2c\3/h\2\2t\0",
+    )
+    place = topic_id.bytes + b"\2\0\0\0\1\0"
+    target = ShareTargetRecord("g", "m", frozenset([(topic_id, 1)]))
+    assert encode(target) == (b"\0\x0d\0\1g\0\1m", b"\0\0\2" + place + b"\0")
+    current = ShareCurrentRecord("g", "m", ShareCurrentValue(4, 3, frozenset([(topic_id, 1)])))
+    assert encode(current) == (
+        b"\0\x0e\0\1g\0\1m",
+        b"\0\0" + b"\0\0\0\4\0\0\0\3\0" + b"\2" + place + b"\0",
+    )
+    begun_topic = topic_id.bytes + b"\2t\2\0\0\0\1\0"
+    assert encode(ShareBegunRecord("g", (BegunTopic(topic_id, "t", (1,)),))) == (
+        b"\0\x0f\0\1g",
+        b"\0\0\1\2" + begun_topic + b"\1\0",
+    )
+    # kafka also names partitions that are about to be begun, and topics about to be forgotten
+    told = b"\0\0\2" + begun_topic + b"\2" + begun_topic + b"\2" + topic_id.bytes + b"\2t\0" + b"\0"
+    assert decode(b"\0\x0f\0\1g", told) == ShareBegunRecord("g", (BegunTopic(topic_id, "t", (1,)),))
+    stamped = b"\0\0\0\0\0\7" + b"\1\0\x08" + bytes(8)
+    assert decode(b"\0\x0c\0\1g", stamped) == ShareAssignmentEpochRecord("g", 7)
+    assert decode(b"\0\x0c\0\1g", None) == ShareAssignmentEpochRecord("g", None)
