@@ -93,6 +93,9 @@ class Gateway:
             logger.warning("no producer ids yet: %s", producer_ids.state().last_error)
         group_configs = GroupConfigs(config, metadata_log)
         internal_topics = InternalTopics(metadata_log, partitions, config.int("node.id"))
+        groups = GroupCoordinator(
+            config, self.clock, partitions, metadata_log, internal_topics, group_configs
+        )
         self.services = Services(
             config=config,
             clock=self.clock,
@@ -106,10 +109,8 @@ class Gateway:
             producer_ids=producer_ids,
             fetch_sessions=FetchSessionCache(config.int("max.incremental.fetch.session.cache.slots")),
             group_configs=group_configs,
-            groups=GroupCoordinator(
-                config, self.clock, partitions, metadata_log, internal_topics, group_configs
-            ),
-            shares=ShareCoordinator(config, self.clock, partitions, internal_topics, group_configs),
+            groups=groups,
+            shares=ShareCoordinator(config, self.clock, partitions, internal_topics, group_configs, groups),
             transactions=TransactionCoordinator(
                 config,
                 self.clock,

@@ -13,8 +13,9 @@ from gateway.control.groups import Committed, not_empty, settled_shard, told_in_
 from gateway.control.messages import ResetOffsetsRequest, TopicSelection
 from gateway.control.offset_reset import NoCommittedOffset, PartitionOffsets, new_offset
 from gateway.control.results import OffsetChange, OffsetReset
+from gateway.coordinator.group.committer import Committer
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
-from gateway.coordinator.group.shard import Committer
+from gateway.coordinator.group.share_group import ShareGroup
 from gateway.coordinator.places import TopicPartition
 from gateway.runtime.partition import Partition
 from gateway.runtime.partitions import Partitions
@@ -31,13 +32,13 @@ _REFUSED: Final = {
 
 async def reset_offsets(services: Services, request: ResetOffsetsRequest) -> OffsetReset:
     """Work out where the group's offsets go, and commit them all at once when the request says so."""
-    if services.shares.group(request.group) is not None:
+    shard = await settled_shard(services, request.group)
+    group = find_group(shard, request.group)
+    if isinstance(group, ShareGroup):
         raise ControlError(
             f"{request.group} is a share group, which commits no offsets; "
             f"kafka-share-groups.sh --group {request.group} --reset-offsets sets where it reads on"
         )
-    shard = await settled_shard(services, request.group)
-    group = find_group(shard, request.group)
     if group is not None and not is_empty(group):
         raise ControlError(not_empty(group))
     if request.target == "timestamp" and request.value < 0:

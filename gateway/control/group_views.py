@@ -10,9 +10,9 @@ from gateway.coordinator.group.assignment import assigned_partitions
 from gateway.coordinator.group.classic_group import ClassicGroup, GroupState, Member
 from gateway.coordinator.group.consumer_group import ConsumerGroup, ConsumerGroupState, ConsumerMember
 from gateway.coordinator.group.shard import GroupShard
+from gateway.coordinator.group.share_group import ShareGroup, ShareMember
 from gateway.coordinator.group.subscription import CONSUMER_PROTOCOL
 from gateway.coordinator.places import by_topic
-from gateway.coordinator.share.share_group import ShareGroup, ShareMember
 from gateway.handlers.assignments import Topics
 from gateway.handlers.list_groups import CLASSIC, CONSUMER, SHARE
 from gateway.handlers.share_group_describe import ASSIGNOR as SHARE_ASSIGNOR
@@ -26,16 +26,18 @@ STATES: Final[tuple[str, ...]] = tuple(
 
 
 def all_groups(shard: GroupShard) -> Iterator[Group]:
-    """The classic and consumer groups of a shard, in no order."""
+    """The groups of a shard, in no order."""
     yield from shard.groups.values()
     yield from shard.consumers.groups.values()
+    yield from shard.shares.groups.values()
 
 
 def find_group(shard: GroupShard | None, group_id: str) -> Group | None:
-    """The classic or consumer group of that id."""
+    """The group of that id."""
     if shard is None:
         return None
-    return shard.groups.get(group_id) or shard.consumers.groups.get(group_id)
+    kinds = shard.groups, shard.consumers.groups, shard.shares.groups
+    return next((groups[group_id] for groups in kinds if group_id in groups), None)
 
 
 def is_empty(group: Group) -> bool:
@@ -118,8 +120,8 @@ def _share_member(member: ShareMember, topics: Topics, session_timeout_ms: int) 
     return GroupMember(
         member_id=member.member_id,
         group_instance_id=None,
-        client_id=member.client_id,
-        client_host=member.client_host,
+        client_id=member.value.client_id,
+        client_host=member.value.client_host,
         session_timeout_ms=session_timeout_ms,
         rebalance_timeout_ms=None,
         is_leader=False,

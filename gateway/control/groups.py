@@ -43,8 +43,8 @@ from gateway.control.results import (
 from gateway.control.share_views import assigned_in, delivered_to, share_partition, total_share_lag
 from gateway.coordinator.group.records import CommittedOffset
 from gateway.coordinator.group.shard import GroupShard
+from gateway.coordinator.group.share_group import ShareGroup
 from gateway.coordinator.places import TopicPartition
-from gateway.coordinator.share.share_group import ShareGroup
 from gateway.metadata.topic_names import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from gateway.runtime.coordinator_shards import Unavailable
 from gateway.runtime.partitions import Partitions
@@ -61,14 +61,15 @@ async def list_groups(services: Services, request: ListGroupsRequest) -> GroupPa
     states = {_state(name) for name in request.states}
     found = (
         (group, shard)
-        for group, shard in _all_groups(services)
+        for shard in services.groups.loaded_shards()
+        for group in all_groups(shard)
         if (request.after is None or group.group_id > request.after)
         and (not states or state_of(group) in states)
     )
     page = heapq.nsmallest(request.limit + 1, found, key=lambda entry: entry[0].group_id)
     rows = []
     for group, shard in page[: request.limit]:
-        if shard is None:
+        if isinstance(group, ShareGroup):
             delivered = delivered_to(services, group.group_id)
             rows.append(_row(group, len(delivered), total_share_lag(services.partitions, delivered)))
         else:
@@ -82,13 +83,12 @@ async def list_groups(services: Services, request: ListGroupsRequest) -> GroupPa
 async def describe_group(services: Services, request: DescribeGroupRequest) -> GroupDescription:
     """A group with one page of its partitions, and with its members on the first one."""
     _check_limit(request.limit)
-    share_group = services.shares.group(request.group)
-    if share_group is not None:
-        return _describe_share_group(services, share_group, request)
     shard = await settled_shard(services, request.group)
     group = find_group(shard, request.group)
     if shard is None or group is None:
         raise ControlError(f"there is no group {request.group}")
+    if isinstance(group, ShareGroup):
+        return _describe_share_group(services, group, request)
     members = members_of(group, services)
     owners = {
         (topic, partition): member.member_id
@@ -159,15 +159,12 @@ async def delete_groups(services: Services, request: DeleteGroupsRequest) -> Gro
 
 
 async def _delete(services: Services, group_id: str, *, execute: bool) -> GroupDeletion:
-    group: Group | None = services.shares.group(group_id)
-    if group is not None:
-        count = len(delivered_to(services, group_id))
-    else:
-        shard = await settled_shard(services, group_id)
-        group = find_group(shard, group_id)
-        if shard is None or group is None:
-            return GroupDeletion(group_id, None, 0, deleted=False, refusal=f"there is no group {group_id}")
-        count = len(shard.fetch_offsets(group_id))
+    shard = await settled_shard(services, group_id)
+    group = find_group(shard, group_id)
+    if shard is None or group is None:
+        return GroupDeletion(group_id, None, 0, deleted=False, refusal=f"there is no group {group_id}")
+    is_share_group = isinstance(group, ShareGroup)
+    count = len(delivered_to(services, group_id) if is_share_group else shard.fetch_offsets(group_id))
     state = state_of(group)
     if not is_empty(group):
         return GroupDeletion(group_id, state, count, deleted=False, refusal=not_empty(group))
@@ -251,15 +248,6 @@ def _state(name: str) -> str:
 def _offline_partitions(partitions: Partitions) -> list[int]:
     topic = partitions.by_name.get(OFFSETS_TOPIC)
     return [] if topic is None else [entry.index for entry in topic.partitions if entry.log.offline]
-
-
-def _all_groups(services: Services) -> Iterator[tuple[Group, GroupShard | None]]:
-    """Every group, with its shard unless it is a share group."""
-    for shard in services.groups.loaded_shards():
-        for group in all_groups(shard):
-            yield group, shard
-    for share_group in services.shares.all_groups():
-        yield share_group, None
 
 
 def _total_lag(partitions: Partitions, committed: Committed) -> int:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from gateway.control.results import GroupPartition, ShareDelivery
+from gateway.coordinator.group.share_group import ShareGroup
 from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.share.ranges import DONE, DeliveryState
-from gateway.coordinator.share.share_group import ShareGroup
 from gateway.coordinator.share.share_partition import SharePartition
 from gateway.runtime.partitions import Partitions
 from gateway.runtime.services import Services

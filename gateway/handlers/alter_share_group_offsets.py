@@ -61,7 +61,7 @@ async def _begin(context: RequestContext, group_id: str, topic: Any, entry: Any)
         return ErrorCode.unknown_topic_or_partition
     key = SharePartitionKey(group_id, topic.topic_id, entry.partition_index)
     try:
-        await context.services.shares.begin_group(group_id, key, max(0, entry.start_offset))
+        await context.services.shares.begin_group(key, topic.name, max(0, entry.start_offset))
     except Unavailable as error:
         return error.error_code
     return ErrorCode.none

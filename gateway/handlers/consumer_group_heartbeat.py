@@ -9,8 +9,6 @@ from __future__ import annotations
 import uuid
 from typing import Any, Final
 
-from kio.schema.errors import ErrorCode
-
 from gateway.coordinator.group.consumer_request import Heartbeat, HeartbeatRefused, check
 from gateway.coordinator.places import Place
 from gateway.handlers.api import Api, RequestContext
@@ -28,9 +26,6 @@ async def handle(context: RequestContext, request: Any) -> Any:
     heartbeat = _heartbeat(context, request)
     try:
         check(heartbeat)
-        if not request.member_epoch and context.services.shares.knows(request.group_id):
-            text = f"Group {request.group_id} is not a consumer group."
-            return refused(API_KEY, version, ErrorCode.group_id_not_found, text)
         reply = await context.services.groups.consumer_heartbeat(heartbeat)
     except HeartbeatRefused as error:
         return refused(API_KEY, version, error.error_code, str(error))

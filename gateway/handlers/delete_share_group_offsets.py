@@ -21,7 +21,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
     """Forget each topic durably."""
     module = response_module(API_KEY, context.api_version)
     error, message = await group_error(context, request.group_id)
-    if error is ErrorCode.none and not context.services.shares.knows(request.group_id):
+    if error is ErrorCode.none and context.services.shares.group(request.group_id) is None:
         error, message = ErrorCode.group_id_not_found, f"Group {request.group_id} not found."
     responses = []
     for topic in request.topics if error is ErrorCode.none else ():
@@ -47,9 +47,11 @@ async def handle(context: RequestContext, request: Any) -> Any:
 async def _forget(context: RequestContext, group_id: str, name: str) -> tuple[Any, ErrorCode]:
     shares = context.services.shares
     topic = context.services.partitions.by_name.get(name)
-    if topic is None or not any(topic_id == topic.topic_id for topic_id, _ in shares.begun(group_id)):
+    if topic is None:
         return None, ErrorCode.unknown_topic_or_partition
     try:
+        if not any(topic_id == topic.topic_id for topic_id, _ in shares.begun(group_id)):
+            return None, ErrorCode.unknown_topic_or_partition
         await shares.forget_topic(group_id, topic.topic_id)
     except Unavailable as error:
         return topic.topic_id, error.error_code

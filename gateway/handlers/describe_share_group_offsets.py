@@ -14,6 +14,7 @@ from gateway.coordinator.share.records import SharePartitionKey
 from gateway.coordinator.share.share_partition import SharePartition
 from gateway.handlers.api import Api, RequestContext
 from gateway.protocol.messages import build, response_module
+from gateway.runtime.coordinator_shards import Unavailable
 from gateway.runtime.partitions import TopicPartitions
 
 API_KEY: Final = 90
@@ -33,7 +34,11 @@ def _group(context: RequestContext, module: Any, asked: Any) -> Any:
     wanted: dict[str, list[int]] = {}
     if asked.topics is None:
         found = context.services.partitions.by_id
-        for topic_id, index in sorted(shares.begun(asked.group_id)):
+        try:
+            begun = shares.begun(asked.group_id)
+        except Unavailable as error:
+            return _described(module, asked.group_id, (), error.error_code)
+        for topic_id, index in sorted(begun):
             if topic_id in found:
                 wanted.setdefault(found[topic_id].name, []).append(index)
     else:
@@ -41,11 +46,15 @@ def _group(context: RequestContext, module: Any, asked: Any) -> Any:
     topics = tuple(
         _topic(context, module, asked.group_id, name, indexes, known) for name, indexes in wanted.items()
     )
+    return _described(module, asked.group_id, topics, ErrorCode.none)
+
+
+def _described(module: Any, group_id: str, topics: tuple[Any, ...], error: ErrorCode) -> Any:
     return build(
         module.DescribeShareGroupOffsetsResponseGroup,
-        group_id=asked.group_id,
+        group_id=group_id,
         topics=topics,
-        error_code=ErrorCode.none,
+        error_code=error,
         error_message=None,
     )
 

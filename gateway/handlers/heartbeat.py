@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from gateway.coordinator.group.shard import Committer
+from gateway.coordinator.group.committer import Committer
 from gateway.handlers.api import Api, RequestContext
 from gateway.protocol.messages import build, response_type
 from gateway.runtime.coordinator_shards import Unavailable

@@ -47,9 +47,6 @@ async def handle(context: RequestContext, request: Any) -> Any:
         requires_known_member_id=version >= FIRST_REQUIRING_MEMBER_ID,
         can_skip_assignment=version >= FIRST_SKIPPING_ASSIGNMENT,
     )
-    if not request.member_id and context.services.shares.knows(request.group_id):
-        error = ErrorCode.inconsistent_group_protocol
-        return _response(version, JoinReply(error_code=error, member_id=request.member_id))
     try:
         reply = await context.services.groups.join(request.group_id, join)
     except Unavailable as error:

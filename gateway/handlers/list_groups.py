@@ -51,8 +51,8 @@ def _all_groups(context: RequestContext) -> Iterator[tuple[str, str, str, str]]:
             yield group.group_id, group.protocol_type or "", group.state.value, CLASSIC
         for consumer_group in shard.consumers.groups.values():
             yield consumer_group.group_id, CONSUMER_PROTOCOL, consumer_group.state.value, CONSUMER
-    for share_group in context.services.shares.all_groups():
-        yield share_group.group_id, SHARE, share_group.state, SHARE
+        for share_group in shard.shares.groups.values():
+            yield share_group.group_id, SHARE, share_group.state, SHARE
 
 
 API = Api(key=API_KEY, name="ListGroups", min_version=0, max_version=5, handle=handle)

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from gateway.coordinator.group.committer import Committer
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
-from gateway.coordinator.group.shard import Committer
 from gateway.handlers.api import Api, RequestContext
 from gateway.protocol.messages import build, milliseconds, response_module
 from gateway.runtime.coordinator_shards import Unavailable
@@ -114,10 +114,7 @@ async def _commit(context: RequestContext, request: Any, records: list[OffsetCom
         tells_member_epoch=version >= FIRST_WITH_MEMBER_EPOCH,
     )
     try:
-        if context.services.shares.knows(request.group_id):
-            error = ErrorCode.group_id_not_found
-        else:
-            error = await context.services.groups.commit(committer, records)
+        error = await context.services.groups.commit(committer, records)
     except Unavailable as unavailable:
         return unavailable.error_code
     if error is ErrorCode.group_id_not_found and version < FIRST_WITH_GROUP_ID_NOT_FOUND:

@@ -21,12 +21,11 @@ async def handle(context: RequestContext, request: Any) -> Any:
     group_id = request.group_id
     refused, known = _sorted_out(context, request)
     places = [(name, index) for name, indexes in known for index in indexes]
-    outcome: list[ErrorCode] | ErrorCode = ErrorCode.group_id_not_found
+    outcome: list[ErrorCode] | ErrorCode
     try:
-        if not context.services.shares.knows(group_id):
-            outcome = await context.services.groups.change(
-                group_id, lambda shard, effects: shard.delete_offsets(group_id, places, effects)
-            )
+        outcome = await context.services.groups.change(
+            group_id, lambda shard, effects: shard.delete_offsets(group_id, places, effects)
+        )
     except Unavailable as error:
         outcome = error.error_code
     module = response_module(API_KEY, context.api_version)

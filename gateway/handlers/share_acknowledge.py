@@ -29,7 +29,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
     module = response_module(API_KEY, context.api_version)
     shares = context.services.shares
     try:
-        check_request(context, request)
+        check_request(request)
         continue_session(context, request)
     except ShareRequestRefused as error:
         return refused(module.ShareAcknowledgeResponse, error.error_code, str(error))

@@ -57,7 +57,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
     services = context.services
     answer_type = response_type(API_KEY, context.api_version)
     try:
-        check_request(context, request)
+        check_request(request)
         _check_renewing(context, request)
         await services.shares.ensure_topic()
         session = _session(context, request)

@@ -9,11 +9,12 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.share.share_group import ShareMember
+from gateway.coordinator.group.share_group import ShareMember
 from gateway.handlers.api import Api, RequestContext
 from gateway.handlers.assignments import Topics, named_assignment
 from gateway.handlers.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from gateway.protocol.messages import build, response_module
+from gateway.runtime.coordinator_shards import Unavailable
 
 API_KEY: Final = 77
 ASSIGNOR: Final = "simple"
@@ -30,7 +31,10 @@ async def handle(context: RequestContext, request: Any) -> Any:
 def _describe(context: RequestContext, module: Any, group_id: str, operations_asked: bool) -> Any:
     if not group_id:
         return _absent(module, group_id, ErrorCode.invalid_group_id, None)
-    group = context.services.shares.group(group_id)
+    try:
+        group = context.services.shares.group(group_id)
+    except Unavailable as error:
+        return _absent(module, group_id, error.error_code, None)
     if group is None:
         return _absent(module, group_id, ErrorCode.group_id_not_found, f"Group {group_id} not found.")
     topics = context.services.partitions.by_id
@@ -67,11 +71,11 @@ def _member(module: Any, member: ShareMember, topics: Topics) -> Any:
     return build(
         module.Member,
         member_id=member.member_id,
-        rack_id=member.rack_id,
+        rack_id=member.value.rack_id,
         member_epoch=member.member_epoch,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        subscribed_topic_names=member.subscribed_names,
+        client_id=member.value.client_id,
+        client_host=member.value.client_host,
+        subscribed_topic_names=member.value.subscribed_names,
         assignment=named_assignment(module, member.assigned, topics),
     )
 

@@ -23,11 +23,12 @@ async def group_error(context: RequestContext, group_id: str) -> tuple[ErrorCode
     try:
         await services.groups.ensure_topic()
         await services.shares.ensure_topic()
-        if services.groups.knows(group_id):
-            return ErrorCode.group_id_not_found, f"Group {group_id} is not a share group."
+        shard = await services.groups.settled_shard(group_id)
     except Unavailable as error:
         return error.error_code, None
-    group = services.shares.group(group_id)
+    if shard.is_read_alone(group_id):
+        return ErrorCode.group_id_not_found, f"Group {group_id} is not a share group."
+    group = shard.shares.groups.get(group_id)
     if group is not None and group.members:
         return ErrorCode.non_empty_group, f"Group {group_id} has members."
     return ErrorCode.none, None

@@ -53,16 +53,13 @@ class Outcome(NamedTuple):
     message: str | None = None
 
 
-def check_request(context: RequestContext, request: Any) -> None:
+def check_request(request: Any) -> None:
     """Raises ShareRequestRefused."""
     if request.group_id is None or not request.member_id:
         text = "The request names no group or no member."
         raise ShareRequestRefused(ErrorCode.invalid_request, text)
     if len(request.group_id.encode()) > MAX_GROUP_ID_BYTES:
         raise ShareRequestRefused(ErrorCode.invalid_group_id, "The group's id is too long.")
-    if context.services.groups.knows(request.group_id):
-        text = f"Group {request.group_id} is not a share group."
-        raise ShareRequestRefused(ErrorCode.group_id_not_found, text)
 
 
 def continue_session(context: RequestContext, request: Any) -> ShareSession:
@@ -82,10 +79,13 @@ def continue_session(context: RequestContext, request: Any) -> ShareSession:
 
 
 def begin_session(context: RequestContext, request: Any) -> ShareSession:
-    """A new session in place of any that the member has. Raises ShareRequestRefused."""
+    """A new session in place of any that the member has. Raises ShareRequestRefused, Unavailable."""
     if not request.group_id:
         raise ShareRequestRefused(ErrorCode.invalid_request, "The request names no group.")
     shares = context.services.shares
+    if shares.group(request.group_id) is None:
+        text = f"There is no share group {request.group_id}."
+        raise ShareRequestRefused(ErrorCode.group_id_not_found, text)
     key = request.group_id, request.member_id
     limit = context.services.config.int("group.share.max.share.sessions")
     if key not in shares.sessions and len(shares.sessions) >= limit:

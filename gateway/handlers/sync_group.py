@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from gateway.coordinator.group.committer import Committer
 from gateway.coordinator.group.effects import SyncReply
-from gateway.coordinator.group.shard import Committer
 from gateway.handlers.api import Api, RequestContext
 from gateway.protocol.messages import build, response_type
 from gateway.runtime.coordinator_shards import Unavailable

@@ -17,7 +17,7 @@ from gateway.config.group_configs import (
 )
 from gateway.coordinator.group.consumer_request import ConsumerLimits
 from gateway.coordinator.group.migration_policy import MigrationPolicy
-from gateway.coordinator.share.share_group import ShareGroupLimits
+from gateway.coordinator.group.share_heartbeat import ShareGroupLimits
 from gateway.coordinator.share.share_partition import ShareLimits
 from gateway.metadata.group_configs import group_number, group_value
 from gateway.metadata.image import GROUP_RESOURCE
@@ -84,6 +84,10 @@ class GroupConfigs:
     def consumer_limits(self, group_id: str) -> ConsumerLimits:
         """Of a group of the consumer protocol."""
         return self.of(group_id).consumer
+
+    def share_limits(self, group_id: str) -> ShareGroupLimits:
+        """Of a share group, but for what its members acquire."""
+        return self.of(group_id).share_group
 
     async def _metadata_changed(self, records: Sequence[MetadataRecord]) -> None:
         for record in records:

@@ -19,11 +19,13 @@ from gateway.coordinator.deadlines import NEVER
 from gateway.coordinator.group import records as group_records
 from gateway.coordinator.group.classic_group import ClassicGroup
 from gateway.coordinator.group.classic_rebalance import GroupLimits, Join
+from gateway.coordinator.group.committer import Committer
 from gateway.coordinator.group.consumer_group import ConsumerGroup
 from gateway.coordinator.group.consumer_request import Heartbeat, HeartbeatReply
 from gateway.coordinator.group.effects import Effects, JoinReply, Reply, SyncReply, Waiter
 from gateway.coordinator.group.records import OffsetCommitRecord
-from gateway.coordinator.group.shard import Committer, GroupShard
+from gateway.coordinator.group.shard import GroupShard
+from gateway.coordinator.group.share_group import ShareGroup
 from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.transactional import Pending, TransactionEnd
 from gateway.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
@@ -73,6 +75,8 @@ class GroupCoordinator:
         self._metadata_log = metadata_log
         self._internal_topics = internal_topics
         self._group_configs = group_configs
+        self.on_gone_sharer: Callable[[str, str], None] = lambda *_: None
+        """Told of each member of a share group that was given up, by group and member id."""
         self._timers: dict[str, tuple[int, asyncio.TimerHandle]] = {}
         self._cleaning: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop
@@ -102,7 +106,10 @@ class GroupCoordinator:
 
     def _fresh_shard(self) -> GroupShard:
         max_groups = self._config.int("seqgate.group.max")
-        return GroupShard(self._limits, max_groups, self._group_configs.consumer_limits, self._topics)
+        configs = self._group_configs
+        return GroupShard(
+            self._limits, max_groups, configs.consumer_limits, self._topics, configs.share_limits
+        )
 
     # Beginning and end.
 
@@ -146,15 +153,13 @@ class GroupCoordinator:
         """A group as it is now. Raises Unavailable."""
         return self.shards.of(group_id).shard.groups.get(group_id)
 
-    def knows(self, group_id: str) -> bool:
-        """Whether the id is that of a classic or consumer group. Raises Unavailable."""
-        shard = self.shards.of(group_id).shard
-        group = shard.groups.get(group_id)
-        return group_id in shard.consumers.groups or (group is not None and not group.is_simple)
-
     def find_consumer_group(self, group_id: str) -> ConsumerGroup | None:
         """A group of the consumer protocol as it is now. Raises Unavailable."""
         return self.shards.of(group_id).shard.consumers.groups.get(group_id)
+
+    def find_share_group(self, group_id: str) -> ShareGroup | None:
+        """A share group as it is now. Raises Unavailable."""
+        return self.shards.of(group_id).shard.shares.groups.get(group_id)
 
     # Operations.
 
@@ -197,16 +202,20 @@ class GroupCoordinator:
         return self._run(group_id, lambda shard, effects: shard.leave(group_id, leaving, effects))
 
     async def consumer_heartbeat(self, request: Heartbeat) -> HeartbeatReply:
-        """ConsumerGroupHeartbeat of a checked request. Raises HeartbeatRefused, Unavailable.
+        """ConsumerGroupHeartbeat of a checked request. Raises HeartbeatRefused, Unavailable."""
+        return await self.heard(
+            request.group_id, lambda shard, effects: shard.consumer_heartbeat(request, effects)
+        )
+
+    async def heard(
+        self, group_id: str, operation: Callable[[GroupShard, Effects], HeartbeatReply]
+    ) -> HeartbeatReply:
+        """Take a heartbeat durably. Raises Unavailable, and as `operation` does.
 
         An answer that changes nothing may still tell what an earlier heartbeat changed, so it waits as well.
         """
-        loaded = self.shards.of(request.group_id)
-        reply, _ = self._apply(
-            loaded,
-            request.group_id,
-            lambda shard, effects: shard.consumer_heartbeat(request, effects),
-        )
+        loaded = self.shards.of(group_id)
+        reply, _ = self._apply(loaded, group_id, operation)
         await self.shards.settled(loaded)
         return reply
 
@@ -320,6 +329,8 @@ class GroupCoordinator:
             for waiter, _ in effects.replies:
                 _answer_refused(waiter, error.error_code)
             raise
+        for sharer in effects.gone_sharers:
+            self.on_gone_sharer(*sharer)
         if last_offset is None or loaded.partition.is_persisted(last_offset):
             _deliver(effects.replies)
         elif effects.replies:

@@ -1,6 +1,6 @@
-"""Share groups of this node: their members, their partitions' delivery state, and the sessions of their fetches.
+"""Share groups of this node: their partitions' delivery state, and the sessions of their fetches.
 
-Delivery state lives in `__share_group_state`: every acknowledgement, release and lock that ran out is appended
+Their members live with all other groups in `__consumer_offsets`, where the group coordinator has them. Delivery state lives in `__share_group_state`: every acknowledgement, release and lock that ran out is appended
 there, and answered when it is durable. Source: Kafka's `SharePartitionManager`, `ShareCoordinatorService`.
 """
 
@@ -18,6 +18,10 @@ from kio.schema.errors import ErrorCode
 
 from gateway.config import Config
 from gateway.coordinator.deadlines import NEVER
+from gateway.coordinator.group.consumer_request import HeartbeatRefused, HeartbeatReply
+from gateway.coordinator.group.share_group import ShareGroup
+from gateway.coordinator.group.share_heartbeat import JOINING, ShareHeartbeat
+from gateway.coordinator.places import Place
 from gateway.coordinator.share import records as share_records
 from gateway.coordinator.share.ranges import StateBatch
 from gateway.coordinator.share.records import (
@@ -25,13 +29,6 @@ from gateway.coordinator.share.records import (
     ShareSnapshot,
     ShareState,
     ShareUpdate,
-)
-from gateway.coordinator.share.share_group import (
-    LEAVING,
-    ShareGroup,
-    ShareHeartbeat,
-    ShareHeartbeatRefused,
-    ShareMember,
 )
 from gateway.coordinator.share.share_partition import Acknowledgement, ShareLimits, SharePartition
 from gateway.coordinator.share.states import ShareStates
@@ -41,6 +38,7 @@ from gateway.runtime.clock import Clock
 from gateway.runtime.coordinator_shard import LoadedShard
 from gateway.runtime.coordinator_shards import CoordinatorShards, StateTopic, Unavailable
 from gateway.runtime.group_configs import GroupConfigs
+from gateway.runtime.group_coordinator import GroupCoordinator
 from gateway.runtime.internal_topics import InternalTopics
 from gateway.runtime.partition import Partition
 from gateway.runtime.partitions import Partitions
@@ -76,13 +74,15 @@ class ShareCoordinator:
         partitions: Partitions,
         internal_topics: InternalTopics,
         group_configs: GroupConfigs,
+        groups: GroupCoordinator,
     ) -> None:
         self._config = config
         self._clock = clock
         self._partitions = partitions
         self._internal_topics = internal_topics
         self._group_configs = group_configs
-        self.groups: dict[str, ShareGroup] = {}
+        self._groups = groups
+        groups.on_gone_sharer = self.release_member
         self.sessions: dict[tuple[str, str], ShareSession] = {}
         self._waiters: dict[SharePartitionKey, set[Callable[[], None]]] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -133,10 +133,6 @@ class ShareCoordinator:
         for loaded in self.shards:
             known |= loaded.shard.groups.get(group_id, {})
         return known
-
-    def knows(self, group_id: str) -> bool:
-        """Whether the id is that of a share group, with members or without."""
-        return group_id in self.groups or any(group_id in loaded.shard.groups for loaded in self.shards)
 
     def find(self, key: SharePartitionKey) -> SharePartition | None:
         """A partition's delivery state. Raises Unavailable."""
@@ -250,9 +246,12 @@ class ShareCoordinator:
         return session
 
     def release_strangers(self) -> None:
-        """End the sessions of those who are in no group: nobody would notice that they are gone."""
+        """End the sessions of those who are in no group: nobody would notice that they are gone.
+
+        Raises Unavailable.
+        """
         for group_id, member_id in list(self.sessions):
-            group = self.groups.get(group_id)
+            group = self.group(group_id)
             if group is None or member_id not in group.members:
                 self.release_member(group_id, member_id)
 
@@ -288,62 +287,46 @@ class ShareCoordinator:
         for wake in list(self._waiters.get(key, ())):
             wake()
 
-    # Members.
+    # Groups.
 
-    def heartbeat(self, group_id: str, request: ShareHeartbeat) -> tuple[ShareMember, bool]:
-        """Take a heartbeat. Raises ShareHeartbeatRefused."""
-        group = self.groups.get(group_id)
-        if request.member_epoch == LEAVING:
-            if group is None:
-                raise ShareHeartbeatRefused(ErrorCode.group_id_not_found, f"Group {group_id} not found.")
-            group.leave(request.member_id)  # what it acquired goes with its share session
-            return ShareMember(request.member_id, member_epoch=LEAVING), False
-        if group is None:
-            if request.member_epoch != 0:
-                # members are not stored: one who was known before a restart must join again, not give up
-                text = f"Member {request.member_id} is not a member of group {group_id}."
-                raise ShareHeartbeatRefused(ErrorCode.unknown_member_id, text)
-            if len(self.groups) >= self._config.int("group.share.max.groups"):
+    async def heartbeat(self, request: ShareHeartbeat) -> HeartbeatReply:
+        """ShareGroupHeartbeat of a checked request. Raises HeartbeatRefused, Unavailable.
+
+        What one who leaves acquired goes with its share session.
+        """
+        if request.member_epoch == JOINING and self.group(request.group_id) is None:
+            count = sum(len(loaded.shard.shares.groups) for loaded in self._groups.shards)
+            if count >= self._config.int("group.share.max.groups"):
                 text = "This gateway holds no more share groups."
-                raise ShareHeartbeatRefused(ErrorCode.group_max_size_reached, text)
-            group = ShareGroup(group_id)
-        limits = self._group_configs.of(group_id).share_group
-        answer = group.heartbeat(request, self._describe, limits, self._clock.now_ms())
-        self.groups[group_id] = group
-        self._wake_at(answer[0].session_deadline_ms)
-        return answer
-
-    def _describe(self, name: str) -> tuple[uuid.UUID, int] | None:
-        topic = self._partitions.by_name.get(name)
-        return None if topic is None else (topic.topic_id, len(topic.partitions))
+                raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
+        return await self._groups.heard(
+            request.group_id, lambda shard, effects: shard.share_heartbeat(request, effects)
+        )
 
     def group(self, group_id: str) -> ShareGroup | None:
-        """A group with members, or one that only has delivery state."""
-        return self.groups.get(group_id) or (ShareGroup(group_id) if self.knows(group_id) else None)
+        """A group as it is now, with members or without. Raises Unavailable."""
+        return self._groups.find_share_group(group_id)
 
-    async def begin_group(self, group_id: str, key: SharePartitionKey, start_offset: int) -> None:
+    async def begin_group(self, key: SharePartitionKey, topic: str, start_offset: int) -> None:
         """Have a group begin at an offset, whether or not anybody ever joined it. Raises Unavailable."""
+        place = key.topic_id, key.partition
+        await self._groups.change(
+            key.group_id, lambda shard, effects: shard.shares.begin(key.group_id, place, topic, effects)
+        )
         await self.begin_at(key, start_offset)
-        group = self.groups.setdefault(group_id, ShareGroup(group_id))
-        group.begun.add((key.topic_id, key.partition))
 
-    def begun(self, group_id: str) -> set[tuple[uuid.UUID, int]]:
-        """All partitions that a group was given or read."""
-        group = self.groups.get(group_id)
-        given = set() if group is None else group.begun
+    def begun(self, group_id: str) -> set[Place]:
+        """All partitions that a group was given or read. Raises Unavailable."""
+        group = self.group(group_id)
+        given = set() if group is None else set(group.begun)
         return given | {(key.topic_id, key.partition) for key in self.known(group_id)}
 
     async def forget_topic(self, group_id: str, topic_id: uuid.UUID) -> None:
         """Have a group without members forget a topic durably. Raises Unavailable."""
         await self.forget([key for key in self.known(group_id) if key.topic_id == topic_id])
-        group = self.groups.get(group_id)
-        if group is not None:
-            group.forget(topic_id)
-
-    def all_groups(self) -> list[ShareGroup]:
-        """All groups, those without members too."""
-        stored = {group_id for loaded in self.shards for group_id in loaded.shard.groups}
-        return [*self.groups.values(), *(ShareGroup(name) for name in sorted(stored - set(self.groups)))]
+        await self._groups.change(
+            group_id, lambda shard, effects: shard.shares.forget_topic(group_id, topic_id, effects)
+        )
 
     async def delete(self, group_id: str) -> ErrorCode | None:
         """Forget a group without members durably; None when there is no such group. Raises Unavailable."""
@@ -353,8 +336,15 @@ class ShareCoordinator:
         if group.members:
             return ErrorCode.non_empty_group
         await self.forget(list(self.known(group_id)))
-        self.groups.pop(group_id, None)
-        return ErrorCode.none
+        error = await self._groups.change(
+            group_id, lambda shard, effects: shard.shares.delete(group_id, effects)
+        )
+        if error is ErrorCode.none:
+            # strangers may have read on meanwhile
+            for key in [key for key in self.sessions if key[0] == group_id]:
+                self.release_member(*key)
+            await self.forget(list(self.known(group_id)))
+        return error
 
     # Time.
 
@@ -368,14 +358,10 @@ class ShareCoordinator:
         self._timer = asyncio.get_running_loop().call_later(delay_s, self._due)
 
     def _due(self) -> None:
-        """Give up members not heard of and locks that ran out."""
+        """Give up locks that ran out."""
         now_ms = self._clock.now_ms()
         self._timer_at_ms = NEVER
         next_ms = NEVER
-        for group in self.groups.values():
-            for member_id in group.expire(now_ms):
-                self.release_member(group.group_id, member_id)
-            next_ms = min([next_ms, *(member.session_deadline_ms for member in group.members.values())])
         for loaded in self.shards:
             for key, found in list(loaded.shard.partitions.items()):
                 if found.next_deadline_ms() <= now_ms:

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.shard import Committer
+from gateway.coordinator.group.committer import Committer
 from gateway.runtime.coordinator_shards import Unavailable
 from gateway.runtime.partition import Partition
 from tests.faults.faulty_storage import FaultyStorage
+from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import NOW_MS, open_node
 from tests.gateway.runtime.test_group_coordinator import (
     ONE_PARTITION,
@@ -22,11 +23,14 @@ from tests.gateway.runtime.test_group_coordinator import (
     offsets_of,
     offsets_partition,
 )
+from tests.gateway.runtime.test_share_coordinator import GROUP as SHARE_GROUP
+from tests.gateway.runtime.test_share_coordinator import beat
 
 KINDS = ("EIO", "ENOSPC", "short")
 RETRIABLE = {ErrorCode.not_coordinator, ErrorCode.coordinator_not_available}
 WRITE, SYNC = 1, 2
 GROUP = "g"
+TOPIC = "flights"
 
 
 def disk(tmp_path: Path) -> tuple[Path, FaultyStorage]:
@@ -169,3 +173,39 @@ async def test_many_commits_under_failures_lose_nothing(tmp_path: Path) -> None:
         for group_id, offset in acknowledged.items():
             held = (await offsets_of(node.services.groups, group_id))[0]
             assert offset <= held <= tried[group_id]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("operation", [WRITE, SYNC])
+async def test_members_of_a_share_group_are_told_nothing_that_the_log_may_lose(
+    tmp_path: Path, operation: int, kind: str
+) -> None:
+    root, storage = disk(tmp_path)
+    async with open_node(root, *ONE_PARTITION, storage=storage) as node:
+        await node.services.groups.ensure_topic()
+        await node.services.shares.ensure_topic()
+        await create(node, TOPIC)
+        first = await beat(node, "a", 0, TOPIC)
+        assert first.error_code is ErrorCode.none
+        fail_next(storage, operation, kind)
+        for _ in range(2):
+            refused = await beat(node, "b", 0, TOPIC)
+            assert refused.error_code in RETRIABLE
+        storage.heal()
+        reopen(offsets_partition(node))
+        group = node.services.shares.group(SHARE_GROUP)
+        assert group is not None
+        assert set(group.members) in ({"a"}, {"a", "b"}), "what was written and not answered may be there"
+        second = await beat(node, "b", 0, TOPIC)
+        assert second.member_epoch == first.member_epoch + 1
+        told = await beat(node, "a", first.member_epoch)
+        assert told.member_epoch == second.member_epoch
+        storage.power_cut(tmp_path / "image", 0)
+    async with open_node(tmp_path / "image", *ONE_PARTITION) as node:
+        again = node.services.shares.group(SHARE_GROUP)
+        assert again is not None
+        assert {name: member.member_epoch for name, member in again.members.items()} == {
+            "a": told.member_epoch,
+            "b": second.member_epoch,
+        }
+        assert (await beat(node, "a", told.member_epoch)).assignment is None

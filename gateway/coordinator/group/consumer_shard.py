@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from kio.schema.errors import ErrorCode
 
@@ -38,6 +38,18 @@ class ConsumerGroups:
                 return
             group = self.groups[group_id] = ConsumerGroup(group_id)
         group.replay(record, now_ms, self.limits_of(group_id).session_timeout_ms)
+
+    def stored_keys(self) -> Iterator[tuple[str, int, str]]:
+        """(group id, kind of key, member id) of everything that the log must hold."""
+        for group_id, group in self.groups.items():
+            for kind, member_id in group.stored_keys():
+                yield group_id, kind, member_id
+
+    def records_of(self, group_id: str, kind: int, member_id: str) -> list[ConsumerRecord]:
+        """The record for a key as it would be written now; none when it is gone."""
+        group = self.groups.get(group_id)
+        found = None if group is None else group.record_of(kind, member_id)
+        return [] if found is None else [found]
 
     def heartbeat(self, request: Heartbeat, topics: Topics, effects: Effects) -> HeartbeatReply:
         """ConsumerGroupHeartbeat of a checked request. Raises HeartbeatRefused."""

@@ -46,6 +46,8 @@ class Effects:
     now_ms: int
     records: list[GroupRecord] = field(default_factory=list)
     replies: list[tuple[Waiter, Reply]] = field(default_factory=list)
+    gone_sharers: list[tuple[str, str]] = field(default_factory=list)
+    """(group id, member id) of members of share groups that were given up."""
 
     def reply(self, waiter: Waiter, answer: Reply) -> None:
         """Answer a request, after the records are durable if there are any."""

@@ -8,7 +8,6 @@ Source: Kafka's `GroupCoordinatorShard`, `GroupMetadataManager`, `OffsetMetadata
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from kio.schema.errors import ErrorCode
 
@@ -16,6 +15,7 @@ from gateway.coordinator.group import classic_members, classic_sessions, migrati
 from gateway.coordinator.group import classic_rebalance as rebalance
 from gateway.coordinator.group.classic_group import ClassicGroup, GroupError, GroupState
 from gateway.coordinator.group.classic_rebalance import GroupLimits, Join
+from gateway.coordinator.group.committer import Committer, check_commit
 from gateway.coordinator.group.consumer_group import LEAVING, ConsumerGroup
 from gateway.coordinator.group.consumer_records import ConsumerRecord
 from gateway.coordinator.group.consumer_request import (
@@ -35,51 +35,37 @@ from gateway.coordinator.group.records import (
     GroupRecord,
     OffsetCommitRecord,
 )
+from gateway.coordinator.group.share_heartbeat import ShareGroupLimits, ShareHeartbeat
+from gateway.coordinator.group.share_records import KINDS as SHARE_KINDS
+from gateway.coordinator.group.share_records import ShareGroupRecord
+from gateway.coordinator.group.share_shard import ShareGroups
 from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.transactional import Pending, TransactionEnd
 
 RecordKey = tuple[str, TopicPartition | None]
-"""A classic group, its offset in a partition, or (member id, minus the kind of key) of a consumer group."""
-
-
-@dataclass(frozen=True, slots=True)
-class Committer:
-    """Who commits or asks; a consumer outside any group has generation -1 and no member id."""
-
-    group_id: str
-    generation_id: int = -1
-    member_id: str = ""
-    group_instance_id: str | None = None
-    tells_member_epoch: bool = True
-    """Whether its request can come from a member of the consumer protocol (OffsetCommit v9 and later)."""
-
-    @property
-    def is_anonymous(self) -> bool:
-        """Whether it names no member at all."""
-        return self.generation_id < 0 and not self.member_id and self.group_instance_id is None
-
-
-def _default_limits(group_id: str) -> ConsumerLimits:  # noqa: ARG001 - the same for every group
-    return ConsumerLimits()
+"""A classic group, its offset in a partition, or (member id, minus the kind of key) of another group."""
 
 
 class GroupShard:
-    """All groups of one partition. `max_groups` bounds them, `consumer_limits` tells those of one of the
-    consumer protocol; `topics` are those that members can be assigned.
+    """All groups of one partition. `max_groups` bounds them, but for share groups; `consumer_limits` and
+    `share_limits` tell those of one group; `topics` are those that members can be assigned.
     """
 
     def __init__(
         self,
         limits: GroupLimits,
         max_groups: int,
-        consumer_limits: Callable[[str], ConsumerLimits] = _default_limits,
+        consumer_limits: Callable[[str], ConsumerLimits] = lambda _: ConsumerLimits(),
         topics: Topics = NO_TOPICS,
+        share_limits: Callable[[str], ShareGroupLimits] = lambda _: ShareGroupLimits(),
     ) -> None:
         self.limits = limits
         self.max_groups = max_groups
         self.groups: dict[str, ClassicGroup] = {}
         self.consumers = ConsumerGroups(consumer_limits)
-        """The groups of the consumer protocol; no id is in both."""
+        """The groups of the consumer protocol."""
+        self.shares = ShareGroups(share_limits)
+        """The share groups; no id is in two of these."""
         self.offsets = GroupOffsets()
         self._topics = topics
 
@@ -99,6 +85,8 @@ class GroupShard:
                 self.groups.pop(record.group_id, None)
             elif record.group_id not in self.groups and self.offsets.has_any(record.group_id):
                 self.groups[record.group_id] = ClassicGroup(record.group_id, now_ms)
+        elif isinstance(record, ShareGroupRecord):
+            self.shares.replay(record, now_ms)
         elif record.value is None:
             self.groups.pop(record.group_id, None)
         else:
@@ -124,8 +112,8 @@ class GroupShard:
         for group_id, group in self.groups.items():
             if not group.is_simple:
                 yield group_id, None
-        for group_id, consumer_group in self.consumers.groups.items():
-            for kind, member_id in consumer_group.stored_keys():
+        for groups in (self.consumers, self.shares):
+            for group_id, kind, member_id in groups.stored_keys():
                 yield group_id, (member_id, -kind)
         for group_id in self.offsets.groups():
             for place in self.offsets.places(group_id):
@@ -135,9 +123,8 @@ class GroupShard:
         """The records for a key as they would be written now; none when it is gone."""
         group_id, place = key
         if place is not None and place[1] < 0:
-            consumer_group = self.consumers.groups.get(group_id)
-            found = None if consumer_group is None else consumer_group.record_of(-place[1], place[0])
-            return [] if found is None else [found]
+            groups = self.shares if -place[1] in SHARE_KINDS else self.consumers
+            return groups.records_of(group_id, -place[1], place[0])
         if place is not None:
             return self.offsets.records_at(group_id, place)
         group = self.groups.get(group_id)
@@ -177,6 +164,9 @@ class GroupShard:
         if group is None:
             if request.member_id:
                 effects.reply(waiter, _refused(request, ErrorCode.unknown_member_id))
+                return
+            if group_id in self.shares.groups:
+                effects.reply(waiter, _refused(request, ErrorCode.inconsistent_group_protocol))
                 return
             if consumer_group is not None:
                 self.consumers.delete(group_id, effects)
@@ -266,6 +256,9 @@ class GroupShard:
         """
         group = self.groups.get(request.group_id)
         if group is None:
+            if request.member_epoch == 0 and request.group_id in self.shares.groups:
+                text = f"Group {request.group_id} is not a consumer group."
+                raise HeartbeatRefused(ErrorCode.group_id_not_found, text)
             if self._is_full and not self._knows(request.group_id):
                 text = "This gateway holds no more groups."
                 raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
@@ -291,6 +284,13 @@ class GroupShard:
         migration.have_all_join_again(group, effects)
         del self.groups[request.group_id]
         return reply
+
+    def share_heartbeat(self, request: ShareHeartbeat, effects: Effects) -> HeartbeatReply:
+        """ShareGroupHeartbeat of a checked request. Raises HeartbeatRefused."""
+        if self.is_read_alone(request.group_id):
+            text = f"Group {request.group_id} is not a share group."
+            raise HeartbeatRefused(ErrorCode.group_id_not_found, text)
+        return self.shares.heartbeat(request, self._topics, effects)
 
     def _join_consumers(self, group: ConsumerGroup, request: Join, waiter: Waiter, effects: Effects) -> None:
         static = group.members.get(group.static_members.get(request.group_instance_id or "", ""))
@@ -330,8 +330,12 @@ class GroupShard:
     def _is_full(self) -> bool:
         return len(self.groups) + len(self.consumers.groups) >= self.max_groups
 
-    def _knows(self, group_id: str) -> bool:
+    def is_read_alone(self, group_id: str) -> bool:
+        """Whether a partition has one reader there: it is a classic or consumer group."""
         return group_id in self.groups or group_id in self.consumers.groups
+
+    def _knows(self, group_id: str) -> bool:
+        return self.is_read_alone(group_id) or group_id in self.shares.groups
 
     # Offsets.
 
@@ -345,6 +349,8 @@ class GroupShard:
 
     def check_commit_in_transaction(self, committer: Committer, now_ms: int) -> ErrorCode:
         """Whether the offsets of a TxnOffsetCommit may be; a producer need not say for which member it commits."""
+        if committer.group_id in self.shares.groups:
+            return ErrorCode.group_id_not_found
         if committer.is_anonymous and self._knows(committer.group_id):
             return ErrorCode.none
         error = self.check_commit(committer, now_ms)
@@ -365,13 +371,13 @@ class GroupShard:
             )
         group = self.groups.get(committer.group_id)
         if group is None:
-            if committer.generation_id >= 0:
+            if committer.generation_id >= 0 or committer.group_id in self.shares.groups:
                 return ErrorCode.group_id_not_found
             if self._is_full:
                 return ErrorCode.group_max_size_reached
             return ErrorCode.none
         try:
-            _check_commit(group, committer, now_ms)
+            check_commit(group, committer, now_ms)
         except GroupError as error:
             return error.error_code
         return ErrorCode.none
@@ -434,7 +440,8 @@ class GroupShard:
         return ErrorCode.none
 
     def forget_topics_but(self, topics: Container[str], effects: Effects) -> None:
-        """Offsets of a topic that is gone mean nothing."""
+        """Offsets of a topic that is gone, and what share groups have begun of it, mean nothing."""
+        self.shares.forget_topics_but(self._topics, effects)
         self.commit(self.offsets.of_topics_but(topics), effects)
 
     def clean_up(self, retention_ms: int, effects: Effects) -> None:
@@ -465,6 +472,9 @@ class GroupShard:
 
     def expire(self, group_id: str, effects: Effects) -> None:
         """Do what is due in one group."""
+        if group_id in self.shares.groups:
+            self.shares.expire(group_id, effects)
+            return
         consumer_group = self.consumers.groups.get(group_id)
         if consumer_group is not None:
             size = len(consumer_group.members)
@@ -480,13 +490,16 @@ class GroupShard:
         """When `expire` should be called for a group; None for one that is gone."""
         if group_id in self.consumers.groups:
             return self.consumers.next_deadline_ms(group_id)
+        if group_id in self.shares.groups:
+            return self.shares.next_deadline_ms(group_id)
         group = self.groups.get(group_id)
         return None if group is None else classic_sessions.next_deadline_ms(group)
 
     def group_ids(self) -> Iterator[str]:
-        """All groups, of both protocols."""
+        """All groups, of all kinds."""
         yield from self.groups
         yield from self.consumers.groups
+        yield from self.shares.groups
 
     def waiters(self) -> Iterator[Waiter]:
         """All requests that wait."""
@@ -499,17 +512,3 @@ class GroupShard:
 
 def _refused(request: Join, error: ErrorCode) -> JoinReply:
     return JoinReply(error_code=error, member_id=request.member_id)
-
-
-def _check_commit(group: ClassicGroup, committer: Committer, now_ms: int) -> None:
-    """Raises GroupError. Source: Kafka's ClassicGroup.validateOffsetCommit."""
-    if committer.generation_id < 0 and group.state is GroupState.EMPTY:
-        return
-    if committer.generation_id < 0 and not committer.member_id and committer.group_instance_id is None:
-        raise GroupError(ErrorCode.unknown_member_id)
-    member = group.check_member(committer.member_id, committer.group_instance_id)
-    if committer.generation_id != group.generation_id:
-        raise GroupError(ErrorCode.illegal_generation)
-    if group.state is GroupState.COMPLETING_REBALANCE:
-        raise GroupError(ErrorCode.rebalance_in_progress)
-    member.heard_of(now_ms)

@@ -63,7 +63,8 @@ async def test_members_are_told_their_groups_interval_and_have_its_session(node:
 
     answer = await node.ask(share_group_heartbeat.API, 1, joins)
     assert answer.heartbeat_interval.total_seconds() == 7
-    group = node.services.shares.groups[GROUP]
+    group = node.services.shares.group(GROUP)
+    assert group is not None
     assert group.members["m"].session_deadline_ms == NOW_MS + 50_000
 
 

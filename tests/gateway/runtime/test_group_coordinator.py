@@ -13,8 +13,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.classic_rebalance import Join
+from gateway.coordinator.group.committer import Committer
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
-from gateway.coordinator.group.shard import Committer
 from gateway.runtime import coordinator_shard
 from gateway.runtime.coordinator_shards import Unavailable
 from gateway.runtime.group_coordinator import GroupCoordinator

@@ -11,6 +11,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from gateway.coordinator.group.share_heartbeat import LEAVING
 from gateway.coordinator.share.records import SharePartitionKey
 from gateway.handlers import share_acknowledge, share_fetch, share_group_heartbeat
 from gateway.metadata.image import GROUP_RESOURCE
@@ -34,7 +35,16 @@ async def begin(node: Node) -> uuid.UUID:
     await node.services.shares.ensure_topic()
     await create(node, TOPIC)
     await alter(node, GROUP_RESOURCE, GROUP, {"share.auto.offset.reset": "earliest"})
+    await beat(node, "z", 0, TOPIC)
     return node.services.partitions.by_name[TOPIC].topic_id
+
+
+async def beat(node: Node, member_id: str, member_epoch: int, *names: str, group_id: str = GROUP) -> Any:
+    def make(_: Any) -> dict[str, Any]:
+        asked = {"group_id": group_id, "member_id": member_id, "member_epoch": member_epoch, "rack_id": None}
+        return {**asked, "subscribed_topic_names": names or None}
+
+    return await node.ask(share_group_heartbeat.API, 1, make)
 
 
 async def write(node: Node, count: int, timestamp: int = NOW_MS) -> None:
@@ -137,17 +147,7 @@ class TestSessions:
             topic_id = await begin(node)
             too_long = "g" * 2**15
             assert (await fetch(node, topic_id, group_id=too_long)).error_code is ErrorCode.invalid_group_id
-            joined = await node.ask(
-                share_group_heartbeat.API,
-                1,
-                lambda _: {
-                    "group_id": too_long,
-                    "member_id": "a",
-                    "member_epoch": 0,
-                    "rack_id": None,
-                    "subscribed_topic_names": (TOPIC,),
-                },
-            )
+            joined = await beat(node, "a", 0, TOPIC, group_id=too_long)
             assert joined.error_code is ErrorCode.invalid_group_id
 
 
@@ -222,6 +222,82 @@ class TestRestart:
             assert found is not None
             assert found.start_offset == 0
             assert acquired(await fetch(node, topic_id)) == [(0, 1), (5, 9)]
+
+
+class TestMembers:
+    def end_offset(self, node: Node) -> int:
+        partition = node.services.partitions.get("__consumer_offsets", 0)
+        assert partition is not None
+        return partition.log.log_end_offset
+
+    async def test_they_go_on_after_a_restart(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            await begin(node)
+            joined = await beat(node, "a", 0, TOPIC)
+            before = node.services.shares.group(GROUP)
+        async with open_node(tmp_path, *SETTINGS) as node:
+            after = node.services.shares.group(GROUP)
+            assert before is not None
+            assert after is not None
+            for key in (*before.stored_keys(), *after.stored_keys()):
+                assert before.record_of(*key) == after.record_of(*key)
+            end_offset = self.end_offset(node)
+            told = await beat(node, "a", joined.member_epoch)
+            assert (told.error_code, told.member_epoch) == (ErrorCode.none, joined.member_epoch)
+            assert told.assignment is None
+            assert self.end_offset(node) == end_offset, "nothing changed, so nothing is written"
+
+    async def test_a_deleted_group_is_gone_with_its_delivery_state(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            topic_id = await begin(node)
+            await fetch(node, topic_id)
+            shares = node.services.shares
+            assert await shares.delete(GROUP) is ErrorCode.non_empty_group
+            await beat(node, "z", LEAVING)
+            assert await shares.delete(GROUP) is ErrorCode.none
+            assert await shares.delete(GROUP) is None
+            answer = await fetch(node, topic_id, session_epoch=1)
+            assert answer.error_code is ErrorCode.share_session_not_found
+        async with open_node(tmp_path, *SETTINGS) as node:
+            assert node.services.shares.group(GROUP) is None
+            assert not node.services.shares.known(GROUP)
+            answer = await fetch(node, topic_id)
+            assert answer.error_code is ErrorCode.group_id_not_found
+
+    async def test_what_one_had_who_is_given_up_comes_to_the_next(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            topic_id = await begin(node)
+            await beat(node, "a", 0, TOPIC)
+            await write(node, 2)
+            assert acquired(await fetch(node, topic_id)) == [(0, 1)]
+            await beat(node, "b", 0, TOPIC)
+            assert acquired(await fetch(node, topic_id, "b")) == []
+            node.clock.time_ms += 44_000
+            await beat(node, "b", 0, TOPIC)
+            node.clock.time_ms += 2_000
+            groups = node.services.groups
+            groups._due(groups.shards.at(0), GROUP)
+            group = node.services.shares.group(GROUP)
+            assert group is not None
+            assert set(group.members) == {"b"}
+            assert acquired(await fetch(node, topic_id, "b", 1)) == [(0, 1)]
+
+    async def test_there_are_no_more_groups_than_are_allowed(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS, "group.share.max.groups=2") as node:
+            await begin(node)
+            errors = [
+                (await beat(node, "a", 0, TOPIC, group_id=group_id)).error_code
+                for group_id in ("second", "third", "second")
+            ]
+            assert errors == [ErrorCode.none, ErrorCode.group_max_size_reached, ErrorCode.none]
+
+
+async def test_what_a_group_has_begun_is_forgotten_with_the_topic(tmp_path: Path) -> None:
+    async with open_node(tmp_path, *SETTINGS) as node:
+        await begin(node)
+        assert node.services.shares.begun(GROUP)
+        await delete(node, TOPIC)
+        assert not node.services.shares.begun(GROUP)
 
 
 async def test_the_state_of_a_deleted_topic_is_forgotten(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.deadlines import NEVER
 from gateway.coordinator.group.classic_group import ClassicGroup, GroupState, Member, Protocols
 from gateway.coordinator.group.classic_rebalance import GroupLimits, Join
+from gateway.coordinator.group.committer import Committer
 from gateway.coordinator.group.effects import Effects, JoinReply, Reply, SyncReply
 from gateway.coordinator.group.records import (
     GroupMetadata,
@@ -18,7 +19,7 @@ from gateway.coordinator.group.records import (
     GroupRecord,
     OffsetCommitRecord,
 )
-from gateway.coordinator.group.shard import Committer, GroupShard
+from gateway.coordinator.group.shard import GroupShard
 
 GROUP: Final = "g"
 START_MS: Final = 1_000_000

@@ -15,9 +15,10 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.deadlines import NEVER
 from gateway.coordinator.group import classic_sessions
 from gateway.coordinator.group.classic_group import ClassicGroup, GroupState
+from gateway.coordinator.group.committer import Committer
 from gateway.coordinator.group.effects import Effects, SyncReply
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
-from gateway.coordinator.group.shard import Committer, GroupShard
+from gateway.coordinator.group.shard import GroupShard
 from tests.gateway.coordinator.group.model_client import Client, Phase
 from tests.gateway.coordinator.group.scene import DELAY_MS, GROUP, LIMITS, Scene, Who
 

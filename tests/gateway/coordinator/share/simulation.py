@@ -14,6 +14,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from gateway.coordinator.group import records as group_records
+from gateway.coordinator.group import share_heartbeat
+from gateway.coordinator.group.consumer_request import HeartbeatRefused, HeartbeatReply
+from gateway.coordinator.group.share_group import ShareGroup
+from gateway.coordinator.group.share_heartbeat import JOINING, ShareGroupLimits, ShareHeartbeat
+from gateway.coordinator.group.share_records import ShareGroupRecord
 from gateway.coordinator.places import Place
 from gateway.coordinator.share.ranges import StateBatch
 from gateway.coordinator.share.records import (
@@ -24,12 +30,6 @@ from gateway.coordinator.share.records import (
     ShareUpdate,
     decode,
     encode,
-)
-from gateway.coordinator.share.share_group import (
-    ShareGroup,
-    ShareGroupLimits,
-    ShareHeartbeat,
-    ShareHeartbeatRefused,
 )
 from gateway.coordinator.share.share_partition import (
     Acknowledgement,
@@ -46,6 +46,7 @@ LIMITS: Final = ShareLimits(lock_duration_ms=3_000, delivery_count_limit=4, max_
 GROUP_LIMITS: Final = ShareGroupLimits(session_timeout_ms=5_000, max_size=6)
 HEARTBEAT_MS: Final = 500
 SETTLED_AFTER_MS: Final = 60_000
+SETTLED_FOR_MS: Final = 2_000
 Offset = tuple[Place, int]
 
 
@@ -71,10 +72,13 @@ class Simulation:
         self.time_ms = 0
         """Of the network, which no clock's jump moves."""
         self.errs = True
+        self.is_settled = False
+        """Whether everyone has behaved for so long that nothing changes any more."""
         self.queue: list[tuple[int, int, Callable[[], None]]] = []
         self.events = 0
         self.topics: dict[str, tuple[uuid.UUID, int]] = {"t": (uuid.UUID(int=1), 2)}
         self.group = ShareGroup(GROUP)
+        self.group_records: list[ShareGroupRecord] = []
         self.states = ShareStates()
         self.records: list[ShareRecord] = []
         self.batches: dict[Place, list[tuple[int, int]]] = {}
@@ -133,9 +137,20 @@ class Simulation:
             key = SharePartitionKey(GROUP, *place)
             self.records.append(ShareUpdate(key, found.start_offset, batches))
 
-    def heartbeat(self, request: ShareHeartbeat) -> tuple[int, frozenset[Place] | None]:
-        member, must_tell = self.group.heartbeat(request, self.topics.get, GROUP_LIMITS, self.now_ms)
-        return member.member_epoch, member.assigned if must_tell else None
+    # what members can be assigned
+
+    def describe(self, name: str) -> tuple[uuid.UUID, int] | None:
+        return self.topics.get(name)
+
+    def names(self) -> list[str]:
+        return list(self.topics)
+
+    def heartbeat(self, request: ShareHeartbeat) -> HeartbeatReply:
+        reply, records = share_heartbeat.heartbeat(self.group, request, self, GROUP_LIMITS, self.now_ms)
+        self.group_records += records
+        if request.member_epoch != JOINING and self.is_settled:
+            assert not records, "a heartbeat that changes nothing writes nothing"
+        return reply
 
     def acquire(self, client: Client, connection: int, place: Place) -> list[tuple[Place, int, int]]:
         if connection != client.connection or not client.is_alive:
@@ -196,7 +211,9 @@ class Simulation:
         self.forget_holders([offset for offset, holder in self.holders.items() if holder == name])
 
     def expire(self) -> None:
-        for name in self.group.expire(self.now_ms):
+        gone, records = share_heartbeat.expire(self.group, self.now_ms)
+        self.group_records += records
+        for name in gone:
             self.release(name)
         for key, found in self.states.groups.get(GROUP, {}).items():
             before = found.start_offset
@@ -212,15 +229,26 @@ class Simulation:
         assert held == self.holders.keys()
 
     def restart(self) -> None:
-        """What is not stored is gone: members, what they had, and their connections."""
+        """What is not stored is gone: what members had, and their connections."""
         self.restarts += 1
+        before = self.stored_group()
         self.group, self.states, self.holders = ShareGroup(GROUP), ShareStates(), {}
+        for written in self.group_records:
+            read = group_records.decode(*group_records.encode(written))
+            assert isinstance(read, ShareGroupRecord)
+            self.group.replay(read, self.now_ms, GROUP_LIMITS.session_timeout_ms)
+        assert self.stored_group() == before
+        if self.random.random() < 0.3:  # the log is written anew
+            self.group_records = [record for _, record in before if record is not None]
         for record in self.records:
             again = decode(*encode(record))
             assert again is not None
             self.states.replay(again, self.now_ms)
         for client in self.clients:
             client.connection += 1
+
+    def stored_group(self) -> list[tuple[tuple[int, str], ShareGroupRecord | None]]:
+        return [(key, self.group.record_of(*key)) for key in sorted(self.group.stored_keys())]
 
     def check(self) -> None:
         assert len(self.group.members) <= GROUP_LIMITS.max_size
@@ -243,6 +271,7 @@ class Simulation:
         if not client.is_alive:
             return
         asked = ShareHeartbeat(
+            GROUP,
             client.name,
             client.member_epoch,
             None,
@@ -254,8 +283,9 @@ class Simulation:
 
     def _hear(self, client: Client, asked: ShareHeartbeat) -> None:
         try:
-            member_epoch, assigned = self.heartbeat(asked)
-        except ShareHeartbeatRefused:
+            reply = self.heartbeat(asked)
+            member_epoch, assigned = reply.member_epoch, reply.assignment
+        except HeartbeatRefused:
             member_epoch, assigned = 0, frozenset()
         if self.is_lost():
             # it asks once more, and tells all
@@ -354,7 +384,7 @@ class Simulation:
             return
         client.is_alive = False
         if fate < 0.7 and client.name in self.group.members:
-            self.group.leave(client.name)
+            self.group_records += share_heartbeat.leave(self.group, client.name)
         if fate < 0.9:
             self.release(client.name)  # otherwise its machine is gone, and nobody hears of it
 
@@ -369,3 +399,5 @@ class Simulation:
         self.errs = False
         self.join().names = tuple(self.topics)
         self.run(SETTLED_AFTER_MS)
+        self.is_settled = True
+        self.run(SETTLED_FOR_MS)

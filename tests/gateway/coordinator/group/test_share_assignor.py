@@ -7,8 +7,8 @@ import uuid
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.coordinator.group.share_assignor import Targets, assign
 from gateway.coordinator.places import Place
-from gateway.coordinator.share.assignor import Targets, assign
 
 TOPICS = [uuid.UUID(int=number) for number in range(1, 5)]
 topic_sets = st.frozensets(st.sampled_from(TOPICS))

@@ -1,0 +1,166 @@
+"""One share group (KIP-932): its members and who reads which partitions; a partition may have several readers.
+
+    group epoch        rises with every change of members, subscriptions or partitions
+    assignment epoch   the group epoch that the present targets were made for
+    member epoch       the assignment epoch whose target the member was last told
+
+What of a partition is acquired and done is no part of it: that is `gateway.coordinator.share`.
+Source: Kafka's `ShareGroup`, `ShareGroupMember`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from gateway.coordinator.deadlines import NEVER
+from gateway.coordinator.group.share_records import (
+    ASSIGNMENT_EPOCH,
+    BEGUN,
+    CURRENT,
+    GROUP_EPOCH,
+    MEMBER,
+    TARGET,
+    BegunTopic,
+    ShareAssignmentEpochRecord,
+    ShareBegunRecord,
+    ShareCurrentRecord,
+    ShareCurrentValue,
+    ShareGroupEpochRecord,
+    ShareGroupRecord,
+    ShareMemberRecord,
+    ShareMemberValue,
+    ShareTargetRecord,
+)
+from gateway.coordinator.places import Place, by_topic
+
+FIRST_EPOCH: Final = 1
+"""Of a group that nobody joined yet."""
+NOWHERE: Final[frozenset[Place]] = frozenset()
+NOBODY: Final = ShareMemberValue(None, "", "", ())
+
+
+@dataclass(slots=True, eq=False)
+class ShareMember:
+    """A member, what it told of itself, and what it was last told to read."""
+
+    member_id: str
+    value: ShareMemberValue = NOBODY
+    member_epoch: int = 0
+    previous_member_epoch: int = 0
+    assigned: frozenset[Place] = NOWHERE
+    session_deadline_ms: int = NEVER
+
+
+@dataclass(slots=True)
+class ShareGroup:
+    """Members and epochs. All of it changes record by record, live and from the log, but for session deadlines."""
+
+    group_id: str
+    group_epoch: int = FIRST_EPOCH
+    assignment_epoch: int = FIRST_EPOCH
+    members: dict[str, ShareMember] = field(default_factory=dict)
+    targets: dict[str, frozenset[Place]] = field(default_factory=dict)
+    begun: frozenset[Place] = NOWHERE
+    """The partitions that were ever given out."""
+    topic_names: dict[uuid.UUID, str] = field(default_factory=dict)
+    """Of the topics they are of, when they were begun."""
+    places_seen: frozenset[Place] | None = None
+    """All partitions of the topics that the members ask for, as the targets took them; None after a restart."""
+
+    @property
+    def state(self) -> str:
+        """The name that ListGroups and ShareGroupDescribe tell."""
+        return "Stable" if self.members else "Empty"
+
+    def has_assigned(self, places: frozenset[Place]) -> bool:
+        """Whether the targets were made for just these partitions, each of which has a reader."""
+        if self.places_seen is None:
+            self.places_seen = NOWHERE.union(*self.targets.values())
+        return self.places_seen == places
+
+    # Records.
+
+    def replay(self, record: ShareGroupRecord, now_ms: int, session_timeout_ms: int) -> None:
+        """Fold in a record; a member that it is about has a session's time from now on."""
+        if isinstance(record, ShareGroupEpochRecord):
+            self.group_epoch = record.group_epoch or 0
+        elif isinstance(record, ShareAssignmentEpochRecord):
+            self.assignment_epoch = record.assignment_epoch or 0
+        elif isinstance(record, ShareBegunRecord):
+            topics = record.topics or ()
+            self.begun = frozenset((topic.topic_id, index) for topic in topics for index in topic.partitions)
+            self.topic_names = {topic.topic_id: topic.name for topic in topics}
+        elif isinstance(record, ShareTargetRecord):
+            if record.places is None:
+                self.targets.pop(record.member_id, None)
+            else:
+                self.targets[record.member_id] = record.places
+        elif record.value is None:
+            if isinstance(record, ShareMemberRecord):
+                self.members.pop(record.member_id, None)
+        else:
+            self._replay_member(record, now_ms + session_timeout_ms)
+
+    def _replay_member(self, record: ShareMemberRecord | ShareCurrentRecord, deadline_ms: int) -> None:
+        member = self.members.get(record.member_id)
+        if member is None:
+            member = self.members[record.member_id] = ShareMember(record.member_id)
+        member.session_deadline_ms = deadline_ms
+        value = record.value
+        if isinstance(value, ShareMemberValue):
+            member.value = value
+        elif value is not None:
+            member.member_epoch, member.previous_member_epoch, member.assigned = value
+
+    def begun_record(self, places: Iterable[Place], names: dict[uuid.UUID, str]) -> ShareBegunRecord:
+        """These partitions, and no others, are begun; `names` has the topics that are not known yet."""
+        known = {**self.topic_names, **names}
+        topics = (
+            BegunTopic(topic_id, known[topic_id], tuple(partitions))
+            for topic_id, partitions in by_topic(places).items()
+        )
+        return ShareBegunRecord(self.group_id, tuple(topics))
+
+    def removal_records(self, member_id: str) -> list[ShareGroupRecord]:
+        """What makes a member gone in the log."""
+        return [
+            ShareCurrentRecord(self.group_id, member_id, None),
+            ShareTargetRecord(self.group_id, member_id, None),
+            ShareMemberRecord(self.group_id, member_id, None),
+        ]
+
+    def deletion_records(self) -> list[ShareGroupRecord]:
+        """What makes the group, its members and its targets gone in the log."""
+        records = [record for member_id in self.members for record in self.removal_records(member_id)]
+        return [
+            *records,
+            ShareBegunRecord(self.group_id, None),
+            ShareAssignmentEpochRecord(self.group_id, None),
+            ShareGroupEpochRecord(self.group_id, None),
+        ]
+
+    def stored_keys(self) -> list[tuple[int, str]]:
+        """(kind of key, member id) of everything that the log must hold of the group."""
+        members = [(kind, member_id) for member_id in self.members for kind in (MEMBER, TARGET, CURRENT)]
+        return [(GROUP_EPOCH, ""), (BEGUN, ""), *members, (ASSIGNMENT_EPOCH, "")]
+
+    def record_of(self, kind: int, member_id: str) -> ShareGroupRecord | None:
+        """A record as it would be written now; None when its member is gone."""
+        if kind == GROUP_EPOCH:
+            return ShareGroupEpochRecord(self.group_id, self.group_epoch)
+        if kind == ASSIGNMENT_EPOCH:
+            return ShareAssignmentEpochRecord(self.group_id, self.assignment_epoch)
+        if kind == BEGUN:
+            return self.begun_record(self.begun, {})
+        member = self.members.get(member_id)
+        if member is None:
+            return None
+        if kind == MEMBER:
+            return ShareMemberRecord(self.group_id, member_id, member.value)
+        if kind == TARGET:
+            return ShareTargetRecord(self.group_id, member_id, self.targets.get(member_id, NOWHERE))
+        told = ShareCurrentValue(member.member_epoch, member.previous_member_epoch, member.assigned)
+        return ShareCurrentRecord(self.group_id, member_id, told)

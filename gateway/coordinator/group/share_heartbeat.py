@@ -1,0 +1,224 @@
+"""ShareGroupHeartbeat: joining, staying, being told what to read, leaving (KIP-932).
+
+    member_epoch    the member
+    0               joins, or joins again and is told all
+    n > 0           is at epoch n; the one before is a lost answer, anything else is fenced
+    −1              leaves
+
+Source: Kafka's `GroupMetadataManager.shareGroupHeartbeat`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.deadlines import NEVER
+from gateway.coordinator.group.consumer_request import (
+    MAX_ID_BYTES,
+    MAX_SUBSCRIPTION_BYTES,
+    HeartbeatRefused,
+    HeartbeatReply,
+    Topics,
+)
+from gateway.coordinator.group.share_assignor import assign
+from gateway.coordinator.group.share_group import NOWHERE, ShareGroup
+from gateway.coordinator.group.share_records import (
+    ShareAssignmentEpochRecord,
+    ShareCurrentRecord,
+    ShareCurrentValue,
+    ShareGroupEpochRecord,
+    ShareGroupRecord,
+    ShareMemberRecord,
+    ShareMemberValue,
+    ShareTargetRecord,
+)
+from gateway.coordinator.share.records import MAX_GROUP_ID_BYTES
+
+JOINING: Final = 0
+LEAVING: Final = -1
+MAX_MEMBER_ID_LENGTH: Final = 36
+
+
+@dataclass(frozen=True, slots=True)
+class ShareGroupLimits:
+    """See the settings `group.share.*` in `docs/configuration.md`."""
+
+    session_timeout_ms: int = 45_000
+    max_size: int = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ShareHeartbeat:
+    """A request; None stands for "as before"."""
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    subscribed_names: tuple[str, ...] | None
+
+
+def check(request: ShareHeartbeat) -> None:
+    """Whether the request can be meant. Raises HeartbeatRefused."""
+    invalid = ErrorCode.invalid_request
+    names = request.subscribed_names
+    if not request.group_id.strip():
+        raise HeartbeatRefused(invalid, "GroupId can't be empty.")
+    if len(request.group_id.encode()) > MAX_GROUP_ID_BYTES:
+        raise HeartbeatRefused(ErrorCode.invalid_group_id, "The group's id is too long.")
+    if request.rack_id is not None and not request.rack_id.strip():
+        raise HeartbeatRefused(invalid, "RackId can't be empty.")
+    if not request.member_id.strip():
+        raise HeartbeatRefused(invalid, "MemberId can't be empty.")
+    if len(request.member_id) > MAX_MEMBER_ID_LENGTH:
+        text = f"MemberId can't be longer than {MAX_MEMBER_ID_LENGTH} characters."
+        raise HeartbeatRefused(invalid, text)
+    if request.member_epoch < LEAVING:
+        raise HeartbeatRefused(invalid, "MemberEpoch is invalid.")
+    if request.member_epoch == JOINING and not names:
+        raise HeartbeatRefused(invalid, "SubscribedTopicNames must be set in first request.")
+    if request.rack_id is not None and len(request.rack_id.encode()) > MAX_ID_BYTES:
+        raise HeartbeatRefused(invalid, f"RackId can't be longer than {MAX_ID_BYTES} bytes.")
+    if sum(len(name.encode()) for name in names or ()) > MAX_SUBSCRIPTION_BYTES:
+        text = f"SubscribedTopicNames can't be longer than {MAX_SUBSCRIPTION_BYTES} bytes."
+        raise HeartbeatRefused(invalid, text)
+
+
+class _Change:
+    """What one operation does to a group: each record is folded in as soon as it is told."""
+
+    def __init__(self, group: ShareGroup, limits: ShareGroupLimits, now_ms: int) -> None:
+        self.group = group
+        self.records: list[ShareGroupRecord] = []
+        self._limits = limits
+        self._now_ms = now_ms
+
+    def write(self, *records: ShareGroupRecord) -> None:
+        for record in records:
+            self.group.replay(record, self._now_ms, self._limits.session_timeout_ms)
+            self.records.append(record)
+
+    def raise_epoch(self, group_epoch: int) -> None:
+        if group_epoch != self.group.group_epoch:
+            self.write(ShareGroupEpochRecord(self.group.group_id, group_epoch))
+
+
+def heartbeat(
+    group: ShareGroup, request: ShareHeartbeat, topics: Topics, limits: ShareGroupLimits, now_ms: int
+) -> tuple[HeartbeatReply, list[ShareGroupRecord]]:
+    """Take a checked heartbeat of a member that stays or joins. Raises HeartbeatRefused."""
+    _check_member(group, request, limits)
+    change = _Change(group, limits, now_ms)
+    has_changed = _take_news(change, request)
+    _renew_targets(change, topics, group.group_epoch + has_changed)
+    member = group.members[request.member_id]
+    target = group.targets.get(request.member_id, NOWHERE)
+    has_told_all = request.member_epoch == JOINING or request.subscribed_names is not None
+    must_tell = has_told_all or member.assigned != target
+    epoch, before = group.assignment_epoch, member.member_epoch
+    if before != epoch or member.assigned != target:
+        previous = member.previous_member_epoch if before == epoch else before
+        told = ShareCurrentValue(epoch, previous, target)
+        change.write(ShareCurrentRecord(group.group_id, member.member_id, told))
+    member.session_deadline_ms = now_ms + limits.session_timeout_ms
+    return HeartbeatReply(member.member_id, epoch, target if must_tell else None), change.records
+
+
+def _check_member(group: ShareGroup, request: ShareHeartbeat, limits: ShareGroupLimits) -> None:
+    member = group.members.get(request.member_id)
+    if member is None:
+        if request.member_epoch != JOINING:
+            raise HeartbeatRefused(ErrorCode.unknown_member_id, _no_member(group, request.member_id))
+        if len(group.members) >= limits.max_size:
+            text = f"The share group has reached its maximum capacity of {limits.max_size} members."
+            raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
+    # with the epoch before, the answer that told the newer one was lost
+    elif request.member_epoch not in {JOINING, member.previous_member_epoch, member.member_epoch}:
+        text = f"The member's epoch is {member.member_epoch}, not {request.member_epoch}."
+        raise HeartbeatRefused(ErrorCode.fenced_member_epoch, text)
+
+
+def _no_member(group: ShareGroup, member_id: str) -> str:
+    return f"Member {member_id} is not a member of group {group.group_id}."
+
+
+def _take_news(change: _Change, request: ShareHeartbeat) -> bool:
+    """Take what a member tells of itself; whether that may change who reads what."""
+    group = change.group
+    member = group.members.get(request.member_id)
+    before = None if member is None else member.value
+    rack_id, names = request.rack_id, request.subscribed_names
+    value = ShareMemberValue(
+        rack_id or (None if before is None else before.rack_id),
+        request.client_id,
+        request.client_host,
+        (() if before is None else before.subscribed_names) if names is None else tuple(sorted(set(names))),
+    )
+    if value == before:
+        return False
+    change.write(ShareMemberRecord(group.group_id, request.member_id, value))
+    return before is None or value.subscribed_names != before.subscribed_names
+
+
+def _renew_targets(change: _Change, topics: Topics, group_epoch: int) -> None:
+    """Have the targets follow the members and the topics that they ask for, which may raise the epoch further.
+
+    The first of a group's partitions, and any that come later, raise it once more when they are begun. Kafka begins
+    them in the background and gives them out from the next heartbeat on; here that is done at once.
+    """
+    group = change.group
+    asked = {name for member in group.members.values() for name in member.value.subscribed_names}
+    found = {name: told for name in asked if (told := topics.describe(name)) is not None}
+    places = frozenset((topic_id, index) for topic_id, count in found.values() for index in range(count))
+    is_explained = group_epoch > group.assignment_epoch
+    if not is_explained and not group.has_assigned(places):
+        group_epoch += 1
+    group.places_seen = places
+    if not places <= group.begun:
+        names = {topic_id: name for name, (topic_id, _) in found.items()}
+        change.write(group.begun_record(group.begun | places, names))
+        group_epoch += 1
+    change.raise_epoch(group_epoch)
+    if group.assignment_epoch == group_epoch:
+        return
+    subscriptions = {
+        member_id: frozenset(found[name][0] for name in member.value.subscribed_names if name in found)
+        for member_id, member in group.members.items()
+    }
+    for member_id, target in assign(subscriptions, places, group.targets).items():
+        if target != group.targets.get(member_id):
+            change.write(ShareTargetRecord(group.group_id, member_id, target))
+    change.write(ShareAssignmentEpochRecord(group.group_id, group_epoch))
+
+
+def leave(group: ShareGroup, member_id: str) -> list[ShareGroupRecord]:
+    """A member goes. Raises HeartbeatRefused."""
+    if member_id not in group.members:
+        raise HeartbeatRefused(ErrorCode.unknown_member_id, _no_member(group, member_id))
+    return _remove(group, [member_id])
+
+
+def expire(group: ShareGroup, now_ms: int) -> tuple[list[str], list[ShareGroupRecord]]:
+    """Give up the members not heard of; who they are, and the records."""
+    due = [name for name, member in group.members.items() if member.session_deadline_ms <= now_ms]
+    return due, _remove(group, due) if due else []
+
+
+def next_deadline_ms(group: ShareGroup) -> int:
+    """When `expire` should be called."""
+    return min((member.session_deadline_ms for member in group.members.values()), default=NEVER)
+
+
+def _remove(group: ShareGroup, member_ids: Sequence[str]) -> list[ShareGroupRecord]:
+    """The others are given what these had with the next heartbeat of any of them."""
+    change = _Change(group, ShareGroupLimits(), 0)
+    for member_id in member_ids:
+        change.write(*group.removal_records(member_id))
+    change.raise_epoch(group.group_epoch + 1)
+    return change.records

@@ -1,0 +1,253 @@
+"""Members of a share group: how they come and go, who reads what, and what of it is written."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.group import share_heartbeat as protocol
+from gateway.coordinator.group.consumer_request import HeartbeatRefused, HeartbeatReply
+from gateway.coordinator.group.share_group import ShareGroup
+from gateway.coordinator.group.share_heartbeat import ShareGroupLimits, ShareHeartbeat, check
+from gateway.coordinator.group.share_records import ShareGroupRecord, ShareMemberRecord
+
+ALONE = 3
+"""The epoch of a group whose first member has joined, and whose partitions were begun."""
+LIMITS = ShareGroupLimits(session_timeout_ms=1_000, max_size=3)
+GROUP = "readers"
+
+
+class FakeTopics:
+    def __init__(self, **partitions: int) -> None:
+        self.counts = partitions
+
+    def describe(self, name: str) -> tuple[uuid.UUID, int] | None:
+        count = self.counts.get(name)
+        return None if count is None else (topic_id(name), count)
+
+    def names(self) -> list[str]:
+        return list(self.counts)
+
+
+def topic_id(name: str) -> uuid.UUID:
+    return uuid.uuid5(uuid.NAMESPACE_DNS, name)
+
+
+FLIGHTS = FakeTopics(flights=4)
+FLIGHTS_ID = topic_id("flights")
+
+
+def asking(member_id: str, member_epoch: int = 0, *names: str) -> ShareHeartbeat:
+    wanted = names or (None if member_epoch else ("flights",))
+    return ShareHeartbeat(GROUP, member_id, member_epoch, None, f"client-{member_id}", "/127.0.0.1", wanted)
+
+
+class Scene:
+    """A group, and the records of all that happened to it."""
+
+    def __init__(self, *member_ids: str) -> None:
+        self.group = ShareGroup(GROUP)
+        self.records: list[ShareGroupRecord] = []
+        for member_id in member_ids:
+            self.beat(asking(member_id))
+
+    def beat(self, request: ShareHeartbeat, topics: FakeTopics = FLIGHTS, now_ms: int = 0) -> HeartbeatReply:
+        reply, records = protocol.heartbeat(self.group, request, topics, LIMITS, now_ms)
+        self.records += records
+        self.check_log(now_ms)
+        return reply
+
+    def leave(self, member_id: str) -> None:
+        self.records += protocol.leave(self.group, member_id)
+        self.check_log(0)
+
+    def expire(self, now_ms: int) -> list[str]:
+        gone, records = protocol.expire(self.group, now_ms)
+        self.records += records
+        self.check_log(now_ms)
+        return gone
+
+    def again(self, now_ms: int) -> ShareGroup:
+        """The group as it is after a restart."""
+        again = ShareGroup(GROUP)
+        for record in self.records:
+            again.replay(record, now_ms, LIMITS.session_timeout_ms)
+        return again
+
+    def check_log(self, now_ms: int) -> None:
+        assert stored(self.again(now_ms)) == stored(self.group)
+
+
+def stored(group: ShareGroup) -> list[ShareGroupRecord | None]:
+    return [group.record_of(*key) for key in sorted(group.stored_keys())]
+
+
+class TestJoining:
+    def test_the_first_member_reads_everything(self) -> None:
+        scene = Scene()
+        assert scene.group.state == "Empty"
+        reply = scene.beat(asking("a"))
+        assert reply.member_epoch == scene.group.group_epoch == ALONE
+        assert reply.assignment == {(FLIGHTS_ID, number) for number in range(4)}
+        assert scene.group.state == "Stable"
+
+    def test_the_others_learn_of_a_second_with_their_next_heartbeat(self) -> None:
+        scene = Scene("a", "b")
+        reply = scene.beat(asking("a", ALONE), now_ms=10)
+        assert reply.assignment is not None
+        assert reply.member_epoch == ALONE + 1
+        assert len(reply.assignment) == 2
+        other = scene.group.members["b"].assigned
+        assert reply.assignment | other == {(FLIGHTS_ID, number) for number in range(4)}
+        assert scene.beat(asking("a", ALONE + 1), now_ms=20).assignment is None
+
+    def test_who_missed_the_answer_may_go_on_and_is_told_again_when_it_tells_all(self) -> None:
+        scene = Scene("a", "b")
+        assert scene.beat(asking("a", ALONE), now_ms=10).assignment is not None
+        assert scene.beat(asking("a", ALONE), now_ms=20).assignment is None
+        assert scene.beat(asking("a", ALONE, "flights"), now_ms=30).assignment is not None
+
+    def test_an_epoch_before_the_last_one_is_fenced(self) -> None:
+        scene = Scene("a", "b")
+        scene.beat(asking("a", ALONE))
+        scene.leave("b")
+        scene.beat(asking("a", ALONE + 1))
+        with pytest.raises(HeartbeatRefused) as refused:
+            scene.beat(asking("a", ALONE))
+        assert refused.value.error_code is ErrorCode.fenced_member_epoch
+
+    def test_one_who_joins_again_is_told_again(self) -> None:
+        scene = Scene("a")
+        reply = scene.beat(asking("a"))
+        assert reply.assignment is not None
+        assert reply.member_epoch == ALONE
+
+    def test_a_full_group_takes_nobody_else(self) -> None:
+        scene = Scene("a", "b", "c")
+        with pytest.raises(HeartbeatRefused) as refused:
+            scene.beat(asking("d"))
+        assert refused.value.error_code is ErrorCode.group_max_size_reached
+        assert set(scene.group.members) == {"a", "b", "c"}
+        assert scene.group.group_epoch == ALONE + 2
+
+    def test_an_unknown_member_must_join_first(self) -> None:
+        scene = Scene("a")
+        with pytest.raises(HeartbeatRefused) as refused:
+            scene.beat(asking("b", 1))
+        assert refused.value.error_code is ErrorCode.unknown_member_id
+
+    def test_an_epoch_that_never_was_is_fenced(self) -> None:
+        scene = Scene("a")
+        deadline_ms = scene.group.members["a"].session_deadline_ms
+        with pytest.raises(HeartbeatRefused) as refused:
+            scene.beat(asking("a", ALONE + 1), now_ms=500)
+        assert refused.value.error_code is ErrorCode.fenced_member_epoch
+        assert scene.group.members["a"].session_deadline_ms == deadline_ms
+
+    @pytest.mark.parametrize("names", [("n" * (1 << 18), "m"), ("n" * 1000,) * 300])
+    def test_a_subscription_too_large_for_a_record_is_refused(self, names: tuple[str, ...]) -> None:
+        with pytest.raises(HeartbeatRefused) as refused:
+            check(asking("a", 0, *names))
+        assert refused.value.error_code is ErrorCode.invalid_request
+
+
+class TestChanges:
+    def test_new_partitions_are_given_out(self) -> None:
+        scene = Scene("a")
+        reply = scene.beat(asking("a", ALONE), FakeTopics(flights=6))
+        assert reply.member_epoch == ALONE + 2
+        assert reply.assignment is not None
+        assert len(reply.assignment) == 6
+
+    def test_another_subscription_counts_at_once(self) -> None:
+        scene = Scene("a")
+        reply = scene.beat(asking("a", ALONE, "trains"), FakeTopics(flights=4, trains=1))
+        assert reply.assignment == {(topic_id("trains"), 0)}
+
+    def test_a_deleted_topic_is_taken_away(self) -> None:
+        scene = Scene("a")
+        assert scene.beat(asking("a", ALONE), FakeTopics()).assignment == frozenset()
+
+
+class TestGoing:
+    def test_what_one_read_goes_to_those_who_stay(self) -> None:
+        scene = Scene("a", "b")
+        scene.beat(asking("a", ALONE))
+        scene.leave("b")
+        assert (scene.group.group_epoch, scene.group.assignment_epoch) == (ALONE + 2, ALONE + 1)
+        reply = scene.beat(asking("a", ALONE + 1))
+        assert reply.assignment is not None
+        assert len(reply.assignment) == 4
+        assert reply.member_epoch == ALONE + 2
+
+    def test_only_members_can_leave(self) -> None:
+        scene = Scene("a")
+        with pytest.raises(HeartbeatRefused) as refused:
+            scene.leave("b")
+        assert refused.value.error_code is ErrorCode.unknown_member_id
+        assert scene.group.group_epoch == ALONE
+
+    def test_who_is_not_heard_of_is_given_up(self) -> None:
+        scene = Scene("a", "b")
+        scene.beat(asking("a", ALONE), now_ms=500)
+        assert scene.expire(999) == []
+        assert scene.expire(1_000) == ["b"]
+        assert set(scene.group.members) == {"a"}
+        assert scene.expire(1_500) == ["a"]
+        assert scene.group.state == "Empty"
+
+
+class TestRecords:
+    def test_a_heartbeat_that_changes_nothing_writes_nothing(self) -> None:
+        scene = Scene("a", "b")
+        scene.beat(asking("a", ALONE))
+        before = list(scene.records)
+        for now_ms in (100, 200):
+            scene.beat(asking("a", ALONE + 1), now_ms=now_ms)
+            scene.beat(asking("a", ALONE + 1, "flights"), now_ms=now_ms)
+        assert scene.records == before
+
+    def test_another_client_of_a_member_is_written_and_changes_no_epoch(self) -> None:
+        scene = Scene("a")
+        before = list(scene.records)
+        moved = ShareHeartbeat(GROUP, "a", ALONE, "north", "client-a", "/192.0.2.1", None)
+        assert scene.beat(moved).member_epoch == ALONE
+        (record,) = scene.records[len(before) :]
+        assert isinstance(record, ShareMemberRecord)
+        assert record.value == ("north", "client-a", "/192.0.2.1", ("flights",))
+
+    def test_members_go_on_after_a_restart_and_have_a_whole_session_to_be_heard_of(self) -> None:
+        scene = Scene("a", "b")
+        scene.beat(asking("a", ALONE))
+        again = scene.again(5_000)
+        assert {member.session_deadline_ms for member in again.members.values()} == {6_000}
+        reply, records = protocol.heartbeat(again, asking("b", ALONE + 1), FLIGHTS, LIMITS, 5_000)
+        assert reply == HeartbeatReply("b", ALONE + 1, None)
+        assert records == []
+
+    def test_what_changed_while_it_was_away_is_told(self) -> None:
+        again = Scene("a").again(0)
+        more = FakeTopics(flights=5)
+        reply, _ = protocol.heartbeat(again, asking("a", ALONE), more, LIMITS, 0)
+        assert reply.member_epoch == ALONE + 2
+        assert reply.assignment is not None
+        assert len(reply.assignment) == 5
+
+    def test_what_was_given_back_while_it_was_away_is_told(self) -> None:
+        reply, _ = protocol.heartbeat(Scene("a").again(0), asking("a", ALONE), FakeTopics(), LIMITS, 0)
+        assert reply == HeartbeatReply("a", ALONE + 1, frozenset())
+
+    def test_a_member_whose_target_was_lost_reads_nothing(self) -> None:
+        group = Scene("a").again(0)
+        del group.targets["a"]
+        group.places_seen = frozenset((FLIGHTS_ID, number) for number in range(4))
+        assert protocol.heartbeat(group, asking("a", ALONE), FLIGHTS, LIMITS, 0)[0].assignment == frozenset()
+
+    def test_nothing_is_left_of_a_deleted_group(self) -> None:
+        scene = Scene("a", "b")
+        deleted = scene.group.deletion_records()
+        assert all(record[-1] is None for record in deleted)
+        keys = [(type(record), record[:-1]) for record in deleted]
+        assert len(set(keys)) == len(keys) == len(scene.group.stored_keys())

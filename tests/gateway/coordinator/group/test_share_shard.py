@@ -1,0 +1,192 @@
+"""Share groups beside groups of the other kinds: no id is of two kinds, and the log gives all of them back."""
+
+from __future__ import annotations
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.group.committer import Committer
+from gateway.coordinator.group.consumer_request import HeartbeatRefused, HeartbeatReply
+from gateway.coordinator.group.effects import Effects
+from gateway.coordinator.group.records import CommittedOffset, GroupRecord, OffsetCommitRecord
+from gateway.coordinator.group.shard import GroupShard
+from gateway.coordinator.group.share_heartbeat import ShareGroupLimits, ShareHeartbeat
+from gateway.coordinator.group.share_records import ShareMemberRecord
+from gateway.coordinator.transactional import Pending
+from tests.gateway.coordinator.group import consumer_scene, scene
+from tests.gateway.coordinator.group.test_share_group import ALONE, FLIGHTS_ID, GROUP, FakeTopics, asking
+
+NOT_FOUND = ErrorCode.group_id_not_found
+OFFSET = CommittedOffset(5, 1, "", scene.START_MS)
+
+
+class Scene(scene.Scene):
+    """A shard whose members can be assigned a topic."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.topics = FakeTopics(flights=4)
+        self.shard = self.fresh()
+
+    def fresh(self) -> GroupShard:
+        limits = ShareGroupLimits(session_timeout_ms=1_000)
+        return GroupShard(scene.LIMITS, 100, topics=self.topics, share_limits=lambda _: limits)
+
+    def beat(self, request: ShareHeartbeat) -> HeartbeatReply:
+        effects = self.effects()
+        reply = self.shard.share_heartbeat(request, effects)
+        self.take(effects)
+        return reply
+
+    def begin(self, group_id: str) -> None:
+        effects = self.effects()
+        self.shard.shares.begin(group_id, (FLIGHTS_ID, 2), "flights", effects)
+        self.take(effects)
+
+    def delete(self) -> ErrorCode:
+        effects = self.effects()
+        error = self.shard.shares.delete(GROUP, effects)
+        self.take(effects)
+        return error
+
+    def restart(self) -> None:
+        """Have the shard read the log, once as it is and once written anew."""
+        before = written_anew(self.shard)
+        for log in (self.records, before):
+            self.shard = self.fresh()
+            for record in log:
+                self.shard.replay(record, self.now_ms)
+            assert written_anew(self.shard) == before
+
+
+def written_anew(shard: GroupShard) -> list[GroupRecord | Pending]:
+    return [record for key in shard.stored_keys() for record in shard.records_of(key)]
+
+
+def with_a_member() -> Scene:
+    made = Scene()
+    made.beat(asking("a"))
+    return made
+
+
+class TestKinds:
+    def test_a_share_group_is_nothing_else(self) -> None:
+        made = with_a_member()
+        for _ in range(2):
+            assert made.error(made.join(scene.Who(), GROUP)) is ErrorCode.inconsistent_group_protocol
+            with pytest.raises(HeartbeatRefused) as refused:
+                made.shard.consumer_heartbeat(
+                    consumer_scene.joining("c", "flights", group_id=GROUP), made.effects()
+                )
+            assert refused.value.error_code is NOT_FOUND
+            for committer in (Committer(GROUP), Committer(GROUP, 3, "a")):
+                assert made.shard.check_commit(committer, 0) is NOT_FOUND
+                assert made.shard.check_commit_in_transaction(committer, 0) is NOT_FOUND
+            assert made.shard.delete_offsets(GROUP, [("flights", 0)], made.effects()) is NOT_FOUND
+            assert not made.shard.is_read_alone(GROUP)
+            made.restart()
+
+    def test_a_group_of_another_kind_takes_no_sharers(self) -> None:
+        made = Scene()
+        made.shard.replay(OffsetCommitRecord("offsets", "flights", 0, OFFSET), 0)
+        made.join(scene.Who(), "classic")
+        made.shard.consumer_heartbeat(
+            consumer_scene.joining("c", "flights", group_id="consumers"), made.effects()
+        )
+        for group_id in ("offsets", "classic", "consumers"):
+            for member_epoch in (0, 1, -1):
+                request = asking("a", member_epoch)
+                refused_request = ShareHeartbeat(
+                    group_id, "a", member_epoch, None, "", "", request.subscribed_names
+                )
+                with pytest.raises(HeartbeatRefused) as refused:
+                    made.beat(refused_request)
+                assert refused.value.error_code is NOT_FOUND
+        assert not made.shard.shares.groups
+
+    @pytest.mark.parametrize("member_epoch", [1, -1])
+    def test_nobody_is_in_a_group_that_is_not_known(self, member_epoch: int) -> None:
+        made = Scene()
+        with pytest.raises(HeartbeatRefused) as refused:
+            made.beat(asking("a", member_epoch))
+        assert refused.value.error_code is NOT_FOUND
+        assert not made.shard.shares.groups
+
+
+class TestLog:
+    def test_members_go_on_where_they_were(self) -> None:
+        made = with_a_member()
+        made.beat(asking("b"))
+        made.beat(asking("a", ALONE))
+        made.restart()
+        size = len(made.records)
+        assert made.beat(asking("a", ALONE + 1)) == HeartbeatReply("a", ALONE + 1, None)
+        assert made.beat(asking("b", ALONE + 1)) == HeartbeatReply("b", ALONE + 1, None)
+        assert len(made.records) == size
+
+    def test_those_not_heard_of_are_given_up_and_told(self) -> None:
+        made = with_a_member()
+        made.restart()
+        deadline_ms = made.shard.next_deadline_ms(GROUP)
+        assert deadline_ms == made.now_ms + 1_000
+        effects = Effects(deadline_ms)
+        made.shard.expire(GROUP, effects)
+        assert effects.gone_sharers == [(GROUP, "a")]
+        made.take(effects)
+        made.restart()
+        assert not made.shard.shares.groups[GROUP].members
+
+    def test_one_who_leaves_is_gone_for_good(self) -> None:
+        made = with_a_member()
+        assert made.beat(asking("a", -1)) == HeartbeatReply("a", -1, None)
+        made.restart()
+        assert made.shard.shares.groups[GROUP].state == "Empty"
+        assert GROUP in made.shard.group_ids()
+
+    def test_a_deleted_group_is_gone_for_good(self) -> None:
+        made = with_a_member()
+        assert made.delete() is ErrorCode.non_empty_group
+        made.beat(asking("a", -1))
+        assert made.delete() is ErrorCode.none
+        assert made.delete() is NOT_FOUND
+        made.restart()
+        assert written_anew(made.shard) == []
+        made.beat(asking("a"))
+        made.restart()
+        assert GROUP in made.shard.shares.groups
+
+    def test_a_group_that_nobody_joined_is_kept(self) -> None:
+        made = Scene()
+        made.begin(GROUP)
+        size = len(made.records)
+        made.begin(GROUP)
+        assert len(made.records) == size
+        made.restart()
+        group = made.shard.shares.groups[GROUP]
+        assert (group.group_epoch, group.begun, group.members) == (1, {(FLIGHTS_ID, 2)}, {})
+
+    def test_what_is_left_of_a_member_makes_no_group(self) -> None:
+        shard = Scene().shard
+        shard.replay(ShareMemberRecord(GROUP, "a", None), 0)
+        assert not shard.shares.groups
+
+
+class TestTopics:
+    def test_a_topic_that_is_gone_is_forgotten(self) -> None:
+        made = with_a_member()
+        effects = made.effects()
+        made.shard.forget_topics_but({"flights"}, effects)
+        assert not effects.records
+        del made.topics.counts["flights"]
+        made.shard.forget_topics_but((), effects)
+        made.take(effects)
+        made.restart()
+        assert made.shard.shares.groups[GROUP].begun == frozenset()
+
+    def test_partitions_of_a_forgotten_topic_are_begun_anew(self) -> None:
+        made = with_a_member()
+        effects = made.effects()
+        made.shard.shares.forget_topic(GROUP, FLIGHTS_ID, effects)
+        made.take(effects)
+        made.restart()
+        assert made.beat(asking("a", ALONE)).member_epoch == ALONE + 1
