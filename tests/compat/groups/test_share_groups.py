@@ -167,6 +167,38 @@ def test_nothing_is_lost_nor_comes_back_when_the_gateway_is_killed(tmp_path: Pat
         assert "Traceback" not in gateway.stderr_text()
 
 
+def members_and_epochs(readers: ShareReaders) -> tuple[str, str]:
+    """The rows of the members, with their ids, epochs and partitions, and that of the group with its epochs."""
+    group = ("--describe", "--group", readers.group, "--verbose")
+    members = share_groups(readers, *group, "--members").stdout
+    state = share_groups(readers, *group, "--state").stdout
+    return "\n".join(sorted(members.split("\n"))), state
+
+
+def test_members_do_not_notice_that_the_gateway_was_killed(tmp_path: Path) -> None:
+    with GatewayProcess(tmp_path / "data", settings=SETTINGS) as gateway:
+        topic = fresh_topic(gateway.bootstrap, "unnoticed")
+        with share_readers(gateway.bootstrap, topic, tmp_path) as readers:
+            set_group_configs(gateway.bootstrap, readers.group, READ_FROM_THE_START)
+            first, second = values("first", 20), values("second", 20)
+            readers.start()
+            readers.start()
+            await_that(lambda: members_and_epochs(readers)[0].count(f"{topic}:0") == 2, "both are told")
+            readers.produce(first)
+            await_all_done(readers, len(first))
+            before = members_and_epochs(readers)
+            gateway.restart(kill=True)
+            assert members_and_epochs(readers) == before, "at once, before anyone could join"
+            readers.produce(second)
+            await_all_done(readers, len(first + second))
+            assert members_and_epochs(readers) == before
+            assert readers.delivered == dict.fromkeys(first + second, 1)
+            told = "".join(path.read_text() for path in sorted(tmp_path.glob("share-*.stderr")))
+            assert "UNKNOWN_MEMBER_ID" not in told
+            assert "FENCED_MEMBER_EPOCH" not in told
+        assert "Traceback" not in gateway.stderr_text()
+
+
 def test_a_group_begins_where_kafka_configs_told_it(share_gateway: GatewayProcess, tmp_path: Path) -> None:
     topic = fresh_topic(share_gateway.bootstrap, "begun")
     with share_readers(share_gateway.bootstrap, topic, tmp_path) as readers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -224,6 +225,46 @@ def test_dump_log_decodes_offsets(tmp_path: Path) -> None:
         assert '"protocolType":"consumer"' in dumped
         assert f'"assignedPartitions":[{{"topic":"{topic}","partitions":[0,1]}}]' in dumped
         assert "could not be decoded" not in dumped.lower()
+
+
+def test_dump_log_decodes_share_groups(tmp_path: Path) -> None:
+    with GatewayProcess(tmp_path / "data", settings=SETTINGS) as gateway:
+        topic = fresh_topic(gateway.bootstrap, "shared", partitions=2)
+        asked = {"group_id": "sharers", "rack_id": "north"}
+        with Wire(gateway.bootstrap) as wire:
+            for member_id, member_epoch, names in (
+                ("m-1", 0, [topic]),
+                ("m-2", 0, [topic]),
+                ("m-2", -1, None),
+            ):
+                told = {"member_id": member_id, "member_epoch": member_epoch, "subscribed_topic_names": names}
+                wire.call("share_group_heartbeat", 1, asked | told)
+        files = sorted(
+            path for path in gateway.data_dir.glob("__consumer_offsets-*/*.log") if path.stat().st_size
+        )
+        gateway.stop()
+    names = ",".join(map(str, files))
+    dumped = run_tool("kafka-dump-log", "--offsets-decoder", "--files", names).expect_success().stdout
+    assert "isvalid: false" not in dumped
+    assert "could not be decoded" not in dumped.lower()
+    rows = [
+        (json.loads(key), json.loads(value) if value.startswith("{") else None)
+        for key, value in re.findall(r"key: (\{.*?\}) payload: (.*)$", dumped, re.MULTILINE)
+    ]
+    written: dict[tuple[int, str | None], list[Any]] = {}
+    for key, value in rows:
+        member_id = key["data"].get("memberId")
+        written.setdefault((int(key["type"]), member_id), []).append(value and value["data"])
+    member = {"rackId": "north", "clientHost": "/127.0.0.1", "subscribedTopicNames": [topic]}
+    assert written[10, "m-1"][-1].items() >= member.items()
+    assert [value["epoch"] for value in written[11, None]] == [3, 4, 5]
+    assert [value["assignmentEpoch"] for value in written[12, None]] == [3, 4]
+    assert [row["partitions"] for row in written[13, "m-1"][0]["topicPartitions"]] == [[0, 1]]
+    current = written[14, "m-2"][0]
+    assert (current["memberEpoch"], current["previousMemberEpoch"], current["state"]) == (4, 0, 0)
+    begun = written[15, None][-1]["initializedTopics"]
+    assert [(row["topicName"], row["partitions"]) for row in begun] == [(topic, [0, 1])]
+    assert all(written[kind, "m-2"][-1] is None for kind in (10, 13, 14)), "it has left"
 
 
 def test_kafka_configs_of_a_group_survive_a_kill(tmp_path: Path) -> None:
