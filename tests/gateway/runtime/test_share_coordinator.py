@@ -247,6 +247,25 @@ class TestMembers:
             assert told.assignment is None
             assert self.end_offset(node) == end_offset, "nothing changed, so nothing is written"
 
+    async def test_they_are_kept_when_the_log_is_written_anew(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            await begin(node)
+            await beat(node, "a", 0, TOPIC)
+            await beat(node, "gone", 0, TOPIC)
+            await beat(node, "gone", LEAVING)
+            before = node.services.shares.group(GROUP)
+            await node.services.groups.shards.at(0).rewrite(lambda: NOW_MS)
+            partition = node.services.partitions.get("__consumer_offsets", 0)
+            assert partition is not None
+            assert partition.log.log_start_offset > 0
+        async with open_node(tmp_path, *SETTINGS) as node:
+            after = node.services.shares.group(GROUP)
+            assert before is not None
+            assert after is not None
+            assert set(after.members) == {"a", "z"}
+            for key in before.stored_keys():
+                assert before.record_of(*key) == after.record_of(*key)
+
     async def test_a_deleted_group_is_gone_with_its_delivery_state(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, *SETTINGS) as node:
             topic_id = await begin(node)
