@@ -20,7 +20,7 @@ from gateway.control.transaction_results import FencedBy
 from gateway.control.transactions import abort_transaction, describe_transaction, list_transactions
 from gateway.coordinator.transaction.rules import TransactionLimits
 from gateway.metadata.topic_names import TRANSACTION_STATE_TOPIC
-from gateway.runtime import transaction_coordinator
+from gateway.runtime import transaction_endings
 from gateway.runtime.partition import Partition
 from tests.faults.faulty_storage import FaultyStorage
 from tests.gateway.handlers.requests import create
@@ -86,7 +86,7 @@ class TestAbort:
     async def test_what_is_decided_can_not_be_stopped(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(transaction_coordinator, "END_WAIT_S", 0.01)
+        monkeypatch.setattr(transaction_endings, "END_WAIT_S", 0.01)
         async with open_node(tmp_path, *SETTINGS) as node:
             client = await writing(node)
             partition(node, 0).log.take_offline("a test says so")
@@ -97,7 +97,7 @@ class TestAbort:
     async def test_an_abort_that_a_partition_holds_up_is_told(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(transaction_coordinator, "END_WAIT_S", 0.01)
+        monkeypatch.setattr(transaction_endings, "END_WAIT_S", 0.01)
         async with open_node(tmp_path, *SETTINGS) as node:
             await writing(node)
             partition(node, 0).log.take_offline("a test says so")
