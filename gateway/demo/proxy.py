@@ -1,8 +1,9 @@
 """A TCP proxy before a Kafka endpoint that loses acknowledgements: the fault idempotent producers exist for.
 
-Every request reaches the endpoint whole. Of the Produce requests, a seeded choice never sees its answer: either the answer is
-taken from the endpoint and the client's connection closed instead of passing it on, or the connection is closed as soon as the request
-is on its way. Answers that name brokers are rewritten to name the proxy, so that clients stay on it.
+Every request reaches the endpoint whole. Of the Produce requests, or those of other APIs it is told, a seeded choice never
+sees its answer: either the answer is taken from the endpoint and the client's connection closed instead of passing it on, or the
+connection is closed as soon as the request is on its way. Answers that name brokers are rewritten to name the proxy, so that
+clients stay on it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import random
 import struct
 import threading
 from collections import Counter, deque
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import TracebackType
@@ -23,14 +25,15 @@ from typing import Any, Self
 from kio.index import load_response_schema
 from kio.serial import entity_reader, entity_writer
 
-PRODUCE, METADATA, DESCRIBE_CLUSTER = 0, 3, 60
+PRODUCE, METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER = 0, 3, 10, 60
+_NAMING_BROKERS = frozenset({METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER})
 _NO_ERROR = 0
 _DRAIN_S = 10.0
 _MAX_FRAME_BYTES = 256 << 20
 
 
 class Fault(StrEnum):
-    """What happens to a chosen Produce request."""
+    """What happens to a chosen request."""
 
     LOSE_ACKNOWLEDGEMENT = "acknowledgement lost"
     DROP_CONNECTION = "connection dropped"
@@ -70,14 +73,22 @@ class _Exchange:
 class LossyProxy:
     """Runs in a thread of its own between `start` and `stop`; `address` is what clients connect to.
 
-    `fault_rate` is the share of Produce requests that lose their answer; `seed` makes the choice repeatable for the same
-    sequence of requests.
+    `fault_rate` is the share of requests of the `losing` APIs that lose their answer; `seed` makes the choice repeatable for the
+    same sequence of requests.
     """
 
-    def __init__(self, upstream: tuple[str, int], *, fault_rate: float, seed: int) -> None:
+    def __init__(
+        self,
+        upstream: tuple[str, int],
+        *,
+        fault_rate: float,
+        seed: int,
+        losing: AbstractSet[int] = frozenset({PRODUCE}),
+    ) -> None:
         self.report = ProxyReport()
         self._upstream = upstream
         self._fault_rate = fault_rate
+        self._losing = losing
         self._random = random.Random(seed)
         self._answered: set[tuple[str, int, int]] = set()
         self._port = 0
@@ -184,10 +195,8 @@ class LossyProxy:
                     return
 
     def _choose(self, api_key: int) -> Fault | None:
-        if api_key != PRODUCE:
-            return None
-        self.report.produce_requests += 1
-        if self._random.random() >= self._fault_rate:
+        self.report.produce_requests += api_key == PRODUCE
+        if api_key not in self._losing or self._random.random() >= self._fault_rate:
             return None
         fault = self._random.choice(list(Fault))
         self.report.faults[fault] += 1
@@ -205,7 +214,7 @@ class LossyProxy:
                 delivered = not writer.is_closing()
                 if request.api_key == PRODUCE:
                     self._note_answer(frame, request.api_version, delivered=delivered)
-                elif request.api_key in {METADATA, DESCRIBE_CLUSTER}:
+                elif request.api_key in _NAMING_BROKERS:
                     frame = self._renamed(frame, request)
                 if delivered:
                     # A client that left must not keep the other answers from being counted.
@@ -230,11 +239,20 @@ class LossyProxy:
 
     def _renamed(self, frame: bytes, request: _Pending) -> bytes:
         answer, header_end = _decoded(request.api_key, request.api_version, frame)
-        brokers = tuple(dataclasses.replace(row, host="127.0.0.1", port=self._port) for row in answer.brokers)
         buffer = io.BytesIO()
-        entity_writer(type(answer))(buffer, dataclasses.replace(answer, brokers=brokers))
+        entity_writer(type(answer))(buffer, self._naming_the_proxy(answer))
         body = frame[4:header_end] + buffer.getvalue()
         return struct.pack(">i", len(body)) + body
+
+    def _naming_the_proxy(self, answer: Any) -> Any:
+        for rows in ("brokers", "coordinators"):
+            if hasattr(answer, rows):
+                named = tuple(self._with_address(row) for row in getattr(answer, rows))
+                return dataclasses.replace(answer, **{rows: named})
+        return self._with_address(answer)  # FindCoordinator before version 4 tells of one
+
+    def _with_address(self, row: Any) -> Any:
+        return dataclasses.replace(row, host="127.0.0.1", port=self._port)
 
 
 async def _read_frame(reader: asyncio.StreamReader) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -55,8 +56,11 @@ def java_command(
     heap: str = "256m",
     logging: str = "log4j2-tools.yaml",
     libs: Path | None = None,
+    first_jars: Path | None = None,
 ) -> list[str]:
     """The command that starts a Java class, or a Java source file, with Kafka's jars, without its own arguments.
+
+    What is in both `first_jars` and `libs` is taken from the first.
 
     Fails the test with a sentence when Java or the jars are missing: `make test` prepares both.
     """
@@ -69,7 +73,8 @@ def java_command(
     # Tools live for a second: the quick compiler and the serial collector start fastest.
     start_fast = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
     configuration = f"-Dlog4j2.configurationFile={POMS / logging}"
-    return [java, f"-Xmx{heap}", *start_fast, configuration, "-cp", f"{libs}/*", class_name]
+    class_path = f"{libs}/*" if first_jars is None else f"{first_jars}/*{os.pathsep}{libs}/*"
+    return [java, f"-Xmx{heap}", *start_fast, configuration, "-cp", class_path, class_name]
 
 
 def run_tool(

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
-from gateway.demo.proxy import Fault, LossyProxy
+import pytest
+
+from gateway.demo.proxy import METADATA, PRODUCE, Fault, LossyProxy
 from tests.compat.topics import expect_unbroken, fresh_topic, stored_batches
 from tests.support.gateway_process import GatewayProcess
+from tests.support.wire import Closed, Wire
 
 RECORDS = 300
 
@@ -54,3 +57,28 @@ def test_nobody_behind_it_closes_the_connection() -> None:
         host, _, port = proxy.address.rpartition(":")
         with socket.create_connection((host, int(port)), timeout=10) as client:
             assert client.recv(1) == b""
+
+
+def test_clients_stay_on_it_whomever_they_look_for(shared_gateway: GatewayProcess) -> None:
+    with (
+        LossyProxy(("127.0.0.1", shared_gateway.port), fault_rate=0.0, seed=7) as proxy,
+        Wire(proxy.address) as wire,
+    ):
+        asked = {"topics": [], "allow_auto_topic_creation": False}
+        told = [
+            *wire.call("metadata", 12, asked).fields["brokers"],
+            *wire.call("find_coordinator", 4, key_type=1, coordinator_keys=["a"]).fields["coordinators"],
+            wire.call("find_coordinator", 2, key_type=0, key="a").fields,
+        ]
+        assert {f"{row['host']}:{row['port']}" for row in told} == {proxy.address}
+
+
+def test_the_answers_of_chosen_apis_are_lost(shared_gateway: GatewayProcess) -> None:
+    with (
+        LossyProxy(("127.0.0.1", shared_gateway.port), fault_rate=1.0, seed=7, losing={PRODUCE, METADATA}) as proxy,
+        Wire(proxy.address) as wire,
+    ):
+        assert wire.call("find_coordinator", 2, key_type=0, key="a").fields["error_code"] == 0
+        with pytest.raises(Closed):
+            wire.call("metadata", 12, {"topics": [], "allow_auto_topic_creation": False})
+    assert proxy.report.faults.total() == 1

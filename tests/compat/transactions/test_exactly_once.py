@@ -1,0 +1,108 @@
+"""Consume, transform, produce: each record of the input is in the output once, whoever dies and whatever answer is lost."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from gateway.demo.proxy import PRODUCE, LossyProxy
+from tests.compat.topics import fresh_topic
+from tests.compat.transactions.copier import COPIERS, Work
+from tests.compat.transactions.copying import (
+    Copying,
+    chosen_seed,
+    copying,
+    message_copier_command,
+    old_client_jars,
+    python_command,
+)
+from tests.faults.kill.load import fixed_port
+from tests.support.gateway_process import GatewayProcess
+
+PARTITIONS = 2
+PER_ROUND = 60
+ROUNDS = ("gateway", "copier", "gateway", "both", "copier", "gateway")
+"""Who is killed in each round, in an order of chance."""
+FAULT_RATE = 0.04
+FIND_COORDINATOR, OFFSET_FETCH, INIT_PRODUCER_ID = 10, 9, 22
+ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN, END_TXN, TXN_OFFSET_COMMIT = 24, 25, 26, 28
+LOSING = frozenset(
+    {
+        PRODUCE,
+        OFFSET_FETCH,
+        FIND_COORDINATOR,
+        INIT_PRODUCER_ID,
+        ADD_PARTITIONS_TO_TXN,
+        ADD_OFFSETS_TO_TXN,
+        END_TXN,
+        TXN_OFFSET_COMMIT,
+    }
+)
+SETTINGS = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "500"}
+
+
+def _one_for_each_partition(first_jars: Path | None) -> Callable[[Work], list[list[str]]]:
+    def commands(work: Work) -> list[list[str]]:
+        return [
+            message_copier_command(
+                work._replace(name=f"{work.name}-{partition}"),
+                *("--input-partition", str(partition)),
+                first_jars=first_jars,
+            )
+            for partition in range(work.partitions)
+        ]
+
+    return commands
+
+
+@pytest.mark.parametrize("library", COPIERS)
+def test_each_record_is_copied_once(tmp_path: Path, library: str) -> None:
+    command = python_command(library)
+    _kill_while_copying(tmp_path, lambda work: [command(work)], transaction_size=7)
+
+
+@pytest.mark.parametrize("client", ["of version 1", "of version 2"])
+def test_each_record_is_copied_once_by_kafkas_message_copier(tmp_path: Path, client: str) -> None:
+    commands = _one_for_each_partition(old_client_jars() if client == "of version 1" else None)
+    # It counts down to the end offset by records, so that aborted records and markers would keep it from its end.
+    _kill_while_copying(tmp_path, commands, transaction_size=0, of=lambda value: value)
+
+
+def _kill_while_copying(
+    directory: Path,
+    commands: Callable[[Work], list[list[str]]],
+    *,
+    transaction_size: int,
+    of: Callable[[bytes], bytes] | None = None,
+) -> None:
+    seed = chosen_seed()
+    chance = Random(seed)
+    with GatewayProcess(directory / "data", settings=SETTINGS, port=fixed_port(chance)) as gateway:
+        topics = [fresh_topic(gateway.bootstrap, name, partitions=PARTITIONS) for name in ("in", "out")]
+        address = ("127.0.0.1", gateway.port)
+        with LossyProxy(address, fault_rate=FAULT_RATE, seed=seed, losing=LOSING) as proxy:
+            name = f"copier-{uuid.uuid4().hex[:8]}"
+            work = Work(proxy.address, *topics, PARTITIONS, f"group-of-{name}", name, seed)
+            with copying(gateway.bootstrap, work) as copied:
+                copied.fill(PER_ROUND, transaction_size=transaction_size)
+                copied.start(commands(work), directory)
+                for victim in chance.sample(ROUNDS, len(ROUNDS)):
+                    _round(copied, gateway, victim, chance, transaction_size)
+                copied.expect_each_once(**({} if of is None else {"of": of}))
+                print(f"{proxy.report.faults.total()} answers lost, {[c.starts for c in copied.copiers]} starts")
+        assert "Traceback" not in gateway.stderr_text()
+
+
+def _round(
+    copied: Copying, gateway: GatewayProcess, victim: str, chance: Random, transaction_size: int
+) -> None:
+    copied.await_copied(min(copied.copied + chance.randrange(PER_ROUND), copied.expected.total()))
+    if victim in {"copier", "both"}:
+        chance.choice(copied.copiers).kill()
+    if victim in {"gateway", "both"}:
+        gateway.restart(kill=True)
+    copied.fill(PER_ROUND, transaction_size=transaction_size)
