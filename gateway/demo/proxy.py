@@ -223,6 +223,7 @@ class LossyProxy:
                         await writer.drain()
                 if exchange.requests_ended and not exchange.pending:
                     return
+        writer.close()  # of an endpoint that is gone no answer comes any more
 
     def _note_answer(self, frame: bytes, api_version: int, *, delivered: bool) -> None:
         answer, _ = _decoded(PRODUCE, api_version, frame)

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 import sys
 import threading
+import traceback
 from typing import Any, NamedTuple
 
 TIMEOUT_S = 20.0
@@ -198,4 +200,8 @@ def _await_end_of_stdin() -> None:
 
 if __name__ == "__main__":
     threading.Thread(target=_await_end_of_stdin, daemon=True).start()
-    COPIERS[sys.argv[1]](Work(**json.loads(sys.argv[2])))
+    try:
+        COPIERS[sys.argv[1]](Work(**json.loads(sys.argv[2])))
+    except Exception:
+        traceback.print_exc()
+        os._exit(1)  # no library is to end in order what it could not do
