@@ -21,10 +21,12 @@ from tests.support.gateway_process import REPOSITORY
 from tests.support.kafka_tools import java_command
 from tests.support.setup_peers import spark_connector_libs
 
-PATIENCE_S = 90.0
-SEED_VARIABLE = "SEQGATE_TRANSACTIONS_SEED"
+PATIENCE_S = 60.0
+SEED_VARIABLE = "TRANSACTIONS_SEED"
 MESSAGE_COPIER = "org.apache.kafka.tools.TransactionalMessageCopier"
 TRANSACTION_SIZE = 10
+TRANSACTION_TIMEOUT_MS = 2_000
+"""It looks for its position before it has the transaction of a dead predecessor aborted, so that it waits for this."""
 
 
 def chosen_seed() -> int:
@@ -47,7 +49,13 @@ def message_copier_command(work: Work, *options: str, first_jars: Path | None = 
     command = java_command(MESSAGE_COPIER, first_jars=first_jars)
     command += ["--broker-list", work.bootstrap, "--transactional-id", work.name]
     command += ["--input-topic", work.input, "--output-topic", work.output, "--consumer-group", work.group]
-    return [*command, "--transaction-size", str(TRANSACTION_SIZE), "--enable-random-aborts", *options]
+    command += [
+        "--transaction-size",
+        str(TRANSACTION_SIZE),
+        "--transaction-timeout",
+        str(TRANSACTION_TIMEOUT_MS),
+    ]
+    return [*command, "--enable-random-aborts", *options]
 
 
 class CopierProcess:

@@ -42,7 +42,11 @@ LOSING = frozenset(
         TXN_OFFSET_COMMIT,
     }
 )
-SETTINGS = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "500"}
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "500",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
+}
 
 
 def _one_for_each_partition(first_jars: Path | None) -> Callable[[Work], list[list[str]]]:
@@ -93,7 +97,9 @@ def _kill_while_copying(
                 for victim in chance.sample(ROUNDS, len(ROUNDS)):
                     _round(copied, gateway, victim, chance, transaction_size)
                 copied.expect_each_once(**({} if of is None else {"of": of}))
-                print(f"{proxy.report.faults.total()} answers lost, {[c.starts for c in copied.copiers]} starts")
+                print(
+                    f"{proxy.report.faults.total()} answers lost, {[c.starts for c in copied.copiers]} starts"
+                )
         assert "Traceback" not in gateway.stderr_text()
 
 
