@@ -2,6 +2,7 @@ import java.util.Arrays;
 import java.util.Map;
 import java.util.Properties;
 import org.apache.kafka.clients.consumer.ConsumerConfig;
+import org.apache.kafka.clients.producer.ProducerConfig;
 import org.apache.kafka.common.config.TopicConfig;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.common.utils.Bytes;
@@ -20,15 +21,15 @@ import org.apache.kafka.streams.state.Stores;
 
 /**
  * Counts the words of an input topic's lines into an output topic, an update for each word read:
- * {@code java -cp 'libs/*' WordCount.java BOOTSTRAP INPUT OUTPUT APPLICATION NAME CHANGELOG}.
+ * {@code java -cp 'libs/*' WordCount.java BOOTSTRAP INPUT OUTPUT APPLICATION NAME CHANGELOG GUARANTEE}.
  *
  * <p>APPLICATION is the group, NAME this instance's client id. With CHANGELOG "none" the counts live in
  * memory; with "delete" a changelog topic with that cleanup policy keeps them too, so that they move with
- * their partition. SIGTERM has it commit, leave the group and end.
+ * their partition. GUARANTEE is the processing guarantee. SIGTERM has it commit, leave the group and end.
  */
 public final class WordCount {
     public static void main(String[] arguments) {
-        var settings = settings(arguments[0], arguments[3], arguments[4]);
+        var settings = settings(arguments[0], arguments[3], arguments[4], arguments[6]);
         var streams = new KafkaStreams(topology(arguments[1], arguments[2], arguments[5]), settings);
         var leaving = CloseOptions.groupMembershipOperation(GroupMembershipOperation.LEAVE_GROUP);
         streams.setStateListener((now, before) -> {
@@ -56,12 +57,16 @@ public final class WordCount {
         return builder.build();
     }
 
-    private static Properties settings(String bootstrap, String application, String name) {
+    private static Properties settings(
+            String bootstrap, String application, String name, String guarantee) {
         var settings = new Properties();
         settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, bootstrap);
         settings.put(StreamsConfig.APPLICATION_ID_CONFIG, application);
         settings.put(StreamsConfig.CLIENT_ID_CONFIG, name);
-        settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.AT_LEAST_ONCE);
+        settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, guarantee);
+        if (guarantee.equals(StreamsConfig.EXACTLY_ONCE_V2)) {
+            settings.put(StreamsConfig.producerPrefix(ProducerConfig.TRANSACTION_TIMEOUT_CONFIG), 3000);
+        }
         settings.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, 100);
         settings.put(StreamsConfig.REPARTITION_PURGE_INTERVAL_MS_CONFIG, 200);
         settings.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 0);

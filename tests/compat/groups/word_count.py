@@ -65,7 +65,7 @@ class Instance:
 class WordCount:
     """The application: its topics, its group, its instances; every word of the input is counted in `expected`."""
 
-    def __init__(self, bootstrap: str, directory: Path, *, changelog: str) -> None:
+    def __init__(self, bootstrap: str, directory: Path, *, changelog: str, guarantee: str) -> None:
         self.bootstrap = bootstrap
         self.input = fresh_topic(bootstrap, "lines", partitions=PARTITIONS)
         self.output = fresh_topic(bootstrap, "counts", partitions=PARTITIONS)
@@ -78,10 +78,18 @@ class WordCount:
         self.counts: dict[str, int] = {}
         """The count of each word that was told last."""
         self._changelog = changelog
+        self._guarantee = guarantee
         self._directory = directory
         self._instances: list[Instance] = []
         self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, **QUIET})
-        self._reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "nobody's", **QUIET})
+        self._reader = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": "nobody's",
+                "isolation.level": "read_committed",
+                **QUIET,
+            }
+        )
         self._reader.assign(
             [TopicPartition(self.output, part, OFFSET_BEGINNING) for part in range(PARTITIONS)]
         )
@@ -93,7 +101,8 @@ class WordCount:
         self._admin = AdminClient({"bootstrap.servers": self.bootstrap, **QUIET})
 
     def start(self, name: str) -> Instance:
-        arguments = [self.bootstrap, self.input, self.output, self.application, name, self._changelog]
+        arguments = [self.bootstrap, self.input, self.output, self.application, name]
+        arguments += [self._changelog, self._guarantee]
         instance = Instance(name, arguments, self._directory / f"{name}.stderr")
         self._instances.append(instance)
         return instance
@@ -231,8 +240,10 @@ class WordCount:
 
 
 @contextlib.contextmanager
-def word_count(bootstrap: str, directory: Path, *, changelog: str) -> Iterator[WordCount]:
-    application = WordCount(bootstrap, directory, changelog=changelog)
+def word_count(
+    bootstrap: str, directory: Path, *, changelog: str, guarantee: str = "at_least_once"
+) -> Iterator[WordCount]:
+    application = WordCount(bootstrap, directory, changelog=changelog, guarantee=guarantee)
     try:
         yield application
     finally:

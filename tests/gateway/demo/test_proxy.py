@@ -75,7 +75,9 @@ def test_clients_stay_on_it_whomever_they_look_for(shared_gateway: GatewayProces
 
 def test_the_answers_of_chosen_apis_are_lost(shared_gateway: GatewayProcess) -> None:
     with (
-        LossyProxy(("127.0.0.1", shared_gateway.port), fault_rate=1.0, seed=7, losing={PRODUCE, METADATA}) as proxy,
+        LossyProxy(
+            ("127.0.0.1", shared_gateway.port), fault_rate=1.0, seed=7, losing={PRODUCE, METADATA}
+        ) as proxy,
         Wire(proxy.address) as wire,
     ):
         assert wire.call("find_coordinator", 2, key_type=0, key="a").fields["error_code"] == 0
