@@ -17,6 +17,7 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError as KafkaPythonError
 
 from tests.support.kafka_tools import java_command
+from tests.support.setup_peers import spark_connector_libs
 
 SOURCE = Path(__file__).with_name("TransactionalClient.java")
 TIMEOUT_S = 20.0
@@ -47,8 +48,11 @@ class TransactionalProducer(Protocol):
 class Jvm:
     """Apache Kafka's own producer, of transactions version 2."""
 
+    first_jars: Path | None = None
+
     def __init__(self, bootstrap: str, transactional_id: str, timeout_ms: int) -> None:
-        command = [*java_command(str(SOURCE)), bootstrap, transactional_id, str(timeout_ms)]
+        command = java_command(str(SOURCE), first_jars=self.first_jars)
+        command += [bootstrap, transactional_id, str(timeout_ms)]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
@@ -80,6 +84,12 @@ class Jvm:
     def close(self) -> None:
         self._process.kill()
         self._process.wait()
+
+
+class OldJvm(Jvm):
+    """The one that comes with Spark's connector, of transactions version 1."""
+
+    first_jars = spark_connector_libs()
 
 
 class Confluent:
@@ -216,7 +226,7 @@ class Aiokafka:
         self._runner.close()
 
 
-LIBRARIES: tuple[type[Any], ...] = (Jvm, Confluent, KafkaPython, Aiokafka)
+LIBRARIES: tuple[type[Any], ...] = (Jvm, OldJvm, Confluent, KafkaPython, Aiokafka)
 
 
 @contextlib.contextmanager

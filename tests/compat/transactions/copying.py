@@ -19,13 +19,12 @@ from tests.compat.groups.members import await_that
 from tests.compat.transactions.copier import Work, transformed
 from tests.support.gateway_process import REPOSITORY
 from tests.support.kafka_tools import java_command
-from tests.support.setup_peers import spark_connector_libs
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 SEED_VARIABLE = "TRANSACTIONS_SEED"
 MESSAGE_COPIER = "org.apache.kafka.tools.TransactionalMessageCopier"
 TRANSACTION_SIZE = 10
-TRANSACTION_TIMEOUT_MS = 2_000
+TRANSACTION_TIMEOUT_MS = 4_000
 """It looks for its position before it has the transaction of a dead predecessor aborted, so that it waits for this."""
 
 
@@ -180,9 +179,8 @@ class Copying:
             self._filled += 1
         assert producer.flush(PATIENCE_S) == 0
 
-    def await_copied(self, count: int, *, of: Callable[[bytes], bytes] = transformed) -> None:
+    def await_copied(self, count: int) -> None:
         """Wait until so many of the records are in the output."""
-        del of
         self._await(lambda: self._found.total() >= count, f"{count} copies")
 
     @property
@@ -244,8 +242,3 @@ def copying(bootstrap: str, work: Work) -> Iterator[Copying]:
         yield started
     finally:
         started.close()
-
-
-def old_client_jars() -> Path:
-    """A Java client of transactions version 1: the one that comes with Spark's connector."""
-    return spark_connector_libs()

@@ -11,21 +11,21 @@ import pytest
 
 from gateway.demo.proxy import PRODUCE, LossyProxy
 from tests.compat.topics import fresh_topic
-from tests.compat.transactions.copier import COPIERS, Work
+from tests.compat.transactions.copier import COPIERS, Work, transformed
 from tests.compat.transactions.copying import (
     Copying,
     chosen_seed,
     copying,
     message_copier_command,
-    old_client_jars,
     python_command,
 )
 from tests.faults.kill.load import fixed_port
 from tests.support.gateway_process import GatewayProcess
+from tests.support.setup_peers import spark_connector_libs
 
 PARTITIONS = 2
-PER_ROUND = 60
-ROUNDS = ("gateway", "copier", "gateway", "both", "copier", "gateway")
+PER_ROUND = 40
+ROUNDS = ("gateway", "copier", "gateway", "both")
 """Who is killed in each round, in an order of chance."""
 FAULT_RATE = 0.04
 FIND_COORDINATOR, OFFSET_FETCH, INIT_PRODUCER_ID = 10, 9, 22
@@ -71,7 +71,7 @@ def test_each_record_is_copied_once(tmp_path: Path, library: str) -> None:
 
 @pytest.mark.parametrize("client", ["of version 1", "of version 2"])
 def test_each_record_is_copied_once_by_kafkas_message_copier(tmp_path: Path, client: str) -> None:
-    commands = _one_for_each_partition(old_client_jars() if client == "of version 1" else None)
+    commands = _one_for_each_partition(spark_connector_libs() if client == "of version 1" else None)
     # It counts down to the end offset by records, so that aborted records and markers would keep it from its end.
     _kill_while_copying(tmp_path, commands, transaction_size=0, of=lambda value: value)
 
@@ -81,7 +81,7 @@ def _kill_while_copying(
     commands: Callable[[Work], list[list[str]]],
     *,
     transaction_size: int,
-    of: Callable[[bytes], bytes] | None = None,
+    of: Callable[[bytes], bytes] = transformed,
 ) -> None:
     seed = chosen_seed()
     chance = Random(seed)
@@ -96,7 +96,7 @@ def _kill_while_copying(
                 copied.start(commands(work), directory)
                 for victim in chance.sample(ROUNDS, len(ROUNDS)):
                     _round(copied, gateway, victim, chance, transaction_size)
-                copied.expect_each_once(**({} if of is None else {"of": of}))
+                copied.expect_each_once(of)
                 print(
                     f"{proxy.report.faults.total()} answers lost, {[c.starts for c in copied.copiers]} starts"
                 )

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from tests.compat.topics import fresh_topic
 from tests.compat.transactions.clients import LIBRARIES, Failed, started, values
+from tests.compat.transactions.readers import LAST_WORD, READERS, Reader
 from tests.support.gateway_process import GatewayProcess
-from tests.support.kafka_tools import run_tool
 from tests.support.wire import Wire
 
 PARTITIONS = 3
-ROUNDS = 20
+ROUNDS = 6
+KILLS = 2
 SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"}
 
 each_library = pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.__name__.lower())
@@ -40,22 +42,47 @@ def described(bootstrap: str, transactional_id: str) -> dict[str, Any]:
     return found
 
 
-@each_library
-def test_what_is_committed_is_read_and_what_is_aborted_is_not(bootstrap: str, library: type[Any]) -> None:
-    topic = fresh_topic(bootstrap, "transactions", partitions=PARTITIONS)
-    with started(library, bootstrap, fresh_id()) as producer:
-        producer.init()
+class Written(NamedTuple):
+    """A topic that producers of all libraries have written in turn."""
+
+    topic: str
+    every: list[str]
+    committed: list[str]
+
+
+@pytest.fixture(scope="module")
+def written(bootstrap: str) -> Written:
+    found = Written(fresh_topic(bootstrap, "transactions"), [], [])
+    with contextlib.ExitStack() as stack:
+        producers = [stack.enter_context(started(library, bootstrap, fresh_id())) for library in LIBRARIES]
+        for producer in producers:
+            producer.init()
         for number in range(ROUNDS):
-            producer.begin()
-            for partition in range(PARTITIONS):
-                producer.send(topic, partition, f"{number}-{partition}")
-            producer.abort() if number % 4 == 1 else producer.commit()
-    every = {f"{number}-{partition}" for number in range(ROUNDS) for partition in range(PARTITIONS)}
-    committed = {value for value in every if int(value.split("-")[0]) % 4 != 1}
-    read = values(bootstrap, topic, isolation="read_committed", partitions=PARTITIONS)
-    assert sorted(read) == sorted(committed)
-    read = values(bootstrap, topic, isolation="read_uncommitted", partitions=PARTITIONS)
-    assert sorted(read) == sorted(every)
+            for producer in producers:
+                producer.begin()
+            values = [f"{number}-{index}-{part}" for part in range(2) for index in range(len(producers))]
+            for value in values:
+                producers[int(value.split("-")[1])].send(found.topic, 0, value)
+            aborts = [(number + index) % 3 == 1 for index in range(len(producers))]
+            for producer, is_aborted in zip(producers, aborts, strict=True):
+                producer.abort() if is_aborted else producer.commit()
+            found.every.extend(values)
+            found.committed.extend(value for value in values if not aborts[int(value.split("-")[1])])
+        producers[0].begin()
+        producers[0].send(found.topic, 0, LAST_WORD)
+        producers[0].commit()
+    found.every.append(LAST_WORD)
+    found.committed.append(LAST_WORD)
+    return found
+
+
+@pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__)
+def test_what_is_aborted_is_read_by_those_only_who_do_not_mind(
+    bootstrap: str, written: Written, read: Reader
+) -> None:
+    committed, every = written.committed, written.every
+    assert read(bootstrap, written.topic, "read_committed", len(committed)) == committed
+    assert read(bootstrap, written.topic, "read_uncommitted", len(every)) == every
 
 
 @each_library
@@ -85,7 +112,7 @@ def test_the_next_producer_of_an_id_fences_the_one_before(bootstrap: str, librar
         successor.init()
         successor.begin()
         successor.send(topic, 0, "successor")
-        with pytest.raises(Failed):
+        with pytest.raises(Failed, match=r"(?i)fenced"):
             zombie.commit()
         successor.commit()
     assert values(bootstrap, topic, isolation="read_committed") == ["successor"]
@@ -113,74 +140,14 @@ def test_a_transaction_goes_on_over_the_death_of_the_gateway(tmp_path: Path, lib
         topic = fresh_topic(gateway.bootstrap, "transactions", partitions=PARTITIONS)
         with started(library, gateway.bootstrap, fresh_id()) as producer:
             producer.init()
-            for number in range(3):
+            for number in range(KILLS):
                 producer.begin()
                 producer.send(topic, 0, f"{number}-0")
                 gateway.restart(kill=True)
                 producer.send(topic, 1, f"{number}-1")
                 producer.commit()
         read = values(gateway.bootstrap, topic, isolation="read_committed", partitions=PARTITIONS)
-        assert sorted(read) == sorted(f"{number}-{partition}" for number in range(3) for partition in (0, 1))
+        assert sorted(read) == sorted(
+            f"{number}-{partition}" for number in range(KILLS) for partition in (0, 1)
+        )
         assert "Traceback" not in gateway.stderr_text()
-
-
-def test_kafka_reads_the_state(tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    settings = {"transaction.state.log.num.partitions": "1"}
-    with GatewayProcess(data, settings=settings) as gateway:
-        topic = fresh_topic(gateway.bootstrap, "transactions")
-        with started(LIBRARIES[0], gateway.bootstrap, "watched") as producer:
-            producer.init()
-            producer.begin()
-            producer.send(topic, 0, "a")
-            listed = run_tool("kafka-transactions", "--bootstrap-server", gateway.bootstrap, "list")
-            assert "Ongoing" in listed.expect_success().stdout
-            told = run_tool(
-                "kafka-transactions",
-                *("--bootstrap-server", gateway.bootstrap, "describe", "--transactional-id", "watched"),
-            )
-            assert f"{topic}-0" in told.expect_success().stdout
-            producer.commit()
-        read = run_tool(
-            "kafka-console-consumer",
-            *("--bootstrap-server", gateway.bootstrap, "--topic", "__transaction_state", "--from-beginning"),
-            *("--formatter", "org.apache.kafka.tools.consumer.TransactionLogMessageFormatter"),
-            *("--max-messages", "4", "--timeout-ms", "20000"),
-        ).expect_success()
-        assert '"transactionalId":"watched"' in read.stdout
-        assert '"transactionStatus":4' in read.stdout
-    segment = data / "__transaction_state-0" / f"{0:020}.log"
-    dumped = run_tool("kafka-dump-log", "--transaction-log-decoder", "--files", segment).expect_success()
-    assert dumped.stdout.count('"transactionalId":"watched"') == 4
-    assert '"transactionStatus":4' in dumped.stdout
-
-
-def test_a_transaction_that_hangs_is_found_and_aborted_with_kafkas_tool(bootstrap: str) -> None:
-    topic = fresh_topic(bootstrap, "transactions")
-    with started(LIBRARIES[1], bootstrap, fresh_id()) as producer:
-        producer.init()
-        producer.begin()
-        producer.send(topic, 0, "hanging")
-        found = run_tool(
-            "kafka-transactions",
-            *("--bootstrap-server", bootstrap, "describe-producers", "--topic", topic, "--partition", "0"),
-        ).expect_success()
-        rows = found.stdout.splitlines()
-        row = dict(zip(rows[0].split(), rows[1].split(), strict=True))
-        assert row["CurrentTransactionStartOffset"] == "0"
-        run_tool(
-            "kafka-transactions",
-            *("--bootstrap-server", bootstrap, "abort", "--topic", topic, "--partition", "0"),
-            *("--start-offset", "0"),
-        ).expect_success()
-        assert values(bootstrap, topic, isolation="read_committed") == []
-        with Wire(bootstrap) as wire:
-            asked = {"partition_index": 0, "timestamp": -1, "current_leader_epoch": -1}
-            answer = wire.call(
-                "list_offsets",
-                7,
-                replica_id=-1,
-                isolation_level=1,
-                topics=[{"name": topic, "partitions": [asked]}],
-            )
-        assert answer.fields["topics"][0]["partitions"][0]["offset"] == 2
