@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.group.consumer_group import NOWHERE, ConsumerGroup, ConsumerMember
 from gateway.handlers.api import Api, RequestContext
 from gateway.handlers.assignments import Topics, named_assignment
-from gateway.handlers.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from gateway.handlers.described_group import absent, described
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.coordinator_shards import Unavailable
 
@@ -35,40 +35,22 @@ async def handle(context: RequestContext, request: Any) -> Any:
 
 def _describe(context: RequestContext, module: Any, group_id: str, operations_asked: bool) -> Any:
     if not group_id:
-        return _absent(module, group_id, ErrorCode.invalid_group_id, None)
+        return absent(module, group_id, ErrorCode.invalid_group_id)
     try:
         group = context.services.groups.find_consumer_group(group_id)
     except Unavailable as error:
-        return _absent(module, group_id, error.error_code, None)
+        return absent(module, group_id, error.error_code)
     if group is None:
-        return _absent(module, group_id, ErrorCode.group_id_not_found, f"Group {group_id} not found.")
+        return absent(module, group_id, ErrorCode.group_id_not_found, f"Group {group_id} not found.")
     topics = context.services.partitions.by_id
-    return build(
-        module.DescribedGroup,
-        error_code=ErrorCode.none,
-        error_message=None,
-        group_id=group_id,
-        group_state=group.state.value,
-        group_epoch=group.group_epoch,
-        assignment_epoch=group.assignment_epoch,
+    return described(
+        module,
+        group_id,
+        state=group.state.value,
+        epochs=(group.group_epoch, group.assignment_epoch),
         assignor_name=group.preferred_assignor,
         members=tuple(_member(module, group, member, topics) for member in group.members.values()),
-        authorized_operations=GROUP_OPERATIONS if operations_asked else NOT_ASKED,
-    )
-
-
-def _absent(module: Any, group_id: str, error: ErrorCode, message: str | None) -> Any:
-    return build(
-        module.DescribedGroup,
-        error_code=error,
-        error_message=message,
-        group_id=group_id,
-        group_state="",
-        group_epoch=0,
-        assignment_epoch=0,
-        assignor_name="",
-        members=(),
-        authorized_operations=NOT_ASKED,
+        operations_asked=operations_asked,
     )
 
 
