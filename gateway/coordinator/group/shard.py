@@ -7,134 +7,34 @@ Source: Kafka's `GroupCoordinatorShard`, `GroupMetadataManager`, `OffsetMetadata
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group import classic_members, classic_sessions, migration
 from gateway.coordinator.group import classic_rebalance as rebalance
 from gateway.coordinator.group.classic_group import ClassicGroup, GroupError, GroupState
-from gateway.coordinator.group.classic_rebalance import GroupLimits, Join
+from gateway.coordinator.group.classic_rebalance import Join
 from gateway.coordinator.group.committer import Committer, check_commit
 from gateway.coordinator.group.consumer_group import LEAVING, ConsumerGroup
-from gateway.coordinator.group.consumer_records import ConsumerRecord
 from gateway.coordinator.group.consumer_request import (
-    NO_TOPICS,
-    ConsumerLimits,
     Heartbeat,
     HeartbeatRefused,
     HeartbeatReply,
-    Topics,
 )
-from gateway.coordinator.group.consumer_shard import ConsumerGroups
 from gateway.coordinator.group.effects import Effects, JoinReply, SyncReply, Waiter
-from gateway.coordinator.group.offsets import GroupOffsets
 from gateway.coordinator.group.records import (
     CommittedOffset,
     GroupMetadataRecord,
-    GroupRecord,
     OffsetCommitRecord,
 )
-from gateway.coordinator.group.share_heartbeat import ShareGroupLimits, ShareHeartbeat
-from gateway.coordinator.group.share_records import KINDS as SHARE_KINDS
-from gateway.coordinator.group.share_records import ShareGroupRecord
-from gateway.coordinator.group.share_shard import ShareGroups
+from gateway.coordinator.group.share_heartbeat import ShareHeartbeat
+from gateway.coordinator.group.stored_groups import StoredGroups
 from gateway.coordinator.places import TopicPartition
-from gateway.coordinator.transactional import Pending, TransactionEnd
-
-RecordKey = tuple[str, TopicPartition | None]
-"""A classic group, its offset in a partition, or (member id, minus the kind of key) of another group."""
 
 
-class GroupShard:
-    """All groups of one partition. `max_groups` bounds them, but for share groups; `consumer_limits` and
-    `share_limits` tell those of one group; `topics` are those that members can be assigned.
-    """
-
-    def __init__(
-        self,
-        limits: GroupLimits,
-        max_groups: int,
-        consumer_limits: Callable[[str], ConsumerLimits] = lambda _: ConsumerLimits(),
-        topics: Topics = NO_TOPICS,
-        share_limits: Callable[[str], ShareGroupLimits] = lambda _: ShareGroupLimits(),
-    ) -> None:
-        self.limits = limits
-        self.max_groups = max_groups
-        self.groups: dict[str, ClassicGroup] = {}
-        self.consumers = ConsumerGroups(consumer_limits)
-        """The groups of the consumer protocol."""
-        self.shares = ShareGroups(share_limits)
-        """The share groups; no id is in two of these."""
-        self.offsets = GroupOffsets()
-        self._topics = topics
-
-    # Records.
-
-    def replay(self, record: GroupRecord | Pending | TransactionEnd, now_ms: int) -> None:
-        """Fold in a record of the log as it is loaded."""
-        if isinstance(record, OffsetCommitRecord):
-            self.replay_offset(record, now_ms)
-        elif isinstance(record, Pending):
-            self.hold_offset(record, now_ms)
-        elif isinstance(record, TransactionEnd):
-            self.offsets.end_transaction(record)
-        elif isinstance(record, ConsumerRecord):
-            self.consumers.replay(record, now_ms)
-            if record.group_id in self.consumers.groups:
-                self.groups.pop(record.group_id, None)
-            elif record.group_id not in self.groups and self.offsets.has_any(record.group_id):
-                self.groups[record.group_id] = ClassicGroup(record.group_id, now_ms)
-        elif isinstance(record, ShareGroupRecord):
-            self.shares.replay(record, now_ms)
-        elif record.value is None:
-            self.groups.pop(record.group_id, None)
-        else:
-            self.groups[record.group_id] = ClassicGroup.restored(record.group_id, record.value, now_ms)
-
-    def replay_offset(self, record: OffsetCommitRecord, now_ms: int) -> None:
-        """Fold in an offset; the first of a group that never had members makes it known."""
-        self.offsets.replay(record)
-        if record.value is not None and not self._knows(record.group_id):
-            self.groups[record.group_id] = ClassicGroup(record.group_id, now_ms)
-
-    def hold_offset(self, pending: Pending, now_ms: int) -> None:
-        """Fold in an offset of an open transaction. Anything else in a transaction means nothing here."""
-        record = pending.record
-        if not isinstance(record, OffsetCommitRecord) or record.value is None:
-            return
-        self.offsets.pending.hold(pending)
-        if not self._knows(record.group_id):
-            self.groups[record.group_id] = ClassicGroup(record.group_id, now_ms)
-
-    def stored_keys(self) -> Iterator[RecordKey]:
-        """What the log must hold a record of, so that what was written before can go."""
-        for group_id, group in self.groups.items():
-            if not group.is_simple:
-                yield group_id, None
-        for groups in (self.consumers, self.shares):
-            for group_id, kind, member_id in groups.stored_keys():
-                yield group_id, (member_id, -kind)
-        for group_id in self.offsets.groups():
-            for place in self.offsets.places(group_id):
-                yield group_id, place
-
-    def records_of(self, key: RecordKey) -> Sequence[GroupRecord | Pending]:
-        """The records for a key as they would be written now; none when it is gone."""
-        group_id, place = key
-        if place is not None and place[1] < 0:
-            groups = self.shares if -place[1] in SHARE_KINDS else self.consumers
-            return groups.records_of(group_id, -place[1], place[0])
-        if place is not None:
-            return self.offsets.records_at(group_id, place)
-        group = self.groups.get(group_id)
-        if group is None or group.is_simple:
-            return []
-        stored = group.metadata()
-        if not group.is_stored:
-            # between generations the members are about to join again
-            stored = stored._replace(protocol_name=None, leader=None, members=())
-        return [GroupMetadataRecord(group_id, stored)]
+class GroupShard(StoredGroups):
+    """What may be asked of the groups of one partition."""
 
     def loaded(self, effects: Effects) -> None:
         """All records are folded in: groups that are too large by now choose anew who stays.
@@ -170,7 +70,7 @@ class GroupShard:
                 return
             if consumer_group is not None:
                 self.consumers.delete(group_id, effects)
-            elif self._is_full:
+            elif self.is_full:
                 effects.reply(waiter, _refused(request, ErrorCode.group_max_size_reached))
                 return
             group = self.groups[group_id] = ClassicGroup(group_id, effects.now_ms)
@@ -190,7 +90,7 @@ class GroupShard:
             who = committer.member_id, committer.group_instance_id
             try:
                 reply = classic_members.sync(
-                    consumer_group, who, committer.generation_id, protocol, self._topics, effects.now_ms
+                    consumer_group, who, committer.generation_id, protocol, self.topics, effects.now_ms
                 )
             except GroupError as error:
                 reply = SyncReply(error_code=error.error_code)
@@ -259,10 +159,10 @@ class GroupShard:
             if request.member_epoch == 0 and request.group_id in self.shares.groups:
                 text = f"Group {request.group_id} is not a consumer group."
                 raise HeartbeatRefused(ErrorCode.group_id_not_found, text)
-            if self._is_full and not self._knows(request.group_id):
+            if self.is_full and not self.knows(request.group_id):
                 text = "This gateway holds no more groups."
                 raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
-            reply = self.consumers.heartbeat(request, self._topics, effects)
+            reply = self.consumers.heartbeat(request, self.topics, effects)
             if request.member_epoch == LEAVING:
                 self._members_removed(self.consumers.groups[request.group_id], effects)
             return reply
@@ -273,11 +173,11 @@ class GroupShard:
         if not group.is_simple:
             effects.records.append(GroupMetadataRecord(group.group_id, None))
         if not is_empty:
-            converted = migration.upgraded(group, self._topics, effects.now_ms)
+            converted = migration.upgraded(group, self.topics, effects.now_ms)
             effects.records += migration.creation_records(converted)
             self.consumers.groups[request.group_id] = converted
         try:
-            reply = self.consumers.heartbeat(request, self._topics, effects)
+            reply = self.consumers.heartbeat(request, self.topics, effects)
         except HeartbeatRefused:
             self.consumers.groups.pop(request.group_id, None)
             raise
@@ -290,13 +190,13 @@ class GroupShard:
         if self.is_read_alone(request.group_id):
             text = f"Group {request.group_id} is not a share group."
             raise HeartbeatRefused(ErrorCode.group_id_not_found, text)
-        return self.shares.heartbeat(request, self._topics, effects)
+        return self.shares.heartbeat(request, self.topics, effects)
 
     def _join_consumers(self, group: ConsumerGroup, request: Join, waiter: Waiter, effects: Effects) -> None:
         static = group.members.get(group.static_members.get(request.group_instance_id or "", ""))
         try:
             reply, records = classic_members.join(
-                group, request, self._topics, self.consumers.limits_of(group.group_id), effects.now_ms
+                group, request, self.topics, self.consumers.limits_of(group.group_id), effects.now_ms
             )
         except GroupError as error:
             effects.reply(waiter, _refused(request, error.error_code))
@@ -321,21 +221,10 @@ class GroupShard:
         return migration.may_downgrade(group, self.consumers.limits_of(group.group_id), self.limits.max_size)
 
     def _downgrade(self, group: ConsumerGroup, effects: Effects) -> None:
-        converted = migration.downgraded(group, self._topics, effects.now_ms)
+        converted = migration.downgraded(group, self.topics, effects.now_ms)
         self.consumers.delete(group.group_id, effects)
         self.groups[group.group_id] = converted
         effects.records.append(GroupMetadataRecord(group.group_id, converted.metadata()))
-
-    @property
-    def _is_full(self) -> bool:
-        return len(self.groups) + len(self.consumers.groups) >= self.max_groups
-
-    def is_read_alone(self, group_id: str) -> bool:
-        """Whether a partition has one reader there: it is a classic or consumer group."""
-        return group_id in self.groups or group_id in self.consumers.groups
-
-    def _knows(self, group_id: str) -> bool:
-        return self.is_read_alone(group_id) or group_id in self.shares.groups
 
     # Offsets.
 
@@ -351,7 +240,7 @@ class GroupShard:
         """Whether the offsets of a TxnOffsetCommit may be; a producer need not say for which member it commits."""
         if committer.group_id in self.shares.groups:
             return ErrorCode.group_id_not_found
-        if committer.is_anonymous and self._knows(committer.group_id):
+        if committer.is_anonymous and self.knows(committer.group_id):
             return ErrorCode.none
         error = self.check_commit(committer, now_ms)
         if error is ErrorCode.rebalance_in_progress:
@@ -373,7 +262,7 @@ class GroupShard:
         if group is None:
             if committer.generation_id >= 0 or committer.group_id in self.shares.groups:
                 return ErrorCode.group_id_not_found
-            if self._is_full:
+            if self.is_full:
                 return ErrorCode.group_max_size_reached
             return ErrorCode.none
         try:
@@ -441,7 +330,7 @@ class GroupShard:
 
     def forget_topics_but(self, topics: Container[str], effects: Effects) -> None:
         """Offsets of a topic that is gone, and what share groups have begun of it, mean nothing."""
-        self.shares.forget_topics_but(self._topics, effects)
+        self.shares.forget_topics_but(self.topics, effects)
         self.commit(self.offsets.of_topics_but(topics), effects)
 
     def clean_up(self, retention_ms: int, effects: Effects) -> None:
@@ -494,20 +383,6 @@ class GroupShard:
             return self.shares.next_deadline_ms(group_id)
         group = self.groups.get(group_id)
         return None if group is None else classic_sessions.next_deadline_ms(group)
-
-    def group_ids(self) -> Iterator[str]:
-        """All groups, of all kinds."""
-        yield from self.groups
-        yield from self.consumers.groups
-        yield from self.shares.groups
-
-    def waiters(self) -> Iterator[Waiter]:
-        """All requests that wait."""
-        for group in self.groups.values():
-            for member in group.members.values():
-                for waiter in (member.awaiting_join, member.awaiting_sync):
-                    if waiter is not None:
-                        yield waiter
 
 
 def _refused(request: Join, error: ErrorCode) -> JoinReply:

@@ -1,0 +1,150 @@
+"""All groups and offsets of one partition of `__consumer_offsets`, as its records say.
+
+Source: Kafka's `GroupMetadataManager.replay`, `OffsetMetadataManager.replay`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from gateway.coordinator.group.classic_group import ClassicGroup
+from gateway.coordinator.group.classic_rebalance import GroupLimits
+from gateway.coordinator.group.consumer_records import ConsumerRecord
+from gateway.coordinator.group.consumer_request import (
+    NO_TOPICS,
+    ConsumerLimits,
+    Topics,
+)
+from gateway.coordinator.group.consumer_shard import ConsumerGroups
+from gateway.coordinator.group.effects import Waiter
+from gateway.coordinator.group.offsets import GroupOffsets
+from gateway.coordinator.group.records import (
+    GroupMetadataRecord,
+    GroupRecord,
+    OffsetCommitRecord,
+)
+from gateway.coordinator.group.share_heartbeat import ShareGroupLimits
+from gateway.coordinator.group.share_records import KINDS as SHARE_KINDS
+from gateway.coordinator.group.share_records import ShareGroupRecord
+from gateway.coordinator.group.share_shard import ShareGroups
+from gateway.coordinator.places import TopicPartition
+from gateway.coordinator.transactional import Pending, TransactionEnd
+
+RecordKey = tuple[str, TopicPartition | None]
+"""A classic group, its offset in a partition, or (member id, minus the kind of key) of another group."""
+
+
+class StoredGroups:
+    """All groups of one partition. `max_groups` bounds them, but for share groups; `consumer_limits` and
+    `share_limits` tell those of one group; `topics` are those that members can be assigned.
+    """
+
+    def __init__(
+        self,
+        limits: GroupLimits,
+        max_groups: int,
+        consumer_limits: Callable[[str], ConsumerLimits] = lambda _: ConsumerLimits(),
+        topics: Topics = NO_TOPICS,
+        share_limits: Callable[[str], ShareGroupLimits] = lambda _: ShareGroupLimits(),
+    ) -> None:
+        self.limits = limits
+        self.max_groups = max_groups
+        self.groups: dict[str, ClassicGroup] = {}
+        self.consumers = ConsumerGroups(consumer_limits)
+        """The groups of the consumer protocol."""
+        self.shares = ShareGroups(share_limits)
+        """The share groups; no id is in two of these."""
+        self.offsets = GroupOffsets()
+        self.topics = topics
+
+    # Records.
+
+    def replay(self, record: GroupRecord | Pending | TransactionEnd, now_ms: int) -> None:
+        """Fold in a record of the log as it is loaded."""
+        if isinstance(record, OffsetCommitRecord):
+            self.replay_offset(record, now_ms)
+        elif isinstance(record, Pending):
+            self.hold_offset(record, now_ms)
+        elif isinstance(record, TransactionEnd):
+            self.offsets.end_transaction(record)
+        elif isinstance(record, ConsumerRecord):
+            self.consumers.replay(record, now_ms)
+            if record.group_id in self.consumers.groups:
+                self.groups.pop(record.group_id, None)
+            elif record.group_id not in self.groups and self.offsets.has_any(record.group_id):
+                self.groups[record.group_id] = ClassicGroup(record.group_id, now_ms)
+        elif isinstance(record, ShareGroupRecord):
+            self.shares.replay(record, now_ms)
+        elif record.value is None:
+            self.groups.pop(record.group_id, None)
+        else:
+            self.groups[record.group_id] = ClassicGroup.restored(record.group_id, record.value, now_ms)
+
+    def replay_offset(self, record: OffsetCommitRecord, now_ms: int) -> None:
+        """Fold in an offset; the first of a group that never had members makes it known."""
+        self.offsets.replay(record)
+        if record.value is not None and not self.knows(record.group_id):
+            self.groups[record.group_id] = ClassicGroup(record.group_id, now_ms)
+
+    def hold_offset(self, pending: Pending, now_ms: int) -> None:
+        """Fold in an offset of an open transaction. Anything else in a transaction means nothing here."""
+        record = pending.record
+        if not isinstance(record, OffsetCommitRecord) or record.value is None:
+            return
+        self.offsets.pending.hold(pending)
+        if not self.knows(record.group_id):
+            self.groups[record.group_id] = ClassicGroup(record.group_id, now_ms)
+
+    def stored_keys(self) -> Iterator[RecordKey]:
+        """What the log must hold a record of, so that what was written before can go."""
+        for group_id, group in self.groups.items():
+            if not group.is_simple:
+                yield group_id, None
+        for groups in (self.consumers, self.shares):
+            for group_id, kind, member_id in groups.stored_keys():
+                yield group_id, (member_id, -kind)
+        for group_id in self.offsets.groups():
+            for place in self.offsets.places(group_id):
+                yield group_id, place
+
+    def records_of(self, key: RecordKey) -> Sequence[GroupRecord | Pending]:
+        """The records for a key as they would be written now; none when it is gone."""
+        group_id, place = key
+        if place is not None and place[1] < 0:
+            groups = self.shares if -place[1] in SHARE_KINDS else self.consumers
+            return groups.records_of(group_id, -place[1], place[0])
+        if place is not None:
+            return self.offsets.records_at(group_id, place)
+        group = self.groups.get(group_id)
+        if group is None or group.is_simple:
+            return []
+        stored = group.metadata()
+        if not group.is_stored:
+            # between generations the members are about to join again
+            stored = stored._replace(protocol_name=None, leader=None, members=())
+        return [GroupMetadataRecord(group_id, stored)]
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.groups) + len(self.consumers.groups) >= self.max_groups
+
+    def is_read_alone(self, group_id: str) -> bool:
+        """Whether a partition has one reader there: it is a classic or consumer group."""
+        return group_id in self.groups or group_id in self.consumers.groups
+
+    def knows(self, group_id: str) -> bool:
+        return self.is_read_alone(group_id) or group_id in self.shares.groups
+
+    def group_ids(self) -> Iterator[str]:
+        """All groups, of all kinds."""
+        yield from self.groups
+        yield from self.consumers.groups
+        yield from self.shares.groups
+
+    def waiters(self) -> Iterator[Waiter]:
+        """All requests that wait."""
+        for group in self.groups.values():
+            for member in group.members.values():
+                for waiter in (member.awaiting_join, member.awaiting_sync):
+                    if waiter is not None:
+                        yield waiter
