@@ -8,7 +8,6 @@ Source: Kafka's `GroupCoordinatorService`, `CoordinatorRuntime`.
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -29,7 +28,7 @@ from gateway.coordinator.group.share_group import ShareGroup
 from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.transactional import Pending, TransactionEnd
 from gateway.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
-from gateway.metadata.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC
+from gateway.metadata.topic_names import OFFSETS_TOPIC
 from gateway.runtime.clock import Clock
 from gateway.runtime.coordinator_shard import BATCH_OVERHEAD_BYTES, LoadedShard
 from gateway.runtime.coordinator_shards import CoordinatorShards, StateTopic, Unavailable
@@ -38,23 +37,10 @@ from gateway.runtime.internal_topics import InternalTopics
 from gateway.runtime.metadata_log import MetadataLog
 from gateway.runtime.partition import Partition
 from gateway.runtime.partitions import Partitions
+from gateway.runtime.registered_topics import RegisteredTopics
 from log import InvalidProducerEpoch
 
 T = TypeVar("T")
-
-
-class _RegisteredTopics:
-    """The topics of this node as the consumer protocol sees them."""
-
-    def __init__(self, partitions: Partitions) -> None:
-        self._topics = partitions.by_name
-
-    def describe(self, name: str) -> tuple[uuid.UUID, int] | None:
-        topic = self._topics.get(name)
-        return None if topic is None else (topic.topic_id, len(topic.partitions))
-
-    def names(self) -> list[str]:
-        return [name for name in self._topics if name not in INTERNAL_TOPICS]
 
 
 class GroupCoordinator:
@@ -88,7 +74,7 @@ class GroupCoordinator:
         )
         # of three bytes a character, with a group id and a topic name of the greatest length
         self._largest_offset_bytes = 3 * config.int("offset.metadata.max.bytes") + (1 << 15) + (1 << 10)
-        self._topics = _RegisteredTopics(partitions)
+        self._topics = RegisteredTopics(partitions)
         self.shards = CoordinatorShards(
             StateTopic(
                 OFFSETS_TOPIC,
