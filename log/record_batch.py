@@ -9,11 +9,14 @@ The broker may rewrite the first 16 bytes without touching the CRC. Source: Kafk
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
 
 from log.errors import CorruptRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 Buffer = bytes | bytearray | memoryview
 
@@ -138,6 +141,17 @@ def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
         raise CorruptRecord(f"a record batch needs {HEADER_BYTES} header bytes") from error
     header.size_bytes = header.batch_length + LOG_OVERHEAD_BYTES
     return header
+
+
+def whole_batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of each batch that lies in `data` whole, one behind the other; the last one may be cut."""
+    position = 0
+    while len(data) - position >= HEADER_BYTES:
+        header = parse_header(data, position)
+        if position + header.size_bytes > len(data):
+            return
+        yield position, header
+        position += header.size_bytes
 
 
 def crc_matches(header: BatchHeader, batch: memoryview, position: int = 0) -> bool:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from log import FileRegion, UnifiedLog
 from log.end_marker import read_end_marker
-from log.record_batch import HEADER_BYTES, BatchHeader, parse_header
+from log.record_batch import BatchHeader, whole_batches
 
 
 class BatchPlace(NamedTuple):
@@ -43,14 +43,9 @@ def read_batches(log: UnifiedLog, offset: int, region: FileRegion, *, committed_
 
 
 def _batches(data: bytes) -> Iterator[tuple[BatchHeader, BatchPlace]]:
-    position = 0
-    while len(data) - position >= HEADER_BYTES:
-        header = parse_header(data, position)
+    for position, header in whole_batches(data):
         end = position + header.size_bytes
-        if end > len(data):
-            return
         yield header, BatchPlace(header.base_offset, header.last_offset, position, end)
-        position = end
 
 
 def _decided(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from log import CorruptRecord, UnifiedLog
-from log.record_batch import HEADER_BYTES, BatchHeader, parse_header
+from log.record_batch import BatchHeader, whole_batches
 from log.records import Record, iterate_records
 
 _READ_BYTES: Final = 4 * 1024 * 1024
@@ -23,13 +23,9 @@ def replay_batches(log: UnifiedLog, offset: int) -> Iterator[tuple[BatchHeader, 
     end_offset = log.log_end_offset
     while offset < end_offset:
         data = memoryview(log.read(offset, _READ_BYTES, upper_bound=end_offset, min_one_batch=True).records)
-        position = 0
-        while len(data) - position >= HEADER_BYTES:
-            header = parse_header(data, position)
-            if position + header.size_bytes > len(data):
-                break
+        start = offset
+        for position, header in whole_batches(data):
             yield header, data[position : position + header.size_bytes]
-            position += header.size_bytes
             offset = header.last_offset + 1
-        if position == 0:
+        if offset == start:
             raise CorruptRecord(f"{log.topic}-{log.partition} has no whole batch at offset {offset}")

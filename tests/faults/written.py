@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from log import UnifiedLog
-from log.record_batch import HEADER_BYTES, BatchHeader, parse_header
+from log.record_batch import BatchHeader, whole_batches
 from log.records import iterate_records
 
 TRANSACTIONAL = (10, 11, 12)
@@ -136,12 +136,4 @@ def committed_values(log: UnifiedLog, offset: int) -> list[bytes]:
 
 
 def _whole_batches(data: bytes) -> list[Written]:
-    found = []
-    position = 0
-    while len(data) - position >= HEADER_BYTES:
-        header = parse_header(data, position)
-        if position + header.size_bytes > len(data):
-            break
-        found.append(_written(header, data[position:]))
-        position += header.size_bytes
-    return found
+    return [_written(header, data[position:]) for position, header in whole_batches(data)]

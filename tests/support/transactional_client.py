@@ -15,8 +15,8 @@ from gateway.coordinator.group.shard import Committer
 from gateway.coordinator.transaction.rules import EndRequest, Producer
 from gateway.handlers.produce_append import append_batch
 from gateway.protocol.produce_codec import ProduceRow
+from gateway.runtime.log_replay import replay_batches
 from log import UnifiedLog
-from log.record_batch import parse_header
 from log.records import iterate_records
 from tests.gateway.handlers.support import Node
 from tests.support.batches import Batch, Record
@@ -166,12 +166,7 @@ def outcomes(node: Node) -> dict[str, list[Outcome]]:
 
 def _decided(log: UnifiedLog) -> Iterator[tuple[str, Outcome]]:
     undecided: dict[int, list[str]] = defaultdict(list)
-    data = memoryview(log.read(0, 1 << 24, upper_bound=log.log_end_offset).records)
-    position = 0
-    while position < len(data):
-        header = parse_header(data, position)
-        batch = data[position : position + header.size_bytes]
-        position += header.size_bytes
+    for header, batch in replay_batches(log, 0):
         for record in iterate_records(batch):
             if header.attributes & CONTROL_BIT:
                 assert record.key is not None
