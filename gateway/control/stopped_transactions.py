@@ -25,12 +25,10 @@ from gateway.control.transaction_views import (
     pending_offset,
 )
 from gateway.coordinator.group import records as group_records
-from gateway.coordinator.group.offsets import GroupOffsets
-from gateway.coordinator.group.records import OffsetCommitRecord
+from gateway.coordinator.group.offsets import GroupOffsets, OffsetRecord
 from gateway.coordinator.transaction import records as transaction_records
 from gateway.coordinator.transaction.records import Transaction
 from gateway.coordinator.transaction.shard import TransactionShard
-from gateway.coordinator.transactional import Pending, TransactionEnd
 from gateway.metadata.topic_names import METADATA_TOPIC, OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from gateway.runtime.coordinator_shard import Codec, decoded
 from log import LogError
@@ -82,17 +80,9 @@ def _pending(data_dir: Path, transactional_id: str, producer_id: int) -> list[Pe
 def _offsets(directory: Path) -> GroupOffsets:
     offsets = GroupOffsets()
     for record in _records(directory, group_records):
-        if isinstance(record, TransactionEnd):
-            offsets.end_transaction(record)
-        elif isinstance(record, OffsetCommitRecord):
+        if isinstance(record, OffsetRecord):
             offsets.replay(record)
-        elif isinstance(record, Pending) and _is_commit(record.record):
-            offsets.pending.hold(record)
     return offsets
-
-
-def _is_commit(record: Any) -> bool:
-    return isinstance(record, OffsetCommitRecord) and record.value is not None
 
 
 def _records(directory: Path, codec: Codec) -> Iterator[Any]:

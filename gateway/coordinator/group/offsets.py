@@ -21,6 +21,9 @@ from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecor
 from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.transactional import Pending, TransactionEnd
 
+OffsetRecord = OffsetCommitRecord | Pending | TransactionEnd
+"""What the log tells of offsets."""
+
 
 class GroupOffsets:
     """By group and by (topic, partition)."""
@@ -32,19 +35,32 @@ class GroupOffsets:
     def __len__(self) -> int:
         return sum(map(len, self._groups.values()))
 
-    def replay(self, record: OffsetCommitRecord) -> None:
-        """Fold in a record of the log that is in no transaction."""
+    def replay(self, record: OffsetRecord) -> str | None:
+        """Fold in a record of the log; returns the group that has an offset by it, committed or pending."""
+        if isinstance(record, OffsetCommitRecord):
+            return self._replay_commit(record)
+        if isinstance(record, TransactionEnd):
+            self.end_transaction(record)
+            return None
+        held = record.record
+        if not isinstance(held, OffsetCommitRecord) or held.value is None:
+            return None  # nothing else means anything in a transaction
+        self.pending.hold(record)
+        return held.group_id
+
+    def _replay_commit(self, record: OffsetCommitRecord) -> str | None:
         place = record.topic, record.partition
         if record.value is not None:
             self._groups.setdefault(record.group_id, {})[place] = record.value
             self.pending.supersede(record.group_id, place)
-            return
+            return record.group_id
         self.pending.forget(record.group_id, place)
         offsets = self._groups.get(record.group_id)
         if offsets is not None:
             offsets.pop(place, None)
             if not offsets:
                 del self._groups[record.group_id]
+        return None
 
     def end_transaction(self, end: TransactionEnd) -> None:
         """Have what a producer has pending count, or vanish."""

@@ -17,11 +17,10 @@ from gateway.coordinator.group.consumer_request import (
 )
 from gateway.coordinator.group.consumer_shard import ConsumerGroups
 from gateway.coordinator.group.effects import Waiter
-from gateway.coordinator.group.offsets import GroupOffsets
+from gateway.coordinator.group.offsets import GroupOffsets, OffsetRecord
 from gateway.coordinator.group.records import (
     GroupMetadataRecord,
     GroupRecord,
-    OffsetCommitRecord,
 )
 from gateway.coordinator.group.share_heartbeat import ShareGroupLimits
 from gateway.coordinator.group.share_records import KINDS as SHARE_KINDS
@@ -61,12 +60,8 @@ class StoredGroups:
 
     def replay(self, record: GroupRecord | Pending | TransactionEnd, now_ms: int) -> None:
         """Fold in a record of the log as it is loaded."""
-        if isinstance(record, OffsetCommitRecord):
+        if isinstance(record, OffsetRecord):
             self.replay_offset(record, now_ms)
-        elif isinstance(record, Pending):
-            self.hold_offset(record, now_ms)
-        elif isinstance(record, TransactionEnd):
-            self.offsets.end_transaction(record)
         elif isinstance(record, ConsumerRecord):
             self.consumers.replay(record, now_ms)
             if record.group_id in self.consumers.groups:
@@ -80,20 +75,11 @@ class StoredGroups:
         else:
             self.groups[record.group_id] = ClassicGroup.restored(record.group_id, record.value, now_ms)
 
-    def replay_offset(self, record: OffsetCommitRecord, now_ms: int) -> None:
-        """Fold in an offset; the first of a group that never had members makes it known."""
-        self.offsets.replay(record)
-        if record.value is not None and not self.knows(record.group_id):
-            self.groups[record.group_id] = ClassicGroup(record.group_id, now_ms)
-
-    def hold_offset(self, pending: Pending, now_ms: int) -> None:
-        """Fold in an offset of an open transaction. Anything else in a transaction means nothing here."""
-        record = pending.record
-        if not isinstance(record, OffsetCommitRecord) or record.value is None:
-            return
-        self.offsets.pending.hold(pending)
-        if not self.knows(record.group_id):
-            self.groups[record.group_id] = ClassicGroup(record.group_id, now_ms)
+    def replay_offset(self, record: OffsetRecord, now_ms: int) -> None:
+        """Fold in what is told of offsets; the first of a group that never had members makes it known."""
+        group_id = self.offsets.replay(record)
+        if group_id is not None and not self.knows(group_id):
+            self.groups[group_id] = ClassicGroup(group_id, now_ms)
 
     def stored_keys(self) -> Iterator[RecordKey]:
         """What the log must hold a record of, so that what was written before can go."""
