@@ -31,14 +31,8 @@ async def handle(context: RequestContext, request: Any) -> Any:
         return refused(API_KEY, version, error.error_code, str(error))
     except Unavailable as error:
         return refused(API_KEY, version, error.error_code, None)
-    return accepted(
-        API_KEY,
-        version,
-        member_id=reply.member_id,
-        member_epoch=reply.member_epoch,
-        interval_ms=context.services.group_configs.consumer_limits(request.group_id).heartbeat_interval_ms,
-        assigned=reply.assignment,
-    )
+    interval_ms = context.services.group_configs.consumer_limits(request.group_id).heartbeat_interval_ms
+    return accepted(API_KEY, version, reply, interval_ms)
 
 
 def _heartbeat(context: RequestContext, request: Any) -> Heartbeat:

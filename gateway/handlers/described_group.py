@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from gateway.protocol.messages import build
+from gateway.runtime.coordinator_shards import Unavailable
+
+G = TypeVar("G")
+
+
+def find_or_absent(module: Any, group_id: str, find: Callable[[str], G | None]) -> tuple[G | None, Any]:
+    """The group, or what is told instead of it."""
+    if not group_id:
+        return None, _absent(module, group_id, ErrorCode.invalid_group_id)
+    try:
+        group = find(group_id)
+    except Unavailable as error:
+        return None, _absent(module, group_id, error.error_code)
+    if group is None:
+        message = f"Group {group_id} not found."
+        return None, _absent(module, group_id, ErrorCode.group_id_not_found, message)
+    return group, None
 
 
 def described(
@@ -35,8 +53,7 @@ def described(
     )
 
 
-def absent(module: Any, group_id: str, error: ErrorCode, message: str | None = None) -> Any:
-    """A group that can't be told of."""
+def _absent(module: Any, group_id: str, error: ErrorCode, message: str | None = None) -> Any:
     return build(
         module.DescribedGroup,
         error_code=error,

@@ -7,30 +7,23 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.places import Place
+from gateway.coordinator.group.consumer_request import HeartbeatReply
 from gateway.handlers.assignments import assignment
 from gateway.protocol.messages import build, response_module, response_type
 
 NO_TIME: Final = timedelta(0)
 
 
-def accepted(
-    api_key: int,
-    version: int,
-    *,
-    member_id: str,
-    member_epoch: int,
-    interval_ms: int,
-    assigned: frozenset[Place] | None,
-) -> Any:
-    """The member is at `member_epoch`, has left with a negative one; None is an assignment told before."""
+def accepted(api_key: int, version: int, reply: HeartbeatReply, interval_ms: int) -> Any:
+    """The member is at its epoch, or has left with a negative one; what it was told before is not told again."""
+    assigned = reply.assignment
     return build(
         response_type(api_key, version),
         error_code=ErrorCode.none,
         error_message=None,
-        member_id=member_id,
-        member_epoch=member_epoch,
-        heartbeat_interval=timedelta(milliseconds=interval_ms) if member_epoch >= 0 else NO_TIME,
+        member_id=reply.member_id,
+        member_epoch=reply.member_epoch,
+        heartbeat_interval=timedelta(milliseconds=interval_ms) if reply.member_epoch >= 0 else NO_TIME,
         assignment=None if assigned is None else assignment(response_module(api_key, version), assigned),
     )
 

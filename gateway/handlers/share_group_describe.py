@@ -7,14 +7,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kio.schema.errors import ErrorCode
-
 from gateway.coordinator.group.share_group import ShareMember
 from gateway.handlers.api import Api, RequestContext
 from gateway.handlers.assignments import Topics, named_assignment
-from gateway.handlers.described_group import absent, described
+from gateway.handlers.described_group import described, find_or_absent
 from gateway.protocol.messages import build, response_module
-from gateway.runtime.coordinator_shards import Unavailable
 
 API_KEY: Final = 77
 ASSIGNOR: Final = "simple"
@@ -29,14 +26,9 @@ async def handle(context: RequestContext, request: Any) -> Any:
 
 
 def _describe(context: RequestContext, module: Any, group_id: str, operations_asked: bool) -> Any:
-    if not group_id:
-        return absent(module, group_id, ErrorCode.invalid_group_id)
-    try:
-        group = context.services.shares.group(group_id)
-    except Unavailable as error:
-        return absent(module, group_id, error.error_code)
+    group, absent = find_or_absent(module, group_id, context.services.shares.group)
     if group is None:
-        return absent(module, group_id, ErrorCode.group_id_not_found, f"Group {group_id} not found.")
+        return absent
     topics = context.services.partitions.by_id
     return described(
         module,

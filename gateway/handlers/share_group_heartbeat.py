@@ -38,14 +38,8 @@ async def handle(context: RequestContext, request: Any) -> Any:
         return refused(API_KEY, version, error.error_code, str(error))
     except Unavailable as error:
         return refused(API_KEY, version, error.error_code, None)
-    return accepted(
-        API_KEY,
-        version,
-        member_id=reply.member_id,
-        member_epoch=reply.member_epoch,
-        interval_ms=services.group_configs.of(request.group_id).share_heartbeat_interval_ms,
-        assigned=reply.assignment,
-    )
+    interval_ms = services.group_configs.of(request.group_id).share_heartbeat_interval_ms
+    return accepted(API_KEY, version, reply, interval_ms)
 
 
 API = Api(key=API_KEY, name="ShareGroupHeartbeat", min_version=1, max_version=1, handle=handle)
