@@ -280,14 +280,22 @@ class Peer:
         self.until("describe_groups", 5, lambda answer: not _error_codes(answer), {"groups": [name]})
         return name
 
-    def until(self, api: str, version: int, until: Callable[[Plain], bool], request: Plain) -> Plain:
+    def until(
+        self,
+        api: str,
+        version: int,
+        until: Callable[[Plain], bool],
+        request: Plain | Callable[[], Plain],
+    ) -> Plain:
+        """The first answer that will do; a request may be made anew each time. What is asked is not recorded."""
         deadline = time.monotonic() + SETTLE_TIMEOUT_S
         while True:
-            answer = self.wire.call(api, version, request).fields
+            asked = request() if callable(request) else request
+            answer = self.wire.call(api, version, asked).fields
             if until(answer):
                 return answer
             if time.monotonic() > deadline:
-                raise Unsettled(f"{api} v{version} {request} still answers {answer}")
+                raise Unsettled(f"{api} v{version} {asked} still answers {answer}")
             time.sleep(0.01)
 
     # --- the requests that most scenarios make

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
-from tests.compat.differential.peer import SETTLE_TIMEOUT_S, Peer, Topic, Unsettled
+from tests.compat.differential.peer import Peer, Topic
 from tests.support.batches import Batch, Record
 from tests.support.wire import NO_TOPIC_ID, Plain
 
@@ -70,16 +70,13 @@ class ShareMember:
 
     def await_partitions(self, count: int, **first: Any) -> None:
         """Heartbeats until it has so many; Kafka gives a partition when its state was begun, in the background."""
-        request = self.request(**first)
-        deadline_s = time.monotonic() + SETTLE_TIMEOUT_S
-        while True:
-            self.take(self.peer.wire.call("share_group_heartbeat", 1, request).fields)
-            if sum(len(topic["partitions"]) for topic in self.assigned) == count:
-                return
-            if time.monotonic() > deadline_s:
-                raise Unsettled(f"{self.number} has {self.assigned} and should have {count} partitions")
-            time.sleep(0.02)
-            request = self.request()
+        requests = chain([self.request(**first)], iter(self.request, None))
+
+        def has_them(answer: Plain) -> bool:
+            self.take(answer)
+            return sum(len(topic["partitions"]) for topic in self.assigned) == count
+
+        self.peer.until("share_group_heartbeat", 1, has_them, requests.__next__)
 
     def hear(self) -> None:
         """A heartbeat that is not recorded."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import uuid
 
 import pytest
@@ -23,6 +22,7 @@ from gateway.coordinator.group.share_records import (
     ShareMemberValue,
     ShareTargetRecord,
 )
+from tests.gateway.coordinator.group.record_properties import check_cut, check_key, check_value
 
 texts = st.text(st.characters(codec="utf-8"), max_size=12)
 epochs = st.integers(-(2**31), 2**31 - 1)
@@ -52,32 +52,17 @@ def test_what_is_written_is_read(record: ShareGroupRecord) -> None:
 
 @given(records, st.data())
 def test_a_record_that_is_cut_is_told(record: ShareGroupRecord, data: st.DataObject) -> None:
-    key, value = encode(record)
-    if value is None:
-        return
-    size = data.draw(st.integers(0, len(value) - 1))
-    try:
-        decode(key, value[:size])
-    except UnreadableRecord:
-        return
-    assert size >= len(value) - 1, "only the tags at the end are not looked at"
+    check_cut(record, data)
 
 
 @given(st.sampled_from(sorted(KINDS)), texts, texts, st.binary(max_size=80))
 def test_any_bytes_are_read_or_told(kind: int, group_id: str, member_id: str, value: bytes) -> None:
-    key = kind.to_bytes(2, "big")
-    for name in (group_id, member_id)[: 1 if kind in {11, 12, 15} else 2]:
-        raw = name.encode()
-        key += len(raw).to_bytes(2, "big") + raw
-    for content in (value, b"\0\0" + value):
-        with contextlib.suppress(UnreadableRecord):
-            decode(key, content)
+    check_value(kind, (group_id, member_id)[: 1 if kind in {11, 12, 15} else 2], value)
 
 
 @given(st.sampled_from(sorted(KINDS)), st.binary(max_size=40), st.none() | st.binary(max_size=8))
 def test_any_key_is_read_or_told(kind: int, rest: bytes, value: bytes | None) -> None:
-    with contextlib.suppress(UnreadableRecord):
-        decode(kind.to_bytes(2, "big") + rest, value)
+    check_key(kind, rest, value)
 
 
 @pytest.mark.parametrize("kind", [10, 13, 14])

@@ -1,0 +1,40 @@
+"""What holds for every kind of record in `__consumer_offsets`, whatever it tells."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+from hypothesis import strategies as st
+
+from gateway.coordinator.group.records import GroupRecord, UnreadableRecord, decode, encode
+
+
+def check_cut(record: GroupRecord, data: st.DataObject) -> None:
+    """A value that is cut is told."""
+    key, value = encode(record)
+    if value is None:
+        return
+    size = data.draw(st.integers(0, len(value) - 1))
+    try:
+        decode(key, value[:size])
+    except UnreadableRecord:
+        return
+    assert size >= len(value) - 1, "only the tags at the end are not looked at"
+
+
+def check_value(kind: int, names: Sequence[str], value: bytes) -> None:
+    """Any bytes behind a proper key of these names are read or told."""
+    key = kind.to_bytes(2, "big")
+    for name in names:
+        raw = name.encode()
+        key += len(raw).to_bytes(2, "big") + raw
+    for content in (value, b"\0\0" + value):
+        with contextlib.suppress(UnreadableRecord):
+            decode(key, content)
+
+
+def check_key(kind: int, rest: bytes, value: bytes | None) -> None:
+    """Any bytes of a key are read or told."""
+    with contextlib.suppress(UnreadableRecord):
+        decode(kind.to_bytes(2, "big") + rest, value)
