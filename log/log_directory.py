@@ -32,6 +32,7 @@ from log.config import LogConfig
 from log.environment import LogEnvironment
 from log.errors import IncompatibleFormat
 from log.names import LOG_SUFFIX, PARTITION_METADATA
+from log.partition_deletion import DELETE_SUFFIX, PartitionDeletion
 from log.recovery import CleanStop
 from log.storage import Storage
 from log.unified_log import UnifiedLog
@@ -43,7 +44,6 @@ LOCK: Final = ".lock"
 META: Final = "meta.properties"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
-DELETE_SUFFIX: Final = "-delete"
 CLEAN_SHUTDOWN_VERSION: Final = 1
 FILES_PER_STEP: Final = 200
 """Files deleted in one call of `delete_pending`, so that a large topic holds nobody up."""
@@ -70,7 +70,7 @@ class LogDirectory:
         self._now_ms = now_ms
         self._storage = environment.storage
         self._logs: dict[tuple[str, int], UnifiedLog] = {}
-        self._doomed: list[tuple[int, str]] = []
+        self._deletion = PartitionDeletion(environment.storage, path)
         self._checkpointed: set[tuple[str, int]] = set()
 
     @classmethod
@@ -136,7 +136,7 @@ class LogDirectory:
         for name in sorted(self._storage.list_directory(str(self.path))):
             match = _PARTITION_DIRECTORY.match(name)
             if name.endswith(DELETE_SUFFIX):
-                self._doomed.append((0, str(self.path / name)))
+                self._deletion.found(name)
             elif match is not None:
                 topic, partition = match["topic"], int(match["partition"])
                 self._load_log(
@@ -190,7 +190,7 @@ class LogDirectory:
                     f"{directory} holds records, but {PARTITION_METADATA} does not tell whose they are."
                 ) from error
             logger.warning("%s was never finished and is removed", directory)
-            self._doom(directory, 0)
+            self._deletion.remove(directory, 0)
             return None
 
     def _read_clean_shutdown(self) -> dict[str, CleanStop] | None:
@@ -240,20 +240,18 @@ class LogDirectory:
         directory = str(self.path / f"{topic}-{partition}")
         if self._storage.exists(directory):
             # What a failed creation or deletion left must not become the new topic's records.
-            self._doom(directory, 0)
+            self._deletion.remove(directory, 0)
         if (topic, partition) in self._checkpointed:
             # The recovery point of the log that had this name must not vouch for the new one.
             self.checkpoint()
         # It gets its name when it is whole: what a crash leaves under this one is deleted at the next start.
-        unfinished = self._name_to_delete(directory)
-        self._doomed.append((0, unfinished))
-        self._storage.make_directory(unfinished)
+        unfinished = self._deletion.make_directory(directory)
         metadata = f"{unfinished}/{PARTITION_METADATA}"
         self._storage.write_file(metadata, encode_partition_metadata(topic_id))
         self._storage.sync_path(metadata)
         self._storage.sync_directory(unfinished)
         self._storage.rename(unfinished, directory)
-        self._doomed.pop()
+        self._deletion.finished(unfinished)
         self._storage.sync_directory(str(self.path))
         log = UnifiedLog(
             self.environment,
@@ -274,17 +272,7 @@ class LogDirectory:
             return
         delay_ms = log.config.file_delete_delay_ms
         log.close(clean=False)
-        self._doom(log.directory, self._now_ms() + delay_ms)
-
-    def _doom(self, directory: str, due_ms: int) -> None:
-        target = self._name_to_delete(directory)
-        self._storage.rename(directory, target)
-        self._storage.sync_directory(str(self.path))
-        self._doomed.append((due_ms, target))
-
-    def _name_to_delete(self, directory: str) -> str:
-        # Kafka's form is TOPIC-PARTITION.UUID-delete; long topic names are cut so that the name stays valid.
-        return str(self.path / f"{Path(directory).name[:180]}.{uuid.uuid4().hex}{DELETE_SUFFIX}")
+        self._deletion.remove(log.directory, self._now_ms() + delay_ms)
 
     def delete_pending(self, now_ms: int) -> int:
         """Delete a bounded number of files whose delay is over; returns how many.
@@ -297,25 +285,7 @@ class LogDirectory:
                 deleted += log.delete_pending(now_ms)
             except OSError as error:
                 logger.warning("deleted segments of %s stay for now: %s", log.directory, error)
-        for entry in [entry for entry in self._doomed if entry[0] <= now_ms]:
-            if deleted >= FILES_PER_STEP:
-                break
-            try:
-                deleted += self._delete_some(entry, FILES_PER_STEP - deleted)
-            except FileNotFoundError:
-                self._doomed.remove(entry)
-            except OSError as error:
-                logger.warning("%s stays for now: %s", entry[1], error)
-        return deleted
-
-    def _delete_some(self, entry: tuple[int, str], limit: int) -> int:
-        names = self._storage.list_directory(entry[1])
-        for name in names[:limit]:
-            self._storage.delete(f"{entry[1]}/{name}")
-        if len(names) <= limit:
-            self._storage.delete_directory(entry[1])
-            self._doomed.remove(entry)
-        return min(len(names), limit)
+        return deleted + self._deletion.delete_due(now_ms, FILES_PER_STEP - deleted)
 
     # The end, and what is noted on the way.
 
