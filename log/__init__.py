@@ -26,11 +26,13 @@ from log.errors import (
 from log.flush import FlushTicket
 from log.log_directory import LogDirectory
 from log.results import AppendInfo, DeletedSegment, FileRegion, ReadResult, TimestampAndOffset
+from log.retention import NOT_HELD
 from log.storage import Storage
 from log.transactional_log import OpenTransaction
 from log.unified_log import UnifiedLog
 
 __all__ = [
+    "NOT_HELD",
     "AppendInfo",
     "CorruptRecord",
     "DeletedSegment",

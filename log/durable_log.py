@@ -14,6 +14,7 @@ from log.flush import FlushTicket, UndurableNames, sync_paths
 from log.producer_snapshots import write_snapshot
 from log.reader import LogReader
 from log.recovery import CleanStop, load_log
+from log.retention import NOT_HELD
 from log.segment_deletion import SegmentDeletion
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ class DurableLog:
         self.topic_id = topic_id
         self.config = config
         self.failure: str | None = None
+        self.held_from = NOT_HELD
+        """The offset from which on neither retention nor TTL may delete or skip; DeleteRecords may."""
         self._generation = 0
         self._deletion = SegmentDeletion(environment)
         self._load(recovery_point, clean_stop, now_ms)

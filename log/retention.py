@@ -1,21 +1,47 @@
-"""Which segments retention removes: decided from facts, apart from files and clocks.
+"""Which segments go, and why: decided from facts, apart from files and clocks.
 
-Source: Kafka's `UnifiedLog.deleteOldSegments` (retention.ms, retention.bytes, log start offset breaches).
+Source: Kafka's `UnifiedLog.deleteOldSegments`: what lies below the log start offset, then what is too much, then what is
+too old. Kafka makes three passes; one pass over the segments finds the same, because each rule takes from the front only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+NOT_HELD: Final = 2**63 - 1
+"""The value of `UnifiedLog.held_from` of a log in which nothing is held."""
 
 
 class SegmentFacts(NamedTuple):
-    """What the decision needs of one segment; `end_offset` is exclusive, `largest_timestamp` in ms or -1."""
+    """What the decision needs of one segment; `end_offset` is exclusive.
+
+    `largest_timestamp` is that of its records in ms, or when its file was last written if none has a timestamp.
+    """
 
     base_offset: int
     end_offset: int
     size_bytes: int
     largest_timestamp: int
+
+
+class DeletionReason(StrEnum):
+    """Which rule a segment goes by."""
+
+    LOG_START_OFFSET = "log start offset"
+    RETENTION_BYTES = "retention.bytes"
+    RETENTION_MS = "retention.ms"
+
+
+class RetentionDecision(NamedTuple):
+    """The oldest segments, which go, each with the rule; and what keeps the next one although a rule applies to it.
+
+    `kept_because` is empty when no rule applies to the next one.
+    """
+
+    doomed: list[tuple[SegmentFacts, DeletionReason]]
+    kept_because: str
 
 
 def segments_to_delete(
@@ -26,26 +52,38 @@ def segments_to_delete(
     retention_bytes: int,
     log_start_offset: int,
     high_watermark: int,
-) -> list[tuple[SegmentFacts, str]]:
-    """The oldest segments that go, each with the reason; `segments` are in order, the last one is the active one.
+    held_from: int = NOT_HELD,
+) -> RetentionDecision:
+    """Decide on the segments of one log, which are in order, the active one last; a limit below 0 keeps for ever.
 
-    Only from the front and only below the high watermark. The active segment goes only when it
-    holds something. A limit of -1 keeps for ever.
+    Only from the front and only below the high watermark. The active segment goes by size or time only, and only when
+    it holds something. What reaches beyond `held_from` goes by neither; the log start offset was moved on purpose.
     """
-    doomed: list[tuple[SegmentFacts, str]] = []
+    doomed: list[tuple[SegmentFacts, DeletionReason]] = []
+    kept_because = ""
     excess_bytes = sum(segment.size_bytes for segment in segments) - retention_bytes
     for number, segment in enumerate(segments):
         is_active = number == len(segments) - 1
-        if not segment.size_bytes or segment.end_offset > high_watermark:
+        if is_active and not segment.size_bytes:
             break
         if not is_active and segment.end_offset <= log_start_offset:
-            reason = f"all of it is below the log start offset {log_start_offset}"
-        elif 0 <= retention_ms < now_ms - segment.largest_timestamp and segment.largest_timestamp >= 0:
-            reason = f"its newest record is older than retention.ms={retention_ms}"
+            reason = DeletionReason.LOG_START_OFFSET
         elif retention_bytes >= 0 and excess_bytes >= segment.size_bytes:
-            reason = f"the partition is larger than retention.bytes={retention_bytes}"
+            reason = DeletionReason.RETENTION_BYTES
+        elif 0 <= retention_ms < now_ms - segment.largest_timestamp:
+            reason = DeletionReason.RETENTION_MS
         else:
+            if retention_ms >= 0 and segment.largest_timestamp > now_ms:
+                kept_because = (
+                    f"its newest record is dated {segment.largest_timestamp - now_ms} ms in the future"
+                )
+            break
+        if segment.end_offset > high_watermark:
+            kept_because = f"it reaches beyond the high watermark {high_watermark}"
+            break
+        if reason is not DeletionReason.LOG_START_OFFSET and segment.end_offset > held_from:
+            kept_because = f"records from offset {held_from} on are held"
             break
         excess_bytes -= segment.size_bytes
         doomed.append((segment, reason))
-    return doomed
+    return RetentionDecision(doomed, kept_because)

@@ -278,11 +278,7 @@ class Segment:
     def largest_timestamp(self) -> int:
         """What retention goes by: the largest timestamp, or when the file was last written if no record has one."""
         largest = self.max_timestamp
-        return (
-            largest
-            if largest >= 0 or not self.size_bytes
-            else self._environment.storage.modified_ms(self.file.path)
-        )
+        return largest if largest >= 0 else self._environment.storage.modified_ms(self.file.path)
 
     def position_of(self, offset: int, end: int) -> int:
         """The position of the batch that holds `offset`, or `end` when it lies beyond."""

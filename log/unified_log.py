@@ -340,7 +340,8 @@ class UnifiedLog(TransactionalLog):
             retention_bytes=self.config.retention_bytes,
             log_start_offset=self.log_start_offset,
             high_watermark=self.high_watermark,
-        )
+            held_from=self.held_from,
+        ).doomed
         if not decided:
             return []
         if len(decided) == len(self._segments):

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-from log.retention import SegmentFacts, segments_to_delete
+from log.retention import NOT_HELD, DeletionReason, RetentionDecision, SegmentFacts, segments_to_delete
 
 DAY = 1000
 SEGMENTS = [SegmentFacts(10 * number, 10 * number + 10, 100, DAY * number) for number in range(5)]
 
 
-def deleted(
+def decide(
     segments: list[SegmentFacts] | None = None,
     *,
     now_ms: int = 4 * DAY,
@@ -14,16 +14,21 @@ def deleted(
     retention_bytes: int = -1,
     log_start_offset: int = 0,
     high_watermark: int = 50,
-) -> list[int]:
-    found = segments_to_delete(
+    held_from: int = NOT_HELD,
+) -> RetentionDecision:
+    return segments_to_delete(
         SEGMENTS if segments is None else segments,
         now_ms=now_ms,
         retention_ms=retention_ms,
         retention_bytes=retention_bytes,
         log_start_offset=log_start_offset,
         high_watermark=high_watermark,
+        held_from=held_from,
     )
-    return [segment.base_offset for segment, _ in found]
+
+
+def deleted(segments: list[SegmentFacts] | None = None, **limits: int) -> list[int]:
+    return [segment.base_offset for segment, _ in decide(segments, **limits).doomed]
 
 
 def test_for_ever() -> None:
@@ -69,3 +74,52 @@ class TestByLogStart:
 
     def test_the_active_one_stays(self) -> None:
         assert deleted(log_start_offset=50) == [0, 10, 20, 30]
+
+
+class TestReasons:
+    def test_in_the_order_in_which_kafka_looks(self) -> None:
+        decision = decide(log_start_offset=10, retention_bytes=300, retention_ms=DAY)
+
+        assert [reason for _, reason in decision.doomed] == [
+            DeletionReason.LOG_START_OFFSET,
+            DeletionReason.RETENTION_BYTES,
+            DeletionReason.RETENTION_MS,
+        ]
+        assert decision.kept_because == ""
+
+    def test_what_was_freed_counts_for_the_size(self) -> None:
+        assert deleted(log_start_offset=20, retention_bytes=300) == [0, 10]
+
+    def test_kept_by_the_high_watermark(self) -> None:
+        decision = decide(now_ms=99 * DAY, retention_ms=DAY, high_watermark=29)
+
+        assert decision.kept_because == "it reaches beyond the high watermark 29"
+
+    def test_kept_by_a_date_in_the_future(self) -> None:
+        decision = decide(now_ms=-7, retention_ms=0)
+
+        assert decision.doomed == []
+        assert decision.kept_because == "its newest record is dated 7 ms in the future"
+
+
+class TestHeldRecords:
+    def test_stay_whatever_their_age_and_number(self) -> None:
+        assert deleted(now_ms=99 * DAY, retention_ms=DAY, held_from=29) == [0, 10]
+        assert deleted(now_ms=99 * DAY, retention_ms=DAY, held_from=30) == [0, 10, 20]
+        assert deleted(retention_bytes=0, held_from=29) == [0, 10]
+        assert deleted(retention_bytes=0, held_from=50) == [0, 10, 20, 30, 40]
+
+    def test_say_so(self) -> None:
+        assert decide(retention_bytes=0, held_from=0).kept_because == "records from offset 0 on are held"
+
+    def test_go_where_the_log_start_offset_was_moved_past_them(self) -> None:
+        assert deleted(log_start_offset=30, held_from=0) == [0, 10, 20]
+
+
+def test_an_empty_segment_inside_goes_by_size_and_by_when_its_file_was_written() -> None:
+    segments = [SegmentFacts(0, 10, 0, 2 * DAY), *SEGMENTS[1:]]
+
+    assert deleted(segments, retention_bytes=400) == [0]
+    assert deleted(segments, retention_bytes=401) == []
+    assert deleted(segments, now_ms=4 * DAY, retention_ms=DAY) == [0, 10, 20]
+    assert deleted(segments, now_ms=3 * DAY, retention_ms=DAY) == []
