@@ -75,6 +75,7 @@ class Gateway:
         self.services: Services
         self.server: Server
         self._jobs: BackgroundJobs
+        self._lifecycle: TopicLifecycle
         self._control: ControlServer
         self._store: BlockStore
 
@@ -130,7 +131,7 @@ class Gateway:
         flusher.after_round.append(self.server.outbox.flush)
         for listener in config.listeners:
             await self._listen(listener)
-        self._jobs = BackgroundJobs(config, self.clock, partitions, log_directory)
+        self._jobs = BackgroundJobs(config, self.clock, partitions, log_directory, self._lifecycle)
         self._jobs.start()
         self._control = ControlServer(self.services, Path(config.str("log.dirs")), traffic=self._traffic)
         await self._control.start()
@@ -149,7 +150,7 @@ class Gateway:
             raise StartFailed(
                 f"the metadata in {self.config.str('log.dirs')} can't be read: {error}"
             ) from error
-        lifecycle = TopicLifecycle(
+        self._lifecycle = TopicLifecycle(
             config=self.config,
             node_id=self.config.int("node.id"),
             metadata_log=metadata_log,
@@ -157,7 +158,7 @@ class Gateway:
             partitions=partitions,
             flusher=flusher,
         )
-        await lifecycle.start()
+        await self._lifecycle.start()
         return metadata_log
 
     def _open_directory(self) -> LogDirectory:

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from log.errors import StorageFailed
+from log.checkpoints import encode_partition_metadata
+from log.errors import CorruptRecord, StorageFailed
 from log.flush import FlushTicket, UndurableNames, sync_paths
+from log.names import PARTITION_METADATA
 from log.producer_snapshots import write_snapshot
 from log.reader import LogReader
-from log.recovery import CleanStop, load_log
+from log.recovery import CleanStop, LoadedLog, load_log, new_log
 from log.retention import NOT_HELD
 from log.segment_deletion import SegmentDeletion
 
@@ -62,8 +65,12 @@ class DurableLog:
         now_ms: int,
         recovery_point: int = 0,
         clean_stop: CleanStop | None = None,
+        is_new: bool = False,
     ) -> None:
-        """Load the partition from `directory`, which exists. Raises OSError, IncompatibleFormat."""
+        """Load the partition from `directory`, which exists, or begin it there. Raises OSError, IncompatibleFormat.
+
+        The names of one that `is_new` are durable with its first flush.
+        """
         self._environment = environment
         self.directory = directory
         self.topic = topic
@@ -75,7 +82,14 @@ class DurableLog:
         """The offset from which on neither retention nor TTL may delete or skip; DeleteRecords may."""
         self._generation = 0
         self._deletion = SegmentDeletion(environment)
-        self._load(recovery_point, clean_stop, now_ms)
+        self._is_newborn = is_new
+        """Whether the names of directory and first segment are not durable yet."""
+        if is_new:
+            self._take(new_log(environment, directory, config, now_ms))
+            self._undurable.add([f"{directory}/{PARTITION_METADATA}"], directory)
+            self._undurable.add([], str(Path(directory).parent))
+        else:
+            self._load(recovery_point, clean_stop, now_ms)
 
     def _load(self, recovery_point: int, clean_stop: CleanStop | None, now_ms: int) -> None:
         loaded = load_log(
@@ -86,6 +100,11 @@ class DurableLog:
             clean_stop=clean_stop,
             now_ms=now_ms,
         )
+        self._take(loaded)
+
+    def _take(self, loaded: LoadedLog) -> None:
+        """Begin with what was loaded."""
+        self._clean_stop = loaded.clean_stop
         self._segments = loaded.segments
         self._bases = [segment.base_offset for segment in loaded.segments]
         self._active = loaded.segments[-1]
@@ -165,11 +184,13 @@ class DurableLog:
         for directory in directories:
             storage.sync_directory(directory)
         self._undurable.came_true()
+        self._is_newborn = False
 
     def complete_flush(self, ticket: FlushTicket) -> None:
         """The ticket ran: what it covers is durable."""
         self._take_back(ticket)
         if ticket.generation == self._generation and not self.offline:
+            self._is_newborn = False
             self.recovery_point = max(self.recovery_point, ticket.end_offset)
             self._flushed = ticket.active_base_offset, ticket.end_position
 
@@ -228,23 +249,58 @@ class DurableLog:
             self._environment.storage.retire(segment.file)
             self._environment.forget_indexes(segment.file.path)
         self.producers.clear()
+        if self._is_newborn:
+            self._name_again()
         self._load(min(self.recovery_point, self.log_end_offset), None, now_ms)
         self.failure = None
         _logger.info("%s-%d is back, it ends at offset %d", self.topic, self.partition, self.log_end_offset)
+
+    def _name_again(self) -> None:
+        """Make the directory and what it says durable, written anew: their first flush may have failed. Raises OSError."""
+        storage = self._environment.storage
+        path = f"{self.directory}/{PARTITION_METADATA}"
+        storage.replace_file(path, encode_partition_metadata(self.topic_id))
+        storage.sync_directory(str(Path(self.directory).parent))
+        self._is_newborn = False
 
     def close(self, *, clean: bool) -> CleanStop | None:
         """Release the files. A clean close makes everything durable first and says what the next start may trust.
 
         A log that is offline, or fails while it closes, returns None: it will be recovered. Never raises for the disk.
         """
-        stop = None
-        if clean and self._undurable.tickets_out:
-            _logger.warning("%s-%d is closed while a flush is under way", self.topic, self.partition)
-        elif clean and not self.offline:
+        ticket = self.prepare_close() if clean else None
+        error = None
+        if ticket is not None:
             try:
-                stop = self._close_clean()
-            except (OSError, StorageFailed) as error:
-                self.take_offline(f"it could not be closed cleanly: {error}")
+                ticket.run()
+            except OSError as failure:
+                error = failure
+        return self.finish_close(ticket, error, clean=clean)
+
+    def prepare_close(self) -> FlushTicket | None:
+        """What a clean close must make durable; to be run, in any thread, and given to `finish_close`."""
+        if self._undurable.tickets_out:
+            _logger.warning("%s-%d is closed while a flush is under way", self.topic, self.partition)
+            self.take_offline("it is closed while a flush is under way")
+        if self.offline or self._is_as_stopped():
+            return None
+        try:
+            self._undurable.add([*self._write_indexes(), self._write_snapshot()], self.directory)
+        except (OSError, CorruptRecord) as error:
+            self.take_offline(f"it could not be closed cleanly: {error}")
+        return self.prepare_flush()
+
+    def finish_close(
+        self, ticket: FlushTicket | None, error: OSError | None, *, clean: bool = True
+    ) -> CleanStop | None:
+        """Release the files after what `prepare_close` gave was run; returns as `close`."""
+        if ticket is not None and error is None:
+            self.complete_flush(ticket)
+        elif ticket is not None and error is not None:
+            self.fail_flush(ticket, error)
+        stop = None
+        if clean and not self.offline:
+            stop = self._clean_stop if self._is_as_stopped() else self._stop_now()
         for segment in self._segments:
             self._environment.storage.retire(segment.file)
             self._environment.forget_indexes(segment.file.path)
@@ -254,18 +310,27 @@ class DurableLog:
             self.failure = "it is closed"
         return stop
 
-    def _close_clean(self) -> CleanStop:
-        self._undurable.add([*self._write_indexes(), self._write_snapshot()], self.directory)
-        ticket = self.prepare_flush()
-        if ticket is None:
-            self._check_online()
-        else:
-            try:
-                ticket.run()
-            except OSError as error:
-                self.fail_flush(ticket, error)
-                raise
-            self.complete_flush(ticket)
+    def _is_as_stopped(self) -> bool:
+        """Whether nothing of the files changed since the clean stop that they were loaded from."""
+        stop = self._clean_stop
+        return (
+            stop is not None
+            and not self._undurable
+            and self.log_end_offset == stop.log_end_offset
+            and self._active.base_offset == stop.active_base_offset
+            and self.size_bytes == stop.size_bytes
+        )
+
+    def _stop_now(self) -> CleanStop:
+        try:
+            oldest_timestamp = self._segments[0].largest_timestamp() if self.size_bytes else -1
+        except (OSError, CorruptRecord):
+            oldest_timestamp = -1
         return CleanStop(
-            self.log_end_offset, self._active.base_offset, self._active.size_bytes, self.size_bytes
+            self.log_end_offset,
+            self._active.base_offset,
+            self._active.size_bytes,
+            self.size_bytes,
+            oldest_timestamp=oldest_timestamp,
+            has_open_transactions=any(entry.has_open_transaction for entry in self.producers),
         )

@@ -2,7 +2,7 @@
 
     .lock                               held while the gateway runs
     meta.properties                     cluster.id, node.id, directory.id (Kafka's format, version 1)
-    .kafka_cleanshutdown                what each log ended at, left by a clean stop, gone while the gateway runs
+    .kafka_cleanshutdown, stored-logs   what the last clean stop left of each log; see `log.stored_logs`
     recovery-point-offset-checkpoint    how far each log is known to be durable (Kafka's format, version 0)
     TOPIC-PARTITION/                    one partition; `*-delete` while it waits to be deleted
 
@@ -14,12 +14,12 @@ from __future__ import annotations
 import base64
 import logging
 import re
+import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
-
-import msgspec
 
 from log.checkpoints import (
     CorruptCheckpoint,
@@ -31,10 +31,18 @@ from log.checkpoints import (
 from log.config import LogConfig
 from log.environment import LogEnvironment
 from log.errors import IncompatibleFormat
+from log.flush import FlushTicket
 from log.names import LOG_SUFFIX, PARTITION_METADATA
 from log.partition_deletion import DELETE_SUFFIX, PartitionDeletion
 from log.recovery import CleanStop
 from log.storage import Storage
+from log.stored_logs import (
+    CLEAN_SHUTDOWN,
+    StoredLog,
+    looks_unchanged,
+    read_stored_logs,
+    write_stored_logs,
+)
 from log.unified_log import UnifiedLog
 from seq_validator import ProducerLimit
 
@@ -42,23 +50,22 @@ logger = logging.getLogger(__name__)
 
 LOCK: Final = ".lock"
 META: Final = "meta.properties"
-CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
-CLEAN_SHUTDOWN_VERSION: Final = 1
 FILES_PER_STEP: Final = 200
 """Files deleted in one call of `delete_pending`, so that a large topic holds nobody up."""
+_FEW_LOGS: Final = 16
+_CLOSED_AT_ONCE: Final = 64
+_CLOSING_THREADS: Final = 8
+_UNKNOWN: Final = StoredLog(None, None, 0)
 _PARTITION_DIRECTORY = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)\Z")
 
 
-class _CleanShutdown(msgspec.Struct):
-    """Content of the clean-shutdown marker; `logs` by directory name."""
-
-    version: int
-    logs: dict[str, tuple[int, int, int, int]]
-
-
 class LogDirectory:
-    """All partition logs of one data directory. Belongs to one thread."""
+    """All partition logs of one data directory. Belongs to one thread.
+
+    A log is opened when it is first asked for. At the start only those are opened, and so checked, whose files are not
+    as the last clean stop left them.
+    """
 
     def __init__(self, path: Path, environment: LogEnvironment, now_ms: Callable[[], int]) -> None:
         self.path = path
@@ -69,9 +76,13 @@ class LogDirectory:
         """Whether the last stop was clean, so that nothing had to be recovered."""
         self._now_ms = now_ms
         self._storage = environment.storage
+        self._config = LogConfig()
         self._logs: dict[tuple[str, int], UnifiedLog] = {}
+        self._stored: dict[tuple[str, int], StoredLog] = {}
         self._deletion = PartitionDeletion(environment.storage, path)
-        self._checkpointed: set[tuple[str, int]] = set()
+        self._recovery_points: dict[tuple[str, int], int] = {}
+        self._written_points: dict[tuple[str, int], int] = {}
+        self._checkpoint_lock = threading.Lock()
 
     @classmethod
     def open(
@@ -84,7 +95,7 @@ class LogDirectory:
         config: LogConfig | None = None,
         producer_limit: ProducerLimit | None = None,
     ) -> LogDirectory:
-        """Lock the directory and load every partition in it.
+        """Lock the directory, see what is in it, and recover what needs it.
 
         Logs are loaded with `config` until `update_config` tells theirs. Raises DirectoryLocked, IncompatibleFormat
         (a later version wrote something, or it belongs to another node), OSError.
@@ -95,7 +106,8 @@ class LogDirectory:
         storage.lock(str(path / LOCK))
         try:
             directory._read_identity(node_id)
-            directory._load(config or LogConfig())
+            directory._config = config or directory._config
+            directory._find_logs()
         except BaseException:
             for log in directory.logs():
                 log.close(clean=False)
@@ -129,84 +141,92 @@ class LogDirectory:
         self.cluster_id = fields.get("cluster.id", "")
         self.directory_id = fields.get("directory.id", "")
 
-    def _load(self, config: LogConfig) -> None:
-        stops = self._read_clean_shutdown()
+    def _find_logs(self) -> None:
+        stopped, self.was_clean = read_stored_logs(self._storage, str(self.path))
         recovery_points = self._read_recovery_points()
-        self.was_clean = stops is not None
+        cut = 0
         for name in sorted(self._storage.list_directory(str(self.path))):
             match = _PARTITION_DIRECTORY.match(name)
             if name.endswith(DELETE_SUFFIX):
                 self._deletion.found(name)
             elif match is not None:
-                topic, partition = match["topic"], int(match["partition"])
-                self._load_log(
-                    topic,
-                    partition,
-                    config,
-                    recovery_points.get((topic, partition), 0),
-                    (stops or {}).get(name),
-                )
-        # gone before anything is written: from here on only a clean stop may say that all is well
+                key = match["topic"], int(match["partition"])
+                stored = stopped.get(name, _UNKNOWN)
+                recovery_point = recovery_points.get(key, stored.recovery_point)
+                self._stored[key] = stored._replace(recovery_point=recovery_point)
+                if not self._may_stay_closed(name, stored):
+                    cut += self._recover(key)
         self._storage.delete(str(self.path / CLEAN_SHUTDOWN))
         self._storage.sync_directory(str(self.path))
-        cut = sum(log.bytes_cut for log in self._logs.values())
         logger.info(
             "%s: %d partitions loaded after %s",
             self.path,
-            len(self._logs),
+            len(self),
             "a clean stop, no record data read"
             if self.was_clean
-            else f"a crash or first start, {cut} torn bytes cut off",
+            else f"a crash or first start, {len(self._logs)} of them checked, {cut} torn bytes cut off",
         )
 
-    def _load_log(
-        self, topic: str, partition: int, config: LogConfig, recovery_point: int, stop: CleanStop | None
-    ) -> None:
+    def _may_stay_closed(self, name: str, stored: StoredLog) -> bool:
+        """Whether the log is as its clean stop left it; each is looked at after a crash, none after a clean stop."""
+        if stored.topic_id is None:
+            return False
+        return self.was_clean or looks_unchanged(self._storage, str(self.path / name), stored)
+
+    def _recover(self, key: tuple[str, int]) -> int:
+        """Open the log, unless the disk fails: it is then tried again when it is asked for. Returns the bytes cut."""
+        try:
+            log = self.get(*key)
+        except OSError as error:
+            logger.error("%s-%d can't be loaded: %s", *key, error)  # noqa: TRY400 - the sentence says it
+            return 0
+        return 0 if log is None else log.bytes_cut
+
+    def _open(self, key: tuple[str, int], stored: StoredLog) -> UnifiedLog | None:
+        topic, partition = key
         directory = str(self.path / f"{topic}-{partition}")
         topic_id = self._read_topic_id(directory)
         if topic_id is None:
-            return
-        self._logs[topic, partition] = UnifiedLog(
+            del self._stored[key]
+            return None
+        trusted = stored.topic_id in {None, topic_id}
+        log = self._logs[key] = UnifiedLog(
             self.environment,
             directory,
             topic=topic,
             partition=partition,
             topic_id=topic_id,
-            config=config,
+            config=self._config,
             now_ms=self._now_ms(),
-            recovery_point=recovery_point,
-            clean_stop=stop,
+            recovery_point=stored.recovery_point if trusted else 0,
+            clean_stop=stored.stop if trusted else None,
         )
+        del self._stored[key]
+        return log
 
     def _read_topic_id(self, directory: str) -> uuid.UUID | None:
-        """The topic id of a partition directory; None for one that a crash left half made, which is removed."""
+        """The topic id of a partition directory; None for one that a crash left half made, which is put out of the way.
+
+        What the directory says is durable before any record is acknowledged. Records in one that does not say whose they
+        are were never that, or somebody changed the directory: nothing of them is deleted.
+        """
         path = f"{directory}/{PARTITION_METADATA}"
         try:
             return decode_partition_metadata(self._storage.read_file(path), path)
-        except (CorruptCheckpoint, FileNotFoundError) as error:
+        except (CorruptCheckpoint, FileNotFoundError):
             files = self._storage.list_files(directory)
             if any(size for name, size in files.items() if name.endswith(LOG_SUFFIX)):
-                raise IncompatibleFormat(
-                    f"{directory} holds records, but {PARTITION_METADATA} does not tell whose they are."
-                ) from error
+                stray = self._deletion.set_aside(directory)
+                logger.error(  # noqa: TRY400 - the sentence says it
+                    "%s holds records, but %s does not tell whose they are; it is kept as %s",
+                    directory,
+                    PARTITION_METADATA,
+                    stray,
+                )
+                return None
             logger.warning("%s was never finished and is removed", directory)
             self._deletion.remove(directory, 0)
             return None
-
-    def _read_clean_shutdown(self) -> dict[str, CleanStop] | None:
-        path = str(self.path / CLEAN_SHUTDOWN)
-        if not self._storage.exists(path):
-            return None
-        try:
-            marker = msgspec.json.decode(self._storage.read_file(path), type=_CleanShutdown)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            logger.warning("%s can't be read, everything is checked: %s", path, error)
-            return None
-        if marker.version > CLEAN_SHUTDOWN_VERSION:
-            raise IncompatibleFormat(
-                f"{path} has version {marker.version}; this program reads version {CLEAN_SHUTDOWN_VERSION}."
-            )
-        return {name: CleanStop(*stop) for name, stop in marker.logs.items()}
 
     def _read_recovery_points(self) -> dict[tuple[str, int], int]:
         path = str(self.path / RECOVERY_POINTS)
@@ -217,43 +237,52 @@ class LogDirectory:
         except CorruptCheckpoint as error:
             logger.warning("%s Every log is checked from its start.", error)
             return {}
-        self._checkpointed = set(points)
-        return points
+        self._written_points = points
+        return dict(points)
 
     # Partitions.
 
     def get(self, topic: str, partition: int) -> UnifiedLog | None:
-        """The log of a partition, None when there is none."""
-        return self._logs.get((topic, partition))
+        """The log of a partition, opened if it was not; None when there is none. Raises OSError, IncompatibleFormat."""
+        key = topic, partition
+        log = self._logs.get(key)
+        if log is None:
+            stored = self._stored.get(key)
+            if stored is not None:
+                return self._open(key, stored)
+        return log
 
     def logs(self) -> Iterator[UnifiedLog]:
-        """All logs, in no order."""
+        """All logs that are open, in no order."""
         return iter(list(self._logs.values()))
 
+    def stored(self) -> Mapping[tuple[str, int], StoredLog]:
+        """What is known of the logs that are not open, by topic and partition. Not to be changed by the caller."""
+        return self._stored
+
+    def size_bytes(self, topic: str, partition: int) -> int:
+        """Bytes of a partition's segments, 0 when there is none; opens nothing."""
+        log = self._logs.get((topic, partition)) or self._stored.get((topic, partition))
+        return 0 if log is None else log.size_bytes
+
     def __len__(self) -> int:
-        return len(self._logs)
+        return len(self._logs) + len(self._stored)
 
     def create(self, topic: str, topic_id: uuid.UUID, partition: int, config: LogConfig) -> UnifiedLog:
-        """A new, empty log, durable with its names. Raises OSError, ValueError when there is one already."""
-        if (topic, partition) in self._logs:
+        """A new, empty log, durable with its first flush. Raises OSError, ValueError when there is one already."""
+        key = topic, partition
+        if key in self._logs or key in self._stored:
             raise ValueError(f"{topic}-{partition} exists")
         directory = str(self.path / f"{topic}-{partition}")
         if self._storage.exists(directory):
             # What a failed creation or deletion left must not become the new topic's records.
             self._deletion.remove(directory, 0)
-        if (topic, partition) in self._checkpointed:
+        if key in self._written_points or key in self._recovery_points:
             # The recovery point of the log that had this name must not vouch for the new one.
             self.checkpoint()
-        # It gets its name when it is whole: what a crash leaves under this one is deleted at the next start.
-        unfinished = self._deletion.make_directory(directory)
-        metadata = f"{unfinished}/{PARTITION_METADATA}"
-        self._storage.write_file(metadata, encode_partition_metadata(topic_id))
-        self._storage.sync_path(metadata)
-        self._storage.sync_directory(unfinished)
-        self._storage.rename(unfinished, directory)
-        self._deletion.finished(unfinished)
-        self._storage.sync_directory(str(self.path))
-        log = UnifiedLog(
+        self._storage.make_undurable_directory(directory)
+        self._storage.write_file(f"{directory}/{PARTITION_METADATA}", encode_partition_metadata(topic_id))
+        log = self._logs[key] = UnifiedLog(
             self.environment,
             directory,
             topic=topic,
@@ -261,18 +290,21 @@ class LogDirectory:
             topic_id=topic_id,
             config=config,
             now_ms=self._now_ms(),
+            is_new=True,
         )
-        self._logs[topic, partition] = log
         return log
 
     def delete(self, topic: str, partition: int) -> None:
         """Take a partition away; its files go by and by. Raises OSError."""
-        log = self._logs.pop((topic, partition), None)
-        if log is None:
+        key = topic, partition
+        log = self._logs.pop(key, None)
+        delay_ms = self._config.file_delete_delay_ms
+        if log is not None:
+            delay_ms = log.config.file_delete_delay_ms
+            log.close(clean=False)
+        elif self._stored.pop(key, None) is None:
             return
-        delay_ms = log.config.file_delete_delay_ms
-        log.close(clean=False)
-        self._deletion.remove(log.directory, self._now_ms() + delay_ms)
+        self._deletion.remove(str(self.path / f"{topic}-{partition}"), self._now_ms() + delay_ms)
 
     def delete_pending(self, now_ms: int) -> int:
         """Delete a bounded number of files whose delay is over; returns how many.
@@ -291,43 +323,68 @@ class LogDirectory:
 
     def checkpoint(self) -> None:
         """Note how far every log is durable, so that a crash re-reads little. Raises OSError."""
-        self._write_recovery_points({key: log.recovery_point for key, log in self._logs.items()})
+        self.prepare_checkpoint()()
 
-    def _write_recovery_points(self, points: dict[tuple[str, int], int]) -> None:
-        self._storage.replace_file(str(self.path / RECOVERY_POINTS), encode_offsets(points))
-        self._checkpointed = set(points)
+    def prepare_checkpoint(self) -> Callable[[], None]:
+        """What `checkpoint` is to write now, as a call that any thread may make; it raises OSError."""
+        points = {key: stored.recovery_point for key, stored in self._stored.items() if stored.stop is None}
+        points.update((key, log.recovery_point) for key, log in self._logs.items())
+        self._recovery_points = points
+        return self._write_recovery_points
+
+    def _write_recovery_points(self) -> None:
+        """Write what was prepared last, once."""
+        with self._checkpoint_lock:
+            points = self._recovery_points
+            if points != self._written_points:
+                self._storage.replace_file(str(self.path / RECOVERY_POINTS), encode_offsets(points))
+                self._written_points = points
+
+    def _close_logs(self, *, clean: bool) -> Iterator[CleanStop | None]:
+        """Close the open logs in their order, many flushes at a time."""
+        logs = list(self._logs.values())
+        if not clean or len(logs) < _FEW_LOGS:
+            yield from (log.close(clean=clean) for log in logs)
+            return
+        with ThreadPoolExecutor(_CLOSING_THREADS, "close") as threads:
+            for first in range(0, len(logs), _CLOSED_AT_ONCE):
+                some = logs[first : first + _CLOSED_AT_ONCE]
+                tickets = [log.prepare_close() for log in some]
+                for log, ticket, error in zip(some, tickets, threads.map(_run, tickets), strict=True):
+                    yield log.finish_close(ticket, error)
 
     def close(self, *, clean: bool = True) -> None:
         """Close all logs and give the lock back; a clean close leaves the marker when every log closed cleanly.
 
         Never raises for the disk: without the marker the next start checks what there is.
         """
-        stops: dict[str, tuple[int, int, int, int]] = {}
-        points: dict[tuple[str, int], int] = {}
-        all_clean = clean
-        for key, log in self._logs.items():
-            stop = log.close(clean=clean)
+        points = {key: stored.recovery_point for key, stored in self._stored.items() if stored.stop is None}
+        stored_logs = {f"{topic}-{index}": stored for (topic, index), stored in self._stored.items()}
+        all_clean = clean and not points
+        for (key, log), stop in zip(self._logs.items(), self._close_logs(clean=clean), strict=True):
             points[key] = log.recovery_point
-            if stop is None:
-                all_clean = False
-            else:
-                stops[f"{key[0]}-{key[1]}"] = (
-                    stop.log_end_offset,
-                    stop.active_base_offset,
-                    stop.active_size_bytes,
-                    stop.size_bytes,
-                )
+            stored_logs[f"{key[0]}-{key[1]}"] = StoredLog(log.topic_id, stop, log.recovery_point)
+            all_clean = all_clean and stop is not None
         try:
             if clean:
-                self._write_recovery_points(points)
-            if all_clean:
-                marker = _CleanShutdown(CLEAN_SHUTDOWN_VERSION, stops)
-                self._storage.replace_file(str(self.path / CLEAN_SHUTDOWN), msgspec.json.encode(marker))
+                self._recovery_points = points
+                self._write_recovery_points()
+                write_stored_logs(self._storage, str(self.path), stored_logs, all_clean=all_clean)
         except OSError as error:
             logger.warning("%s: the clean stop can't be noted, the next start checks: %s", self.path, error)
         finally:
             self._logs.clear()
+            self._stored.clear()
             self._storage.unlock(str(self.path / LOCK))
+
+
+def _run(ticket: FlushTicket | None) -> OSError | None:
+    try:
+        if ticket is not None:
+            ticket.run()
+    except OSError as error:
+        return error
+    return None
 
 
 def _fresh_id() -> str:

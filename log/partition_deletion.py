@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 DELETE_SUFFIX: Final = "-delete"
+STRAY_SUFFIX: Final = "-stray"
 _LONGEST_NAME_KEPT: Final = 180
 
 
@@ -34,29 +35,25 @@ class PartitionDeletion:
 
     def remove(self, directory: str, due_ms: int) -> None:
         """Take a partition directory's name away, durably. Raises OSError."""
-        target = self._name_to_delete(directory)
+        target = self._unique_name(directory, DELETE_SUFFIX)
         self._storage.rename(directory, target)
         self._storage.sync_directory(str(self._path))
         self._waiting.append((due_ms, target))
 
-    def make_directory(self, directory: str) -> str:
-        """A directory to make a partition in, which is deleted unless it gets its name and is told `finished`.
+    def set_aside(self, directory: str) -> str:
+        """Take a partition directory's name away for good, durably, and keep what is in it; the new name. Raises OSError.
 
-        Raises OSError.
+        Kafka calls such a directory stray.
         """
-        unfinished = self._name_to_delete(directory)
-        self._waiting.append((0, unfinished))
-        self._storage.make_directory(unfinished)
-        return unfinished
+        target = self._unique_name(directory, STRAY_SUFFIX)
+        self._storage.rename(directory, target)
+        self._storage.sync_directory(str(self._path))
+        return target
 
-    def finished(self, unfinished: str) -> None:
-        """What `make_directory` made has the partition's own name now."""
-        self._waiting.remove((0, unfinished))
-
-    def _name_to_delete(self, directory: str) -> str:
+    def _unique_name(self, directory: str, suffix: str) -> str:
         # Kafka's form is TOPIC-PARTITION.UUID-delete; long topic names are cut so that the name stays valid.
         name = Path(directory).name[:_LONGEST_NAME_KEPT]
-        return str(self._path / f"{name}.{uuid.uuid4().hex}{DELETE_SUFFIX}")
+        return str(self._path / f"{name}.{uuid.uuid4().hex}{suffix}")
 
     def delete_due(self, now_ms: int, limit: int) -> int:
         """Delete at most `limit` files whose time has come; returns how many.

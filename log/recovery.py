@@ -33,12 +33,12 @@ from log.producer_snapshots import restore_newest, snapshot_offsets
 from log.record_batch import HEADER_BYTES, MAGIC, crc_matches, parse_header
 from log.segment import SCAN_CHUNK_BYTES, Segment
 from log.transaction_recovery import has_sane_index, rebuild_transaction_indexes
+from seq_validator import ProducerTable
 
 if TYPE_CHECKING:
     from log.config import LogConfig
     from log.environment import LogEnvironment
     from log.record_batch import BatchHeader
-    from seq_validator import ProducerTable
 
 _logger = logging.getLogger(__name__)
 
@@ -52,6 +52,9 @@ class CleanStop:
     active_size_bytes: int
     size_bytes: int
     """Bytes of all segments."""
+    oldest_timestamp: int = -1
+    """What retention goes by in the oldest segment (ms); -1 when unknown."""
+    has_open_transactions: bool = False
 
 
 @dataclass(slots=True)
@@ -63,8 +66,19 @@ class LoadedLog:
     leader_epochs: LeaderEpochs
     log_start_offset: int
     log_end_offset: int
-    bytes_cut: int
+    bytes_cut: int = 0
     """Bytes of torn or damaged batches that were removed from the end."""
+    clean_stop: CleanStop | None = None
+    """The clean stop that the files are still those of."""
+
+
+def new_log(environment: LogEnvironment, directory: str, config: LogConfig, now_ms: int) -> LoadedLog:
+    """The state of a partition that has no files yet; the first segment is made, not durable. Raises OSError."""
+    segment = Segment(environment, directory, 0, 0, now_ms)
+    environment.storage.create(segment.file)
+    segment.become_active()
+    producers = ProducerTable(retained_batches=config.retained_batches, limit=environment.producer_limit)
+    return LoadedLog([segment], producers, LeaderEpochs(), 0, 0)
 
 
 def load_log(
@@ -102,6 +116,7 @@ def load_log(
         log_start_offset,
         loader.log_end_offset,
         loader.bytes_cut,
+        clean_stop if loader.trusted else None,
     )
 
 

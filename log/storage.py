@@ -187,6 +187,10 @@ class Storage:
             os.mkdir(path)
         self.sync_directory(parent)
 
+    def make_undurable_directory(self, path: str) -> None:
+        """Create the directory in one that exists; its name is durable once the parent is synced."""
+        os.mkdir(path)
+
     def delete_directory(self, path: str) -> None:
         """Delete an empty directory."""
         os.rmdir(path)

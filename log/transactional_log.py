@@ -17,7 +17,7 @@ from seq_validator import NO_TRANSACTION
 
 if TYPE_CHECKING:
     from log.record_batch import BatchHeader
-    from log.recovery import CleanStop
+    from log.recovery import LoadedLog
     from log.results import FileRegion
 
 
@@ -34,8 +34,8 @@ class TransactionalLog(DurableLog):
     _transactions: OngoingTransactions
     _aborting: list[int]
 
-    def _load(self, recovery_point: int, clean_stop: CleanStop | None, now_ms: int) -> None:
-        super()._load(recovery_point, clean_stop, now_ms)
+    def _take(self, loaded: LoadedLog) -> None:
+        super()._take(loaded)
         self._transactions = OngoingTransactions(
             (entry.current_transaction_first_offset, entry.producer_id)
             for entry in self.producers

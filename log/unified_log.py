@@ -229,6 +229,9 @@ class UnifiedLog(TransactionalLog):
             return
         segment = Segment(self._environment, self.directory, self.log_end_offset, 0, now_ms)
         try:
+            if self._is_newborn:
+                # a crash must not leave the second segment without the first
+                self._make_names_durable()
             paths = [*self._write_indexes(), self._write_snapshot()]
             self._environment.storage.create(segment.file)
         except OSError as error:
@@ -365,6 +368,8 @@ class UnifiedLog(TransactionalLog):
             return
         path = f"{self.directory}/{LOG_START_OFFSET}"
         try:
+            if self._undurable:
+                self._make_names_durable()
             self._environment.storage.replace_file(
                 path, encode_offsets({(self.topic, self.partition): offset})
             )

@@ -61,7 +61,7 @@ def _places(
     if request.topics is None:
         if not committed:
             raise ControlError(f"group {request.group} has no committed offsets; name topics with --topic")
-        places = {place for place in committed if partitions.get(*place) is not None}
+        places = {place for place in committed if partitions.has(*place)}
     else:
         places = {place for selection in request.topics for place in _selected(partitions, selection)}
     if not places:
@@ -75,7 +75,7 @@ def _selected(partitions: Partitions, selection: TopicSelection) -> list[TopicPa
     topic = partitions.by_name.get(selection.topic)
     if topic is None:
         raise ControlError(f"there is no topic {selection.topic}")
-    count = len(topic.partitions)
+    count = topic.count
     wanted = range(count) if selection.partitions is None else selection.partitions
     for index in wanted:
         if not 0 <= index < count:
@@ -132,7 +132,7 @@ async def _commit(services: Services, group_id: str, changes: list[OffsetChange]
     with told_in_a_sentence(group_id):
         await services.groups.ensure_topic()
         for change in changes:
-            if services.partitions.get(change.topic, change.partition) is None:
+            if not services.partitions.has(change.topic, change.partition):
                 raise ControlError(f"{change.topic}-{change.partition} was deleted meanwhile")
         error = await services.groups.commit(Committer(group_id), records)
     if error is not ErrorCode.none:

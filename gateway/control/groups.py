@@ -247,7 +247,7 @@ def _state(name: str) -> str:
 
 def _offline_partitions(partitions: Partitions) -> list[int]:
     topic = partitions.by_name.get(OFFSETS_TOPIC)
-    return [] if topic is None else [entry.index for entry in topic.partitions if entry.log.offline]
+    return [] if topic is None else [entry.index for entry in topic.opened() if entry.log.offline]
 
 
 def _total_lag(partitions: Partitions, committed: Committed) -> int:

@@ -175,13 +175,10 @@ def _wanted(services: Services, request: FindHangingRequest) -> Iterator[Partiti
         if request.topic not in topics:
             raise ControlError(f"there is no topic {request.topic}")
         names = [request.topic]
-        if (
-            request.partition is not None
-            and services.partitions.get(request.topic, request.partition) is None
-        ):
+        if request.partition is not None and not services.partitions.has(request.topic, request.partition):
             raise ControlError(f"topic {request.topic} has no partition {request.partition}")
     for name in names:
-        for partition in topics[name].partitions:
+        for partition in topics[name].opened():
             is_before = request.after is not None and (name, partition.index) < request.after[:2]
             if not is_before and request.partition in {None, partition.index}:
                 yield partition

@@ -45,6 +45,7 @@ from gateway.control.results import (
     Status,
 )
 from gateway.runtime.partition import Partition
+from gateway.runtime.partitions import Partitions
 from gateway.runtime.services import Services
 from log import LogError
 from seq_validator import ProducerEntry
@@ -137,11 +138,7 @@ class Operations:
             uptime_ms=services.clock.now_ms() - self.started_at_ms,
             topics=len(services.partitions.by_name),
             partitions=len(services.partitions),
-            offline_partitions=[
-                OfflinePartition(partition.topic, partition.index, partition.log.failure or "unknown")
-                for partition in services.partitions
-                if partition.log.offline
-            ],
+            offline_partitions=_offline(services.partitions),
             connections=traffic.connections,
             refused_connections=traffic.refused_connections,
             requests=traffic.requests,
@@ -193,10 +190,10 @@ class Operations:
             if request.topic not in partitions.by_name:
                 raise ControlError(f"there is no topic {request.topic}")
             names = [request.topic]
-            if request.partition is not None and partitions.get(request.topic, request.partition) is None:
+            if request.partition is not None and not partitions.has(request.topic, request.partition):
                 raise ControlError(f"topic {request.topic} has no partition {request.partition}")
         for name in names:
-            for partition in partitions.by_name[name].partitions:
+            for partition in partitions.by_name[name].all():
                 if request.after is not None and (name, partition.index) < request.after[:2]:
                     continue
                 if request.partition is None or partition.index == request.partition:
@@ -247,3 +244,17 @@ def _producer_row(partition: Partition, entry: ProducerEntry, now_ms: int) -> Pr
         age_ms=max(0, now_ms - entry.last_active_ms),
         retained_batches=len(entry.batches),
     )
+
+
+def _offline(partitions: Partitions) -> list[OfflinePartition]:
+    offline = [
+        OfflinePartition(partition.topic, partition.index, partition.log.failure or "unknown")
+        for partition in partitions
+        if partition.log.offline
+    ]
+    offline += [
+        OfflinePartition(topic.name, index, "it can't be opened")
+        for topic in partitions.by_name.values()
+        for index in topic.failed
+    ]
+    return offline

@@ -122,7 +122,7 @@ def taking_part(partitions: Partitions, place: TopicPartition, producer_id: int)
 def offline_partitions(partitions: Partitions) -> list[int]:
     """The partitions of `__transaction_state` that are out of service."""
     topic = partitions.by_name.get(TRANSACTION_STATE_TOPIC)
-    return [] if topic is None else [entry.index for entry in topic.partitions if entry.log.offline]
+    return [] if topic is None else [entry.index for entry in topic.opened() if entry.log.offline]
 
 
 def _find(services: Services, transactional_id: str) -> Transaction:

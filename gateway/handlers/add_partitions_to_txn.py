@@ -106,7 +106,7 @@ def _unknown(context: RequestContext, topics: Sequence[Any]) -> Errors:
             error = ErrorCode.operation_not_attempted
             if topic.name in INTERNAL_TOPICS and context.api_version < FIRST_OF_BROKERS:
                 error = ErrorCode.topic_authorization_failed
-            elif context.services.partitions.get(topic.name, index) is None:
+            elif not context.services.partitions.has(topic.name, index):
                 error = ErrorCode.unknown_topic_or_partition
             is_refused = is_refused or error is not ErrorCode.operation_not_attempted
             errors[topic.name, index] = error

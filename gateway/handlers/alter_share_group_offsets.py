@@ -57,7 +57,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
 
 
 async def _begin(context: RequestContext, group_id: str, topic: Any, entry: Any) -> ErrorCode:
-    if topic is None or topic.get(entry.partition_index) is None:
+    if topic is None or not topic.has(entry.partition_index):
         return ErrorCode.unknown_topic_or_partition
     key = SharePartitionKey(group_id, topic.topic_id, entry.partition_index)
     try:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,7 +16,6 @@ from kio.schema.errors import ErrorCode
 
 from gateway.handlers.api import Api, RequestContext
 from gateway.protocol.messages import build, response_module
-from gateway.runtime.partition import Partition
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
@@ -26,9 +26,9 @@ async def handle(context: RequestContext, request: Any) -> Any:
         build(
             module.DescribeLogDirsTopic,
             name=topic,
-            partitions=tuple(_partition(module, partition) for partition in partitions),
+            partitions=tuple(_partition(context, module, topic, index) for index in indexes),
         )
-        for topic, partitions in _wanted(context, request).items()
+        for topic, indexes in _wanted(context, request).items()
     )
     try:
         space = await asyncio.to_thread(os.statvfs, path)
@@ -56,26 +56,24 @@ def _data_directory(context: RequestContext) -> str:
     return str(Path(context.services.config.str("log.dirs")).absolute())
 
 
-def _wanted(context: RequestContext, request: Any) -> dict[str, list[Partition]]:
+def _wanted(context: RequestContext, request: Any) -> dict[str, Iterable[int]]:
+    """The partitions to describe, by topic; none is opened for it."""
     partitions = context.services.partitions
     if request.topics is None:
-        return {
-            topic.name: list(topic.partitions) for topic in partitions.by_name.values() if topic.partitions
-        }
-    indexes: dict[str, dict[int, Partition]] = {}
+        return {topic.name: range(topic.count) for topic in partitions.by_name.values() if topic.count}
+    indexes: dict[str, dict[int, None]] = {}
     for topic in request.topics:
         for index in topic.partitions:
-            partition = partitions.get(topic.topic, index)
-            if partition is not None:
-                indexes.setdefault(topic.topic, {})[index] = partition
-    return {topic: list(found.values()) for topic, found in indexes.items()}
+            if partitions.has(topic.topic, index):
+                indexes.setdefault(topic.topic, {})[index] = None
+    return dict(indexes)
 
 
-def _partition(module: ModuleType, partition: Partition) -> Any:
+def _partition(context: RequestContext, module: ModuleType, topic: str, index: int) -> Any:
     return build(
         module.DescribeLogDirsPartition,
-        partition_index=partition.index,
-        partition_size=partition.log.size_bytes,
+        partition_index=index,
+        partition_size=context.services.log_directory.size_bytes(topic, index),
         offset_lag=0,
         is_future_key=False,
     )

@@ -53,11 +53,11 @@ async def handle(context: RequestContext, request: Any) -> Any:
 
 
 def _topic(context: RequestContext, module: ModuleType, topic: TopicImage, indexes: range) -> Any:
-    served = context.services.partitions
+    served = context.services.partitions.by_name.get(topic.name)
     partitions = []
     for index in indexes:
         image = topic.partitions[index]
-        state = partition_state(context, image, served.get(topic.name, index))
+        state = partition_state(context, image, served, index)
         partitions.append(
             build(
                 module.DescribeTopicPartitionsResponsePartition,

@@ -172,10 +172,10 @@ def _resolve(context: RequestContext, key: PartitionKey) -> tuple[Partition | No
             return None, ErrorCode.unknown_topic_id
     else:
         topic = partitions.by_name.get(topic_key)
-    partition = None if topic is None else topic.get(index)
-    if partition is None:
+    if topic is None:
         return None, ErrorCode.unknown_topic_or_partition
-    return partition, ErrorCode.none
+    partition = topic.get(index)
+    return partition, ErrorCode.none if partition is not None else topic.error_without(index)
 
 
 def _read_partition(

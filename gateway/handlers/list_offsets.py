@@ -94,7 +94,7 @@ def _look_up(context: RequestContext, topic: str, entry: Any, committed_only: bo
         return _Found(ErrorCode.unsupported_version)
     partition = context.services.partitions.get(topic, entry.partition_index)
     if partition is None:
-        return _Found(ErrorCode.unknown_topic_or_partition)
+        return _Found(context.services.partitions.error_without(topic, entry.partition_index))
     current_leader_epoch = entry.current_leader_epoch if context.api_version >= 4 else -1
     error = partition.check_leader_epoch(current_leader_epoch)
     if error is not ErrorCode.none:

@@ -164,10 +164,10 @@ def _create_soon(context: RequestContext, name: str) -> None:
 
 
 def _topic(context: RequestContext, module: ModuleType, topic: TopicImage, operations: int) -> Any:
-    served = context.services.partitions
+    served = context.services.partitions.by_name.get(topic.name)
     partitions = []
     for index, image in topic.partitions.items():
-        state = partition_state(context, image, served.get(topic.name, index))
+        state = partition_state(context, image, served, index)
         partitions.append(
             build(
                 module.MetadataResponsePartition,

@@ -66,7 +66,7 @@ def _sorted_out(
             refused.setdefault(key, [])
         entries = []
         for entry in wanted.partitions:
-            if topic is None or topic.get(entry.partition_index) is None:
+            if topic is None or not topic.has(entry.partition_index):
                 refused.setdefault(key, []).append((entry.partition_index, error))
             else:
                 entries.append(entry)

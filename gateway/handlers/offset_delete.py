@@ -64,7 +64,7 @@ def _sorted_out(
             refused.setdefault(name, [])
         indexes = []
         for entry in wanted.partitions:
-            if topic is None or topic.get(entry.partition_index) is None:
+            if topic is None or not topic.has(entry.partition_index):
                 row = entry.partition_index, ErrorCode.unknown_topic_or_partition
                 refused.setdefault(name, []).append(row)
             else:

@@ -9,6 +9,7 @@ from kio.schema.errors import ErrorCode
 from gateway.handlers.api import RequestContext
 from gateway.metadata.image import PartitionImage
 from gateway.runtime.partition import Partition
+from gateway.runtime.partitions import TopicPartitions
 
 NO_LEADER: Final = -1
 
@@ -23,11 +24,15 @@ class PartitionState(NamedTuple):
 
 
 def partition_state(
-    context: RequestContext, image: PartitionImage, partition: Partition | None
+    context: RequestContext, image: PartitionImage, topic: TopicPartitions | None, index: int
 ) -> PartitionState:
     """The state of a partition of the image; without a usable log it has no leader, as with Kafka's failed disks."""
-    if partition is None or partition.log.offline:
+    if topic is None or not topic.has(index) or index in topic.failed or _is_offline(topic.peek(index)):
         return PartitionState(
             ErrorCode.leader_not_available, NO_LEADER, image.leader_epoch, (context.services.node_id,)
         )
-    return PartitionState(ErrorCode.none, image.leader, partition.leader_epoch, ())
+    return PartitionState(ErrorCode.none, image.leader, image.leader_epoch, ())
+
+
+def _is_offline(partition: Partition | None) -> bool:
+    return partition is not None and partition.log.offline

@@ -60,7 +60,7 @@ def begin(context: RequestContext, request: ProduceRequest) -> Answer | Deferred
         for entry in entries:
             partition = None if topic is None else topic.get(entry.partition)
             if partition is None:
-                code = UNKNOWN_TOPIC_ID if topic is None and isinstance(key, bytes) else UNKNOWN_TOPIC
+                code = _missing(key, topic, entry.partition)
                 rows.append(ProduceRow(entry.partition, code, -1, -1, -1))
                 continue
             if partition.topic in INTERNAL_TOPICS:
@@ -121,6 +121,13 @@ def _entries_by_topic(
         for entry in entries:
             last[entry.partition] = entry
     return [(key, partitions.by_key.get(key), last.values()) for key, last in grouped.items()]
+
+
+def _missing(key: str | bytes, topic: TopicPartitions | None, index: int) -> int:
+    """Why there is no such partition to append to."""
+    if topic is not None:
+        return int(topic.error_without(index))
+    return UNKNOWN_TOPIC_ID if isinstance(key, bytes) else UNKNOWN_TOPIC
 
 
 def _refuse_all(context: RequestContext, request: ProduceRequest, error: ErrorCode) -> Answer:

@@ -38,7 +38,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
     for topic in request.topics:
         for entry in topic.partitions:
             place = topic.name, entry.partition_index
-            if context.services.partitions.get(*place) is None:
+            if not context.services.partitions.has(*place):
                 unknown[place] = ErrorCode.unknown_topic_or_partition
             elif not fits(context, entry):
                 oversize[place] = ErrorCode.offset_metadata_too_large

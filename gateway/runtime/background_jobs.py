@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from gateway.config import Config
 from gateway.runtime.clock import Clock
-from gateway.runtime.partition import FLUSH_NEVER, Partition
+from gateway.runtime.partition import Partition
 from gateway.runtime.partitions import Partitions
+from gateway.runtime.topic_lifecycle import TopicLifecycle
 from log import LogDirectory, LogError
 
 logger = logging.getLogger(__name__)
@@ -24,24 +26,45 @@ FLUSH_CHECK_S = 0.25
 """How often partitions are looked over for `flush.ms`."""
 
 
+T = TypeVar("T")
+
+
+async def in_slices(things: Iterable[T]) -> AsyncIterator[T]:
+    """Each thing in turn; whenever what is done with them has taken a slice of time, requests go first."""
+    loop = asyncio.get_running_loop()
+    started_s = loop.time()
+    for thing in things:
+        yield thing
+        if loop.time() - started_s > SLICE_S:
+            await asyncio.sleep(0)
+            started_s = loop.time()
+
+
 @dataclass(frozen=True, slots=True)
 class _Job:
     name: str
     every_s: float
     work: Callable[[Partition], None] | None
-    once: Callable[[], None] | None = None
+    once: Callable[[], Awaitable[None] | None] | None = None
+    """Runs before the partitions that are open are looked over with `work`."""
 
 
 class BackgroundJobs:
     """Starts the jobs and stops them."""
 
     def __init__(
-        self, config: Config, clock: Clock, partitions: Partitions, log_directory: LogDirectory
+        self,
+        config: Config,
+        clock: Clock,
+        partitions: Partitions,
+        log_directory: LogDirectory,
+        lifecycle: TopicLifecycle,
     ) -> None:
         self._config = config
         self._clock = clock
         self._partitions = partitions
         self._log_directory = log_directory
+        self._lifecycle = lifecycle
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -57,44 +80,50 @@ class BackgroundJobs:
     def _jobs(self) -> tuple[_Job, ...]:
         config = self._config
         return (
-            _Job("retention", config.int("log.retention.check.interval.ms") / 1000, self._retain),
+            _Job(
+                "retention",
+                config.int("log.retention.check.interval.ms") / 1000,
+                self._retain,
+                self._open_due,
+            ),
             _Job(
                 "producer expiry", config.int("producer.id.expiration.check.interval.ms") / 1000, self._expire
             ),
-            _Job("flush by time", FLUSH_CHECK_S, self._flush_by_time),
+            _Job("flush by time", FLUSH_CHECK_S, None, self._flush_by_time),
             _Job(
                 "checkpoint",
                 config.int("log.flush.offset.checkpoint.interval.ms") / 1000,
                 None,
-                self._log_directory.checkpoint,
+                self._checkpoint,
             ),
             _Job("file deletion", 1.0, None, self._delete_pending),
         )
 
     async def _repeat(self, job: _Job) -> None:
-        loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(job.every_s)
             try:
-                if job.once is not None:
-                    job.once()
+                begun = None if job.once is None else job.once()
+                if begun is not None:
+                    await begun
                 if job.work is not None:
-                    await self._sweep(job.work, loop)
+                    await self._sweep(self._partitions, job.work)
             except Exception:
                 logger.exception("the job %s failed and will run again in %.0f s", job.name, job.every_s)
 
-    async def _sweep(self, work: Callable[[Partition], None], loop: asyncio.AbstractEventLoop) -> None:
-        started_s = loop.time()
-        for partition in list(self._partitions):
+    async def _sweep(self, partitions: Iterable[Partition], work: Callable[[Partition], None]) -> None:
+        async for partition in in_slices(list(partitions)):
             if partition.log.offline:
                 continue
             try:
                 work(partition)
             except LogError as error:
                 logger.warning("%s-%d: %s", partition.topic, partition.index, error)
-            if loop.time() - started_s > SLICE_S:
-                await asyncio.sleep(0)
-                started_s = loop.time()
+
+    async def _open_due(self) -> None:
+        """Open those partitions of which retention may have to delete something."""
+        async for key in in_slices(list(self._log_directory.stored())):
+            self._lifecycle.open_if_retention_is_due(key, self._clock.now_ms())
 
     def _retain(self, partition: Partition) -> None:
         partition.log.delete_old_segments(self._clock.now_ms())
@@ -102,9 +131,13 @@ class BackgroundJobs:
     def _expire(self, partition: Partition) -> None:
         partition.log.expire_producers(self._clock.now_ms())
 
-    def _flush_by_time(self, partition: Partition) -> None:
-        if partition.flush_ms != FLUSH_NEVER:
-            partition.flush_by_time(self._clock.now_ms())
+    async def _flush_by_time(self) -> None:
+        await self._sweep(
+            self._partitions.flushed_by_time, lambda partition: partition.flush_by_time(self._clock.now_ms())
+        )
+
+    async def _checkpoint(self) -> None:
+        await asyncio.to_thread(self._log_directory.prepare_checkpoint())
 
     def _delete_pending(self) -> None:
         self._log_directory.delete_pending(self._clock.now_ms())

@@ -3,24 +3,73 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from gateway.runtime.partition import Partition
+from kio.schema.errors import ErrorCode
+
+from gateway.runtime.partition import FLUSH_NEVER, Partition
+
+OpenPartition = Callable[[str, int], Partition | None]
+"""Opens a partition of the topic of this name; None when it can't be, which the log says."""
 
 
 class TopicPartitions:
-    """The partitions of one topic, dense by index."""
+    """The partitions of one topic, dense by index. Each is opened when it is first asked for."""
 
-    __slots__ = ("name", "partitions", "topic_id", "topic_id_bytes")
+    __slots__ = ("_open", "_partitions", "failed", "name", "topic_id", "topic_id_bytes")
 
-    def __init__(self, name: str, topic_id: uuid.UUID) -> None:
+    def __init__(self, name: str, topic_id: uuid.UUID, open_partition: OpenPartition) -> None:
         self.name = name
         self.topic_id = topic_id
         self.topic_id_bytes = topic_id.bytes
-        self.partitions: list[Partition] = []
+        self._open = open_partition
+        self._partitions: list[Partition | None] = []
+        self.failed: set[int] = set()
+        """Indexes of those that could not be opened when they were last asked for."""
+
+    @property
+    def count(self) -> int:
+        """How many partitions the topic has, open or not."""
+        return len(self._partitions)
+
+    def grow(self, count: int) -> None:
+        """Have `count` partitions from now on, not fewer than before."""
+        self._partitions += [None] * (count - len(self._partitions))
+
+    def has(self, index: int) -> bool:
+        """Whether the topic has this partition; opens nothing."""
+        return 0 <= index < len(self._partitions)
 
     def get(self, index: int) -> Partition | None:
-        return self.partitions[index] if 0 <= index < len(self.partitions) else None
+        """The partition, opened if it was not; None when there is none, or it can't be opened."""
+        if 0 <= index < len(self._partitions):
+            return self._partitions[index] or self._open_now(index)
+        return None
+
+    def error_without(self, index: int) -> ErrorCode:
+        """What to answer where `get` gave nothing."""
+        return ErrorCode.kafka_storage_error if self.has(index) else ErrorCode.unknown_topic_or_partition
+
+    def peek(self, index: int) -> Partition | None:
+        """The partition if it is open."""
+        return self._partitions[index] if self.has(index) else None
+
+    def opened(self) -> Iterator[Partition]:
+        """Those that are open, in order."""
+        return (partition for partition in self._partitions if partition is not None)
+
+    def all(self) -> Iterator[Partition]:
+        """All that can be opened, in order; opens them one by one."""
+        return (partition for index in range(self.count) if (partition := self.get(index)) is not None)
+
+    def _open_now(self, index: int) -> Partition | None:
+        partition = self._open(self.name, index)
+        if partition is None:
+            self.failed.add(index)
+        else:
+            self.failed.discard(index)
+            self._partitions[index] = partition
+        return partition
 
 
 class Partitions:
@@ -31,22 +80,33 @@ class Partitions:
         self.by_id: dict[uuid.UUID, TopicPartitions] = {}
         self.by_key: dict[str | bytes, TopicPartitions] = {}
         """By name and by the 16 bytes of the id, as requests name topics."""
+        self.flushed_by_time: set[Partition] = set()
+        """Those open ones that have a `flush.ms`."""
 
     def get(self, topic: str, index: int) -> Partition | None:
+        """The partition, opened if it was not; None when there is none, or it can't be opened."""
         found = self.by_name.get(topic)
         return None if found is None else found.get(index)
 
-    def add(self, partition: Partition) -> None:
-        """Add the next partition of its topic. Raises ValueError when an index is left out."""
-        topic = self.by_name.get(partition.topic)
+    def has(self, topic: str, index: int) -> bool:
+        """Whether there is this partition; opens nothing."""
+        found = self.by_name.get(topic)
+        return found is not None and found.has(index)
+
+    def error_without(self, topic: str, index: int) -> ErrorCode:
+        """What to answer where `get` gave nothing."""
+        found = self.by_name.get(topic)
+        return ErrorCode.unknown_topic_or_partition if found is None else found.error_without(index)
+
+    def register(self, name: str, topic_id: uuid.UUID, count: int, open_partition: OpenPartition) -> None:
+        """Serve the first `count` partitions of a topic, which may be known with fewer."""
+        topic = self.by_name.get(name)
         if topic is None:
-            topic = TopicPartitions(partition.topic, partition.topic_id)
-            self.by_name[topic.name] = topic
-            self.by_id[topic.topic_id] = topic
-            self.by_key[topic.name] = self.by_key[topic.topic_id_bytes] = topic
-        if partition.index != len(topic.partitions):
-            raise ValueError(f"{partition.topic}-{partition.index} added out of order")
-        topic.partitions.append(partition)
+            topic = TopicPartitions(name, topic_id, open_partition)
+            self.by_name[name] = topic
+            self.by_id[topic_id] = topic
+            self.by_key[name] = self.by_key[topic.topic_id_bytes] = topic
+        topic.grow(count)
 
     def remove_topic(self, name: str) -> TopicPartitions | None:
         topic = self.by_name.pop(name, None)
@@ -55,13 +115,25 @@ class Partitions:
         self.by_id.pop(topic.topic_id, None)
         self.by_key.pop(topic.name, None)
         self.by_key.pop(topic.topic_id_bytes, None)
-        for partition in topic.partitions:
+        for partition in topic.opened():
             partition.close()
+            self.flushed_by_time.discard(partition)
         return topic
 
+    def set_flush_policy(self, partition: Partition, flush_messages: int, flush_ms: int) -> None:
+        """Have a partition that is open flushed by number of messages and by time."""
+        partition.flush_messages = flush_messages
+        partition.flush_ms = flush_ms
+        if flush_ms == FLUSH_NEVER:
+            self.flushed_by_time.discard(partition)
+        else:
+            self.flushed_by_time.add(partition)
+
     def __iter__(self) -> Iterator[Partition]:
+        """Those that are open."""
         for topic in self.by_name.values():
-            yield from topic.partitions
+            yield from topic.opened()
 
     def __len__(self) -> int:
-        return sum(len(topic.partitions) for topic in self.by_name.values())
+        """How many partitions there are, open or not."""
+        return sum(topic.count for topic in self.by_name.values())

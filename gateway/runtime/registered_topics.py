@@ -16,7 +16,7 @@ class RegisteredTopics:
 
     def describe(self, name: str) -> tuple[uuid.UUID, int] | None:
         topic = self._topics.get(name)
-        return None if topic is None else (topic.topic_id, len(topic.partitions))
+        return None if topic is None else (topic.topic_id, topic.count)
 
     def names(self) -> list[str]:
         return [name for name in self._topics if name not in INTERNAL_TOPICS]

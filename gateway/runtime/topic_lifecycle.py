@@ -26,7 +26,7 @@ from gateway.runtime.flusher import Flusher
 from gateway.runtime.metadata_log import MetadataLog
 from gateway.runtime.partition import Partition
 from gateway.runtime.partitions import Partitions
-from log import LogConfig, LogDirectory, LogError
+from log import IncompatibleFormat, LogConfig, LogDirectory, LogError
 
 logger = logging.getLogger(__name__)
 
@@ -91,16 +91,25 @@ class TopicLifecycle:
         self._directory = directory
         self._partitions = partitions
         self._flusher = flusher
+        self._policies: dict[str, TopicPolicy] = {}
+        self._plain_policy: TopicPolicy | None = None
+        """That of every topic without configurations of its own."""
 
     async def start(self) -> None:
         """Bring the data directory in line with the image, then follow its changes.
 
-        A partition log that can't be created is left out and logged; the others are served.
+        Open are the partitions that had to be checked, and those with transactions that are open; the others are opened
+        when they are asked for. One that can't be is logged, and tried again when it is asked for again.
         """
         self._apply_broker_configs()
         await self._delete_strays()
-        for topic in list(self._metadata_log.image.topics_by_name.values()):
-            await self._open_partitions(topic)
+        for topic in self._metadata_log.image.topics_by_name.values():
+            self._register(topic)
+        stored = self._directory.stored().items()
+        wanted = [key for key, log in stored if log.stop is not None and log.stop.has_open_transactions]
+        wanted += [(log.topic, log.partition) for log in self._directory.logs()]
+        for key in wanted:
+            self._partitions.get(*key)
         self._metadata_log.add_listener(self.changed)
 
     async def changed(self, records: Sequence[MetadataRecord]) -> None:
@@ -121,10 +130,30 @@ class TopicLifecycle:
         for topic_id in topic_ids:
             topic = image.topics_by_id.get(topic_id)
             if topic is not None:
-                await self._open_partitions(topic)
+                self._register(topic)
+
+    def _register(self, topic: TopicImage) -> None:
+        self._partitions.register(topic.name, topic.topic_id, len(topic.partitions), self._open)
+
+    def open_if_retention_is_due(self, key: tuple[str, int], now_ms: int) -> None:
+        """Open a partition (topic, index) if it is not and may hold what retention deletes."""
+        stored = self._directory.stored().get(key)
+        if stored is not None and stored.may_outlive_retention(self._policy(key[0]).log_config, now_ms):
+            self._partitions.get(*key)
 
     def _policy(self, topic: str) -> TopicPolicy:
-        policy = topic_policy(self._config, self._metadata_log.image.topic_configs(topic))
+        policy = self._policies.get(topic)
+        if policy is None:
+            policy = self._policies[topic] = self._make_policy(topic)
+        return policy
+
+    def _make_policy(self, topic: str) -> TopicPolicy:
+        overrides = self._metadata_log.image.topic_configs(topic)
+        if not overrides and topic not in INTERNAL_TOPICS:
+            if self._plain_policy is None:
+                self._plain_policy = topic_policy(self._config, overrides)
+            return self._plain_policy
+        policy = topic_policy(self._config, overrides)
         if topic in INTERNAL_TOPICS:
             # its coordinator decides what may go, whatever the topic's configuration says
             kept = replace(policy.log_config, retention_ms=-1, retention_bytes=-1)
@@ -133,45 +162,51 @@ class TopicLifecycle:
 
     def _apply_broker_configs(self) -> None:
         image = self._metadata_log.image
+        self._policies.clear()
+        self._plain_policy = None
         self._config.set_dynamic(image.configs(BROKER_RESOURCE, ALL_BROKERS), all_brokers=True)
         self._config.set_dynamic(image.configs(BROKER_RESOURCE, str(self._node_id)), all_brokers=False)
 
     def _apply_policies(self, topics: Iterable[str]) -> None:
         for name in topics:
+            self._policies.pop(name, None)
             served = self._partitions.by_name.get(name)
-            if served is None:
-                continue
-            policy = self._policy(name)
-            for partition in served.partitions:
+            for partition in served.opened() if served is not None else ():
+                policy = self._policy(name)
                 partition.log.update_config(policy.log_config)
-                partition.flush_messages = policy.flush_messages
-                partition.flush_ms = policy.flush_ms
+                self._partitions.set_flush_policy(partition, policy.flush_messages, policy.flush_ms)
 
-    async def _open_partitions(self, topic: TopicImage) -> None:
-        """Open or create the logs of all partitions of a topic that are not served yet, in order."""
-        served = self._partitions.by_name.get(topic.name)
-        first = 0 if served is None else len(served.partitions)
-        policy = self._policy(topic.name)
-        for index in range(first, len(topic.partitions)):
-            try:
-                log = self._directory.get(topic.name, index)
-                if log is None:
-                    log = self._directory.create(topic.name, topic.topic_id, index, policy.log_config)
-                else:
-                    log.update_config(policy.log_config)
-                partition = Partition(
-                    log,
-                    self._flusher,
-                    leader_epoch=topic.partitions[index].leader_epoch,
-                    flush_messages=policy.flush_messages,
-                    flush_ms=policy.flush_ms,
-                )
-            except (LogError, OSError) as error:
-                logger.error("the log of %s-%d can't be opened: %s", topic.name, index, error)  # noqa: TRY400
-                return
-            self._partitions.add(partition)
-            if index % _LOGS_AT_ONCE == _LOGS_AT_ONCE - 1:
-                await asyncio.sleep(0)
+    def _open(self, name: str, index: int) -> Partition | None:
+        """Open or create a partition's log; None when the disk fails, which is logged."""
+        topic = self._metadata_log.image.topics_by_name.get(name)
+        if topic is None:
+            return None
+        policy = self._policy(name)
+        try:
+            log = self._directory.get(name, index)
+            if log is not None and log.topic_id != topic.topic_id:
+                logger.warning("deleting the log of %s-%d: it is of another topic of this name", name, index)
+                self._directory.delete(name, index)
+                log = None
+            is_new = log is None
+            if log is None:
+                log = self._directory.create(name, topic.topic_id, index, policy.log_config)
+            else:
+                log.update_config(policy.log_config)
+            partition = Partition(
+                log,
+                self._flusher,
+                leader_epoch=topic.partitions[index].leader_epoch,
+                flush_messages=policy.flush_messages,
+                flush_ms=policy.flush_ms,
+            )
+        except (LogError, IncompatibleFormat, OSError) as error:
+            logger.error("the log of %s-%d can't be opened: %s", name, index, error)  # noqa: TRY400
+            return None
+        self._partitions.set_flush_policy(partition, policy.flush_messages, policy.flush_ms)
+        if is_new:
+            partition.start_flush()  # which makes its names durable
+        return partition
 
     async def _delete_removed(self, records: Sequence[MetadataRecord]) -> None:
         for record in records:
@@ -179,18 +214,22 @@ class TopicLifecycle:
                 served = self._partitions.by_id.get(record.topic_id)
                 if served is not None:
                     self._partitions.remove_topic(served.name)
-                    await self._delete((served.name, partition.index) for partition in served.partitions)
+                    self._policies.pop(served.name, None)
+                    await self._delete((served.name, index) for index in range(served.count))
 
     async def _delete_strays(self) -> None:
         image = self._metadata_log.image
         strays = []
-        for log in self._directory.logs():
-            if log.topic == METADATA_TOPIC:
-                continue
-            topic = image.topics_by_name.get(log.topic)
-            if topic is None or topic.topic_id != log.topic_id or log.partition not in topic.partitions:
-                logger.warning("deleting the log of %s-%d: its topic is gone", log.topic, log.partition)
-                strays.append((log.topic, log.partition))
+        stored = [(key, log.topic_id) for key, log in self._directory.stored().items()]
+        opened = [((log.topic, log.partition), log.topic_id) for log in self._directory.logs()]
+        for key, topic_id in (*stored, *opened):
+            name, index = key
+            topic = image.topics_by_name.get(name)
+            # of one that can't be read nobody knows whose it is
+            is_its = topic is not None and topic_id in {None, topic.topic_id} and index in topic.partitions
+            if name != METADATA_TOPIC and not is_its:
+                logger.warning("deleting the log of %s-%d: its topic is gone", name, index)
+                strays.append(key)
         await self._delete(strays)
 
     async def _delete(self, logs: Iterable[tuple[str, int]]) -> None:

@@ -162,6 +162,11 @@ class FaultyStorage(Storage):
         self._add(path, is_directory=True)
         self.sync_directory(os.path.dirname(path))
 
+    def make_undurable_directory(self, path: str) -> None:
+        self._check("make_undurable_directory", path)
+        super().make_undurable_directory(path)
+        self._add(path, is_directory=True)
+
     def delete_directory(self, path: str) -> None:
         self._check("delete_directory", path)
         super().delete_directory(path)

@@ -27,7 +27,6 @@ class Promises:
     log_start_offset: int = 0
     asked_log_start_offset: int = 0
     sequences: dict[int, int] = field(default_factory=dict)
-    created: bool = False
 
     def cut(self, log_end_offset: int) -> None:
         """The log ends there now: what was written beyond never was, for the producers too."""
@@ -62,7 +61,6 @@ class Life:
         self.directory = LogDirectory.open(self.root, self.storage, node_id=1, now_ms=now_ms, config=CONFIG)
         if self.directory.get(TOPIC, 0) is None:
             self.directory.create(TOPIC, TOPIC_ID, 0, CONFIG)
-        self.promises.created = True
 
     def append(self, producer_id: int, count: int = 1, leader_epoch: int = 0) -> None:
         promises = self.promises

@@ -33,11 +33,9 @@ def operations(tmp_path: Path) -> int:
 
 def recover_and_check(root: Path, promises: Promises) -> None:
     life = Life(Storage(), root, promises)
-    was_created = promises.created
     life.open()
-    if was_created:
-        check(life.log, promises)
-        promises.cut(life.log.log_end_offset)
+    check(life.log, promises)
+    promises.cut(life.log.log_end_offset)
     for producer_id in (0, 1, 2):
         life.append(producer_id, 2, leader_epoch=9)
     life.flush()
@@ -57,7 +55,6 @@ def copy_of(promises: Promises) -> Promises:
         log_start_offset=promises.log_start_offset,
         asked_log_start_offset=promises.asked_log_start_offset,
         sequences=dict(promises.sequences),
-        created=promises.created,
     )
 
 

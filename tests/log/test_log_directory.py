@@ -9,9 +9,10 @@ import pytest
 
 from log import DirectoryLocked, IncompatibleFormat, LogConfig, LogDirectory, Storage, UnifiedLog
 from log.checkpoints import encode_partition_metadata
-from log.log_directory import CLEAN_SHUTDOWN, FILES_PER_STEP, META, RECOVERY_POINTS
+from log.log_directory import FILES_PER_STEP, META, RECOVERY_POINTS
+from log.stored_logs import CLEAN_SHUTDOWN
 from tests.faults.faulty_storage import FaultyStorage
-from tests.log.support import NOW_MS, SMALL, batch, fill, flush, offsets_read
+from tests.log.support import NOW_MS, SMALL, fill, flush, offsets_read
 
 TOPIC_ID = uuid.UUID(int=5)
 
@@ -91,7 +92,7 @@ class TestCleanShutdown:
 
     def test_marker_of_a_later_version_stops_the_start(self, tmp_path: Path) -> None:
         created(tmp_path, 0).close()
-        (tmp_path / CLEAN_SHUTDOWN).write_bytes(b'{"version":2,"logs":{}}')
+        (tmp_path / CLEAN_SHUTDOWN).write_bytes(b'{"version":3,"logs":{}}')
         with pytest.raises(IncompatibleFormat):
             open_directory(tmp_path)
 
@@ -171,7 +172,9 @@ class TestCreate:
                 assert again.get("flights", 0) is None or get(again).topic_id == TOPIC_ID
                 again.close()
             log = directory.create("flights", TOPIC_ID, 0, SMALL)
-            assert log.append(batch(), now_ms=NOW_MS).base_offset == 0
+            fill(log, 1)
+            flush(log)
+            assert log.recovery_point == 1
             directory.delete_pending(NOW_MS)
             assert not list((tmp_path / f"{fail_at}").glob("*-delete"))
 
@@ -223,11 +226,18 @@ class TestDelete:
 
 class TestLoad:
     @pytest.mark.parametrize("spoil", [Path.unlink, lambda path: path.write_bytes(b"")])
-    def test_records_of_nobody_stop_the_start(self, tmp_path: Path, spoil: Callable[[Path], object]) -> None:
+    def test_records_of_nobody_are_kept_aside(self, tmp_path: Path, spoil: Callable[[Path], object]) -> None:
         created(tmp_path, 0).close()
         spoil(tmp_path / "flights-0" / "partition.metadata")
-        with pytest.raises(IncompatibleFormat, match="whose they are"):
-            open_directory(tmp_path)
+        records = (tmp_path / "flights-0" / f"{0:020}.log").read_bytes()
+        directory = open_directory(tmp_path)
+        assert directory.get("flights", 0) is None
+        (stray,) = tmp_path.glob("flights-0.*-stray")
+        directory.create("flights", TOPIC_ID, 0, SMALL)
+        directory.delete_pending(NOW_MS * 2)
+        directory.close()
+        assert get(open_directory(tmp_path)).log_end_offset == 0
+        assert (stray / f"{0:020}.log").read_bytes() == records
 
     def test_empty_directory_of_nobody_is_removed(self, tmp_path: Path) -> None:
         open_directory(tmp_path).close()
@@ -241,7 +251,7 @@ class TestLoad:
             directory.create(topic, TOPIC_ID, 3, SMALL)
         directory.close()
         directory = open_directory(tmp_path)
-        assert sorted(log.topic for log in directory.logs()) == ["a-1", "a.b-delete", "x" * 249]
+        assert sorted(topic for topic, _ in directory.stored()) == ["a-1", "a.b-delete", "x" * 249]
         directory.delete("x" * 249, 3)
 
     def test_partition_metadata_is_kafkas(self, tmp_path: Path) -> None:

@@ -150,8 +150,10 @@ class FakeServices:
         self.duplicates = 3
         self.rejections = 2
         for topic, count in topics.items():
-            for index in range(count):
-                self.partitions.add(FakePartition(topic, index, self.limit))  # type: ignore[arg-type]
+            self.partitions.register(topic, uuid.uuid4(), count, self._open)
+
+    def _open(self, topic: str, index: int) -> Any:
+        return FakePartition(topic, index, self.limit)
 
 
 def fake_source(store: FakeStore, **more: Any) -> BlockSource:

@@ -114,10 +114,10 @@ class TestAlter:
 
     async def test_a_brokers_value_reaches_topics_without_their_own(self, node: Node) -> None:
         await create(node, "own", configs={"max.message.bytes": "5"})
+        assert all(node.services.partitions.get(name, 0) for name in ("t", "own"))
         await alter(node, BROKER, "", {"message.max.bytes": "99"})
         sizes = {
-            name: node.services.partitions.by_name[name].partitions[0].log.config.max_message_bytes
-            for name in ("t", "own")
+            partition.topic: partition.log.config.max_message_bytes for partition in node.services.partitions
         }
         assert sizes == {"t": 99, "own": 5}
         shown = await describe(node, TOPIC, "t", ["max.message.bytes"])

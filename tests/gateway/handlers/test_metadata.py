@@ -90,12 +90,17 @@ class TestMetadata:
     async def test_a_partition_without_usable_log_has_no_leader(
         self, node: Node, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(node.services.partitions.by_name["t"], "partitions", [])
+        monkeypatch.setattr(type(node.services.log_directory), "create", full)
+        assert [node.services.partitions.get("t", index) for index in range(2)] == [None, None]
         (topic,) = (await ask_metadata(node, ["t"])).topics
         assert [
             (partition.error_code.name, partition.leader_id, partition.offline_replicas)
             for partition in topic.partitions
         ] == [("leader_not_available", -1, (1,))] * 2
+
+
+def full(*_: object) -> None:
+    raise OSError(28, "No space left on device")
 
 
 async def until_created(node: Node, name: str) -> None:

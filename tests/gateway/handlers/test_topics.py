@@ -24,7 +24,7 @@ class TestCreateTopics:
     async def test_every_version(self, node: Node, version: int) -> None:
         result = await create(node, "t", 3, version=version)
         assert result.error_code.name == "none"
-        assert len(node.services.partitions.by_name["t"].partitions) == 3
+        assert node.services.partitions.by_name["t"].count == 3
         if version >= 5:
             assert (result.num_partitions, result.replication_factor) == (3, 1)
             assert {entry.name for entry in result.configs} >= {"segment.bytes", "retention.ms"}
@@ -118,7 +118,7 @@ class TestCreatePartitions:
     async def test_every_version(self, node: Node, version: int) -> None:
         await create(node, "t", 1)
         assert (await grow(node, "t", 3, version=version)).error_code.name == "none"
-        assert [partition.index for partition in node.services.partitions.by_name["t"].partitions] == [
+        assert [partition.index for partition in node.services.partitions.by_name["t"].all()] == [
             0,
             1,
             2,
@@ -137,4 +137,4 @@ async def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
         assert list(image.topics_by_name) == ["kept"]
         assert image.topics_by_name["kept"].topic_id == created.topic_id
         assert image.topic_configs("kept") == {"retention.ms": "5"}
-        assert len(node.services.partitions.by_name["kept"].partitions) == 3
+        assert node.services.partitions.by_name["kept"].count == 3

@@ -143,7 +143,7 @@ class TestWhereGroupsLive:
             for number in range(30):
                 await commit(groups, f"group-{number}", number)
             topic = node.services.partitions.by_name["__consumer_offsets"]
-            ends = [partition.log.log_end_offset for partition in topic.partitions]
+            ends = [partition.log.log_end_offset for partition in topic.all()]
             assert sum(ends) == 30
             assert all(ends)
             index = java_hash("group-7") % 5

@@ -128,9 +128,10 @@ class TestAtStart:
     async def test_a_missing_directory_is_created(self, tmp_path: Path) -> None:
         async with open_node(tmp_path / "data") as node:
             await create(node, "t", 3)
+            assert len(list(node.services.partitions.by_name["t"].all())) == 3
         shutil.rmtree(tmp_path / "data" / "t-1")
         async with open_node(tmp_path / "data") as node:
-            assert [partition.index for partition in node.services.partitions.by_name["t"].partitions] == [
+            assert [partition.index for partition in node.services.partitions.by_name["t"].all()] == [
                 0,
                 1,
                 2,
@@ -140,6 +141,7 @@ class TestAtStart:
     async def test_a_directory_without_its_topic_is_deleted(self, tmp_path: Path) -> None:
         async with open_node(tmp_path / "data") as node:
             await create(node, "t", 2)
+            assert len(list(node.services.partitions.by_name["t"].all())) == 2
             saved = tmp_path / "saved"
             shutil.copytree(tmp_path / "data" / "t-0", saved)
             await delete(node, "t")
@@ -151,10 +153,12 @@ class TestAtStart:
     async def test_a_directory_of_the_former_topic_id_is_replaced(self, tmp_path: Path) -> None:
         async with open_node(tmp_path / "data") as node:
             await create(node, "t")
+            node.services.partitions.get("t", 0)
             saved = tmp_path / "saved"
             shutil.copytree(tmp_path / "data" / "t-0", saved)
             await delete(node, "t")
             created = await create(node, "t")
+            node.services.partitions.get("t", 0)
         shutil.rmtree(tmp_path / "data" / "t-0")
         shutil.copytree(saved, tmp_path / "data" / "t-0")
         async with open_node(tmp_path / "data") as node:
@@ -181,7 +185,7 @@ class TestAtStart:
             assert node.services.partitions.get("good", 1) is not None
             monkeypatch.undo()
             await grow(node, "full", 3)
-            assert len(node.services.partitions.by_name["full"].partitions) == 3
+            assert len(list(node.services.partitions.by_name["full"].all())) == 3
 
 
 class TestEmbeddedBlockStore:
