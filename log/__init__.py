@@ -25,7 +25,7 @@ from log.errors import (
 )
 from log.flush import FlushTicket
 from log.log_directory import LogDirectory
-from log.results import AppendInfo, DeletedSegment, FileRegion, ReadResult, TimestampAndOffset
+from log.results import AppendInfo, DeletedSegment, FileRegion, KeptRegion, ReadResult, TimestampAndOffset
 from log.retention import NOT_HELD
 from log.storage import Storage
 from log.transactional_log import OpenTransaction
@@ -44,6 +44,7 @@ __all__ = [
     "InvalidRecord",
     "InvalidTimestamp",
     "InvalidTxnState",
+    "KeptRegion",
     "LogConfig",
     "LogDirectory",
     "LogError",

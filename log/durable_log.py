@@ -302,7 +302,7 @@ class DurableLog:
         if clean and not self.offline:
             stop = self._clean_stop if self._is_as_stopped() else self._stop_now()
         for segment in self._segments:
-            self._environment.storage.retire(segment.file)
+            self._environment.storage.retire(segment.file, for_readers=True)
             self._environment.forget_indexes(segment.file.path)
         self.producers.clear()
         self._generation += 1

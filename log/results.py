@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from log.record_batch import LOG_OVERHEAD_BYTES
@@ -69,6 +70,56 @@ class FileRegion:
         return self._storage.send(
             self._file, socket_descriptor, self._position + start, self._size_bytes - start
         )
+
+    def kept(self) -> KeptRegion:
+        """The same bytes, to be read later: they stay readable until `release`, even if the segment is removed."""
+        return KeptRegion(
+            self._storage, self._file, self._position, self._size_bytes, self.segment_base_offset
+        )
+
+
+class KeptRegion(FileRegion):
+    """A region for one who reads it by and by. After `release` it can't be read any more.
+
+    Where the file could not be kept, because the log was recovered in place or too many readers hold removed files,
+    reading raises OSError: never are other bytes returned.
+    """
+
+    __slots__ = ("_released",)
+
+    def __init__(
+        self, storage: Storage, file: DataFile, position: int, size_bytes: int, segment_base_offset: int
+    ) -> None:
+        """As a FileRegion's, and have the file kept."""
+        super().__init__(storage, file, position, size_bytes, segment_base_offset)
+        self._released = False
+        storage.begin_reading(file)
+
+    def read(self, start: int = 0, size_bytes: int | None = None) -> bytes:
+        """As a FileRegion's. Raises OSError when the bytes are gone."""
+        self._check()
+        return super().read(start, size_bytes)
+
+    def send(self, socket_descriptor: int, start: int) -> int:
+        """As a FileRegion's. Raises OSError when the bytes are gone."""
+        self._check()
+        return super().send(socket_descriptor, start)
+
+    def release(self) -> None:
+        """Need the bytes no more; once more is fine."""
+        if not self._released:
+            self._released = True
+            self._storage.end_reading(self._file)
+
+    def _check(self) -> None:
+        file = self._file
+        # a flush may still hold the descriptor of a file whose bytes are rewritten
+        if self._released or (file.retired and not file.outlives_name):
+            raise FileNotFoundError(errno.ENOENT, "the records are no longer in the log", file.path)
+
+    def __del__(self) -> None:
+        # an answer that was never sent is dropped by its connection without a word
+        self.release()
 
 
 class TimestampAndOffset(NamedTuple):

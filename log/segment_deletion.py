@@ -30,7 +30,7 @@ class SegmentDeletion:
         """Take the segments' names away. Raises OSError."""
         storage = self._environment.storage
         for segment in segments:
-            storage.retire(segment.file)
+            storage.retire(segment.file, for_readers=True)
             self._environment.forget_indexes(segment.file.path)
             for suffix in SEGMENT_SUFFIXES:
                 path = segment.path(suffix)

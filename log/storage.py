@@ -27,9 +27,22 @@ _CLOSED: Final = -1
 
 
 class DataFile:
-    """A data file by name; its descriptor comes and goes. `pins` counts who needs the descriptor to stay."""
+    """A data file by name; its descriptor comes and goes. `pins` counts who needs the descriptor to stay.
 
-    __slots__ = ("closing", "descriptor", "failed", "path", "pins", "recently_used", "retired")
+    `readers` counts those who will read on later, and `outlives_name` tells that it stays open for them alone.
+    """
+
+    __slots__ = (
+        "closing",
+        "descriptor",
+        "failed",
+        "outlives_name",
+        "path",
+        "pins",
+        "readers",
+        "recently_used",
+        "retired",
+    )
 
     def __init__(self, path: str) -> None:
         """Name a file; nothing is opened yet."""
@@ -40,6 +53,8 @@ class DataFile:
         self.closing = False
         self.failed = False
         self.retired = False
+        self.readers = 0
+        self.outlives_name = False
 
 
 class Storage:
@@ -50,6 +65,7 @@ class Storage:
         self.max_open_files = max_open_files
         self._open_files: dict[DataFile, None] = {}
         self._locks: dict[str, int] = {}
+        self._outliving = 0
         weakref.finalize(self, _close_descriptors, self._open_files, self._locks)
 
     @property
@@ -134,10 +150,31 @@ class Storage:
         descriptor, file.descriptor = file.descriptor, _CLOSED
         self._close(descriptor)
 
-    def retire(self, file: DataFile) -> None:
-        """Close it for good: its name may soon be another file's, which must not be taken for it."""
+    def retire(self, file: DataFile, *, for_readers: bool = False) -> None:
+        """Close it for good: its name may soon be another file's, which must not be taken for it.
+
+        With `for_readers` those who have begun may finish: the bytes stay theirs until the last one lets go, even when
+        the name is gone. At most `max_open_files` files are kept so; the readers of any more fail.
+        """
+        if for_readers and file.readers and self._outliving < self.max_open_files:
+            with contextlib.suppress(OSError):
+                self.pin(file)
+                file.outlives_name = True
+                self._outliving += 1
         file.retired = True
         self.release(file)
+
+    def begin_reading(self, file: DataFile) -> None:
+        """Note one who will read on later; it calls `end_reading` once."""
+        file.readers += 1
+
+    def end_reading(self, file: DataFile) -> None:
+        """Undo one `begin_reading`."""
+        file.readers -= 1
+        if not file.readers and file.outlives_name:
+            file.outlives_name = False
+            self._outliving -= 1
+            self.unpin(file)
 
     # Whole files and directories.
 

@@ -35,6 +35,8 @@ class Deferred:
 
     def resolve(self, answer: Answer) -> None:
         self.answer = answer
+        # whoever waited refers to this, and an answer should go with its last reference, not when cycles are looked for
+        self.on_abandoned = None
         if self._callback is not None:
             self._callback()
 

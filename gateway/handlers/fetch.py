@@ -215,7 +215,7 @@ def _records(log: UnifiedLog, region: FileRegion | None) -> bytes | FileRegion:
     """What goes into the answer: few bytes at once, many as where they are, so that the kernel sends them."""
     if region is None:
         return b""
-    return region if len(region) >= SENT_BY_THE_KERNEL_BYTES else log.read_region(region)
+    return region.kept() if len(region) >= SENT_BY_THE_KERNEL_BYTES else log.read_region(region)
 
 
 def _row(

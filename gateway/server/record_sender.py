@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from log import FileRegion
+from log import FileRegion, KeptRegion
 
 HANDED_OVER_BYTES: Final = 64 << 10
 """So much goes through the transport's own buffer, for it to tell when the socket has room again."""
@@ -63,6 +63,9 @@ class RecordSender:
 
     def close(self) -> None:
         """Forget what is left; the socket is the transport's to close."""
+        for piece in self._pieces:
+            if isinstance(piece, KeptRegion):
+                piece.release()
         self._pieces.clear()
         self._socket.detach()
 
@@ -110,4 +113,6 @@ class RecordSender:
         self._sent += count
         if self._sent == size:
             self._sent = 0
-            self._pieces.popleft()
+            piece = self._pieces.popleft()
+            if isinstance(piece, KeptRegion):
+                piece.release()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -71,5 +72,8 @@ def test_batches_in_small_chunks(directory: Path) -> None:
         assert found == list(range(6))
 
 
-def test_largest_timestamp_of_an_empty_segment(tmp_path: Path) -> None:
-    assert Segment(LogEnvironment(), str(tmp_path), 0, 0, NOW_MS).largest_timestamp() == -1
+def test_largest_timestamp_of_an_empty_segment_is_when_its_file_was_written(tmp_path: Path) -> None:
+    segment = Segment(LogEnvironment(), str(tmp_path), 0, 0, NOW_MS)
+    Path(segment.file.path).touch()
+    os.utime(segment.file.path, (5, 5))
+    assert segment.largest_timestamp() == 5_000

@@ -8,11 +8,12 @@ import signal
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.gateway.server.test_connections import eventually
 from tests.support.batches import Batch, read_batches, records
 from tests.support.gateway_process import GatewayProcess
 from tests.support.wire import Wire, decode, encode
@@ -22,23 +23,32 @@ BATCHES = 40
 RECORD_BYTES = 900_000
 
 
-def create(gateway: GatewayProcess, topic: str) -> None:
-    new = {"name": topic, "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
+def create(gateway: GatewayProcess, topic: str, **configs: object) -> None:
+    new = {
+        "name": topic,
+        "num_partitions": 1,
+        "replication_factor": 1,
+        "assignments": [],
+        "configs": [{"name": name.replace("_", "."), "value": str(value)} for name, value in configs.items()],
+    }
     with Wire(gateway.bootstrap) as wire:
         answer = wire.call("create_topics", 5, {"topics": [new], "timeout": 30_000, "validate_only": False})
     assert answer.fields["topics"][0]["error_code"] == 0
 
 
-def fill(gateway: GatewayProcess, topic: str) -> None:
-    create(gateway, topic)
+def fill(gateway: GatewayProcess, topic: str, **configs: object) -> None:
+    create(gateway, topic, **configs)
     with Wire(gateway.bootstrap) as wire:
         for sequence in range(BATCHES):
             batch = Batch(records(1, RECORD_BYTES, prefix=f"{sequence}-")).of(9, 0, sequence)
-            data = [{"index": 0, "records": batch.encode()}]
-            topic_data = [{"name": topic, "partition_data": data}]
-            request = {"acks": -1, "timeout": 30_000, "topic_data": topic_data}
-            answer = wire.call("produce", 9, request).fields
-            assert answer["responses"][0]["partition_responses"][0]["error_code"] == 0
+            produce(wire, topic, batch)
+
+
+def produce(wire: Wire, topic: str, batch: Batch) -> None:
+    topic_data = [{"name": topic, "partition_data": [{"index": 0, "records": batch.encode()}]}]
+    request = {"acks": -1, "timeout": 30_000, "topic_data": topic_data}
+    answer = wire.call("produce", 9, request).fields
+    assert answer["responses"][0]["partition_responses"][0]["error_code"] == 0
 
 
 def fetch_frame(topic: str, correlation_id: int) -> bytes:
@@ -141,29 +151,77 @@ def test_one_that_goes_away_half_way_leaves_nothing_behind(filled: GatewayProces
             wire.call("api_versions", 0)
 
 
-def test_a_topic_deleted_and_created_again_under_a_reader(gateway: GatewayProcess) -> None:
-    """The reader gets bytes of the topic it asked for, or loses its connection; never those of the new one."""
-    fill(gateway, "again")
-    with slow_reader(gateway) as reader:
-        reader.sendall(fetch_frame("again", 1))
-        size = int.from_bytes(receive_exactly(reader, 4), "big")
-        received = bytearray(receive_exactly(reader, 100_000))
-        with Wire(gateway.bootstrap) as wire:
-            answer = wire.call("delete_topics", 5, topic_names=["again"], timeout=30_000)
-            assert answer.fields["responses"][0]["error_code"] == 0
-        create(gateway, "again")
-        with Wire(gateway.bootstrap) as wire:
-            for _ in range(BATCHES):
-                data = [{"index": 0, "records": Batch(records(1, RECORD_BYTES, prefix="new-")).encode()}]
-                topic_data = [{"name": "again", "partition_data": data}]
-                wire.call("produce", 9, {"acks": -1, "timeout": 30_000, "topic_data": topic_data})
-        with contextlib.suppress(ConnectionResetError):
-            while len(received) < size and (part := reader.recv(1 << 20)):
-                received += part
-        assert len(received) < size
-        assert b"new-" not in received
+def by_delete_records(gateway: GatewayProcess, topic: str) -> None:
     with Wire(gateway.bootstrap) as wire:
-        wire.call("api_versions", 0)
+        partitions = [{"partition_index": 0, "offset": -1}]
+        topics = [{"name": topic, "partitions": partitions}]
+        answer = wire.call("delete_records", 1, {"topics": topics, "timeout": 30_000}).fields
+    assert answer["topics"][0]["partitions"][0]["low_watermark"] == BATCHES + 1
+
+
+def by_retention(gateway: GatewayProcess, topic: str) -> None:
+    with Wire(gateway.bootstrap) as wire:
+        configs = [{"name": "retention.ms", "config_operation": 0, "value": "0"}]
+        resource = {"resource_type": 2, "resource_name": topic, "configs": configs}
+        request = {"resources": [resource], "validate_only": False}
+        assert wire.call("incremental_alter_configs", 0, request).fields["responses"][0]["error_code"] == 0
+
+
+def by_deletion(gateway: GatewayProcess, topic: str) -> None:
+    """And others of the same name take the place of the files."""
+    with Wire(gateway.bootstrap) as wire:
+        answer = wire.call("delete_topics", 5, topic_names=[topic], timeout=30_000)
+        assert answer.fields["responses"][0]["error_code"] == 0
+    create(gateway, topic)
+    with Wire(gateway.bootstrap) as wire:
+        produce(wire, topic, Batch(records(1, RECORD_BYTES, prefix="new-")))
+
+
+def first_segments(gateway: GatewayProcess) -> list[str]:
+    """The large files that begin at offset 0, whatever their names are now."""
+    found = []
+    for path in gateway.data_dir.rglob(f"{0:020d}.log*"):
+        with contextlib.suppress(FileNotFoundError):
+            if path.stat().st_size > 2 * RECORD_BYTES:
+                found.append(str(path))
+    return found
+
+
+def deleted_but_open(gateway: GatewayProcess) -> list[str]:
+    found = []
+    for link in Path(f"/proc/{gateway.pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            if "(deleted)" in (target := str(link.readlink())):
+                found.append(target)
+    return found
+
+
+@pytest.fixture(scope="module")
+def forgetful(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    """A gateway that deletes what it may at once."""
+    settings = {"log.retention.check.interval.ms": "50", "log.segment.delete.delay.ms": "0"}
+    with GatewayProcess(tmp_path_factory.mktemp("forgetful") / "data", settings=settings) as gateway:
+        yield gateway
+
+
+@pytest.mark.parametrize("remove", [by_delete_records, by_retention, by_deletion])
+def test_records_deleted_under_a_reader_reach_it_all_the_same(
+    forgetful: GatewayProcess, remove: Callable[[GatewayProcess, str], None]
+) -> None:
+    topic = remove.__name__
+    fill(forgetful, topic, segment_bytes=BATCHES * (RECORD_BYTES + 1000), retention_ms=-1)
+    with Wire(forgetful.bootstrap) as wire:  # the next segment begins, so that the first can go
+        produce(wire, topic, Batch(records(1, RECORD_BYTES)))
+    with slow_reader(forgetful) as reader:
+        reader.sendall(fetch_frame(topic, 1))
+        size = int.from_bytes(receive_exactly(reader, 4), "big")
+        received = receive_exactly(reader, 100_000)
+        remove(forgetful, topic)
+        eventually(lambda: not first_segments(forgetful), "the deletion of the files")
+        eventually(lambda: bool(deleted_but_open(forgetful)), "a file that only the reader holds")
+        received += receive_exactly(reader, size - len(received))
+        assert sequences_in(received, 1) == list(range(BATCHES))
+    eventually(lambda: not deleted_but_open(forgetful), "the end of what only the reader held")
 
 
 def test_a_stop_gives_a_reader_time_to_finish(tmp_path: Path) -> None:
