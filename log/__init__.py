@@ -26,7 +26,8 @@ from log.errors import (
 from log.flush import FlushTicket
 from log.log_directory import LogDirectory
 from log.results import AppendInfo, DeletedSegment, FileRegion, KeptRegion, ReadResult, TimestampAndOffset
-from log.retention import NOT_HELD
+from log.retained_log import RetentionTicket
+from log.retention import NOT_HELD, DeletionReason
 from log.storage import Storage
 from log.transactional_log import OpenTransaction
 from log.unified_log import UnifiedLog
@@ -36,6 +37,7 @@ __all__ = [
     "AppendInfo",
     "CorruptRecord",
     "DeletedSegment",
+    "DeletionReason",
     "DirectoryLocked",
     "FileRegion",
     "FlushTicket",
@@ -56,6 +58,7 @@ __all__ = [
     "ReadResult",
     "RecordBatchTooLarge",
     "RecordTooLarge",
+    "RetentionTicket",
     "Storage",
     "StorageFailed",
     "TimestampAndOffset",

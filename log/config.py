@@ -15,6 +15,7 @@ class LogConfig:
 
     segment_bytes: int = 1024 * 1024 * 1024
     segment_ms: int = 7 * 24 * 60 * 60 * 1000
+    segment_jitter_ms: int = 0
     index_interval_bytes: int = 4096
     segment_index_bytes: int = 10 * 1024 * 1024
     max_message_bytes: int = 1048588

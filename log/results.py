@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from log.record_batch import LOG_OVERHEAD_BYTES
 
 if TYPE_CHECKING:
+    from log.retention import DeletionReason
     from log.storage import DataFile, Storage
 
 _BATCH_LENGTH: Final = slice(8, 12)
@@ -131,8 +132,9 @@ class TimestampAndOffset(NamedTuple):
 
 
 class DeletedSegment(NamedTuple):
-    """A segment that retention removed, and why."""
+    """A segment that went, and by which rule; `end_offset` is exclusive."""
 
     base_offset: int
+    end_offset: int
     size_bytes: int
-    reason: str
+    reason: DeletionReason

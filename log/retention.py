@@ -6,7 +6,7 @@ too old. Kafka makes three passes; one pass over the segments finds the same, be
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -18,12 +18,14 @@ class SegmentFacts(NamedTuple):
     """What the decision needs of one segment; `end_offset` is exclusive.
 
     `largest_timestamp` is that of its records in ms, or when its file was last written if none has a timestamp.
+    The active segment is the one that is written to, always the last.
     """
 
     base_offset: int
     end_offset: int
     size_bytes: int
     largest_timestamp: int
+    is_active: bool = False
 
 
 class DeletionReason(StrEnum):
@@ -45,8 +47,9 @@ class RetentionDecision(NamedTuple):
 
 
 def segments_to_delete(
-    segments: Sequence[SegmentFacts],
+    segments: Iterable[SegmentFacts],
     *,
+    size_bytes: int,
     now_ms: int,
     retention_ms: int,
     retention_bytes: int,
@@ -54,19 +57,18 @@ def segments_to_delete(
     high_watermark: int,
     held_from: int = NOT_HELD,
 ) -> RetentionDecision:
-    """Decide on the segments of one log, which are in order, the active one last; a limit below 0 keeps for ever.
+    """Decide on the oldest segments of a log of `size_bytes`, given in order; a limit below 0 keeps for ever.
 
-    Only from the front and only below the high watermark. The active segment goes by size or time only, and only when
+    No more of them are looked at than needed. Only from the front and only below the high watermark. The active segment goes by size or time only, and only when
     it holds something. What reaches beyond `held_from` goes by neither; the log start offset was moved on purpose.
     """
     doomed: list[tuple[SegmentFacts, DeletionReason]] = []
     kept_because = ""
-    excess_bytes = sum(segment.size_bytes for segment in segments) - retention_bytes
-    for number, segment in enumerate(segments):
-        is_active = number == len(segments) - 1
-        if is_active and not segment.size_bytes:
+    excess_bytes = size_bytes - retention_bytes
+    for segment in segments:
+        if segment.is_active and not segment.size_bytes:
             break
-        if not is_active and segment.end_offset <= log_start_offset:
+        if not segment.is_active and segment.end_offset <= log_start_offset:
             reason = DeletionReason.LOG_START_OFFSET
         elif retention_bytes >= 0 and excess_bytes >= segment.size_bytes:
             reason = DeletionReason.RETENTION_BYTES
@@ -74,12 +76,10 @@ def segments_to_delete(
             reason = DeletionReason.RETENTION_MS
         else:
             if retention_ms >= 0 and segment.largest_timestamp > now_ms:
-                kept_because = (
-                    f"its newest record is dated {segment.largest_timestamp - now_ms} ms in the future"
-                )
+                kept_because = f"its newest record is dated {segment.largest_timestamp}, in the future"
             break
         if segment.end_offset > high_watermark:
-            kept_because = f"it reaches beyond the high watermark {high_watermark}"
+            kept_because = "it reaches beyond the high watermark"
             break
         if reason is not DeletionReason.LOG_START_OFFSET and segment.end_offset > held_from:
             kept_because = f"records from offset {held_from} on are held"

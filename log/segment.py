@@ -5,11 +5,13 @@ Source of the roll and index rules: Kafka's `LogSegment`.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from typing import TYPE_CHECKING, Final
+from zlib import crc32
 
 from log.errors import CorruptRecord
-from log.indexes import SegmentIndexes
+from log.indexes import TIME_ENTRY, SegmentIndexes
 from log.names import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from log.record_batch import BatchHeader
 
 _logger = logging.getLogger(__name__)
+NEVER: Final = 2**63 - 1
+"""A time (ms) that does not come."""
 _MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 _LOOKUP_CHUNK_BYTES: Final = 4096
 SCAN_CHUNK_BYTES: Final = 1024 * 1024
@@ -48,6 +52,7 @@ class Segment:
         "_environment",
         "_first_timestamp",
         "_indexes",
+        "_is_found",
         "_max_timestamp",
         "_offset_of_max_timestamp",
         "base_offset",
@@ -67,6 +72,7 @@ class Segment:
         self.base_offset = base_offset
         self.size_bytes = size_bytes
         self.created_ms = created_ms
+        self._is_found = size_bytes > 0
         self.file = DataFile(self.path(LOG_SUFFIX))
         self._indexes: SegmentIndexes | None = SegmentIndexes() if not size_bytes else None
         self._max_timestamp: int | None = NO_TIMESTAMP if not size_bytes else None
@@ -97,7 +103,33 @@ class Segment:
         if first is None:
             first = self._read_first_timestamp()
         waited_ms = batch.max_timestamp - first if first >= 0 else now_ms - self.created_ms
-        return waited_ms > config.segment_ms or self.indexes().is_full(config.segment_index_bytes)
+        return waited_ms > self._roll_after_ms(config) or self.indexes().is_full(config.segment_index_bytes)
+
+    def time_to_roll_ms(self, config: LogConfig, now_ms: int) -> int:
+        """When a segment to which nothing is appended is to be closed all the same; while that is to come, not after it.
+
+        When its first record is older than segment.ms, and so is the segment itself: records may be of any age when they
+        arrive. NEVER when it is empty. Raises CorruptRecord, OSError.
+        """
+        if not self.size_bytes:
+            return NEVER
+        if self._is_found:
+            # it was made before this run, nobody knows when, and last written at this time
+            self._is_found = False
+            self.created_ms = min(self.created_ms, self._environment.storage.modified_ms(self.file.path))
+        after_ms = self._roll_after_ms(config)
+        due_ms = self.created_ms + after_ms
+        if due_ms < now_ms:
+            first = (
+                self._first_timestamp if self._first_timestamp is not None else self._read_first_timestamp()
+            )
+            due_ms = max(first, self.created_ms) + after_ms
+        return min(due_ms + 1, NEVER)
+
+    def _roll_after_ms(self, config: LogConfig) -> int:
+        """segment.ms less the segment's own share of segment.jitter.ms, which keeps many from rolling at once."""
+        jitter_ms = min(config.segment_jitter_ms, config.segment_ms)
+        return config.segment_ms - (crc32(self.file.path.encode()) % jitter_ms if jitter_ms else 0)
 
     def appended(self, batch: BatchHeader, last_offset: int, interval_bytes: int) -> None:
         """Take account of a batch that was written at the end."""
@@ -289,11 +321,21 @@ class Segment:
         return end
 
     def _load_max_timestamp(self) -> None:
-        last = self.indexes().last_time()
+        last = self._last_time()
         if self._max_timestamp is None:
             timestamp, relative_offset = last or (NO_TIMESTAMP, 0)
             self._max_timestamp = timestamp
             self._offset_of_max_timestamp = self.base_offset + relative_offset
+
+    def _last_time(self) -> tuple[int, int] | None:
+        """The newest entry of the time index. To check all of a large index takes longer than a request may wait."""
+        if self._indexes is None and self._environment.index_cache.get(self.file.path) is None:
+            with contextlib.suppress(OSError):
+                content = self._environment.storage.read_file(self.path(TIME_INDEX_SUFFIX))
+                newest = SegmentIndexes(time_entries=content[-2 * TIME_ENTRY.size :])
+                if len(content) % TIME_ENTRY.size == 0 and newest.is_sane(self.size_bytes):
+                    return newest.last_time()
+        return self.indexes().last_time()
 
     def _read_first_timestamp(self) -> int:
         batch = parse_header(self._environment.storage.read(self.file, HEADER_BYTES, 0))

@@ -8,13 +8,11 @@ Source of the rules: Kafka's `UnifiedLog`, `LocalLog`.
 
 from __future__ import annotations
 
-import logging
-from bisect import bisect_right
 from typing import TYPE_CHECKING, Final
 
 from log import lookups
 from log.batch_validation import check_batch
-from log.checkpoints import encode_leader_epochs, encode_offsets
+from log.checkpoints import encode_leader_epochs
 from log.end_marker import build_end_marker
 from log.errors import (
     CorruptRecord,
@@ -26,7 +24,7 @@ from log.errors import (
     StorageFailed,
     TransactionCoordinatorFenced,
 )
-from log.names import LEADER_EPOCHS, LOG_START_OFFSET, TEMPORARY_SUFFIX
+from log.names import LEADER_EPOCHS, TEMPORARY_SUFFIX
 from log.record_batch import (
     PATCHED,
     REWRITABLE,
@@ -35,17 +33,15 @@ from log.record_batch import (
     TRANSACTIONAL_FLAG,
     stamped_head,
 )
-from log.results import AppendInfo, DeletedSegment, FileRegion, ReadResult, TimestampAndOffset
-from log.retention import SegmentFacts, segments_to_delete
-from log.segment import Segment
-from log.transactional_log import TransactionalLog
+from log.results import AppendInfo, FileRegion, ReadResult, TimestampAndOffset
+from log.retained_log import RetainedLog
 from seq_validator import ACCEPTED, Duplicate, Rejected, RejectionReason
 
 if TYPE_CHECKING:
     from log.config import LogConfig
     from log.record_batch import BatchHeader, Buffer
+    from log.segment import Segment
 
-_logger = logging.getLogger(__name__)
 _new_tuple = tuple.__new__
 _MAX_TIMESTAMP: Final = slice(35, 43)
 _REFUSALS: Final = {
@@ -57,23 +53,13 @@ _REFUSALS: Final = {
 }
 
 
-class UnifiedLog(TransactionalLog):
+class UnifiedLog(RetainedLog):
     """One partition's batches, from log_start_offset (inclusive) to log_end_offset (exclusive).
 
     All below `recovery_point` is durable; all below `high_watermark` may be read by consumers, and those that want
     committed records only stop at `last_stable_offset`. All methods belong to one thread, only `FlushTicket.run` may
     run in another. Times are ms and come from the caller.
     """
-
-    @property
-    def active_base_offset(self) -> int:
-        """Base offset of the segment that is written to."""
-        return self._active.base_offset
-
-    @property
-    def segment_count(self) -> int:
-        """How many segments the log has."""
-        return len(self._segments)
 
     def update_config(self, config: LogConfig) -> None:
         """Go on with another configuration of the topic."""
@@ -221,27 +207,6 @@ class UnifiedLog(TransactionalLog):
             self._fail(f"the leader epoch could not be written: {error}")
         self._undurable.add([path], self.directory)
 
-    def roll(self, now_ms: int) -> None:
-        """Go on in a new segment that begins at log_end_offset. Raises StorageFailed."""
-        self._check_online()
-        closing = self._active
-        if closing.base_offset == self.log_end_offset:
-            return
-        segment = Segment(self._environment, self.directory, self.log_end_offset, 0, now_ms)
-        try:
-            if self._is_newborn:
-                # a crash must not leave the second segment without the first
-                self._make_names_durable()
-            paths = [*self._write_indexes(), self._write_snapshot()]
-            self._environment.storage.create(segment.file)
-        except OSError as error:
-            self._fail(f"a new segment could not be created: {error}")
-        self._undurable.add(paths, self.directory)
-        closing.become_closed()
-        self._segments.append(segment)
-        self._bases.append(segment.base_offset)
-        self._active = segment
-
     # Reading.
 
     def find(
@@ -305,96 +270,7 @@ class UnifiedLog(TransactionalLog):
         """(leader_epoch, end_offset) of the largest epoch not above the one asked for; (-1, -1) when unknown."""
         return self._leader_epochs.end_offset(leader_epoch, self.log_end_offset)
 
-    # Deleting.
-
-    def delete_records_before(self, offset: int) -> int:
-        """Move log_start_offset to `offset` (-1: the high watermark), durably; returns the new one.
-
-        Raises OffsetOutOfRange beyond the high watermark, StorageFailed.
-        """
-        self._check_online()
-        wanted = self.high_watermark if offset == -1 else offset
-        if not 0 <= wanted <= self.high_watermark:
-            raise OffsetOutOfRange(f"Offset {offset} is not below the high watermark {self.high_watermark}.")
-        self._move_log_start(wanted)
-        doomed = [
-            segment
-            for segment, next_base in zip(self._segments, self._bases[1:], strict=False)
-            if next_base <= self.log_start_offset
-        ]
-        self._remove(doomed, 0)
-        return self.log_start_offset
-
-    def delete_old_segments(self, now_ms: int) -> list[DeletedSegment]:
-        """Remove what retention says must go, log_start_offset first. Raises StorageFailed, CorruptRecord."""
-        self._check_online()
-        ends = [*self._bases[1:], self.log_end_offset]
-        try:
-            facts = [
-                SegmentFacts(segment.base_offset, end_offset, segment.size_bytes, segment.largest_timestamp())
-                for segment, end_offset in zip(self._segments, ends, strict=True)
-            ]
-        except OSError as error:
-            raise StorageFailed(f"{self.topic}-{self.partition} can't be read: {error}") from error
-        decided = segments_to_delete(
-            facts,
-            now_ms=now_ms,
-            retention_ms=self.config.retention_ms,
-            retention_bytes=self.config.retention_bytes,
-            log_start_offset=self.log_start_offset,
-            high_watermark=self.high_watermark,
-            held_from=self.held_from,
-        ).doomed
-        if not decided:
-            return []
-        if len(decided) == len(self._segments):
-            self.roll(now_ms)
-        self._move_log_start(decided[-1][0].end_offset)
-        self._remove(self._segments[: len(decided)], now_ms)
-        for segment, reason in decided:
-            _logger.info(
-                "%s-%d: deleted the segment at %d: %s",
-                self.topic,
-                self.partition,
-                segment.base_offset,
-                reason,
-            )
-        return [
-            DeletedSegment(segment.base_offset, segment.size_bytes, reason) for segment, reason in decided
-        ]
-
-    def _move_log_start(self, offset: int) -> None:
-        if offset <= self.log_start_offset:
-            return
-        path = f"{self.directory}/{LOG_START_OFFSET}"
-        try:
-            if self._undurable:
-                self._make_names_durable()
-            self._environment.storage.replace_file(
-                path, encode_offsets({(self.topic, self.partition): offset})
-            )
-        except OSError as error:
-            self._fail(f"the log start offset could not be made durable: {error}")
-        self.log_start_offset = offset
-        self._leader_epochs.truncate_start(offset)
-
-    def _remove(self, doomed: list[Segment], now_ms: int) -> None:
-        if not doomed:
-            return
-        try:
-            # The newest snapshot may be all that remembers the producers of what goes.
-            self._make_names_durable()
-            del self._segments[: len(doomed)]
-            del self._bases[: len(doomed)]
-            del self._aborting[: bisect_right(self._aborting, doomed[-1].base_offset)]
-            self.size_bytes -= sum(segment.size_bytes for segment in doomed)
-            self._deletion.remove(doomed, now_ms + self.config.file_delete_delay_ms)
-        except OSError as error:
-            self._fail(f"a segment could not be removed: {error}")
-
-    def delete_pending(self, now_ms: int) -> int:
-        """Delete the files of removed segments whose delay is over; returns how many. Raises OSError."""
-        return self._deletion.delete_due(now_ms)
+    # Forgetting.
 
     def expire_producers(self, now_ms: int) -> int:
         """Forget producers idle for producer.id.expiration.ms; returns how many."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from gateway.config.groups import GROUP_SETTINGS
 from gateway.config.network import NETWORK_SETTINGS, NODE_SETTINGS
 from gateway.config.producers import PRODUCER_SETTINGS
+from gateway.config.retention import RETENTION_SETTINGS
 from gateway.config.setting import Setting
 from gateway.config.storage import STORAGE_SETTINGS
 from gateway.config.topics import TOPIC_SETTINGS
@@ -18,6 +19,7 @@ SETTINGS: tuple[Setting, ...] = (
     *NETWORK_SETTINGS,
     *STORAGE_SETTINGS,
     *TOPIC_SETTINGS,
+    *RETENTION_SETTINGS,
     *PRODUCER_SETTINGS,
     *GROUP_SETTINGS,
     *TRANSACTION_SETTINGS,

@@ -64,7 +64,7 @@ def _delete(context: RequestContext, topic: str, index: int, offset: int) -> tup
     if not 0 <= offset <= log.high_watermark:
         return _NO_LOW_WATERMARK, ErrorCode.offset_out_of_range
     try:
-        return log.delete_records_before(offset), ErrorCode.none
+        return log.delete_records_before(offset, context.services.clock.now_ms()), ErrorCode.none
     except LogError as error:
         logger.error("records of %s-%d can't be deleted: %s", topic, index, error)  # noqa: TRY400
         return _NO_LOW_WATERMARK, ErrorCode(error.kafka_error_code)

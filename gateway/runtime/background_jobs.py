@@ -15,6 +15,7 @@ from gateway.config import Config
 from gateway.runtime.clock import Clock
 from gateway.runtime.partition import Partition
 from gateway.runtime.partitions import Partitions
+from gateway.runtime.retention import Retention
 from gateway.runtime.topic_lifecycle import TopicLifecycle
 from log import LogDirectory, LogError
 
@@ -65,6 +66,7 @@ class BackgroundJobs:
         self._partitions = partitions
         self._log_directory = log_directory
         self._lifecycle = lifecycle
+        self.retention = Retention(clock)
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -76,6 +78,7 @@ class BackgroundJobs:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
+        await self.retention.stop()
 
     def _jobs(self) -> tuple[_Job, ...]:
         config = self._config
@@ -83,7 +86,7 @@ class BackgroundJobs:
             _Job(
                 "retention",
                 config.int("log.retention.check.interval.ms") / 1000,
-                self._retain,
+                self.retention.apply,
                 self._open_due,
             ),
             _Job(
@@ -124,9 +127,6 @@ class BackgroundJobs:
         """Open those partitions of which retention may have to delete something."""
         async for key in in_slices(list(self._log_directory.stored())):
             self._lifecycle.open_if_retention_is_due(key, self._clock.now_ms())
-
-    def _retain(self, partition: Partition) -> None:
-        partition.log.delete_old_segments(self._clock.now_ms())
 
     def _expire(self, partition: Partition) -> None:
         partition.log.expire_producers(self._clock.now_ms())

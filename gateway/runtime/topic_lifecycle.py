@@ -56,6 +56,7 @@ def topic_policy(config: Config, overrides: Mapping[str, str]) -> TopicPolicy:
             number("segment.bytes") if internal_segment_bytes is None else cast("int", internal_segment_bytes)
         ),
         segment_ms=number("segment.ms"),
+        segment_jitter_ms=number("segment.jitter.ms"),
         index_interval_bytes=number("index.interval.bytes"),
         segment_index_bytes=number("segment.index.bytes"),
         max_message_bytes=number("max.message.bytes"),

@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from log.retention import NOT_HELD, DeletionReason, RetentionDecision, SegmentFacts, segments_to_delete
 
 DAY = 1000
-SEGMENTS = [SegmentFacts(10 * number, 10 * number + 10, 100, DAY * number) for number in range(5)]
+SEGMENTS = [
+    SegmentFacts(10 * number, 10 * number + 10, 100, DAY * number, is_active=number == 4)
+    for number in range(5)
+]
 
 
 def decide(
@@ -16,8 +21,10 @@ def decide(
     high_watermark: int = 50,
     held_from: int = NOT_HELD,
 ) -> RetentionDecision:
+    segments = SEGMENTS if segments is None else segments
     return segments_to_delete(
-        SEGMENTS if segments is None else segments,
+        segments,
+        size_bytes=sum(segment.size_bytes for segment in segments),
         now_ms=now_ms,
         retention_ms=retention_ms,
         retention_bytes=retention_bytes,
@@ -44,7 +51,11 @@ class TestByTime:
         assert deleted(now_ms=99 * DAY, retention_ms=DAY) == [0, 10, 20, 30, 40]
 
     def test_not_the_active_one_when_it_is_empty(self) -> None:
-        segments = [*SEGMENTS, SegmentFacts(50, 50, 0, -1)]
+        segments = [
+            *SEGMENTS[:4],
+            SEGMENTS[4]._replace(is_active=False),
+            SegmentFacts(50, 50, 0, -1, is_active=True),
+        ]
         assert deleted(segments, now_ms=99 * DAY, retention_ms=DAY) == [0, 10, 20, 30, 40]
 
     def test_a_younger_segment_in_front_protects_the_rest(self) -> None:
@@ -93,13 +104,13 @@ class TestReasons:
     def test_kept_by_the_high_watermark(self) -> None:
         decision = decide(now_ms=99 * DAY, retention_ms=DAY, high_watermark=29)
 
-        assert decision.kept_because == "it reaches beyond the high watermark 29"
+        assert decision.kept_because == "it reaches beyond the high watermark"
 
     def test_kept_by_a_date_in_the_future(self) -> None:
         decision = decide(now_ms=-7, retention_ms=0)
 
         assert decision.doomed == []
-        assert decision.kept_because == "its newest record is dated 7 ms in the future"
+        assert decision.kept_because == "its newest record is dated 0, in the future"
 
 
 class TestHeldRecords:
@@ -123,3 +134,20 @@ def test_an_empty_segment_inside_goes_by_size_and_by_when_its_file_was_written()
     assert deleted(segments, retention_bytes=401) == []
     assert deleted(segments, now_ms=4 * DAY, retention_ms=DAY) == [0, 10, 20]
     assert deleted(segments, now_ms=3 * DAY, retention_ms=DAY) == []
+
+
+def test_no_more_segments_are_looked_at_than_needed() -> None:
+    def facts() -> Iterator[SegmentFacts]:
+        yield from SEGMENTS[:2]
+        raise AssertionError("its timestamp would have been read from the disk")
+
+    decision = segments_to_delete(
+        facts(),
+        size_bytes=500,
+        now_ms=2 * DAY,
+        retention_ms=DAY,
+        retention_bytes=-1,
+        log_start_offset=0,
+        high_watermark=50,
+    )
+    assert [segment.base_offset for segment, _ in decision.doomed] == [0]

@@ -1,0 +1,232 @@
+"""How segments roll by time and go, beside what `test_unified_log` and `test_retention` say of it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from log import DeletionReason, Storage, StorageFailed, UnifiedLog
+from log.retained_log import SEGMENTS_AT_ONCE
+from log.segment import NEVER
+from tests.faults.faulty_storage import FaultyStorage
+from tests.log.support import NOW_MS, SMALL, batch, fill, flush, open_log
+
+HOUR_MS = 3_600_000
+HOURLY = replace(SMALL, segment_ms=HOUR_MS)
+TINY = replace(SMALL, segment_bytes=100, retention_ms=0)
+"""Every batch is a segment."""
+
+
+def one_batch_each(directory: Path, segments: int) -> UnifiedLog:
+    log = open_log(directory, TINY)
+    fill(log, segments)
+    flush(log)
+    assert log.segment_count == segments
+    return log
+
+
+def log_start_on_disk(directory: Path) -> int:
+    return open_log(directory).log_start_offset
+
+
+class TestRollingByTime:
+    def test_an_idle_segment_is_closed(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path / "log", HOURLY)
+        log.append(batch(), now_ms=NOW_MS)
+        assert not log.roll_by_time(NOW_MS + HOUR_MS)
+        assert log.roll_by_time(NOW_MS + HOUR_MS + 1)
+        assert (log.segment_count, log.active_base_offset) == (2, 1)
+        assert log.append(batch(), now_ms=NOW_MS).base_offset == 1
+
+    def test_an_empty_one_stays(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path / "log", HOURLY)
+        assert not log.roll_by_time(NOW_MS + 99 * HOUR_MS)
+        assert log.next_retention_ms(NOW_MS) == NEVER
+
+    def test_old_records_that_arrive_now_do_not_close_it_again_and_again(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path / "log", HOURLY)
+        log.append(batch(timestamp=NOW_MS - 1000 * HOUR_MS), now_ms=NOW_MS)
+        assert not log.roll_by_time(NOW_MS + HOUR_MS)
+        assert log.roll_by_time(NOW_MS + HOUR_MS + 1)
+
+    def test_records_without_a_timestamp_count_from_when_the_segment_began(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path / "log", HOURLY)
+        log.append(batch(timestamp=-1), now_ms=NOW_MS + 5)
+        assert not log.roll_by_time(NOW_MS + HOUR_MS)
+        assert log.roll_by_time(NOW_MS + HOUR_MS + 1)
+
+    def test_restarts_do_not_put_it_off(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path / "log", HOURLY)
+        log.append(batch(), now_ms=NOW_MS)
+        log.close(clean=False)
+        os.utime(tmp_path / "log" / f"{0:020d}.log", ns=(0, NOW_MS * 1_000_000))
+        log = open_log(tmp_path / "log", HOURLY, now_ms=NOW_MS + HOUR_MS)
+        assert log.next_retention_ms(NOW_MS + HOUR_MS) == NOW_MS + HOUR_MS + 1
+        assert log.roll_by_time(NOW_MS + HOUR_MS + 1)
+
+    def test_many_partitions_do_not_roll_at_once(self, tmp_path: Path) -> None:
+        config = replace(HOURLY, segment_jitter_ms=HOUR_MS // 2)
+        rolls = set()
+        for number in range(20):
+            log = open_log(tmp_path / f"{number}", config)
+            log.append(batch(), now_ms=NOW_MS)
+            rolls.add(log.next_retention_ms(NOW_MS) - NOW_MS)
+        assert len(rolls) > 15
+        assert min(rolls) > HOUR_MS // 2
+        assert max(rolls) <= HOUR_MS + 1
+
+    def test_jitter_counts_for_appends_too(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path / "log", replace(HOURLY, segment_jitter_ms=2 * HOUR_MS))
+        log.append(batch(), now_ms=NOW_MS)
+        due_ms = log.next_retention_ms(NOW_MS)
+        log.append(batch(timestamp=due_ms - 1), now_ms=due_ms)
+        assert log.segment_count == 1
+        log.append(batch(timestamp=due_ms), now_ms=due_ms)
+        assert log.segment_count == 2
+
+    def test_the_new_names_are_durable_after_a_flush(self, tmp_path: Path) -> None:
+        storage = FaultyStorage(tmp_path)
+        storage.make_directory(str(tmp_path / "log"))
+        log = open_log(tmp_path / "log", HOURLY, storage=storage)
+        log.append(batch(producer_id=4, base_sequence=0), now_ms=NOW_MS)
+        flush(log)
+        assert log.roll_by_time(NOW_MS + 2 * HOUR_MS)
+        flush(log)
+        storage.power_cut(tmp_path / "left", 0)
+        assert {path.suffix for path in (tmp_path / "left" / "log").glob(f"{1:020d}.*")} == {
+            ".log",
+            ".snapshot",
+        }
+
+
+class TestRetention:
+    def test_a_log_of_many_segments_goes_by_slices(self, tmp_path: Path) -> None:
+        log = one_batch_each(tmp_path / "log", 2 * SEGMENTS_AT_ONCE + 3)
+        gone = []
+        while deleted := log.delete_old_segments(NOW_MS + HOUR_MS):
+            assert log.log_start_offset == deleted[-1].end_offset
+            gone.append(len(deleted))
+        assert gone == [SEGMENTS_AT_ONCE, SEGMENTS_AT_ONCE, 3]
+        assert (log.segment_count, log.log_start_offset, log.size_bytes) == (1, 2 * SEGMENTS_AT_ONCE + 3, 0)
+
+    def test_what_delete_records_leaves_goes_next(self, tmp_path: Path) -> None:
+        log = one_batch_each(tmp_path / "log", SEGMENTS_AT_ONCE + 3)
+        log.update_config(replace(TINY, retention_ms=-1))
+        assert log.delete_records_before(-1) == SEGMENTS_AT_ONCE + 3
+        assert log.segment_count == 3
+        deleted = log.delete_old_segments(NOW_MS)
+        assert [segment.reason for segment in deleted] == 2 * [DeletionReason.LOG_START_OFFSET]
+        assert log.segment_count == 1, "the active one stays, as in Kafka, although nothing in it can be read"
+
+    def test_delayed_deletion_holds_for_deleted_records(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path / "log", replace(SMALL, file_delete_delay_ms=5))
+        fill(log, 30)
+        flush(log)
+        log.delete_records_before(-1, NOW_MS)
+        assert log.delete_pending(NOW_MS + 4) == 0
+        assert log.delete_pending(NOW_MS + 5) > 0
+
+    def test_held_records_stay_until_they_are_let_go(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level("INFO")
+        log = one_batch_each(tmp_path / "log", 10)
+        log.held_from = 4
+        log.delete_old_segments(NOW_MS + HOUR_MS)
+        for _ in range(3):
+            assert log.delete_old_segments(NOW_MS + HOUR_MS) == []
+        assert log.log_start_offset == 4
+        assert caplog.text.count("records from offset 4 on are held") == 1
+        log.held_from = 7
+        log.delete_old_segments(NOW_MS + HOUR_MS)
+        assert log.log_start_offset == 7
+
+    def test_the_next_time_to_look(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path / "log", replace(HOURLY, retention_ms=HOUR_MS // 4))
+        fill(log, 30, step_ms=0)
+        flush(log)
+        due_ms = log.next_retention_ms(NOW_MS)
+        assert due_ms == NOW_MS + HOUR_MS // 4 + 1
+        assert log.delete_old_segments(due_ms - 1) == []
+        assert log.delete_old_segments(due_ms)
+
+
+class TestRetentionByTicket:
+    """As the gateway does it: what must be durable becomes so in another thread."""
+
+    def test_leaves_no_flush_to_the_deletion(self, tmp_path: Path) -> None:
+        storage = FaultyStorage(tmp_path)
+        storage.make_directory(str(tmp_path / "log"))
+        log = open_log(tmp_path / "log", TINY, storage=storage)
+        fill(log, 5)
+        log.advance_high_watermark_to_end()
+        ticket = log.prepare_retention(NOW_MS + HOUR_MS)
+        assert ticket is not None
+        ticket.run()
+        log.complete_retention(ticket)
+        before = len(storage.log)
+        assert len(log.delete_old_segments(NOW_MS + HOUR_MS)) == 5
+        assert {operation.split()[0] for operation in storage.log[before:]} == {"rename"}
+
+    def test_nothing_to_do(self, tmp_path: Path) -> None:
+        assert open_log(tmp_path / "log").prepare_retention(NOW_MS) is None
+
+    def test_records_deleted_meanwhile_count_more(self, tmp_path: Path) -> None:
+        log = one_batch_each(tmp_path / "log", 10)
+        log.update_config(replace(TINY, retention_ms=-1, retention_bytes=log.size_bytes // 2))
+        ticket = log.prepare_retention(NOW_MS)
+        assert ticket is not None
+        assert log.delete_records_before(9) == 9
+        ticket.run()
+        log.complete_retention(ticket)
+        assert log.delete_old_segments(NOW_MS) == []
+        assert log_start_on_disk(tmp_path / "log") == 9
+
+    def test_a_log_closed_meanwhile_is_left_alone(self, tmp_path: Path) -> None:
+        """Another log may have taken its directory's name."""
+        log = one_batch_each(tmp_path / "log", 10)
+        ticket = log.prepare_retention(NOW_MS + HOUR_MS)
+        assert ticket is not None
+        log.close(clean=False)
+        ticket.run()
+        log.complete_retention(ticket)
+        assert log_start_on_disk(tmp_path / "log") == 0
+
+    @pytest.mark.parametrize("operation", range(1, 6))
+    def test_a_failure_takes_the_log_offline(self, tmp_path: Path, operation: int) -> None:
+        storage = FaultyStorage(tmp_path)
+        storage.make_directory(str(tmp_path / "log"))
+        log = open_log(tmp_path / "log", TINY, storage=storage)
+        fill(log, 5)
+        flush(log)
+        ticket = log.prepare_retention(NOW_MS + HOUR_MS)
+        assert ticket is not None
+        storage.fail_at = storage.operations + operation
+        with pytest.raises(OSError, match="Input/output error") as failed:
+            ticket.run()
+        log.fail_retention(ticket, failed.value)
+        with pytest.raises(StorageFailed):
+            log.delete_old_segments(NOW_MS + HOUR_MS)
+        storage.heal()
+        log.reopen(NOW_MS)
+        assert log.log_end_offset == 5
+
+    def test_an_old_failure_does_not_harm_a_log_that_came_back(self, tmp_path: Path) -> None:
+        log = one_batch_each(tmp_path / "log", 5)
+        ticket = log.prepare_retention(NOW_MS + HOUR_MS)
+        assert ticket is not None
+        log.take_offline("a test says so")
+        log.reopen(NOW_MS)
+        log.fail_retention(ticket, OSError("late"))
+        assert not log.offline
+
+
+def test_the_log_start_survives_where_only_it_tells(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "log", storage=Storage())
+    fill(log, 5)
+    flush(log)
+    log.delete_records_before(3)
+    assert log_start_on_disk(tmp_path / "log") == 3
