@@ -80,6 +80,14 @@ def milliseconds(duration: timedelta) -> int:
     return duration // ONE_MILLISECOND
 
 
+def written(entity: Any) -> bytes:
+    """The bytes of a part of an answer."""
+    entity_type: Any = type(entity)
+    pieces: list[bytes] = []
+    entity_writer(entity_type)(pieces.append, entity)
+    return b"".join(pieces)
+
+
 def encode_response(api_key: int, correlation_id: int, response: Any) -> bytes:
     """The whole frame of an answer: int32 size, response header v0 or v1, body.
 
@@ -101,4 +109,5 @@ __all__ = [
     "request_schema",
     "response_module",
     "response_type",
+    "written",
 ]

@@ -119,6 +119,10 @@ def _shape(annotation: Any) -> tuple[Any, bool, bool]:
     return annotation, nullable, False
 
 
+class Written(bytes):
+    """An entity of an array that is written already, as the version of the answer has it."""
+
+
 def _array(write_one: Write, flexible: bool) -> Write:
     pack = Struct(">i").pack
 
@@ -126,7 +130,10 @@ def _array(write_one: Write, flexible: bool) -> Write:
         count = -1 if items is None else len(items)
         append(unsigned_varint(count + 1) if flexible else pack(count))
         for item in items or ():
-            write_one(append, item)
+            if type(item) is Written:
+                append(item)
+            else:
+                write_one(append, item)
 
     return write
 

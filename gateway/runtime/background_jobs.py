@@ -7,38 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeVar
 
 from gateway.config import Config
 from gateway.runtime.clock import Clock
 from gateway.runtime.partition import Partition
 from gateway.runtime.partitions import Partitions
 from gateway.runtime.retention import Retention
+from gateway.runtime.slices import in_slices
 from gateway.runtime.topic_lifecycle import TopicLifecycle
 from log import LogDirectory, LogError
 
 logger = logging.getLogger(__name__)
 
-SLICE_S = 0.005
-"""A job that has run for so long lets requests go first."""
 FLUSH_CHECK_S = 0.25
 """How often partitions are looked over for `flush.ms`."""
-
-
-T = TypeVar("T")
-
-
-async def in_slices(things: Iterable[T]) -> AsyncIterator[T]:
-    """Each thing in turn; whenever what is done with them has taken a slice of time, requests go first."""
-    loop = asyncio.get_running_loop()
-    started_s = loop.time()
-    for thing in things:
-        yield thing
-        if loop.time() - started_s > SLICE_S:
-            await asyncio.sleep(0)
-            started_s = loop.time()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from gateway.handlers import describe_cluster, describe_topic_partitions, metadata
+from gateway.protocol.messages import encode_response
+from gateway.protocol.schema_writer import Written
 from tests.gateway.handlers.requests import ask_metadata, create
 from tests.gateway.handlers.support import Node, open_node, versions
 
@@ -218,3 +220,17 @@ class TestDescribeCluster:
         )
         assert response.error_code.name == error
         assert response.brokers == ()
+
+
+@pytest.mark.parametrize("version", range(14))
+async def test_a_wide_topic_is_answered_as_a_narrow_one(
+    node: Node, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    await create(node, "wide", metadata.FEW_PARTITIONS + 8)
+    monkeypatch.setattr(type(node.services.log_directory), "create", full)
+    assert node.services.partitions.get("wide", 3) is None
+    quick = await ask_metadata(node, ["wide"], version=version)
+    assert any(type(row) is Written for row in quick.topics[0].partitions)
+    monkeypatch.setattr(metadata, "FEW_PARTITIONS", 10_000)
+    slow = await ask_metadata(node, ["wide"], version=version)
+    assert encode_response(3, 1, quick) == encode_response(3, 1, slow)
