@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from gateway.config import Config
 from gateway.runtime.clock import Clock
+from gateway.runtime.garbage import LongLived
 from gateway.runtime.partition import Partition
 from gateway.runtime.partitions import Partitions
 from gateway.runtime.retention import Retention
@@ -21,6 +22,7 @@ from log import LogDirectory, LogError
 
 logger = logging.getLogger(__name__)
 
+SETTLE_CHECK_S = 2.0
 FLUSH_CHECK_S = 0.25
 """How often partitions are looked over for `flush.ms`."""
 
@@ -50,6 +52,7 @@ class BackgroundJobs:
         self._partitions = partitions
         self._log_directory = log_directory
         self._lifecycle = lifecycle
+        self._long_lived = LongLived()
         self.retention = Retention(clock)
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -83,6 +86,7 @@ class BackgroundJobs:
                 None,
                 self._checkpoint,
             ),
+            _Job("garbage collection", SETTLE_CHECK_S, None, self._settle),
             _Job("file deletion", 1.0, None, self._delete_pending),
         )
 
@@ -119,6 +123,9 @@ class BackgroundJobs:
         await self._sweep(
             self._partitions.flushed_by_time, lambda partition: partition.flush_by_time(self._clock.now_ms())
         )
+
+    def _settle(self) -> None:
+        self._long_lived.settle(self._partitions.opened_count)
 
     async def _checkpoint(self) -> None:
         await asyncio.to_thread(self._log_directory.prepare_checkpoint())

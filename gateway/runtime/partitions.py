@@ -82,6 +82,8 @@ class Partitions:
         """By name and by the 16 bytes of the id, as requests name topics."""
         self.flushed_by_time: set[Partition] = set()
         """Those open ones that have a `flush.ms`."""
+        self.opened_count = 0
+        """How many were opened since the start, also those that are gone."""
 
     def get(self, topic: str, index: int) -> Partition | None:
         """The partition, opened if it was not; None when there is none, or it can't be opened."""

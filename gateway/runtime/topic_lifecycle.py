@@ -204,6 +204,7 @@ class TopicLifecycle:
         except (LogError, IncompatibleFormat, OSError) as error:
             logger.error("the log of %s-%d can't be opened: %s", name, index, error)  # noqa: TRY400
             return None
+        self._partitions.opened_count += 1
         self._partitions.set_flush_policy(partition, policy.flush_messages, policy.flush_ms)
         if is_new:
             partition.start_flush()  # which makes its names durable
