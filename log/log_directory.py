@@ -265,6 +265,11 @@ class LogDirectory:
         log = self._logs.get((topic, partition)) or self._stored.get((topic, partition))
         return 0 if log is None else log.size_bytes
 
+    def is_empty(self, topic: str, partition: int) -> bool:
+        """Whether a partition surely has no records; opens nothing."""
+        stored = self._stored.get((topic, partition))
+        return self.size_bytes(topic, partition) == 0 and (stored is None or stored.stop is not None)
+
     def __len__(self) -> int:
         return len(self._logs) + len(self._stored)
 

@@ -118,7 +118,7 @@ class CoordinatorShards(Generic[S]):
     def load_stored(self) -> None:
         """Load every partition that holds anything; one that can't be is tried again when it is asked for."""
         topic = self._partitions.by_name.get(self.topic.name)
-        for partition in topic.all() if topic is not None else ():
+        for partition in topic.with_records() if topic is not None else ():
             if partition.log.log_end_offset > partition.log.log_start_offset:
                 with contextlib.suppress(Unavailable):  # told in the log
                     self.at(partition.index)

@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import Protocol
 
 from kio.schema.errors import ErrorCode
 
 from gateway.runtime.partition import FLUSH_NEVER, Partition
 
-OpenPartition = Callable[[str, int], Partition | None]
-"""Opens a partition of the topic of this name; None when it can't be, which the log says."""
+
+class PartitionSource(Protocol):
+    """Where partitions come from."""
+
+    def open(self, topic: str, index: int) -> Partition | None:
+        """Open a partition of the topic of this name; None when it can't be, which the log says."""
+
+    def is_empty(self, topic: str, index: int) -> bool:
+        """Whether it surely has no records; opens nothing."""
 
 
 class TopicPartitions:
     """The partitions of one topic, dense by index. Each is opened when it is first asked for."""
 
-    __slots__ = ("_open", "_partitions", "failed", "name", "topic_id", "topic_id_bytes")
+    __slots__ = ("_partitions", "_source", "failed", "name", "topic_id", "topic_id_bytes")
 
-    def __init__(self, name: str, topic_id: uuid.UUID, open_partition: OpenPartition) -> None:
+    def __init__(self, name: str, topic_id: uuid.UUID, source: PartitionSource) -> None:
         self.name = name
         self.topic_id = topic_id
         self.topic_id_bytes = topic_id.bytes
-        self._open = open_partition
+        self._source = source
         self._partitions: list[Partition | None] = []
         self.failed: set[int] = set()
         """Indexes of those that could not be opened when they were last asked for."""
@@ -62,8 +70,16 @@ class TopicPartitions:
         """All that can be opened, in order; opens them one by one."""
         return (partition for index in range(self.count) if (partition := self.get(index)) is not None)
 
+    def with_records(self) -> Iterator[Partition]:
+        """Those that may hold records, in order; opens them one by one, and none of the others."""
+        return (
+            partition
+            for index in range(self.count)
+            if not self._source.is_empty(self.name, index) and (partition := self.get(index)) is not None
+        )
+
     def _open_now(self, index: int) -> Partition | None:
-        partition = self._open(self.name, index)
+        partition = self._source.open(self.name, index)
         if partition is None:
             self.failed.add(index)
         else:
@@ -100,11 +116,11 @@ class Partitions:
         found = self.by_name.get(topic)
         return ErrorCode.unknown_topic_or_partition if found is None else found.error_without(index)
 
-    def register(self, name: str, topic_id: uuid.UUID, count: int, open_partition: OpenPartition) -> None:
+    def register(self, name: str, topic_id: uuid.UUID, count: int, source: PartitionSource) -> None:
         """Serve the first `count` partitions of a topic, which may be known with fewer."""
         topic = self.by_name.get(name)
         if topic is None:
-            topic = TopicPartitions(name, topic_id, open_partition)
+            topic = TopicPartitions(name, topic_id, source)
             self.by_name[name] = topic
             self.by_id[topic_id] = topic
             self.by_key[name] = self.by_key[topic.topic_id_bytes] = topic

@@ -134,7 +134,7 @@ class TopicLifecycle:
                 self._register(topic)
 
     def _register(self, topic: TopicImage) -> None:
-        self._partitions.register(topic.name, topic.topic_id, len(topic.partitions), self._open)
+        self._partitions.register(topic.name, topic.topic_id, len(topic.partitions), self)
 
     def open_if_retention_is_due(self, key: tuple[str, int], now_ms: int) -> None:
         """Open a partition (topic, index) if it is not and may hold what retention deletes."""
@@ -177,32 +177,36 @@ class TopicLifecycle:
                 partition.log.update_config(policy.log_config)
                 self._partitions.set_flush_policy(partition, policy.flush_messages, policy.flush_ms)
 
-    def _open(self, name: str, index: int) -> Partition | None:
+    def is_empty(self, topic: str, index: int) -> bool:
+        """Whether a partition surely has no records; opens nothing."""
+        return self._directory.is_empty(topic, index)
+
+    def open(self, topic: str, index: int) -> Partition | None:
         """Open or create a partition's log; None when the disk fails, which is logged."""
-        topic = self._metadata_log.image.topics_by_name.get(name)
-        if topic is None:
+        image = self._metadata_log.image.topics_by_name.get(topic)
+        if image is None:
             return None
-        policy = self._policy(name)
+        policy = self._policy(topic)
         try:
-            log = self._directory.get(name, index)
-            if log is not None and log.topic_id != topic.topic_id:
-                logger.warning("deleting the log of %s-%d: it is of another topic of this name", name, index)
-                self._directory.delete(name, index)
+            log = self._directory.get(topic, index)
+            if log is not None and log.topic_id != image.topic_id:
+                logger.warning("deleting the log of %s-%d: it is of another topic of this name", topic, index)
+                self._directory.delete(topic, index)
                 log = None
             is_new = log is None
             if log is None:
-                log = self._directory.create(name, topic.topic_id, index, policy.log_config)
+                log = self._directory.create(topic, image.topic_id, index, policy.log_config)
             else:
                 log.update_config(policy.log_config)
             partition = Partition(
                 log,
                 self._flusher,
-                leader_epoch=topic.partitions[index].leader_epoch,
+                leader_epoch=image.partitions[index].leader_epoch,
                 flush_messages=policy.flush_messages,
                 flush_ms=policy.flush_ms,
             )
         except (LogError, IncompatibleFormat, OSError) as error:
-            logger.error("the log of %s-%d can't be opened: %s", name, index, error)  # noqa: TRY400
+            logger.error("the log of %s-%d can't be opened: %s", topic, index, error)  # noqa: TRY400
             return None
         self._partitions.opened_count += 1
         self._partitions.set_flush_policy(partition, policy.flush_messages, policy.flush_ms)

@@ -150,10 +150,13 @@ class FakeServices:
         self.duplicates = 3
         self.rejections = 2
         for topic, count in topics.items():
-            self.partitions.register(topic, uuid.uuid4(), count, self._open)
+            self.partitions.register(topic, uuid.uuid4(), count, self)
 
-    def _open(self, topic: str, index: int) -> Any:
+    def open(self, topic: str, index: int) -> Any:
         return FakePartition(topic, index, self.limit)
+
+    def size_bytes(self, topic: str, index: int) -> int:
+        return 0
 
 
 def fake_source(store: FakeStore, **more: Any) -> BlockSource:
