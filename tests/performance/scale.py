@@ -263,8 +263,8 @@ class _Nothing:
     def open(self, topic: str, index: int) -> None:
         raise AssertionError((topic, index))
 
-    def size_bytes(self, topic: str, index: int) -> int:
-        return 0
+    def is_empty(self, topic: str, index: int) -> bool:
+        return True
 
 
 def simulate(partitions: int) -> str:

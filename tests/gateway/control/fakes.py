@@ -155,8 +155,8 @@ class FakeServices:
     def open(self, topic: str, index: int) -> Any:
         return FakePartition(topic, index, self.limit)
 
-    def size_bytes(self, topic: str, index: int) -> int:
-        return 0
+    def is_empty(self, topic: str, index: int) -> bool:
+        return True
 
 
 def fake_source(store: FakeStore, **more: Any) -> BlockSource:
