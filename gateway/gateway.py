@@ -20,6 +20,11 @@ from gateway.config import Config, Listener
 from gateway.control.operations import Traffic
 from gateway.control.server import ControlServer
 from gateway.handlers import APIS
+from gateway.runtime.altered_limits import (
+    follow_flusher,
+    follow_open_files,
+    follow_producer_limit,
+)
 from gateway.runtime.background_jobs import BackgroundJobs
 from gateway.runtime.clock import Clock, SystemClock
 from gateway.runtime.fetch_sessions import FetchSessionCache
@@ -66,12 +71,8 @@ class Gateway:
     def __init__(self, config: Config, *, clock: Clock | None = None, storage: Storage | None = None) -> None:
         self.config = config
         self.clock = clock or SystemClock()
-        self.storage = storage or Storage(max_open_files=config.int("seqgate.log.max.open.files"))
-        self.producer_limit = ProducerLimit(
-            max_per_partition=config.int("seqgate.producer.max.per.partition"),
-            max_in_all=config.int("seqgate.producer.max"),
-            min_idle_ms=config.int("seqgate.producer.min.idle.ms"),
-        )
+        self.storage = storage or Storage()
+        self.producer_limit = ProducerLimit()
         self.services: Services
         self.server: Server
         self._jobs: BackgroundJobs
@@ -83,7 +84,10 @@ class Gateway:
         """Recover the data, then listen. Raises StartFailed."""
         loop = asyncio.get_running_loop()
         config = self.config
-        flusher = Flusher(loop, inline_limit_s=config.double("seqgate.flush.inline.max.ms") / 1000)
+        flusher = Flusher(loop)
+        follow_flusher(config, flusher)
+        follow_open_files(config, self.storage)
+        follow_producer_limit(config, self.producer_limit)
         log_directory = self._open_directory()
         flusher.start()
         partitions = Partitions()

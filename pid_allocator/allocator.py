@@ -36,7 +36,7 @@ class ProducerIdAllocator:
     A block comes from the store durable, so an id can be handed out at once; after a crash the rest of the block is
     given up. One claim runs at a time. With the store away, the ids at hand go on; after a failed claim the next one
     starts with the first call that comes `retry_ms` later. `clock` returns milliseconds and only paces these retries
-    and dates the claims. Belongs to one event loop.
+    and dates the claims. Belongs to one event loop. `block_size` and `prefetch_at` may be changed while it is in use.
     """
 
     def __init__(
@@ -56,8 +56,8 @@ class ProducerIdAllocator:
         if not 0 <= prefetch_at <= 1:
             raise ValueError(f"prefetch_at is a share between 0 and 1, not {prefetch_at}")
         self._store = store
-        self._block_size = block_size
-        self._prefetch_at = prefetch_at
+        self.block_size = block_size
+        self.prefetch_at = prefetch_at
         self._owner = owner
         self._clock = clock
         self._retry_ms = retry_ms
@@ -143,7 +143,7 @@ class ProducerIdAllocator:
         state = self.state()
         if (
             state.current is not None
-            and state.used >= self._prefetch_at * state.current.size
+            and state.used >= self.prefetch_at * state.current.size
             and self._prefetched is None
             and self._claim is None
             and not self._closed
@@ -164,7 +164,7 @@ class ProducerIdAllocator:
 
     async def _claim_block(self) -> None:
         try:
-            self._prefetched = await self._store.claim(self._block_size, self._owner, self._clock())
+            self._prefetched = await self._store.claim(self.block_size, self._owner, self._clock())
             self._last_error = None
         except Exception as error:  # noqa: BLE001 - whatever a store raises, the ids at hand go on and the claim is retried
             self._last_error = error

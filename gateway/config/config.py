@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -41,16 +41,18 @@ class Config:
     """All settings: `static` values by name (from flags, environment and file), then the defaults.
 
     Values altered while the gateway runs lie above the static ones: those of this broker first, then those
-    for all brokers (`set_dynamic`). Reading is one dictionary access.
+    for all brokers (`set_dynamic`). Reading is one dictionary access, so most parts read a value whenever they need
+    it; a part that keeps one, or waits by one, follows its changes (`follow`).
     """
 
-    __slots__ = ("_dynamic_broker", "_dynamic_default", "_static", "_values")
+    __slots__ = ("_dynamic_broker", "_dynamic_default", "_followers", "_static", "_values")
 
     def __init__(self, static: Mapping[_Text, SettingValue] | None = None) -> None:
         self._static: dict[_Text, SettingValue] = dict(static or {})
         self._dynamic_broker: dict[_Text, SettingValue] = {}
         self._dynamic_default: dict[_Text, SettingValue] = {}
         self._values: dict[_Text, SettingValue | None] = {}
+        self._followers: list[Callable[[], None]] = []
         self._resolve()
 
     def __getitem__(self, name: _Text) -> SettingValue | None:
@@ -110,6 +112,14 @@ class Config:
         texts = self.list("advertised.listeners")
         return parse_listeners(texts) if texts else ()
 
+    def follow(self, apply: Callable[[], None]) -> None:
+        """Call `apply` now, and again after each change of a value while the gateway runs.
+
+        The change is in effect, and answered, when all who follow have returned.
+        """
+        self._followers.append(apply)
+        apply()
+
     def set_dynamic(self, values: Mapping[_Text, _Text], *, all_brokers: _Flag) -> None:
         """Replace the values altered while the gateway runs, of this broker or of all brokers.
 
@@ -129,7 +139,11 @@ class Config:
             self._dynamic_default = parsed
         else:
             self._dynamic_broker = parsed
+        before = self._values
         self._resolve()
+        if self._values != before:
+            for apply in self._followers:
+                apply()
 
     def topic_value(self, topic_name: _Text, overrides: Mapping[_Text, _Text]) -> SettingValue | None:
         """The effective value of a topic setting: the topic's own, else the broker's.

@@ -19,7 +19,12 @@ with a sentence.
 
 In TOML a name may stand in quotes (`"max.connections" = 100`) or be written as nested tables. Units are in the
 names. *On a topic* is the name of the same setting in CreateTopics and AlterConfigs; the broker's value is its default.
-*Alterable* settings can be changed while the gateway runs (`kafka-configs --alter --entity-type brokers`).
+
+*Alterable* settings can be changed while the gateway runs, for this node or for all
+(`kafka-configs --alter --entity-type brokers`, with `--entity-name ID` or `--entity-default`): a change is durable and in
+effect when it is answered, comes before flags, environment and file, and can be taken back (`--delete-config`).
+Under Kafka's names these are the settings that Kafka can alter. A lowered limit refuses what is new; what is there
+already, such as connections and groups, stays. The others hold from the start on, and altering them is refused.
 """
 
 _GROUPS_INTRODUCTION = """
@@ -71,7 +76,6 @@ def _entry(setting: Setting) -> str:
     ]
     if setting.topic_name is not None:
         rows.append(("on a topic", f"`{setting.topic_name}`"))
-    if setting.dynamic:
-        rows.append(("alterable", "yes"))
+    rows.append(("alterable", "yes" if setting.dynamic else "no"))
     facts = "; ".join(f"{name}: {value}" for name, value in rows)
     return f"### `{setting.name}`\n\n{setting.doc}\n\n- {facts}\n"

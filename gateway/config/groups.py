@@ -180,11 +180,13 @@ GROUP_SETTINGS = (
         "seqgate.group.max",
         100_000,
         "Groups that each partition of `__consumer_offsets` may hold; more are refused with GROUP_MAX_SIZE_REACHED.",
+        dynamic=True,
     ),
     _number(
         "seqgate.group.configs.max",
         10_000,
         "Groups that may have configurations of their own; more are refused with POLICY_VIOLATION.",
         minimum=0,
+        dynamic=True,
     ),
 )

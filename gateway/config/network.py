@@ -126,6 +126,7 @@ NETWORK_SETTINGS = (
         type=SettingType.INT,
         default=16777216,
         minimum=1,
+        dynamic=True,
         section=_NETWORK,
         doc="Bytes of answers that may wait for a slow reader; beyond it no more requests are read from the connection. "
         "Fetched records do not count: they wait in their files.",
@@ -144,6 +145,7 @@ NETWORK_SETTINGS = (
         type=SettingType.INT,
         default=100,
         minimum=1,
+        dynamic=True,
         section=_NETWORK,
         doc="Requests of one connection in progress at once; beyond it no more are read from the connection.",
     ),
@@ -152,6 +154,7 @@ NETWORK_SETTINGS = (
         type=SettingType.INT,
         default=30000,
         minimum=1,
+        dynamic=True,
         section=_NETWORK,
         doc="Longest wait of an administrative request for its change to be durable, whatever the request allows.",
     ),

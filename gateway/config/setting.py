@@ -149,15 +149,23 @@ def render(value: SettingValue | None) -> str | None:
 
 
 def whole_number(
-    section: str, name: str, default: int, doc: str, *, minimum: int = 1, maximum: int = INT_MAX
+    section: str,
+    name: str,
+    default: int,
+    doc: str,
+    *,
+    minimum: int = 1,
+    maximum: int = INT_MAX,
+    dynamic: bool = False,
 ) -> Setting:
-    """A number of ms, bytes or things that holds from the start on."""
+    """A number of ms, bytes or things; one that is not `dynamic` holds from the start on."""
     return Setting(
         name=name,
         type=SettingType.INT,
         default=default,
         minimum=minimum,
         maximum=maximum,
+        dynamic=dynamic,
         section=section,
         doc=doc,
     )

@@ -44,6 +44,7 @@ STORAGE_SETTINGS = (
         type=SettingType.INT,
         default=100000,
         minimum=1,
+        dynamic=True,
         section=_TOPICS,
         doc="Partitions of all topics together; beyond it none can be created.",
     ),
@@ -92,6 +93,7 @@ STORAGE_SETTINGS = (
         type=SettingType.DOUBLE,
         default=1.0,
         minimum=0,
+        dynamic=True,
         section=_LOG,
         doc="A flush for one waiting request that by experience takes less than this runs in the event loop, because "
         "handing it to a thread costs more. 0 hands over every flush.",
@@ -101,13 +103,16 @@ STORAGE_SETTINGS = (
         type=SettingType.INT,
         default=512,
         minimum=8,
+        dynamic=True,
         section=_LOG,
-        doc="Segment files open at once; the least recently used is closed first.",
+        doc="Segment files open at once; the least recently used is closed first. Beyond a lowered limit they are closed when "
+        "the next one is opened.",
     ),
     Setting(
         name="seqgate.log.deep.validation",
         type=SettingType.BOOLEAN,
         default=False,
+        dynamic=True,
         section=_LOG,
         doc="Whether the records inside each batch are decoded and checked on the way in; costs work per record.",
     ),

@@ -34,6 +34,7 @@ TRANSACTION_SETTINGS = (
         name="transaction.partition.verification.enable",
         type=SettingType.BOOLEAN,
         default=True,
+        dynamic=True,
         section=_TRANSACTIONS,
         doc="Whether a transactional batch of a producer that adds its partitions itself (before Produce v12) is "
         "refused unless the partition was added to the open transaction.",
@@ -50,10 +51,12 @@ TRANSACTION_SETTINGS = (
         "seqgate.transactional.id.max",
         100_000,
         "Transactional ids that are known at the same time; a further one is refused with POLICY_VIOLATION.",
+        dynamic=True,
     ),
     _number(
         "seqgate.transaction.partitions.max",
         10_000,
         "Partitions that may take part in one transaction; a further one is refused with POLICY_VIOLATION.",
+        dynamic=True,
     ),
 )

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from gateway.config import Config
 from gateway.runtime.clock import Clock
 from gateway.runtime.garbage import LongLived
+from gateway.runtime.interval import Interval
 from gateway.runtime.partition import Partition
 from gateway.runtime.partitions import Partitions
 from gateway.runtime.retention import Retention
@@ -30,7 +31,7 @@ FLUSH_CHECK_S = 0.25
 @dataclass(frozen=True, slots=True)
 class _Job:
     name: str
-    every_s: float
+    every_s: float | Interval
     work: Callable[[Partition], None] | None
     once: Callable[[], Awaitable[None] | None] | None = None
     """Runs before the partitions that are open are looked over with `work`."""
@@ -92,7 +93,7 @@ class BackgroundJobs:
 
     async def _repeat(self, job: _Job) -> None:
         while True:
-            await asyncio.sleep(job.every_s)
+            await _pause(job.every_s)
             try:
                 begun = None if job.once is None else job.once()
                 if begun is not None:
@@ -100,7 +101,7 @@ class BackgroundJobs:
                 if job.work is not None:
                     await self._sweep(self._partitions, job.work)
             except Exception:
-                logger.exception("the job %s failed and will run again in %.0f s", job.name, job.every_s)
+                logger.exception("the job %s failed and will run again after its interval", job.name)
 
     async def _sweep(self, partitions: Iterable[Partition], work: Callable[[Partition], None]) -> None:
         async for partition in in_slices(list(partitions)):
@@ -132,3 +133,10 @@ class BackgroundJobs:
 
     def _delete_pending(self) -> None:
         self._log_directory.delete_pending(self._clock.now_ms())
+
+
+async def _pause(every_s: float | Interval) -> None:
+    if isinstance(every_s, Interval):
+        await every_s.passed()
+    else:
+        await asyncio.sleep(every_s)

@@ -95,6 +95,7 @@ class Flusher:
         seconds: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._loop = loop
+        self._seconds = seconds
         self._pace = _Pace(inline_limit_s, seconds)
         self._thread_count = threads
         self._threads: list[threading.Thread] = []
@@ -108,6 +109,15 @@ class Flusher:
         """Called when all who waited for a round were told, so that their answers can leave together."""
         self.rounds = 0
         self.failures = 0
+
+    @property
+    def inline_limit_s(self) -> float:
+        """How long a flush may be expected to take in the event loop."""
+        return self._pace.limit_s
+
+    @inline_limit_s.setter
+    def inline_limit_s(self, limit_s: float) -> None:
+        self._pace = _Pace(limit_s, self._seconds)
 
     def start(self) -> None:
         for number in range(self._thread_count):

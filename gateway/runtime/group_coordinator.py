@@ -90,6 +90,10 @@ class GroupCoordinator:
             on_lost=self._refuse_waiters,
         )
 
+    def _take_limits(self) -> None:
+        for loaded in self.shards:
+            loaded.shard.max_groups = self._config.int("seqgate.group.max")
+
     def _fresh_shard(self) -> GroupShard:
         max_groups = self._config.int("seqgate.group.max")
         configs = self._group_configs
@@ -102,6 +106,7 @@ class GroupCoordinator:
     def start(self) -> None:
         """Load what is stored."""
         self._loop = asyncio.get_running_loop()
+        self._config.follow(self._take_limits)
         self.shards.load_stored()
         self._metadata_log.add_listener(self.metadata_changed)
         self._clean_later()

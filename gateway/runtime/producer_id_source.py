@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gateway.config import Config
+from gateway.runtime.altered_limits import follow_producer_ids
 from gateway.runtime.clock import Clock
 from gateway.runtime.embedded_block_store import EmbeddedBlockStore
 from gateway.runtime.metadata_log import MetadataLog
@@ -43,11 +44,11 @@ def open_producer_ids(
     config: Config, store: EmbeddedBlockStore | RedisBlockStore, clock: Clock
 ) -> ProducerIdAllocator:
     """The allocator that hands out the ids of the store's blocks."""
-    return ProducerIdAllocator(
+    producer_ids = ProducerIdAllocator(
         store,
-        config.int("seqgate.producer.id.block.size"),
         owner=f"node-{config.int('node.id')}",
         clock=clock.now_ms,
-        prefetch_at=config.double("seqgate.producer.id.prefetch.ratio"),
         usage=None if isinstance(store, EmbeddedBlockStore) else store,
     )
+    follow_producer_ids(config, producer_ids)
+    return producer_ids

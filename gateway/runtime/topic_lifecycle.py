@@ -34,6 +34,10 @@ _LOGS_AT_ONCE = 4
 """Partition logs created or deleted before other work of the event loop gets its turn."""
 
 
+_POLICIES_AT_ONCE = 500
+"""Topics and partitions that get a new policy before other work of the event loop gets its turn."""
+
+
 @dataclass(frozen=True, slots=True)
 class TopicPolicy:
     """The effective configuration of a topic: what its logs need, and when they are flushed."""
@@ -124,10 +128,10 @@ class TopicLifecycle:
         configs = [record for record in records if isinstance(record, ConfigRecord)]
         if any(record.resource_type == BROKER_RESOURCE for record in configs):
             self._apply_broker_configs()
-            self._apply_policies(image.topics_by_name)
+            await self._apply_policies(image.topics_by_name)
         else:
             altered = (record.resource_name for record in configs if record.resource_type == TOPIC_RESOURCE)
-            self._apply_policies(dict.fromkeys(altered))
+            await self._apply_policies(dict.fromkeys(altered))
         for topic_id in topic_ids:
             topic = image.topics_by_id.get(topic_id)
             if topic is not None:
@@ -168,14 +172,20 @@ class TopicLifecycle:
         self._config.set_dynamic(image.configs(BROKER_RESOURCE, ALL_BROKERS), all_brokers=True)
         self._config.set_dynamic(image.configs(BROKER_RESOURCE, str(self._node_id)), all_brokers=False)
 
-    def _apply_policies(self, topics: Iterable[str]) -> None:
-        for name in topics:
+    async def _apply_policies(self, topics: Iterable[str]) -> None:
+        done = 0
+        for name in list(topics):
             self._policies.pop(name, None)
             served = self._partitions.by_name.get(name)
-            for partition in served.opened() if served is not None else ():
+            for partition in list(served.opened()) if served is not None else ():
                 policy = self._policy(name)
                 partition.log.update_config(policy.log_config)
                 self._partitions.set_flush_policy(partition, policy.flush_messages, policy.flush_ms)
+                done += 1
+            done += 1
+            if done > _POLICIES_AT_ONCE:
+                done = 0
+                await asyncio.sleep(0)
 
     def is_empty(self, topic: str, index: int) -> bool:
         """Whether a partition surely has no records; opens nothing."""

@@ -81,12 +81,9 @@ class TransactionCoordinator:
         self._internal_topics = internal_topics
         self._producer_ids = producer_ids
         self.markers = markers
-        self.verifies = config.bool("transaction.partition.verification.enable")
-        self.limits = TransactionLimits(
-            max_timeout_ms=config.int("transaction.max.timeout.ms"),
-            max_partitions=config.int("seqgate.transaction.partitions.max"),
-            max_transactional_ids=config.int("seqgate.transactional.id.max"),
-        )
+        self.verifies: bool
+        self.limits: TransactionLimits
+        config.follow(self._take_limits)
         self.endings = TransactionEndings()
         self._unpersisted: dict[str, tuple[Partition, int]] = {}
         """The newest record of an id, where it is not known to be durable."""
@@ -106,6 +103,15 @@ class TransactionCoordinator:
             internal_topics,
             on_load=self._resume,
             on_lost=self._give_up,
+        )
+
+    def _take_limits(self) -> None:
+        config = self._config
+        self.verifies = config.bool("transaction.partition.verification.enable")
+        self.limits = TransactionLimits(
+            max_timeout_ms=config.int("transaction.max.timeout.ms"),
+            max_partitions=config.int("seqgate.transaction.partitions.max"),
+            max_transactional_ids=config.int("seqgate.transactional.id.max"),
         )
 
     # Beginning and end.

@@ -98,6 +98,14 @@ class Connection(asyncio.BufferedProtocol):
             self._stops |= CLOSING
             transport.abort()
 
+    def limits_changed(self) -> None:
+        """Go by `Server.limits` as they are now."""
+        backlog_bytes = self._server.limits.response_backlog_bytes
+        if self._sender is not None:
+            self._sender.backlog_bytes = backlog_bytes
+        if self._transport is not None and not self._stops & (SENDING | GONE):
+            self._transport.set_write_buffer_limits(high=backlog_bytes)
+
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the buffer has its own size
         reader = self._reader
         if reader.between_frames:
@@ -277,7 +285,8 @@ class Connection(asyncio.BufferedProtocol):
         answers = self._answers
         while answers and answers[0].answer is not None:
             answer = answers.popleft()
-            self._stops &= ~TOO_MANY
+            if self._stops & TOO_MANY and len(answers) < self._server.limits.in_flight_requests:
+                self._stops &= ~TOO_MANY
             if answer is self._held_back_by:
                 self._held_back_by = None
                 self._stops &= ~HELD_BACK

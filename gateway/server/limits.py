@@ -1,4 +1,4 @@
-"""The limits of connections, read once from the settings."""
+"""The limits of connections, as the settings say now."""
 
 from __future__ import annotations
 

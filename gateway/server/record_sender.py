@@ -24,12 +24,12 @@ BYTES_PER_TURN: Final = 4 << 20
 class RecordSender:
     """Sends pieces in order past a transport, which must not be written to until all are gone."""
 
-    __slots__ = ("_backlog_bytes", "_pieces", "_sent", "_socket", "_transport", "_waits")
+    __slots__ = ("_pieces", "_sent", "_socket", "_transport", "_waits", "backlog_bytes")
 
     def __init__(self, transport: asyncio.Transport, backlog_bytes: int) -> None:
         """`backlog_bytes` is the transport's usual limit of bytes that wait to be written."""
         self._transport = transport
-        self._backlog_bytes = backlog_bytes
+        self.backlog_bytes = backlog_bytes
         shared = transport.get_extra_info("socket")
         self._socket = socket.socket(shared.family, shared.type, shared.proto, fileno=shared.fileno())
         self._pieces: deque[bytes | FileRegion] = deque()
@@ -73,7 +73,7 @@ class RecordSender:
         """Have `resume_writing` called when the transport's buffer is empty, or as usual."""
         if wanted is not self._waits:
             self._waits = wanted
-            self._transport.set_write_buffer_limits(high=0 if wanted else self._backlog_bytes)
+            self._transport.set_write_buffer_limits(high=0 if wanted else self.backlog_bytes)
 
     def _send_now(self, limit: int) -> int:
         """How many bytes the socket took."""

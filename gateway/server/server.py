@@ -34,7 +34,7 @@ class Server:
     def __init__(self, loop: asyncio.AbstractEventLoop, config: Config, dispatcher: Dispatcher) -> None:
         self.loop = loop
         self.dispatcher = dispatcher
-        self.limits = ConnectionLimits.of(config)
+        self.limits: ConnectionLimits
         self.memory = RequestMemory(config.int("queued.max.request.bytes"))
         self.receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self.received = self.receive_buffer.toreadonly()
@@ -45,6 +45,12 @@ class Server:
         self._per_host: Counter[str] = Counter()
         self._servers: list[asyncio.Server] = []
         self._idle_timer: asyncio.TimerHandle | None = None
+        config.follow(self._take_limits)
+
+    def _take_limits(self) -> None:
+        self.limits = ConnectionLimits.of(self._config)
+        for connection in self._connections:
+            connection.limits_changed()
 
     async def listen(self, listener: Listener) -> int:
         """Start to accept on one listener; returns the port, which port 0 leaves to the system.

@@ -16,11 +16,13 @@ class FakeTransport:
     def __init__(self) -> None:
         self.reads = True
         self.closed = False
+        self.high = 0
 
     def get_extra_info(self, name: str) -> Any:
         return ("127.0.0.1", 1)
 
-    def set_write_buffer_limits(self, high: int) -> None: ...
+    def set_write_buffer_limits(self, high: int) -> None:
+        self.high = high
 
     def pause_reading(self) -> None:
         self.reads = False
@@ -128,3 +130,28 @@ async def test_a_bug_in_a_request_begun_on_behalf_of_another_stays_with_its_conn
     waiting.resolve(b"done")
     assert server.written == [b"done"]
     assert transport.closed
+
+
+async def test_a_lowered_limit_of_requests_in_flight_holds_for_connections_that_are_open() -> None:
+    server, connection, _ = connect()
+    answers = [Deferred() for _ in range(5)]
+    for number, answer in enumerate(answers[:4]):
+        server.answer = answer
+        receive(connection, struct.pack(">i", 1) + b"%d" % number)
+    server.limits = server.limits._replace(in_flight_requests=2)
+    server.answer = answers[4]
+    receive(connection, struct.pack(">i", 1) + b"4")
+    receive(connection, struct.pack(">i", 1) + b"5")
+    assert len(server.begun) == 5
+    for answer in answers[:3]:
+        answer.resolve(b"")
+        assert len(server.begun) == 5
+    answers[3].resolve(b"")
+    assert len(server.begun) == 6
+
+
+async def test_the_limit_of_answers_that_wait_follows_its_setting() -> None:
+    server, connection, transport = connect()
+    server.limits = server.limits._replace(response_backlog_bytes=7)
+    connection.limits_changed()
+    assert transport.high == 7

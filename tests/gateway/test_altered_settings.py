@@ -1,0 +1,172 @@
+"""Every row of the settings table: what can be altered takes effect at once, what can not is refused.
+
+A new dynamic setting passes when the parts that use it read it each time they need it, keep it by `Config.follow`, or take
+it as a topic's policy; the walk over the table below finds one that is read once at the start.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from gateway.config import (
+    BY_NAME,
+    SETTINGS,
+    Config,
+    InvalidValueError,
+    Setting,
+    SettingType,
+    SettingValue,
+    render,
+)
+from gateway.gateway import Gateway
+from gateway.runtime.topic_lifecycle import topic_policy
+from tests.gateway.handlers.requests import alter
+from tests.gateway.handlers.support import FixedClock, Node
+
+BROKER = 4
+ALTERABLE = [setting for setting in SETTINGS if setting.dynamic]
+SOURCES = Path(__file__).parents[2] / "gateway"
+
+
+class _Recorded(dict[str, SettingValue | None]):
+    """The values; tells of each that is looked up."""
+
+    def __init__(self, values: dict[str, SettingValue | None], looked_up: Callable[[str], None]) -> None:
+        super().__init__(values)
+        self._looked_up = looked_up
+
+    def __getitem__(self, name: str) -> SettingValue | None:
+        self._looked_up(name)
+        return super().__getitem__(name)
+
+
+class RecordingConfig(Config):
+    """Knows what was read outside of those who follow, and by whom."""
+
+    def __init__(self, static: dict[str, SettingValue]) -> None:
+        self.following = 0
+        self.kept: dict[str, str] = {}
+        super().__init__(static)
+
+    def _resolve(self) -> None:
+        super()._resolve()
+        self._values = _Recorded(self._values, self._looked_up)
+
+    def follow(self, apply: Callable[[], None]) -> None:
+        def counted() -> None:
+            self.following += 1
+            apply()
+            self.following -= 1
+
+        super().follow(counted)
+
+    def _looked_up(self, name: str) -> None:
+        frame = sys._getframe(2)
+        while frame.f_code.co_filename.endswith("config/config.py") and frame.f_back:
+            frame = frame.f_back
+        reader = frame.f_code.co_filename
+        while not self.following and frame is not None:
+            if frame.f_code is topic_policy.__code__:
+                return
+            frame = frame.f_back  # type: ignore[assignment]
+        if not self.following:
+            self.kept[name] = reader
+
+
+@pytest.fixture
+async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
+    static: dict[str, SettingValue] = {"log.dirs": str(tmp_path), "listeners": ("PLAINTEXT://127.0.0.1:0",)}
+    gateway = Gateway(RecordingConfig(static))
+    await gateway.start()
+    yield gateway
+    await gateway.stop()
+
+
+def another(setting: Setting) -> str | None:
+    """A text that the setting accepts and that is not its default; None when there is none."""
+    default = setting.default
+    candidates: list[Any] = [*setting.choices, "1", "2", setting.minimum]
+    if setting.type is SettingType.BOOLEAN:
+        candidates = [not default]
+    elif isinstance(default, int | float):
+        candidates = [default + 1, default - 1, default / 2]
+    for candidate in candidates:
+        try:
+            value = setting.parse(render(candidate) or "")
+        except InvalidValueError:
+            continue
+        if value != default:
+            return render(value)
+    return None
+
+
+SEEN: dict[str, Callable[[Gateway], object]] = {
+    "seqgate.connection.response.backlog.bytes": lambda gateway: gateway.server.limits.response_backlog_bytes,
+    "seqgate.connection.max.in.flight.requests": lambda gateway: gateway.server.limits.in_flight_requests,
+    "seqgate.log.max.open.files": lambda gateway: gateway.storage.max_open_files,
+    "seqgate.flush.inline.max.ms": lambda gateway: gateway.services.flusher.inline_limit_s * 1000,
+    "seqgate.producer.max.per.partition": lambda gateway: gateway.producer_limit.max_per_partition,
+    "seqgate.producer.max": lambda gateway: gateway.producer_limit.max_in_all,
+    "seqgate.producer.min.idle.ms": lambda gateway: gateway.producer_limit.min_idle_ms,
+    "seqgate.producer.id.block.size": lambda gateway: gateway.services.producer_ids.block_size,
+    "seqgate.producer.id.prefetch.ratio": lambda gateway: gateway.services.producer_ids.prefetch_at,
+    "seqgate.transactional.id.max": lambda gateway: (
+        gateway.services.transactions.limits.max_transactional_ids
+    ),
+    "seqgate.transaction.partitions.max": lambda gateway: gateway.services.transactions.limits.max_partitions,
+    "transaction.partition.verification.enable": lambda gateway: gateway.services.transactions.verifies,
+}
+"""What the part that keeps a setting goes by."""
+
+
+READ_BY_NOBODY = {"min.insync.replicas": "every partition has one replica, so that any value means the same"}
+
+
+async def test_nothing_that_can_be_altered_is_kept_from_the_start(gateway: Gateway) -> None:
+    config = gateway.config
+    assert isinstance(config, RecordingConfig)
+    kept = {name: reader for name, reader in config.kept.items() if BY_NAME[name].dynamic}
+    assert kept == {}, "read once at the start: read it when it is needed, or use Config.follow"
+
+
+async def test_an_alteration_is_in_effect_when_it_is_answered(gateway: Gateway) -> None:
+    node = Node(gateway.services, FixedClock())
+    for setting in ALTERABLE:
+        name = setting.name
+        before = gateway.config[name]
+        text = another(setting) or render(before) or ""
+        assert (await alter(node, BROKER, "1", {name: text})).error_message is None, name
+        assert gateway.config[name] == setting.parse(text), name
+        assert name not in SEEN or SEEN[name](gateway) == setting.parse(text), name
+        assert (await alter(node, BROKER, "1", {name: None})).error_message is None, name
+        assert gateway.config[name] == before, name
+        assert name not in SEEN or SEEN[name](gateway) == before, name
+
+
+async def test_what_can_not_be_altered_is_refused_as_in_kafka(gateway: Gateway) -> None:
+    node = Node(gateway.services, FixedClock())
+    for setting in SETTINGS:
+        if setting.dynamic:
+            continue
+        for broker in ("1", ""):
+            result = await alter(node, BROKER, broker, {setting.name: another(setting) or ""})
+            assert (result.error_code, result.error_message) == (
+                ErrorCode.invalid_request,
+                f"Cannot update these configs dynamically: [{setting.name}]",
+            )
+
+
+def test_something_reads_every_setting_that_can_be_altered() -> None:
+    files = [path for path in SOURCES.rglob("*.py") if SOURCES / "config" not in path.parents]
+    texts = [path.read_text() for path in files]
+    for setting in ALTERABLE:
+        if another(setting) is None or setting.name in READ_BY_NOBODY:
+            continue
+        names = [f'"{name}"' for name in (setting.name, setting.topic_name) if name]
+        assert any(name in text for name in names for text in texts), setting.name
