@@ -25,6 +25,7 @@ class ConfigSource(enum.IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
     DYNAMIC_GROUP = 8
 
 
@@ -146,7 +147,7 @@ class Config:
                 apply()
 
     def topic_value(self, topic_name: _Text, overrides: Mapping[_Text, _Text]) -> SettingValue | None:
-        """The effective value of a topic setting: the topic's own, else the broker's.
+        """The effective value of a topic setting: the topic's own, else the broker's where it has one, else the default.
 
         Raises:
             KeyError: no topic setting has this name.
@@ -158,7 +159,7 @@ class Config:
                 return setting.parse(text)
             except InvalidValueError:
                 pass
-        return self._values[setting.name]
+        return self._values.get(setting.name, setting.default)
 
     def entries(self, name: _Text) -> Iterator[ConfigEntry]:
         """Every value a broker setting has, the effective one first, as DescribeConfigs lists synonyms."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gateway.config.fixed_topics import TOPIC_ONLY_SETTINGS
 from gateway.config.group_configs import GROUP_CONFIGS, GroupConfig
 from gateway.config.setting import Setting, render
 from gateway.config.table import SETTINGS
@@ -27,6 +28,12 @@ Under Kafka's names these are the settings that Kafka can alter. A lowered limit
 already, such as connections and groups, stays. The others hold from the start on, and altering them is refused.
 """
 
+_TOPICS_INTRODUCTION = """
+## Configurations that only topics have
+
+Set in CreateTopics and AlterConfigs (`kafka-configs --alter --entity-type topics`), in effect when they are answered.
+"""
+
 _GROUPS_INTRODUCTION = """
 ## Configurations of one group
 
@@ -46,9 +53,17 @@ def configuration_page() -> str:
     for section, settings in sections.items():
         parts.append(f"\n## {section}\n")
         parts.extend(_entry(setting) for setting in settings)
+    parts.append(_TOPICS_INTRODUCTION)
+    parts.extend(_topic_entry(setting) for setting in TOPIC_ONLY_SETTINGS)
     parts.append(_GROUPS_INTRODUCTION)
     parts.extend(_group_entry(entry) for entry in GROUP_CONFIGS)
     return "\n".join(parts)
+
+
+def _topic_entry(setting: Setting) -> str:
+    default = render(setting.default)
+    facts = f"type: {setting.type.name.lower()}; default: {f'`{default}`' if default else 'empty'}"
+    return f"### `{setting.topic_name}`\n\n{setting.doc}\n\n- {facts}; allowed: {setting.allowed()}\n"
 
 
 def _group_entry(entry: GroupConfig) -> str:

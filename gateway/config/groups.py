@@ -168,10 +168,13 @@ GROUP_SETTINGS = (
         "How long committed offsets are kept after their group became empty, or after the commit where no member "
         "subscribes to the topic.",
     ),
-    _number(
-        "offsets.retention.check.interval.ms",
-        600_000,
-        "How often offsets kept long enough, and groups without members and offsets, are looked for.",
+    Setting(
+        name="offsets.retention.check.interval.ms",
+        type=SettingType.LONG,
+        default=600_000,
+        minimum=1,
+        section=_GROUPS,
+        doc="How often offsets kept long enough, and groups without members and offsets, are looked for.",
     ),
     _number(
         "offset.metadata.max.bytes", 4096, "Bytes of metadata that may go with a committed offset.", minimum=0

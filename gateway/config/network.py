@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gateway.config.connection_limits import overrides_complaint
 from gateway.config.listeners import listener_complaint
 from gateway.config.setting import INT_MAX, Setting, SettingType
 
@@ -103,6 +104,16 @@ NETWORK_SETTINGS = (
         dynamic=True,
         section=_NETWORK,
         doc="Connections open at once from one address; more are closed when they arrive.",
+    ),
+    Setting(
+        name="max.connections.per.ip.overrides",
+        type=SettingType.STRING,
+        default="",
+        dynamic=True,
+        section=_NETWORK,
+        check=overrides_complaint,
+        doc="Addresses with a limit of their own instead of `max.connections.per.ip`, `ADDRESS:COUNT` separated by commas; "
+        "IPv6 as `[::1]:5`. Host names are not looked up.",
     ),
     Setting(
         name="connections.max.idle.ms",

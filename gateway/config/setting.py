@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -23,6 +24,8 @@ class SettingType(enum.IntEnum):
     LIST = 7
 
 
+_WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
 _WHOLE_NUMBERS = {
     SettingType.INT: (-(2**31), INT_MAX),
     SettingType.LONG: (-(2**63), LONG_MAX),
@@ -31,6 +34,10 @@ _WHOLE_NUMBERS = {
 
 class InvalidValueError(ValueError):
     """A text that is no value of a setting; the message is the reason, without the setting's name."""
+
+
+class EmptyItemError(InvalidValueError):
+    """A list with an empty item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +107,16 @@ class Setting:
                 raise InvalidValueError("Expected value to be either true or false")
             return text.lower() == "true"
         if self.type is SettingType.LIST:
-            return tuple(item.strip() for item in text.split(",")) if text else ()
+            items = tuple(item.strip() for item in text.split(",")) if text else ()
+            if "" in items:
+                raise EmptyItemError("an item of the list is empty")
+            return items
         if self.type is SettingType.STRING:
             return text
-        try:
-            number = float(text) if self.type is SettingType.DOUBLE else int(text)
-        except ValueError:
-            raise InvalidValueError(f"Not a number of type {self.type.name}") from None
+        # Python would also read underscores, digits of other scripts and NaN
+        if not (_DECIMAL if self.type is SettingType.DOUBLE else _WHOLE).fullmatch(text):
+            raise InvalidValueError(f"Not a number of type {self.type.name}")
+        number = float(text) if self.type is SettingType.DOUBLE else int(text)
         lowest, highest = _WHOLE_NUMBERS.get(self.type, (float("-inf"), float("inf")))
         if not lowest <= number <= highest:
             raise InvalidValueError(f"Not a number of type {self.type.name}")

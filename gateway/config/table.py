@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from gateway.config.fixed_topics import FIXED_TOPIC_SETTINGS, TOPIC_ONLY_SETTINGS
 from gateway.config.groups import GROUP_SETTINGS
 from gateway.config.network import NETWORK_SETTINGS, NODE_SETTINGS
 from gateway.config.producers import PRODUCER_SETTINGS
@@ -20,13 +21,16 @@ SETTINGS: tuple[Setting, ...] = (
     *STORAGE_SETTINGS,
     *TOPIC_SETTINGS,
     *RETENTION_SETTINGS,
+    *FIXED_TOPIC_SETTINGS,
     *PRODUCER_SETTINGS,
     *GROUP_SETTINGS,
     *TRANSACTION_SETTINGS,
 )
 BY_NAME: dict[str, Setting] = {setting.name: setting for setting in SETTINGS}
 BY_TOPIC_NAME: dict[str, Setting] = {
-    setting.topic_name: setting for setting in SETTINGS if setting.topic_name is not None
+    setting.topic_name: setting
+    for setting in (*SETTINGS, *TOPIC_ONLY_SETTINGS)
+    if setting.topic_name is not None
 }
 BY_ENVIRONMENT_NAME: dict[str, Setting] = {setting.environment_name: setting for setting in SETTINGS}
 

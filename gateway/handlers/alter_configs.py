@@ -7,16 +7,18 @@ INVALID_REQUEST.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.api import Api, RequestContext
 from gateway.handlers.metadata_change import change_metadata
-from gateway.metadata.configs import Alteration, ConfigChange, alter_configs
+from gateway.metadata.configs import Alteration, ConfigChange, Operation, alter_configs
 from gateway.metadata.decision import ApiError
+from gateway.metadata.image import BROKER_LOGGER_RESOURCE
 from gateway.protocol.messages import build, response_module
+from gateway.runtime import loggers
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
@@ -58,10 +60,22 @@ async def alter(
             alterations,
             config=context.services.config,
             node_id=context.services.node_id,
+            loggers=loggers.levels(),
             validate_only=validate_only,
         ),
     )
-    return [errors] * len(alterations) if isinstance(errors, ApiError) else errors
+    if isinstance(errors, ApiError):
+        return [errors] * len(alterations)
+    if not validate_only:
+        _set_levels(alteration for alteration, error in zip(alterations, errors, strict=True) if not error)
+    return errors
+
+
+def _set_levels(alterations: Iterable[Alteration]) -> None:
+    for alteration in alterations:
+        if alteration.resource_type == BROKER_LOGGER_RESOURCE:
+            for change in alteration.changes:
+                loggers.set_level(change.name, change.value if change.operation == Operation.SET else None)
 
 
 API = Api(key=33, name="AlterConfigs", min_version=0, max_version=2, handle=handle)

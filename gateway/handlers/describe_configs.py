@@ -1,7 +1,7 @@
-"""DescribeConfigs (key 32, versions 1-4): configurations of topics, of groups and of this broker.
+"""DescribeConfigs (key 32, versions 1-4): configurations of topics, of groups, of this broker and of its loggers.
 
-A resource kind that Kafka does not know refuses the whole request, as in Kafka; kinds that only Seqgate lacks (loggers,
-client metrics) are refused one by one. Source: Kafka's ConfigHelper.
+A resource kind that Kafka does not know refuses the whole request, as in Kafka; the one that only Seqgate lacks (client
+metrics) is refused one by one. Source: Kafka's ConfigHelper.
 """
 
 from __future__ import annotations
@@ -13,19 +13,35 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.api import Api, RequestContext
+from gateway.metadata.configs import NO_CLIENT_METRICS
 from gateway.metadata.decision import ApiError
 from gateway.metadata.described import (
     DescribedConfig,
     describe_all_brokers,
     describe_broker,
     describe_group,
+    describe_loggers,
     describe_topic,
 )
-from gateway.metadata.image import ALL_BROKERS, BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from gateway.metadata.image import (
+    ALL_BROKERS,
+    BROKER_LOGGER_RESOURCE,
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+)
 from gateway.metadata.topic_names import name_complaint
 from gateway.protocol.messages import build, response_module
+from gateway.runtime import loggers
 
-_KNOWN_KINDS: Final = {TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE, 8, 16}
+_KNOWN_KINDS: Final = {
+    TOPIC_RESOURCE,
+    BROKER_RESOURCE,
+    GROUP_RESOURCE,
+    BROKER_LOGGER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+}
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
@@ -66,7 +82,9 @@ def _describe(context: RequestContext, resource: Any) -> Iterable[DescribedConfi
         return _describe_broker(context, resource.resource_name, names)
     if resource.resource_type == GROUP_RESOURCE:
         return _describe_group(context, resource.resource_name, names)
-    return ApiError(ErrorCode.invalid_request, f"Unsupported resource type: {resource.resource_type}")
+    if resource.resource_type == BROKER_LOGGER_RESOURCE:
+        return _describe_loggers(context, resource.resource_name, names)
+    return ApiError(ErrorCode.invalid_request, NO_CLIENT_METRICS)
 
 
 def _describe_topic(
@@ -106,6 +124,21 @@ def _describe_broker(
     return describe_broker(services.config, names)
 
 
+def _describe_loggers(
+    context: RequestContext, broker: str, names: set[str] | None
+) -> Iterable[DescribedConfig] | ApiError:
+    node_id = context.services.node_id
+    if not broker:
+        return ApiError(ErrorCode.invalid_request, "Broker id must not be empty")
+    if not broker.removeprefix("-").isdecimal():
+        text = f"Broker id must be an integer, but it is: {broker}"
+        return ApiError(ErrorCode.invalid_request, text)
+    if int(broker) != node_id:
+        text = f"Unexpected broker id, expected {node_id} but received {broker}"
+        return ApiError(ErrorCode.invalid_request, text)
+    return describe_loggers(loggers.levels(), names)
+
+
 def _entry(module: ModuleType, entry: DescribedConfig, *, synonyms: bool, documented: bool) -> Any:
     return build(
         module.DescribeConfigsResourceResult,
@@ -124,7 +157,8 @@ def _entry(module: ModuleType, entry: DescribedConfig, *, synonyms: bool, docume
             for synonym in (entry.synonyms if synonyms else ())
         ),
         config_type=entry.type,
-        documentation=entry.documentation if documented else None,
+        # of a logger, which has none, Kafka says so whether it is asked for or not
+        documentation=entry.documentation if documented or not entry.documentation else None,
     )
 
 

@@ -1,7 +1,7 @@
 """ListConfigResources (key 74, versions 0–1): which resources there are to configure (KIP-1142).
 
-Version 0 asks for client metrics only (it was ListClientMetricsResources), of which there are none here; nor are
-there loggers. Topics and this broker are listed whether or not something is set on them, groups only then.
+Version 0 asks for client metrics only (it was ListClientMetricsResources), of which there are none here. Topics and
+this broker, its loggers too, are listed whether or not something is set on them, groups only then.
 Source: Kafka's KafkaApis.handleListConfigResources.
 """
 
@@ -13,13 +13,17 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.api import Api, RequestContext
-from gateway.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from gateway.metadata.image import (
+    BROKER_LOGGER_RESOURCE,
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+)
 from gateway.protocol.messages import build, response_module
 
 API_KEY: Final = 74
 FIRST_WITH_TYPES: Final = 1
-CLIENT_METRICS_RESOURCE: Final = 16
-BROKER_LOGGER_RESOURCE: Final = 8
 
 
 def _groups(context: RequestContext) -> Collection[str]:
@@ -41,7 +45,7 @@ def _none(context: RequestContext) -> Collection[str]:  # noqa: ARG001 - called 
 _NAMES: Final[Mapping[int, Callable[[RequestContext], Collection[str]]]] = {
     GROUP_RESOURCE: _groups,
     CLIENT_METRICS_RESOURCE: _none,
-    BROKER_LOGGER_RESOURCE: _none,
+    BROKER_LOGGER_RESOURCE: _brokers,
     BROKER_RESOURCE: _brokers,
     TOPIC_RESOURCE: _topics,
 }

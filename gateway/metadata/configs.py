@@ -8,20 +8,34 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
 from gateway.config.config import Config
 from gateway.config.group_configs import BY_GROUP_NAME
-from gateway.config.setting import InvalidValueError, Setting, SettingType, render
+from gateway.config.setting import EmptyItemError, InvalidValueError, Setting, SettingType, render
 from gateway.config.table import BY_NAME, BY_TOPIC_NAME, nearest
+from gateway.metadata.config_rules import broker_conflict, topic_conflict
 from gateway.metadata.decision import ApiError, Decision
 from gateway.metadata.group_configs import group_config_error, group_limit_error
-from gateway.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, MetadataImage
+from gateway.metadata.image import (
+    BROKER_LOGGER_RESOURCE,
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+    MetadataImage,
+)
+from gateway.metadata.logger_configs import logger_error
 from gateway.metadata.records import ConfigRecord, MetadataRecord
 from gateway.metadata.topic_names import INTERNAL_TOPICS, name_complaint
+
+NO_CLIENT_METRICS: Final = (
+    "Client metrics are not collected here, so that there are no subscriptions to them to configure."
+)
 
 
 class Operation(enum.IntEnum):
@@ -58,9 +72,13 @@ def alter_configs(
     *,
     config: Config,
     node_id: int,
+    loggers: Collection[str] = (),
     validate_only: bool = False,
 ) -> Decision[list[ApiError | None]]:
-    """Alter resources; the answer holds the error of each in their order, None where it was carried out."""
+    """Alter resources; the answer holds the error of each in their order, None where it was carried out.
+
+    Of loggers, of which there are those named, nothing is stored: what may be altered is left to the caller.
+    """
     times = Counter((alteration.resource_type, alteration.resource_name) for alteration in alterations)
     errors: list[ApiError | None] = []
     records: list[MetadataRecord] = []
@@ -69,7 +87,11 @@ def alter_configs(
         if times[alteration.resource_type, alteration.resource_name] > 1:
             errors.append(ApiError(ErrorCode.invalid_request, "Each resource must appear at most once."))
             continue
-        outcome = _alter(image, alteration, config, node_id)
+        outcome: list[ConfigRecord] | ApiError
+        if alteration.resource_type == BROKER_LOGGER_RESOURCE and not alteration.replace:
+            outcome = _loggers_error(alteration, node_id, loggers) or []
+        else:
+            outcome = _alter(image, alteration, config, node_id)
         if not isinstance(outcome, ApiError) and _is_new_group(image, alteration, outcome):
             outcome = group_limit_error(image, config, new_groups) or outcome
             new_groups += 1
@@ -114,8 +136,27 @@ def _alter(
     ]
 
 
+def _loggers_error(alteration: Alteration, node_id: int, loggers: Collection[str]) -> ApiError | None:
+    return _form_error(alteration) or logger_error(
+        alteration.resource_name, node_id, alteration.changes, loggers
+    )
+
+
 def _request_error(alteration: Alteration, node_id: int) -> ApiError | None:
     """What a broker refuses before it looks at the values."""
+    error = _form_error(alteration)
+    if error:
+        return error
+    if alteration.resource_type == BROKER_RESOURCE:
+        return _broker_error(alteration, node_id)
+    if alteration.resource_type == CLIENT_METRICS_RESOURCE:
+        return ApiError(ErrorCode.invalid_request, NO_CLIENT_METRICS)
+    if alteration.resource_type not in (TOPIC_RESOURCE, GROUP_RESOURCE):
+        return ApiError(ErrorCode.invalid_request, f"Unknown resource type {alteration.resource_type}")
+    return None
+
+
+def _form_error(alteration: Alteration) -> ApiError | None:
     names = [change.name for change in alteration.changes]
     if len(set(names)) < len(names):
         return ApiError(ErrorCode.invalid_request, "Error due to duplicate config keys")
@@ -126,10 +167,6 @@ def _request_error(alteration: Alteration, node_id: int) -> ApiError | None:
     ]
     if missing:
         return ApiError(ErrorCode.invalid_request, f"Null value not supported for : {', '.join(missing)}")
-    if alteration.resource_type == BROKER_RESOURCE:
-        return _broker_error(alteration, node_id)
-    if alteration.resource_type not in (TOPIC_RESOURCE, GROUP_RESOURCE):
-        return ApiError(ErrorCode.invalid_request, f"Unknown resource type {alteration.resource_type}")
     return None
 
 
@@ -141,17 +178,15 @@ def _broker_error(alteration: Alteration, node_id: int) -> ApiError | None:
         return ApiError(
             ErrorCode.invalid_request, f"Unexpected broker id, expected {node_id}, but received {name}"
         )
-    fixed = []
-    for change in alteration.changes:
-        setting = BY_NAME.get(change.name)
-        if setting is None and change.operation != Operation.DELETE:
-            return ApiError(ErrorCode.invalid_request, _unknown_name("broker", change.name, BY_NAME))
-        if setting is not None and not setting.dynamic:
-            fixed.append(change.name)
+    names = [change.name for change in alteration.changes if change.operation != Operation.DELETE]
+    fixed = sorted(name for name in names if name in BY_NAME and not BY_NAME[name].dynamic)
     if fixed:
         return ApiError(
             ErrorCode.invalid_request, f"Cannot update these configs dynamically: [{', '.join(fixed)}]"
         )
+    unknown = [name for name in names if name not in BY_NAME]
+    if unknown:
+        return ApiError(ErrorCode.invalid_request, _unknown_name("broker", unknown[0], BY_NAME))
     return None
 
 
@@ -194,7 +229,7 @@ def _values_error(
     if alteration.resource_type == GROUP_RESOURCE:
         return group_config_error(config, name, present)
     if alteration.resource_type == BROKER_RESOURCE:
-        complaint = _first_complaint("broker", present, BY_NAME)
+        complaint = _first_complaint("broker", present, BY_NAME) or broker_conflict(config, present)
         return ApiError(ErrorCode.invalid_request, complaint) if complaint else None
     if not name:
         return ApiError(ErrorCode.invalid_request, "Default topic resources are not allowed.")
@@ -204,7 +239,7 @@ def _values_error(
     if name in INTERNAL_TOPICS and present.get("cleanup.policy") == "compact":
         # the gateway itself created it so, and writes it anew instead
         del present["cleanup.policy"]
-    error = topic_config_error(present)
+    error = topic_config_error(config, present)
     if error:
         return error
     if name not in image.topics_by_name:
@@ -212,21 +247,23 @@ def _values_error(
     return None
 
 
-def topic_config_error(configs: Mapping[str, str]) -> ApiError | None:
+def topic_config_error(config: Config, values: Mapping[str, str]) -> ApiError | None:
     """What is wrong with the configurations of a topic, or None."""
-    complaint = _first_complaint("topic", configs, BY_TOPIC_NAME)
+    complaint = _first_complaint("topic", values, BY_TOPIC_NAME) or topic_conflict(config, values)
     return ApiError(ErrorCode.invalid_config, complaint) if complaint else None
 
 
 def _first_complaint(kind: str, values: Mapping[str, str], table: Mapping[str, Setting]) -> str | None:
-    for name, text in values.items():
-        setting = table.get(name)
-        if setting is None:
+    for name in values:
+        if name not in table:
             return _unknown_name(kind, name, table)
+    for name, text in values.items():
         try:
-            setting.parse(text)
+            table[name].parse(text)
+        except EmptyItemError:
+            return f"Configuration '{name}' values must not be empty."
         except InvalidValueError as error:
-            shown = "[hidden]" if setting.sensitive else text
+            shown = "[hidden]" if table[name].sensitive else text
             return f"Invalid value {shown} for configuration {name}: {error}"
     return None
 

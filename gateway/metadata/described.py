@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from gateway.config.config import Config, ConfigEntry, ConfigSource
 from gateway.config.group_configs import GROUP_CONFIGS
-from gateway.config.setting import Setting, SettingType, render
+from gateway.config.setting import Setting, render
 from gateway.config.table import BY_NAME, BY_TOPIC_NAME, SETTINGS
+
+_UNKNOWN_TYPE: Final = 0
+"""What DescribeConfigs says of the type of a logger's level."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +25,7 @@ class DescribedConfig:
     synonyms: tuple[ConfigEntry, ...]
     read_only: bool
     is_sensitive: bool
-    type: SettingType
+    type: int
     documentation: str
 
 
@@ -76,11 +80,24 @@ def describe_all_brokers(
             yield _described(name, text, setting, synonyms, read_only=not setting.dynamic)
 
 
+def describe_loggers(
+    levels: Mapping[str, str], names: Container[str] | None = None
+) -> Iterator[DescribedConfig]:
+    """The levels of loggers, by name."""
+    for name, level in levels.items():
+        if names is None or name in names:
+            yield DescribedConfig(
+                name, level, ConfigSource.DYNAMIC_BROKER_LOGGER, (), False, False, _UNKNOWN_TYPE, ""
+            )
+
+
 def _wanted(name: str, setting: Setting, names: Container[str] | None) -> bool:
     return not setting.internal and (names is None or name in names)
 
 
 def _broker_synonyms(config: Config, setting: Setting) -> tuple[ConfigEntry, ...]:
+    if setting.name not in BY_NAME:
+        return ()
     own = tuple(config.entries(setting.name))
     if not own:
         # Kafka drops the entries of log.retention.hours where log.retention.ms has none (ConfigHelper.configSynonyms)

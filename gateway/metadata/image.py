@@ -24,6 +24,9 @@ from gateway.metadata.topic_names import unify_collision_characters
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
 GROUP_RESOURCE: Final = 32
+#: Not in the image: nothing of them is stored.
+BROKER_LOGGER_RESOURCE: Final = 8
+CLIENT_METRICS_RESOURCE: Final = 16
 #: The resource name of the configuration that holds for all brokers.
 ALL_BROKERS: Final = ""
 

@@ -89,7 +89,7 @@ def create_topics(
     for topic, topic_id in zip(topics, fresh_ids, strict=True):
         if times[topic.name] > 1:
             continue
-        error = _refusal(image, topic, unified) or _shape_error(topic, node_id)
+        error = _refusal(image, topic, unified, config) or _shape_error(topic, node_id)
         count = _partition_count(topic, config)
         error = error or room.take(count)
         if error:
@@ -124,7 +124,9 @@ def _doubled(times: Mapping[str, int]) -> list[TopicResult]:
     return [TopicResult(name=name, error=error) for name, count in times.items() if count > 1]
 
 
-def _refusal(image: MetadataImage, topic: NewTopic, unified: Mapping[str, str]) -> ApiError | None:
+def _refusal(
+    image: MetadataImage, topic: NewTopic, unified: Mapping[str, str], config: Config
+) -> ApiError | None:
     if topic.name == METADATA_TOPIC:
         return ApiError(
             ErrorCode.invalid_request, f"Creation of internal topic {METADATA_TOPIC} is prohibited."
@@ -146,7 +148,7 @@ def _refusal(image: MetadataImage, topic: NewTopic, unified: Mapping[str, str]) 
         return ApiError(
             ErrorCode.invalid_config, f"Null value not supported for topic configs: {','.join(missing)}"
         )
-    return topic_config_error({name: value for name, value in topic.configs if value is not None})
+    return topic_config_error(config, {name: value for name, value in topic.configs if value is not None})
 
 
 def _shape_error(topic: NewTopic, node_id: int) -> ApiError | None:

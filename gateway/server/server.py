@@ -10,6 +10,7 @@ import socket
 from collections import Counter
 
 from gateway.config import Config, Listener
+from gateway.config.connection_limits import parse_overrides
 from gateway.server.connection import Connection
 from gateway.server.dispatcher import Dispatcher
 from gateway.server.limits import ConnectionLimits
@@ -103,13 +104,14 @@ class Server:
     def admit(self, connection: Connection) -> bool:
         """Whether a new connection is within the limits."""
         limit = self._config.int("max.connections")
-        per_host = self._config.int("max.connections.per.ip")
+        overrides = parse_overrides(self._config.str("max.connections.per.ip.overrides"))
+        per_host = overrides.get(connection.peer_host, self._config.int("max.connections.per.ip"))
         self._connections.add(connection)
         self._per_host[connection.peer_host] += 1
         if len(self._connections) > limit:
             reason = f"max.connections is {limit}"
         elif self._per_host[connection.peer_host] > per_host:
-            reason = f"max.connections.per.ip is {per_host}"
+            reason = f"max.connections.per.ip is {per_host} for it"
         else:
             return True
         self.refused_connections += 1

@@ -3,17 +3,20 @@ from __future__ import annotations
 import pytest
 
 from gateway.config import BY_NAME, BY_TOPIC_NAME, SETTINGS, InvalidValueError, Setting, SettingType, render
+from gateway.config.connection_limits import parse_overrides
 from gateway.config.documentation import configuration_page
+from gateway.config.fixed_topics import TOPIC_ONLY_SETTINGS
 from gateway.config.table import BY_ENVIRONMENT_NAME, nearest
 
 
 def test_names_are_unique() -> None:
     assert len(BY_NAME) == len(SETTINGS)
     assert len(BY_ENVIRONMENT_NAME) == len(SETTINGS)
-    assert len(BY_TOPIC_NAME) == len([setting for setting in SETTINGS if setting.topic_name])
+    rows = (*SETTINGS, *TOPIC_ONLY_SETTINGS)
+    assert len(BY_TOPIC_NAME) == len([setting for setting in rows if setting.topic_name])
 
 
-@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
+@pytest.mark.parametrize("setting", [*SETTINGS, *TOPIC_ONLY_SETTINGS], ids=lambda setting: setting.name)
 def test_every_row_is_sound(setting: Setting) -> None:
     assert setting.doc.endswith(".")
     text = render(setting.default)
@@ -80,11 +83,32 @@ def test_defaults_that_differ_from_kafka_are_these_only() -> None:
         ("log.retention.ms", str(2**63)),
         ("log.message.timestamp.type", "createtime"),
         ("log.cleanup.policy", "delete,compact"),
+        ("log.cleanup.policy", "delete,"),
+        ("num.partitions", "1_0"),
+        ("num.partitions", "\u0663"),
+        ("num.partitions", "9" * 40),
+        ("seqgate.producer.id.prefetch.ratio", "nan"),
+        ("seqgate.producer.id.prefetch.ratio", "0.1_0"),
+        ("max.connections.per.ip.overrides", "127.0.0.1"),
+        ("max.connections.per.ip.overrides", "localhost:5"),
+        ("max.connections.per.ip.overrides", "127.0.0.1:-5"),
+        ("max.connections.per.ip.overrides", f"127.0.0.1:{2**31}"),
     ],
 )
 def test_values_that_are_refused(name: str, text: str) -> None:
     with pytest.raises(InvalidValueError):
         BY_NAME[name].parse(text)
+
+
+def test_limits_of_addresses() -> None:
+    BY_NAME["max.connections.per.ip.overrides"].parse("127.0.0.1:5, [::1]:0,::2:7")
+    assert parse_overrides("127.0.0.1:5, [::1]:0,::2:7") == {"127.0.0.1": 5, "::1": 0, "::2": 7}
+
+
+def test_numbers_as_java_reads_them() -> None:
+    assert BY_NAME["num.partitions"].parse(" +5 ") == 5
+    assert BY_NAME["seqgate.producer.id.prefetch.ratio"].parse(".5") == 0.5
+    assert BY_NAME["seqgate.producer.id.prefetch.ratio"].parse("5e-1") == 0.5
 
 
 def test_an_empty_cleanup_policy_is_accepted() -> None:

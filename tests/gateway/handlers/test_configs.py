@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,13 @@ from gateway.handlers import (
     incremental_alter_configs,
     list_config_resources,
 )
+from gateway.metadata.logger_configs import LEVELS
+from gateway.runtime import loggers
 from tests.gateway.handlers.requests import alter, create, describe, replace
 from tests.gateway.handlers.support import Node, open_node, versions
 
-TOPIC, BROKER, GROUP = 2, 4, 32
+TOPIC, BROKER, LOGGER, GROUP = 2, 4, 8, 32
+NAME = "gateway.runtime.flusher"
 
 
 @pytest.fixture
@@ -69,7 +73,9 @@ class TestDescribe:
             (TOPIC, "", "invalid_topic_exception"),
             (BROKER, "2", "invalid_request"),
             (BROKER, "x", "invalid_request"),
-            (8, "1", "invalid_request"),
+            (LOGGER, "", "invalid_request"),
+            (LOGGER, "2", "invalid_request"),
+            (LOGGER, "x", "invalid_request"),
             (16, "m", "invalid_request"),
             (GROUP, "", "invalid_request"),
             (99, "x", "invalid_request"),
@@ -198,6 +204,46 @@ class TestGroups:
             assert node.services.group_configs.consumer_limits("g").session_timeout_ms == 50_000
 
 
+class TestLoggers:
+    @pytest.fixture(autouse=True)
+    def inherited_after(self) -> Iterator[None]:
+        yield
+        loggers.set_level(NAME, None)
+
+    async def level(self, node: Node) -> str | None:
+        return values(await describe(node, LOGGER, "1", [NAME]))[NAME]
+
+    async def test_a_level_is_set_and_inherited_again(self, node: Node) -> None:
+        inherited = await self.level(node)
+        for level, number in (("TRACE", 5), ("DEBUG", 10), ("WARN", 30), ("FATAL", 50)):
+            assert (await alter(node, LOGGER, "1", {NAME: level})).error_message is None
+            assert await self.level(node) == level
+            assert logging.getLogger(NAME).level == number
+        assert (await alter(node, LOGGER, "1", {NAME: None})).error_message is None
+        assert await self.level(node) == inherited
+
+    async def test_one_bad_change_leaves_the_others_undone(self, node: Node) -> None:
+        before = await self.level(node)
+        result = await alter(node, LOGGER, "1", {NAME: "ERROR", "nope": "ERROR"})
+        assert (result.error_code.name, result.error_message) == (
+            "invalid_config",
+            "Logger nope does not exist!",
+        )
+        assert await self.level(node) == before
+
+    async def test_every_logger_is_told(self, node: Node) -> None:
+        told = values(await describe(node, LOGGER, "1"))
+        assert {"root", "gateway", "log", NAME} <= set(told)
+        assert set(told.values()) <= set(LEVELS)
+
+    async def test_they_can_not_be_replaced_as_a_whole(self, node: Node) -> None:
+        result = await replace(node, LOGGER, "1", {NAME: "ERROR"})
+        assert (result.error_code.name, result.error_message) == (
+            "invalid_request",
+            "Unknown resource type 8",
+        )
+
+
 class TestListResources:
     async def listed(self, node: Node, version: int, *types: int) -> tuple[str, set[tuple[int, str]]]:
         response = await node.ask(
@@ -212,7 +258,8 @@ class TestListResources:
         await alter(node, GROUP, "g", {LOCK: "20000"})
         assert await self.listed(node, 1, GROUP) == ("none", {(GROUP, "g")})
         assert await self.listed(node, 1, TOPIC, BROKER) == ("none", {(TOPIC, "t"), (BROKER, "1")})
-        assert await self.listed(node, 1) == ("none", {(GROUP, "g"), (TOPIC, "t"), (BROKER, "1")})
+        all_kinds = {(GROUP, "g"), (TOPIC, "t"), (BROKER, "1"), (LOGGER, "1")}
+        assert await self.listed(node, 1) == ("none", all_kinds)
         await alter(node, GROUP, "g", {LOCK: None})
         assert await self.listed(node, 1, GROUP) == ("none", set())
 

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from gateway.config import ConfigSource, load_config
+from gateway.config import BY_NAME, BY_TOPIC_NAME, Config, ConfigSource, load_config
+from gateway.config.setting import whole_number
 from gateway.metadata.configs import Alteration, ConfigChange, Operation, alter_configs
 from gateway.metadata.decision import ApiError
 from gateway.metadata.described import describe_all_brokers, describe_broker, describe_topic
@@ -13,6 +14,49 @@ from gateway.metadata.topics import NewTopic
 from tests.gateway.metadata.support import NODE_ID, image_with, replay
 
 CONFIG = load_config()
+OF_COMPACTION_AND_ROLLING = {
+    "delete.retention.ms",
+    "max.compaction.lag.ms",
+    "min.cleanable.dirty.ratio",
+    "min.compaction.lag.ms",
+    "segment.jitter.ms",
+}
+KAFKA_TOPIC_CONFIGS = {
+    "cleanup.policy",
+    "compression.gzip.level",
+    "compression.lz4.level",
+    "compression.type",
+    "compression.zstd.level",
+    "delete.retention.ms",
+    "file.delete.delay.ms",
+    "flush.messages",
+    "flush.ms",
+    "follower.replication.throttled.replicas",
+    "index.interval.bytes",
+    "leader.replication.throttled.replicas",
+    "local.retention.bytes",
+    "local.retention.ms",
+    "max.compaction.lag.ms",
+    "max.message.bytes",
+    "message.timestamp.after.max.ms",
+    "message.timestamp.before.max.ms",
+    "message.timestamp.type",
+    "min.cleanable.dirty.ratio",
+    "min.compaction.lag.ms",
+    "min.insync.replicas",
+    "preallocate",
+    "remote.log.copy.disable",
+    "remote.log.delete.on.disable",
+    "remote.storage.enable",
+    "retention.bytes",
+    "retention.ms",
+    "segment.bytes",
+    "segment.index.bytes",
+    "segment.jitter.ms",
+    "segment.ms",
+    "unclean.leader.election.enable",
+}
+"""Of Apache Kafka 4.3.1, as its DescribeConfigs tells them."""
 SET, DELETE, APPEND, SUBTRACT = Operation.SET, Operation.DELETE, Operation.APPEND, Operation.SUBTRACT
 
 
@@ -62,13 +106,37 @@ class TestIncremental:
             (incremental(4, "1", ("log.segment.bytes", SET, "1")), "invalid_request"),
             (incremental(4, "1", ("num.partitions", SET, "1")), "invalid_request"),
             (incremental(4, "1", ("unknown", SET, "1")), "invalid_request"),
-            (incremental(8, "1", ("kafka", SET, "INFO")), "invalid_request"),
+            (incremental(4, "1", ("num.partitions", DELETE, None)), "none"),
+            (incremental(4, "1", ("log.retention.ms", SET, "0")), "invalid_request"),
+            (incremental(4, "1", ("max.connections", SET, "0")), "invalid_request"),
+            (incremental(4, "1", ("max.connections.per.ip", SET, "0")), "invalid_request"),
+            (
+                incremental(
+                    4,
+                    "1",
+                    ("max.connections.per.ip", SET, "0"),
+                    ("max.connections.per.ip.overrides", SET, "127.0.0.1:5"),
+                ),
+                "none",
+            ),
+            (incremental(2, "t", ("cleanup.policy", APPEND, "")), "invalid_config"),
+            (incremental(2, "t", ("preallocate", SET, "false")), "none"),
+            (incremental(2, "t", ("preallocate", SET, "true")), "invalid_config"),
+            (incremental(2, "t", ("remote.storage.enable", SET, "true")), "invalid_config"),
+            (incremental(4, "1", ("remote.storage.enable", SET, "false")), "invalid_request"),
+            (incremental(8, "1", ("kafka", SET, "INFO")), "invalid_config"),
+            (incremental(8, "1", ("gateway", SET, "INFO")), "none"),
+            (incremental(8, "1", ("gateway", SET, "LOUD")), "invalid_config"),
+            (incremental(8, "1", ("gateway", APPEND, "INFO")), "invalid_request"),
+            (incremental(8, "1", ("gateway", 9, "INFO")), "invalid_request"),
+            (incremental(8, "2", ("gateway", SET, "INFO")), "invalid_request"),
+            (incremental(16, "s", ("interval.ms", SET, "1000")), "invalid_request"),
             (incremental(0, "x", ("a", SET, "1")), "invalid_request"),
             (incremental(99, "x", ("a", SET, "1")), "invalid_request"),
         ],
     )
     def test_as_kafka_answers(self, alteration: Alteration, error: str) -> None:
-        decision = alter_configs(image(), [alteration], config=CONFIG, node_id=NODE_ID)
+        decision = alter_configs(image(), [alteration], config=CONFIG, node_id=NODE_ID, loggers=["gateway"])
         assert names(decision.answer) == [error]
         if error != "none":
             assert decision.records == []
@@ -142,6 +210,14 @@ class TestIncremental:
         assert names(decision.answer) == ["none"]
         assert decision.records == ()
 
+    def test_what_can_not_be_altered_is_told_in_order(self) -> None:
+        alteration = incremental(
+            4, "1", ("num.partitions", SET, "1"), ("no.such", SET, "1"), ("node.id", SET, "1")
+        )
+        (error,) = alter_configs(image(), [alteration], config=CONFIG, node_id=NODE_ID).answer
+        assert error is not None
+        assert error.message == "Cannot update these configs dynamically: [node.id, num.partitions]"
+
 
 class TestReplacement:
     def test_what_is_not_named_goes(self) -> None:
@@ -189,6 +265,43 @@ class TestDescribed:
         assert "segment.bytes" in listed
         assert "internal.segment.bytes" not in listed
         assert not any(entry.read_only for entry in describe_topic(load_config(), {}))
+
+    def test_what_only_topics_have_has_no_synonyms_on_the_broker(self) -> None:
+        (entry,) = describe_topic(load_config(), {}, {"remote.storage.enable"})
+        assert (entry.value, entry.source, entry.synonyms) == ("false", ConfigSource.DEFAULT, ())
+        (entry,) = describe_topic(
+            load_config(), {"remote.storage.enable": "false"}, {"remote.storage.enable"}
+        )
+        assert [synonym.source for synonym in entry.synonyms] == [ConfigSource.DYNAMIC_TOPIC]
+        assert not list(describe_broker(load_config(), {"remote.storage.enable"}))
+
+    def test_every_configuration_that_topics_of_kafka_have_is_there(self) -> None:
+        assert set(BY_TOPIC_NAME) >= KAFKA_TOPIC_CONFIGS - OF_COMPACTION_AND_ROLLING
+
+    @pytest.mark.parametrize(("kind", "prefix"), [(2, ""), (4, "log.cleaner.")])
+    def test_lags_of_compaction_must_fit_together(
+        self, monkeypatch: pytest.MonkeyPatch, kind: int, prefix: str
+    ) -> None:
+        for limit in ("min", "max"):
+            name = f"{limit}.compaction.lag.ms"
+            row = whole_number("x", f"log.cleaner.{name}", 7, "A lag.", dynamic=True)
+            monkeypatch.setitem(BY_NAME, row.name, row)
+            monkeypatch.setitem(BY_TOPIC_NAME, name, row)
+        lower, higher = f"{prefix}min.compaction.lag.ms", f"{prefix}max.compaction.lag.ms"
+        config = Config()
+        config._values.update({f"log.cleaner.{limit}.compaction.lag.ms": 7 for limit in ("min", "max")})
+        name = "t" if kind == 2 else "1"
+        for values, expected in (
+            ({lower: "8"}, False),
+            ({lower: "8", higher: "8"}, True),
+            ({higher: "6"}, False),
+        ):
+            alteration = incremental(kind, name, *((key, SET, value) for key, value in values.items()))
+            (error,) = alter_configs(image(), [alteration], config=config, node_id=NODE_ID).answer
+            assert (error is None) == expected
+        assert error is not None
+        assert error.message is not None
+        assert error.message.endswith(f"config setting {lower} (7) > {higher} (6)")
 
     def test_a_broker_shows_what_can_be_altered(self) -> None:
         entries = {entry.name: entry for entry in describe_broker(load_config())}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.compat.differential.scenarios import (
     configs,
     consumer_groups,
+    dynamic_configs,
     fetch,
     frames,
     group_admin,
@@ -38,6 +39,7 @@ from tests.compat.differential.scenarios import (
 __all__ = [
     "configs",
     "consumer_groups",
+    "dynamic_configs",
     "fetch",
     "frames",
     "group_admin",

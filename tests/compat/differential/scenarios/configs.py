@@ -12,6 +12,7 @@ from tests.support.wire import Plain
 
 TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+OF_THE_TOPIC = 1
 NAMES = ["retention.ms", "cleanup.policy", "max.message.bytes", "segment.bytes", "message.timestamp.type"]
 
 
@@ -22,12 +23,15 @@ def _describe(
     return peer.call("describe_configs", version, resources=[wanted], **more)
 
 
-def _settled(peer: Peer, topic: Topic, expected: Mapping[str, str]) -> None:
-    """Waits until the changes show, and compares all that the test's settings say."""
+def _settled(peer: Peer, topic: Topic, expected: Mapping[str, str], *, source: int | None = None) -> None:
+    """Waits until the changes show, from a source, and compares all that the test's settings say."""
 
     def shows(answer: Plain) -> bool:
-        found = {config["name"]: config["value"] for config in answer["results"][0]["configs"]}
-        return all(found.get(name) == value for name, value in expected.items())
+        found = {config["name"]: config for config in answer["results"][0]["configs"]}
+        return all(
+            name in found and found[name]["value"] == value and source in (None, found[name]["config_source"])
+            for name, value in expected.items()
+        )
 
     wanted = {"resource_type": TOPIC, "resource_name": topic.name, "configuration_keys": NAMES}
     peer.eventually("describe_configs", 4, shows, resources=[wanted], include_synonyms=True)
@@ -174,7 +178,7 @@ def incremental(peer: Peer, version: int) -> None:
     _incremental(peer, topic.name, ("max.message.bytes", DELETE, "ignored"), version=version)
     _settled(peer, topic, {"max.message.bytes": "1048588"})
     _incremental(peer, topic.name, ("cleanup.policy", APPEND, "delete"), version=version)
-    _settled(peer, topic, {"cleanup.policy": "delete"})
+    _settled(peer, topic, {"cleanup.policy": "delete"}, source=OF_THE_TOPIC)
 
 
 @scenario
