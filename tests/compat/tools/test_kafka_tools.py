@@ -87,6 +87,23 @@ def test_kafka_configs(shared_gateway: GatewayProcess) -> None:
     assert "segment.bytes=1048576" in described
 
 
+def test_kafka_configs_of_the_gateway_and_its_loggers(gateway: GatewayProcess) -> None:
+    node = ("--entity-type", "brokers", "--entity-name", "1")
+    _run(gateway, "kafka-configs", *node, "--alter", "--add-config", "seqgate.admin.timeout.ms=40000")
+    described = _run(gateway, "kafka-configs", *node, "--describe").stdout
+    assert "DYNAMIC_BROKER_CONFIG:seqgate.admin.timeout.ms=40000" in described
+    assert "DEFAULT_CONFIG:seqgate.admin.timeout.ms=30000" in described
+    bootstrap = ("--bootstrap-server", gateway.bootstrap)
+    refused = run_tool("kafka-configs", *bootstrap, *node, "--alter", "--add-config", "num.partitions=3")
+    assert refused.exit_code != 0
+    assert "Cannot update these configs dynamically: [num.partitions]" in refused.stdout + refused.stderr
+    loggers = ("--entity-type", "broker-loggers", "--entity-name", "1")
+    _run(gateway, "kafka-configs", *loggers, "--alter", "--add-config", "gateway.server=DEBUG")
+    described = _run(gateway, "kafka-configs", *loggers, "--describe").stdout
+    assert "gateway.server.connection=DEBUG" in described
+    assert "gateway.runtime.flusher=INFO" in described
+
+
 def test_kafka_get_offsets(shared_gateway: GatewayProcess) -> None:
     topic = fresh_topic(shared_gateway.bootstrap, "tool-offsets", partitions=2)
     _three_batches(shared_gateway, topic)

@@ -14,12 +14,11 @@ from gateway.metadata.topics import NewTopic
 from tests.gateway.metadata.support import NODE_ID, image_with, replay
 
 CONFIG = load_config()
-OF_COMPACTION_AND_ROLLING = {
+OF_COMPACTION = {
     "delete.retention.ms",
     "max.compaction.lag.ms",
     "min.cleanable.dirty.ratio",
     "min.compaction.lag.ms",
-    "segment.jitter.ms",
 }
 KAFKA_TOPIC_CONFIGS = {
     "cleanup.policy",
@@ -276,7 +275,7 @@ class TestDescribed:
         assert not list(describe_broker(load_config(), {"remote.storage.enable"}))
 
     def test_every_configuration_that_topics_of_kafka_have_is_there(self) -> None:
-        assert set(BY_TOPIC_NAME) >= KAFKA_TOPIC_CONFIGS - OF_COMPACTION_AND_ROLLING
+        assert set(BY_TOPIC_NAME) >= KAFKA_TOPIC_CONFIGS - OF_COMPACTION
 
     @pytest.mark.parametrize(("kind", "prefix"), [(2, ""), (4, "log.cleaner.")])
     def test_lags_of_compaction_must_fit_together(
