@@ -17,21 +17,16 @@ _LEVELS: Final[Mapping[str, int]] = {
     "ERROR": logging.ERROR,
     "FATAL": logging.CRITICAL,
 }
-_PACKAGES: Final = ("gateway", "log", "pid_allocator")
-"""Altered as a whole, these stand for all loggers of their modules."""
 
 
 def levels() -> dict[str, str]:
-    """The level in effect of every logger, by its name; `root` is the one that all inherit from."""
-    for package in _PACKAGES:
-        logging.getLogger(package)
+    """The level in effect of every logger, by its name; `root` is the one that all inherit from.
+
+    Packages are among them: what is set on `gateway.server` holds for all its modules that have no level of their own.
+    """
     root = logging.getLogger()
-    found: dict[str, str] = {ROOT: _name(root)}
-    # a copy at once: other threads may make loggers meanwhile
-    for name, logger in sorted(root.manager.loggerDict.copy().items()):
-        if isinstance(logger, logging.Logger):
-            found[name] = _name(logger)
-    return found
+    names = sorted(root.manager.loggerDict)
+    return {ROOT: _name(root), **{name: _name(logging.getLogger(name)) for name in names}}
 
 
 def set_level(name: str, level: str | None) -> None:

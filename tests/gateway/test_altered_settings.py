@@ -16,6 +16,7 @@ from kio.schema.errors import ErrorCode
 
 from gateway.config import (
     BY_NAME,
+    BY_TOPIC_NAME,
     SETTINGS,
     Config,
     InvalidValueError,
@@ -25,11 +26,11 @@ from gateway.config import (
     render,
 )
 from gateway.gateway import Gateway
-from gateway.runtime.topic_lifecycle import topic_policy
-from tests.gateway.handlers.requests import alter
+from gateway.runtime.topic_lifecycle import TopicPolicy, topic_policy
+from tests.gateway.handlers.requests import alter, create
 from tests.gateway.handlers.support import FixedClock, Node
 
-BROKER = 4
+TOPIC, BROKER = 2, 4
 ALTERABLE = [setting for setting in SETTINGS if setting.dynamic]
 SOURCES = Path(__file__).parents[2] / "gateway"
 
@@ -147,6 +148,27 @@ async def test_an_alteration_is_in_effect_when_it_is_answered(gateway: Gateway) 
         assert (await alter(node, BROKER, "1", {name: None})).error_message is None, name
         assert gateway.config[name] == before, name
         assert name not in SEEN or SEEN[name](gateway) == before, name
+
+
+async def test_a_partition_that_is_open_goes_by_what_its_topic_and_the_gateway_are_altered_to(
+    gateway: Gateway,
+) -> None:
+    node = Node(gateway.services, FixedClock())
+    await create(node, "t")
+    partition = gateway.services.partitions.get("t", 0)
+    assert partition is not None
+    resources = [(TOPIC, "t", BY_TOPIC_NAME), (BROKER, "1", {row.name: row for row in ALTERABLE})]
+    for kind, name, table in resources:
+        for key, setting in table.items():
+            text = another(setting)
+            if text is None:
+                continue
+            for value in (text, None):
+                assert (await alter(node, kind, name, {key: value})).error_message is None, key
+                own = {key: value} if value is not None and kind == TOPIC else {}
+                policy = topic_policy(gateway.config, own)
+                followed = TopicPolicy(partition.log.config, partition.flush_messages, partition.flush_ms)
+                assert followed == policy, key
 
 
 async def test_what_can_not_be_altered_is_refused_as_in_kafka(gateway: Gateway) -> None:

@@ -233,7 +233,7 @@ class TestLoggers:
 
     async def test_every_logger_is_told(self, node: Node) -> None:
         told = values(await describe(node, LOGGER, "1"))
-        assert {"root", "gateway", "log", NAME} <= set(told)
+        assert {"root", "gateway", "gateway.runtime", "log", NAME} <= set(told)
         assert set(told.values()) <= set(LEVELS)
 
     async def test_they_can_not_be_replaced_as_a_whole(self, node: Node) -> None:

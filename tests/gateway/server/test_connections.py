@@ -238,6 +238,26 @@ class TestLimits:
                 wire.close()
             assert "max.connections.per.ip is 3" in gateway.stderr_text()
 
+    def test_an_address_gets_a_limit_of_its_own_while_the_gateway_runs(self, tmp_path: Path) -> None:
+        def limited(wire: Wire, limits: str | None) -> None:
+            change = {
+                "name": "max.connections.per.ip.overrides",
+                "config_operation": 1 if limits is None else 0,
+                "value": limits,
+            }
+            resource = {"resource_type": 4, "resource_name": "", "configs": [change]}
+            answer = wire.call("incremental_alter_configs", 1, resources=[resource]).fields
+            assert answer["responses"][0]["error_code"] == 0
+
+        with GatewayProcess(tmp_path / "data") as gateway, Wire(gateway.bootstrap) as first:
+            limited(first, "127.0.0.1:1,127.0.0.2:0")
+            with Wire(gateway.bootstrap) as refused, pytest.raises(Closed):
+                refused.call("api_versions", 0)
+            assert first.call("api_versions", 0).fields["error_code"] == 0
+            limited(first, None)
+            with Wire(gateway.bootstrap) as second:
+                assert second.call("api_versions", 0).fields["error_code"] == 0
+
     def test_idle_connections_are_closed_and_busy_ones_are_not(self, tmp_path: Path) -> None:
         settings = {"connections.max.idle.ms": "300"}
         with GatewayProcess(tmp_path / "data", settings=settings) as gateway:
