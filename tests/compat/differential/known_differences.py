@@ -115,6 +115,12 @@ LISTENERS_STAY = "listeners are opened at the start only"
 NO_CLIENT_METRICS = "clients push no metrics here, so that a subscription would do nothing"
 
 KNOWN_DIFFERENCES: tuple[KnownDifference, ...] = (
+    KnownDifference(
+        ("dynamic_configs.every_configuration_of_a_topic",), "*.configs.flush.messages.synonyms.*", DURABLE
+    ),
+    KnownDifference(
+        ("dynamic_configs.every_configuration_of_a_topic",), "*.configs.min.insync.replicas.synonyms.*", ELR
+    ),
     KnownDifference(("dynamic_configs.topic_in_other_words",), "[34].said", NEAREST_NAME),
     KnownDifference(("dynamic_configs.topic_not_as_here",), "*", NO_EFFECT),
     KnownDifference(("dynamic_configs.broker_names_unknown",), "*", UNKNOWN_TO_BROKERS),

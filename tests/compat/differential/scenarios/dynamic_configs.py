@@ -100,6 +100,13 @@ def topic(peer: Peer, changes: Sequence[Change]) -> None:
 
 
 @scenario
+def every_configuration_of_a_topic(peer: Peer) -> None:
+    """Value, source, type and synonyms of each, of one that is set and the others."""
+    topic = peer.topic(configs={"segment.ms": "7777"})
+    peer.note("configurations", **_described(peer, TOPIC, topic.name))
+
+
+@scenario
 def topic_in_other_words(peer: Peer) -> None:
     name = peer.topic().name
     _alter(peer, TOPIC, name, ("cleanup.policy", APPEND, ""))
