@@ -24,7 +24,7 @@ names. *On a topic* is the name of the same setting in CreateTopics and AlterCon
 *Alterable* settings can be changed while the gateway runs, for this node or for all
 (`kafka-configs --alter --entity-type brokers`, with `--entity-name ID` or `--entity-default`): a change is durable and in
 effect when it is answered, comes before flags, environment and file, and can be taken back (`--delete-config`).
-Under Kafka's names these are the settings that Kafka can alter. A lowered limit refuses what is new; what is there
+Of those that Kafka describes these are the ones that Kafka can alter. A lowered limit refuses what is new; what is there
 already, such as connections and groups, stays. The others hold from the start on, and altering them is refused.
 """
 

@@ -22,8 +22,9 @@ PRODUCER_SETTINGS = (
         type=SettingType.INT,
         default=600000,
         minimum=1,
+        dynamic=True,
         section=_STATE,
-        doc="How often idle producers are looked for.",
+        doc="How often idle producers are looked for. An altered interval counts from the last time.",
     ),
     Setting(
         name="seqgate.producer.retained.batches",

@@ -32,6 +32,7 @@ FLUSH_CHECK_S = 0.25
 class _Job:
     name: str
     every_s: float | Interval
+    """An `Interval` where the setting can be altered."""
     work: Callable[[Partition], None] | None
     once: Callable[[], Awaitable[None] | None] | None = None
     """Runs before the partitions that are open are looked over with `work`."""
@@ -78,7 +79,7 @@ class BackgroundJobs:
                 self._open_due,
             ),
             _Job(
-                "producer expiry", config.int("producer.id.expiration.check.interval.ms") / 1000, self._expire
+                "producer expiry", Interval(config, "producer.id.expiration.check.interval.ms"), self._expire
             ),
             _Job("flush by time", FLUSH_CHECK_S, None, self._flush_by_time),
             _Job(

@@ -1,11 +1,12 @@
 """Every row of the settings table: what can be altered takes effect at once, what can not is refused.
 
-A new dynamic setting passes when the parts that use it read it each time they need it, keep it by `Config.follow`, or take
-it as a topic's policy; the walk over the table below finds one that is read once at the start.
+A new dynamic setting passes when the parts that use it read it each time they need it, keep it by `Config.follow`, wait by
+an `Interval`, or take it as a topic's policy; the walk over the table below finds one that is read once at the start.
 """
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -26,13 +27,19 @@ from gateway.config import (
     render,
 )
 from gateway.gateway import Gateway
+from gateway.runtime.interval import Interval
 from gateway.runtime.topic_lifecycle import TopicPolicy, topic_policy
+from log import UnifiedLog
 from tests.gateway.handlers.requests import alter, create
 from tests.gateway.handlers.support import FixedClock, Node
 
 TOPIC, BROKER = 2, 4
 ALTERABLE = [setting for setting in SETTINGS if setting.dynamic]
 SOURCES = Path(__file__).parents[2] / "gateway"
+
+
+READ_ANEW = (topic_policy.__code__, Interval.passed.__code__)
+"""Who reads during the start too, and again after each change."""
 
 
 class _Recorded(dict[str, SettingValue | None]):
@@ -73,7 +80,7 @@ class RecordingConfig(Config):
             frame = frame.f_back
         reader = frame.f_code.co_filename
         while not self.following and frame is not None:
-            if frame.f_code is topic_policy.__code__:
+            if frame.f_code in READ_ANEW:
                 return
             frame = frame.f_back  # type: ignore[assignment]
         if not self.following:
@@ -133,7 +140,9 @@ async def test_nothing_that_can_be_altered_is_kept_from_the_start(gateway: Gatew
     config = gateway.config
     assert isinstance(config, RecordingConfig)
     kept = {name: reader for name, reader in config.kept.items() if BY_NAME[name].dynamic}
-    assert kept == {}, "read once at the start: read it when it is needed, or use Config.follow"
+    assert kept == {}, (
+        "read once at the start: read it when it is needed, or use Config.follow or an Interval"
+    )
 
 
 async def test_an_alteration_is_in_effect_when_it_is_answered(gateway: Gateway) -> None:
@@ -169,6 +178,18 @@ async def test_a_partition_that_is_open_goes_by_what_its_topic_and_the_gateway_a
                 policy = topic_policy(gateway.config, own)
                 followed = TopicPolicy(partition.log.config, partition.flush_messages, partition.flush_ms)
                 assert followed == policy, key
+
+
+async def test_a_job_runs_as_often_as_its_interval_says_from_then_on(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node(gateway.services, FixedClock())
+    await create(node, "t")
+    assert gateway.services.partitions.get("t", 0) is not None
+    ran = asyncio.Event()
+    monkeypatch.setattr(UnifiedLog, "expire_producers", lambda *_: ran.set())
+    await alter(node, BROKER, "1", {"producer.id.expiration.check.interval.ms": "1"})
+    await asyncio.wait_for(ran.wait(), 10)
 
 
 async def test_what_can_not_be_altered_is_refused_as_in_kafka(gateway: Gateway) -> None:
