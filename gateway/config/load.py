@@ -8,6 +8,7 @@ from pathlib import Path
 
 from gateway.config.config import Config, unknown_setting
 from gateway.config.errors import ConfigError
+from gateway.config.rules import broker_conflict
 from gateway.config.setting import InvalidValueError, SettingValue
 from gateway.config.table import BY_ENVIRONMENT_NAME, BY_NAME, nearest
 
@@ -113,6 +114,9 @@ def _check_together(static: Mapping[str, SettingValue]) -> None:
     config = Config(static)
     if config.int("log.retention.ms") == 0:
         raise ConfigError("Setting log.retention.ms can't be 0; allowed is -1 or a whole number, at least 1.")
+    conflict = broker_conflict(lambda name: config[name])
+    if conflict:
+        raise ConfigError(f"The settings don't go together: {conflict.rstrip('.')}.")
     names = {listener.name for listener in config.listeners}
     for advertised in config.advertised_listeners:
         if advertised.name not in names:

@@ -16,9 +16,16 @@ from kio.schema.errors import ErrorCode
 
 from gateway.config.config import Config
 from gateway.config.group_configs import BY_GROUP_NAME
-from gateway.config.setting import EmptyItemError, InvalidValueError, Setting, SettingType, render
+from gateway.config.rules import broker_conflict, topic_conflict
+from gateway.config.setting import (
+    EmptyItemError,
+    InvalidValueError,
+    Setting,
+    SettingType,
+    SettingValue,
+    render,
+)
 from gateway.config.table import BY_NAME, BY_TOPIC_NAME, nearest
-from gateway.metadata.config_rules import broker_conflict, topic_conflict
 from gateway.metadata.decision import ApiError, Decision
 from gateway.metadata.group_configs import group_config_error, group_limit_error
 from gateway.metadata.image import (
@@ -229,7 +236,7 @@ def _values_error(
     if alteration.resource_type == GROUP_RESOURCE:
         return group_config_error(config, name, present)
     if alteration.resource_type == BROKER_RESOURCE:
-        complaint = _first_complaint("broker", present, BY_NAME) or broker_conflict(config, present)
+        complaint = _first_complaint("broker", present, BY_NAME) or _broker_conflict(config, present)
         return ApiError(ErrorCode.invalid_request, complaint) if complaint else None
     if not name:
         return ApiError(ErrorCode.invalid_request, "Default topic resources are not allowed.")
@@ -247,9 +254,20 @@ def _values_error(
     return None
 
 
+def _broker_conflict(config: Config, altered: Mapping[str, str]) -> str | None:
+    def value(name: str) -> SettingValue | None:
+        return BY_NAME[name].parse(altered[name]) if name in altered else config[name]
+
+    if value("max.connections") == 0:
+        return "Invalid max.connections 0: nobody could connect any more to raise it"
+    return broker_conflict(value)
+
+
 def topic_config_error(config: Config, values: Mapping[str, str]) -> ApiError | None:
     """What is wrong with the configurations of a topic, or None."""
-    complaint = _first_complaint("topic", values, BY_TOPIC_NAME) or topic_conflict(config, values)
+    complaint = _first_complaint("topic", values, BY_TOPIC_NAME) or topic_conflict(
+        lambda name: config.topic_value(name, values)
+    )
     return ApiError(ErrorCode.invalid_config, complaint) if complaint else None
 
 

@@ -281,6 +281,7 @@ class TestDescribed:
     def test_lags_of_compaction_must_fit_together(
         self, monkeypatch: pytest.MonkeyPatch, kind: int, prefix: str
     ) -> None:
+        state = image()
         for limit in ("min", "max"):
             name = f"{limit}.compaction.lag.ms"
             row = whole_number("x", f"log.cleaner.{name}", 7, "A lag.", dynamic=True)
@@ -296,7 +297,7 @@ class TestDescribed:
             ({higher: "6"}, False),
         ):
             alteration = incremental(kind, name, *((key, SET, value) for key, value in values.items()))
-            (error,) = alter_configs(image(), [alteration], config=config, node_id=NODE_ID).answer
+            (error,) = alter_configs(state, [alteration], config=config, node_id=NODE_ID).answer
             assert (error is None) == expected
         assert error is not None
         assert error.message is not None
