@@ -35,7 +35,7 @@ from log.flush import FlushTicket
 from log.names import LOG_SUFFIX, PARTITION_METADATA
 from log.partition_deletion import DELETE_SUFFIX, PartitionDeletion
 from log.recovery import CleanStop
-from log.storage import Storage
+from log.storage import DataFile, Storage
 from log.stored_logs import (
     CLEAN_SHUTDOWN,
     StoredLog,
@@ -190,6 +190,8 @@ class LogDirectory:
             del self._stored[key]
             return None
         trusted = stored.topic_id in {None, topic_id}
+        if stored.stop is None or not trusted:
+            self._make_durable(directory, topic_id)
         log = self._logs[key] = UnifiedLog(
             self.environment,
             directory,
@@ -203,6 +205,16 @@ class LogDirectory:
         )
         del self._stored[key]
         return log
+
+    def _make_durable(self, directory: str, topic_id: uuid.UUID) -> None:
+        """Have the disk know the topic id: a crash may have come before the first flush, which may have failed, too."""
+        path = f"{directory}/{PARTITION_METADATA}"
+        file = DataFile(path)
+        self._storage.sync_path(path)
+        self._storage.forget_cached(file)
+        self._storage.retire(file)
+        if self._storage.read_file(path) != encode_partition_metadata(topic_id):
+            self._storage.replace_file(path, encode_partition_metadata(topic_id))
 
     def _read_topic_id(self, directory: str) -> uuid.UUID | None:
         """The topic id of a partition directory; None for one that a crash left half made, which is put out of the way.

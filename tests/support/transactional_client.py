@@ -79,7 +79,8 @@ class Client:
             await transactions.add_partitions(self.transactional_id, self.producer, places, 0)
         found = self.append(label, partition)
         target = self.node.services.partitions.get(TOPIC, partition)
-        assert target is not None
+        if target is None:
+            raise Refused
         waiting = [(target, found)]
         state = transactions.unpersisted(self.transactional_id)
         if state is not None:
@@ -96,7 +97,8 @@ class Client:
             base_timestamp=self.node.clock.now_ms(),
         ).of(*self.producer, self.sequences[key])
         target = self.node.services.partitions.get(TOPIC, partition)
-        assert target is not None
+        if target is None:
+            raise Refused
         info = append_batch(
             self.node.services,
             self.produce_version,
