@@ -5,10 +5,10 @@ from __future__ import annotations
 import struct
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from log import LogConfig, LogDirectory, Storage, StorageFailed, UnifiedLog
+from log import LogConfig, LogDirectory, RetentionTicket, Storage, StorageFailed, UnifiedLog
 from log.records import NewRecord, build_batch
 from tests.faults.written import COORDINATOR_EPOCH, Transactions, Written, committed_values, read_all
 
@@ -35,6 +35,10 @@ class Promises:
             kept = [batch for batch in self.written if batch.producer_id == producer_id]
             last = kept[-1] if kept else None
             self.sequences[producer_id] = last.base_sequence + len(last.values) if last else 0
+
+
+LATER_MS = 1 << 43
+"""When every segment is old, those without a timestamp too."""
 
 
 def now_ms() -> int:
@@ -142,6 +146,44 @@ class Life:
         asked = self.log.high_watermark if offset == -1 else offset
         self.promises.asked_log_start_offset = max(self.promises.asked_log_start_offset, asked)
         self.promises.log_start_offset = self.log.delete_records_before(offset)
+
+    def retain(self, *, in_a_thread: bool = False, **limits: int) -> None:
+        """Have everything beyond `limits` removed, as the job of the gateway does it or all at once."""
+        log = self.log
+        log.update_config(replace(CONFIG, **limits))
+        try:
+            doomed = log.decide_retention(LATER_MS).doomed
+            assert doomed, "nothing to remove"
+            asked = doomed[-1][0].end_offset
+            self.promises.asked_log_start_offset = max(self.promises.asked_log_start_offset, asked)
+            ticket = log.prepare_retention(LATER_MS) if in_a_thread else None
+            if ticket is not None:
+                self._run(ticket)
+            log.delete_old_segments(LATER_MS)
+        finally:
+            log.update_config(CONFIG)
+        self.promises.log_start_offset = log.log_start_offset
+
+    def _run(self, ticket: RetentionTicket) -> None:
+        log = self.log
+        try:
+            ticket.run()
+        except OSError as error:
+            log.fail_retention(ticket, error)
+            raise StorageFailed("the flush failed") from error
+        except BaseException:
+            log.fail_retention(ticket, OSError("power"))
+            raise
+        log.complete_retention(ticket)
+        self.promises.durable_end_offset = max(self.promises.durable_end_offset, log.recovery_point)
+
+    def roll_by_time(self) -> None:
+        log = self.log
+        log.update_config(replace(CONFIG, segment_ms=10))
+        try:
+            assert log.roll_by_time(log.next_retention_ms(LATER_MS))
+        finally:
+            log.update_config(CONFIG)
 
     def checkpoint(self) -> None:
         assert self.directory is not None
