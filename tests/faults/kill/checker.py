@@ -44,15 +44,23 @@ class Ledger:
         return len({incarnation for incarnation, _ in self.sent})
 
 
-def check(ledgers: Iterable[Ledger], partitions: Mapping[int, Sequence[tuple[int, bytes]]]) -> list[str]:
-    """Every breach in a sentence: records lost, doubled, out of order, unknown or misplaced, and gaps in offsets."""
+def check(
+    ledgers: Iterable[Ledger],
+    partitions: Mapping[int, Sequence[tuple[int, bytes]]],
+    starts: Mapping[int, int] | None = None,
+) -> list[str]:
+    """Every breach in a sentence: records lost, doubled, out of order, unknown or misplaced, and gaps in offsets.
+
+    Where a partition has a start, what lies before it was deleted on purpose.
+    """
+    starts = starts or {}
     by_producer = {ledger.producer: ledger for ledger in ledgers}
     breaches: list[str] = []
     found: dict[RecordName, int] = {}
     for partition, rows in sorted(partitions.items()):
-        breaches += _check_partition(partition, rows, by_producer, found)
+        breaches += _check_partition(partition, rows, by_producer, found, starts.get(partition, 0))
     for ledger in by_producer.values():
-        breaches += _check_acknowledged(ledger, found)
+        breaches += _check_acknowledged(ledger, found, starts)
     return breaches
 
 
@@ -61,10 +69,11 @@ def _check_partition(
     rows: Sequence[tuple[int, bytes]],
     ledgers: Mapping[str, Ledger],
     found: dict[RecordName, int],
+    start: int,
 ) -> list[str]:
     breaches = []
     latest: dict[tuple[str, int], int] = {}
-    for expected_offset, (offset, value) in enumerate(rows):
+    for expected_offset, (offset, value) in enumerate(rows, start):
         where = f"partition {partition} offset {offset}"
         if offset != expected_offset:
             breaches.append(f"{where}: expected offset {expected_offset}")
@@ -88,10 +97,14 @@ def _check_partition(
     return breaches
 
 
-def _check_acknowledged(ledger: Ledger, found: Mapping[RecordName, int]) -> list[str]:
+def _check_acknowledged(
+    ledger: Ledger, found: Mapping[RecordName, int], starts: Mapping[int, int]
+) -> list[str]:
     breaches = []
     for name, offset in ledger.acknowledged.items():
         actual = found.get(name)
+        if actual is None and offset < starts.get(name.partition, -1):
+            continue
         if actual is None:
             breaches.append(f"{name} was acknowledged at offset {offset} and is lost")
         elif offset not in {actual, -1}:

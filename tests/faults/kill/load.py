@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from types import TracebackType
@@ -224,15 +224,22 @@ class Producers:
             producer.kill()
 
 
-def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
-    wanted = {"name": topic, "num_partitions": partitions, "replication_factor": 1, "configs": []}
+def create_topic(bootstrap: str, topic: str, partitions: int, **configs: int) -> None:
+    wanted = {
+        "name": topic,
+        "num_partitions": partitions,
+        "replication_factor": 1,
+        "configs": [{"name": name.replace("_", "."), "value": str(value)} for name, value in configs.items()],
+    }
     with Wire(bootstrap) as wire:
         created = wire.call("create_topics", 7, topics=[wanted], timeout=10_000).fields["topics"][0]
     assert created["error_code"] == 0, created
 
 
-def read_back(bootstrap: str, topic: str, partitions: int) -> dict[int, list[tuple[int, bytes]]]:
-    """(offset, value) of every record of every partition, in the order of the log."""
+def read_back(
+    bootstrap: str, topic: str, partitions: int, starts: Mapping[int, int] | None = None
+) -> dict[int, list[tuple[int, bytes]]]:
+    """(offset, value) of every record of every partition, in the order of the log, from 0 or where `starts` says."""
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
     consumer = Consumer(
@@ -246,7 +253,9 @@ def read_back(bootstrap: str, topic: str, partitions: int) -> dict[int, list[tup
     )
     rows: dict[int, list[tuple[int, bytes]]] = {partition: [] for partition in range(partitions)}
     unread = set(rows)
-    consumer.assign([TopicPartition(topic, partition, 0) for partition in rows])
+    consumer.assign(
+        [TopicPartition(topic, partition, (starts or {}).get(partition, 0)) for partition in rows]
+    )
     deadline = time.monotonic() + READ_TIMEOUT_S
     try:
         while unread:

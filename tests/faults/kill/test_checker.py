@@ -126,3 +126,18 @@ def test_the_summary_is_short() -> None:
     text = summary([f"breach {number}" for number in range(100)])
     assert text.startswith("100 breaches")
     assert len(text.splitlines()) == 11
+
+
+class TestOfALogWhoseStartMoved:
+    def test_what_lies_before_it_may_be_missing(self) -> None:
+        rows = _rows()
+        rows[0] = rows[0][3:]
+        assert check([_ledger()], rows, {0: 3}) == []
+        assert len(check([_ledger()], rows)) > 1
+
+    def test_what_lies_behind_it_may_not(self) -> None:
+        rows = _rows()
+        rows[0] = _renumbered(rows[0])[4:]
+        breaches = check([_ledger()], rows, {0: 3, 1: 0})
+        assert "partition 0 offset 4: expected offset 3" in breaches
+        assert any("number=3) was acknowledged at offset 3 and is lost" in breach for breach in breaches)
