@@ -1,7 +1,8 @@
 """DeleteRecords (key 21, versions 0-2): move the log start offset of partitions forward.
 
 Offset -1 means the high watermark. The new start is durable before the answer. A partition named twice counts with
-its last offset, as in Kafka. Source: Kafka's ReplicaManager.deleteRecords, Partition.deleteRecordsOnLeader.
+its last offset, as in Kafka. Refused where compaction alone decides what goes; with an empty cleanup.policy this is the
+one way to delete. Source: Kafka's ReplicaManager.deleteRecords, Partition.deleteRecordsOnLeader.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def _delete(context: RequestContext, topic: str, index: int, offset: int) -> tup
         return _NO_LOW_WATERMARK, ErrorCode.kafka_storage_error
     configs = context.services.metadata_log.image.topic_configs(topic)
     policies = context.services.config.topic_value("cleanup.policy", configs)
-    if not isinstance(policies, tuple) or "delete" not in policies:
+    if isinstance(policies, tuple) and "compact" in policies and "delete" not in policies:
         return _NO_LOW_WATERMARK, ErrorCode.policy_violation
     if offset == _HIGH_WATERMARK:
         offset = log.high_watermark

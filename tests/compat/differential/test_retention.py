@@ -1,0 +1,36 @@
+"""Retention and DeleteRecords: the same bytes to Seqgate and to Apache Kafka, both of which look for old segments all the time."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from tests.compat.differential.compare import differences
+from tests.compat.differential.retention import GATEWAY_SETTINGS, KAFKA_PROPERTIES, RETENTION_SCENARIOS
+from tests.support.gateway_process import GatewayProcess
+from tests.support.kafka_peer import KafkaPeer
+
+TOKEN = uuid.uuid4().hex[:8]
+
+
+@pytest.fixture(scope="module")
+def forgetful_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaPeer]:
+    with KafkaPeer(tmp_path_factory.mktemp("kafka") / "k", properties=KAFKA_PROPERTIES) as peer:
+        yield peer
+
+
+@pytest.fixture(scope="module")
+def forgetful_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    with GatewayProcess(tmp_path_factory.mktemp("gateway") / "data", settings=GATEWAY_SETTINGS) as process:
+        yield process
+
+
+@pytest.mark.parametrize("name", RETENTION_SCENARIOS)
+def test_answers_agree(name: str, forgetful_kafka: KafkaPeer, forgetful_gateway: GatewayProcess) -> None:
+    scenario = RETENTION_SCENARIOS[name]
+    expected = scenario.run(forgetful_kafka.bootstrap, TOKEN)
+    assert not expected.exchanges[-1].instead, expected.exchanges[-1]
+    found = differences(expected, scenario.run(forgetful_gateway.bootstrap, TOKEN))
+    assert not found, "\n".join([f"{name}:", *map(str, found)])
