@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, OffsetSpec
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 from pyspark.sql import DataFrame, SparkSession
 
@@ -18,9 +18,12 @@ class Topics:
         self.bootstrap = bootstrap
         self._admin = AdminClient({"bootstrap.servers": bootstrap})
 
-    def fresh(self, *, partitions: int = 1, prefix: str = "spark") -> str:
+    def fresh(
+        self, *, partitions: int = 1, prefix: str = "spark", configs: Mapping[str, str] | None = None
+    ) -> str:
         name = f"{prefix}-{uuid.uuid4().hex[:10]}"
-        for created in self._admin.create_topics([NewTopic(name, partitions, 1)]).values():
+        wanted = NewTopic(name, partitions, 1, config=dict(configs or {}))
+        for created in self._admin.create_topics([wanted]).values():
             created.result(TIMEOUT_S)
         return name
 
@@ -31,6 +34,16 @@ class Topics:
     def delete_records_before(self, topic: str, partition: int, offset: int) -> None:
         for deleted in self._admin.delete_records([TopicPartition(topic, partition, offset)]).values():
             assert deleted.result(TIMEOUT_S).low_watermark == offset
+
+    def configure(self, topic: str, name: str, value: str) -> None:
+        entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+        for altered in self._admin.incremental_alter_configs([resource]).values():
+            altered.result(TIMEOUT_S)
+
+    def earliest(self, topic: str, partition: int = 0) -> int:
+        asked = {TopicPartition(topic, partition): OffsetSpec.earliest()}
+        return int(self._admin.list_offsets(asked)[TopicPartition(topic, partition)].result(TIMEOUT_S).offset)
 
     def fill(
         self,
