@@ -200,21 +200,6 @@ class RetainedLog(TransactionalLog):
             for segment, reason in doomed
         ]
 
-    def next_retention_ms(self, now_ms: int) -> int:
-        """Before this time retention and rolling find nothing to do, unless something is appended, deleted or altered.
-
-        NEVER when no time will bring it about. Raises StorageFailed, CorruptRecord.
-        """
-        self._check_online()
-        try:
-            due_ms = self._active.time_to_roll_ms(self.config, now_ms)
-            first = self._segments[0]
-            if self.config.retention_ms >= 0 and (first is not self._active or first.size_bytes):
-                due_ms = min(due_ms, first.largest_timestamp() + self.config.retention_ms + 1)
-        except OSError as error:
-            raise StorageFailed(f"{self.topic}-{self.partition} can't be read: {error}") from error
-        return due_ms
-
     def _facts(self) -> Iterator[SegmentFacts]:
         """One by one: the timestamp of a closed segment may have to be read, and few segments are looked at."""
         active = self._active

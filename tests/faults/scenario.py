@@ -181,7 +181,7 @@ class Life:
         log = self.log
         log.update_config(replace(CONFIG, segment_ms=10))
         try:
-            assert log.roll_by_time(log.next_retention_ms(LATER_MS))
+            assert log.roll_by_time(log._active.time_to_roll_ms(log.config, LATER_MS))
         finally:
             log.update_config(CONFIG)
 

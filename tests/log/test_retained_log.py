@@ -32,6 +32,10 @@ def log_start_on_disk(directory: Path) -> int:
     return open_log(directory).log_start_offset
 
 
+def time_to_roll_ms(log: UnifiedLog, now_ms: int = NOW_MS) -> int:
+    return log._active.time_to_roll_ms(log.config, now_ms)
+
+
 class TestRollingByTime:
     def test_an_idle_segment_is_closed(self, tmp_path: Path) -> None:
         log = open_log(tmp_path / "log", HOURLY)
@@ -44,7 +48,7 @@ class TestRollingByTime:
     def test_an_empty_one_stays(self, tmp_path: Path) -> None:
         log = open_log(tmp_path / "log", HOURLY)
         assert not log.roll_by_time(NOW_MS + 99 * HOUR_MS)
-        assert log.next_retention_ms(NOW_MS) == NEVER
+        assert time_to_roll_ms(log) == NEVER
 
     def test_old_records_that_arrive_now_do_not_close_it_again_and_again(self, tmp_path: Path) -> None:
         log = open_log(tmp_path / "log", HOURLY)
@@ -64,7 +68,7 @@ class TestRollingByTime:
         log.close(clean=False)
         os.utime(tmp_path / "log" / f"{0:020d}.log", ns=(0, NOW_MS * 1_000_000))
         log = open_log(tmp_path / "log", HOURLY, now_ms=NOW_MS + HOUR_MS)
-        assert log.next_retention_ms(NOW_MS + HOUR_MS) == NOW_MS + HOUR_MS + 1
+        assert time_to_roll_ms(log, NOW_MS + HOUR_MS) == NOW_MS + HOUR_MS + 1
         assert log.roll_by_time(NOW_MS + HOUR_MS + 1)
 
     def test_many_partitions_do_not_roll_at_once(self, tmp_path: Path) -> None:
@@ -73,7 +77,7 @@ class TestRollingByTime:
         for number in range(20):
             log = open_log(tmp_path / f"{number}", config)
             log.append(batch(), now_ms=NOW_MS)
-            rolls.add(log.next_retention_ms(NOW_MS) - NOW_MS)
+            rolls.add(time_to_roll_ms(log) - NOW_MS)
         assert len(rolls) > 15
         assert min(rolls) > HOUR_MS // 2
         assert max(rolls) <= HOUR_MS + 1
@@ -81,7 +85,7 @@ class TestRollingByTime:
     def test_jitter_counts_for_appends_too(self, tmp_path: Path) -> None:
         log = open_log(tmp_path / "log", replace(HOURLY, segment_jitter_ms=2 * HOUR_MS))
         log.append(batch(), now_ms=NOW_MS)
-        due_ms = log.next_retention_ms(NOW_MS)
+        due_ms = time_to_roll_ms(log)
         log.append(batch(timestamp=due_ms - 1), now_ms=due_ms)
         assert log.segment_count == 1
         log.append(batch(timestamp=due_ms), now_ms=due_ms)
@@ -143,15 +147,6 @@ class TestRetention:
         log.held_from = 7
         log.delete_old_segments(NOW_MS + HOUR_MS)
         assert log.log_start_offset == 7
-
-    def test_the_next_time_to_look(self, tmp_path: Path) -> None:
-        log = open_log(tmp_path / "log", replace(HOURLY, retention_ms=HOUR_MS // 4))
-        fill(log, 30, step_ms=0)
-        flush(log)
-        due_ms = log.next_retention_ms(NOW_MS)
-        assert due_ms == NOW_MS + HOUR_MS // 4 + 1
-        assert log.delete_old_segments(due_ms - 1) == []
-        assert log.delete_old_segments(due_ms)
 
 
 class TestRetentionByTicket:
