@@ -1,6 +1,9 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from log.retention import NOT_HELD, DeletionReason, RetentionDecision, SegmentFacts, segments_to_delete
 
@@ -151,3 +154,68 @@ def test_no_more_segments_are_looked_at_than_needed() -> None:
         high_watermark=50,
     )
     assert [segment.base_offset for segment, _ in decision.doomed] == [0]
+
+
+class ThreePasses:
+    """The rules as Kafka applies them, one pass each over what the one before has left."""
+
+    def __init__(self, segments: list[SegmentFacts], high_watermark: int) -> None:
+        self.segments = segments
+        self.high_watermark = high_watermark
+
+    def take(self, is_deletable: Callable[[SegmentFacts], bool]) -> None:
+        while self.segments:
+            first = self.segments[0]
+            is_empty_end = first.is_active and not first.size_bytes
+            if first.end_offset > self.high_watermark or not is_deletable(first) or is_empty_end:
+                return
+            self.segments = self.segments[1:]
+
+    def by_size(self, retention_bytes: int) -> None:
+        excess_bytes = sum(segment.size_bytes for segment in self.segments) - retention_bytes
+        if retention_bytes < 0 or excess_bytes < 0:
+            return
+
+        def fits_into_excess(segment: SegmentFacts) -> bool:
+            nonlocal excess_bytes
+            if excess_bytes < segment.size_bytes:
+                return False
+            excess_bytes -= segment.size_bytes
+            return True
+
+        self.take(fits_into_excess)
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> list[SegmentFacts]:
+    parts = draw(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 9)), min_size=1))
+    facts, offset = [], 0
+    for number, (count, size_bytes, timestamp) in enumerate(parts):
+        is_active = number == len(parts) - 1
+        end_offset = offset + count + (not is_active)
+        facts.append(SegmentFacts(offset, end_offset, size_bytes, timestamp, is_active))
+        offset = end_offset
+    return facts
+
+
+@given(
+    logs(),
+    st.fixed_dictionaries(
+        {
+            "now_ms": st.integers(0, 12),
+            "retention_ms": st.integers(-1, 6),
+            "retention_bytes": st.integers(-1, 12),
+            "log_start_offset": st.integers(0, 12),
+            "high_watermark": st.integers(0, 24),
+        }
+    ),
+)
+@settings(max_examples=300)
+def test_one_pass_finds_what_three_find(segments: list[SegmentFacts], limits: dict[str, int]) -> None:
+    passes = ThreePasses(segments, limits["high_watermark"])
+    passes.take(lambda first: not first.is_active and first.end_offset <= limits["log_start_offset"])
+    passes.by_size(limits["retention_bytes"])
+    if limits["retention_ms"] >= 0:
+        passes.take(lambda first: limits["now_ms"] - first.largest_timestamp > limits["retention_ms"])
+    kept = [segment.base_offset for segment in passes.segments]
+    assert deleted(segments, **limits) + kept == [segment.base_offset for segment in segments]

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.compat.differential.peer import Peer
+from tests.compat.differential.share_member import member_of_its_own
 from tests.gateway.server.test_connections import eventually
 from tests.support.batches import Batch, read_batches, records
 from tests.support.gateway_process import GatewayProcess
@@ -38,6 +40,10 @@ def create(gateway: GatewayProcess, topic: str, **configs: object) -> None:
 
 def fill(gateway: GatewayProcess, topic: str, **configs: object) -> None:
     create(gateway, topic, **configs)
+    fill_existing(gateway, topic)
+
+
+def fill_existing(gateway: GatewayProcess, topic: str) -> None:
     with Wire(gateway.bootstrap) as wire:
         for sequence in range(BATCHES):
             batch = Batch(records(1, RECORD_BYTES, prefix=f"{sequence}-")).of(9, 0, sequence)
@@ -222,6 +228,32 @@ def test_records_deleted_under_a_reader_reach_it_all_the_same(
         received += receive_exactly(reader, size - len(received))
         assert sequences_in(received, 1) == list(range(BATCHES))
     eventually(lambda: not deleted_but_open(forgetful), "the end of what only the reader held")
+
+
+@pytest.mark.parametrize("remove", [by_delete_records, by_deletion])
+def test_records_deleted_under_a_member_of_a_share_group_reach_it(
+    forgetful: GatewayProcess, remove: Callable[[GatewayProcess, str], None]
+) -> None:
+    peer = Peer(forgetful.bootstrap, f"share-{remove.__name__}-")
+    member = member_of_its_own(peer)
+    (topic,) = member.topics
+    fill_existing(forgetful, topic.name)
+    with Wire(forgetful.bootstrap) as wire:
+        produce(wire, topic.name, Batch(records(1, RECORD_BYTES)))
+    request = member.fetch_request(partitions={0: ()}, max_bytes=1 << 30)
+    payload = encode("share_fetch", 2, request, correlation_id=7)
+    with slow_reader(forgetful) as reader:
+        reader.sendall(struct.pack(">i", len(payload)) + payload)
+        size = int.from_bytes(receive_exactly(reader, 4), "big")
+        received = receive_exactly(reader, 100_000)
+        remove(forgetful, topic.name)
+        received += receive_exactly(reader, size - len(received))
+    peer.close()
+    row = decode("share_fetch", 2, received, correlation_id=7).fields["responses"][0]["partitions"][0]
+    views, rest = read_batches(row["records"])
+    assert not rest
+    assert all(view.crc_is_right for view in views)
+    assert [view.base_sequence for view in views[:BATCHES]] == list(range(BATCHES))
 
 
 def test_a_stop_gives_a_reader_time_to_finish(tmp_path: Path) -> None:
