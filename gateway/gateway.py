@@ -27,6 +27,7 @@ from gateway.runtime.altered_limits import (
 )
 from gateway.runtime.background_jobs import BackgroundJobs
 from gateway.runtime.clock import Clock, SystemClock
+from gateway.runtime.cold_reads import ColdReads
 from gateway.runtime.fetch_sessions import FetchSessionCache
 from gateway.runtime.flusher import Flusher
 from gateway.runtime.group_configs import GroupConfigs
@@ -113,6 +114,14 @@ class Gateway:
             metadata_log=metadata_log,
             producer_ids=producer_ids,
             fetch_sessions=FetchSessionCache(config.int("max.incremental.fetch.session.cache.slots")),
+            cold_reads=ColdReads(
+                loop,
+                self.storage,
+                flusher=flusher,
+                threads=config.int("seqgate.catch.up.threads"),
+                cache_bytes=config.int("seqgate.catch.up.cache.bytes"),
+                ahead_bytes=config.int("seqgate.catch.up.read.ahead.bytes"),
+            ),
             group_configs=group_configs,
             groups=groups,
             shares=ShareCoordinator(config, self.clock, partitions, internal_topics, group_configs, groups),
@@ -131,7 +140,8 @@ class Gateway:
         self.services.transactions.markers.listeners.append(self.services.groups.transaction_ended)
         self.services.transactions.start()
         metadata_log.add_listener(self.services.shares.metadata_changed)
-        self.server = Server(loop, config, Dispatcher(APIS, self.services))
+        self.services.cold_reads.start()
+        self.server = Server(loop, config, Dispatcher(APIS, self.services), self.services.cold_reads)
         flusher.after_round.append(self.server.outbox.flush)
         for listener in config.listeners:
             await self._listen(listener)
@@ -211,6 +221,7 @@ class Gateway:
         for partition in self.services.partitions:
             partition.close()
         await self.server.finish(STOP_TIMEOUT_S)
+        self.services.cold_reads.stop()
         await self._jobs.stop()
         await self.services.producer_ids.close()
         await self.services.metadata_log.close()

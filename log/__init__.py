@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from log.config import LogConfig
+from log.data_file import NotCached, Place
 from log.errors import (
     CorruptRecord,
     DirectoryLocked,
@@ -51,9 +52,11 @@ __all__ = [
     "LogDirectory",
     "LogError",
     "MalformedBatch",
+    "NotCached",
     "OffsetOutOfRange",
     "OpenTransaction",
     "OutOfOrderSequence",
+    "Place",
     "ProducerLimitReached",
     "ReadResult",
     "RecordBatchTooLarge",

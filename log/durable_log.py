@@ -92,14 +92,20 @@ class DurableLog:
             self._load(recovery_point, clean_stop, now_ms)
 
     def _load(self, recovery_point: int, clean_stop: CleanStop | None, now_ms: int) -> None:
-        loaded = load_log(
-            self._environment,
-            self.directory,
-            self.config,
-            recovery_point=recovery_point,
-            clean_stop=clean_stop,
-            now_ms=now_ms,
-        )
+        storage = self._environment.storage
+        # one who first asks for the log may be about to read it without waiting; to open it is to wait
+        waits, storage.waits = storage.waits, True
+        try:
+            loaded = load_log(
+                self._environment,
+                self.directory,
+                self.config,
+                recovery_point=recovery_point,
+                clean_stop=clean_stop,
+                now_ms=now_ms,
+            )
+        finally:
+            storage.waits = waits
         self._take(loaded)
 
     def _take(self, loaded: LoadedLog) -> None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from log.storage import DataFile, Storage
+    from log.data_file import DataFile
+    from log.storage import Storage
 
 SMALL_BYTES: Final = 64 * 1024
 

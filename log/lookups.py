@@ -5,23 +5,32 @@ Source: Kafka's `UnifiedLog.fetchOffsetByTimestamp`, `LogSegment.findOffsetByTim
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, Final
 
+from log.data_file import NotCached
 from log.records import iterate_records
 from log.results import TimestampAndOffset
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from log.data_file import Place
     from log.environment import LogEnvironment
     from log.record_batch import BatchHeader
     from log.segment import Segment
+
+_PLACES_AT_ONCE: Final = 128
 
 
 def first_not_before(
     environment: LogEnvironment, segments: Sequence[Segment], timestamp_ms: int, log_start_offset: int
 ) -> TimestampAndOffset | None:
-    """The first record from the log start on whose timestamp is `timestamp_ms` or later. Raises LogError, OSError."""
+    """The first record from the log start on whose timestamp is `timestamp_ms` or later.
+
+    Raises LogError, OSError, NotCached.
+    """
+    _check_timestamps(segments, timestamp_ms)
     for segment in segments:
         if segment.max_timestamp < timestamp_ms:
             continue
@@ -36,8 +45,9 @@ def first_not_before(
 
 
 def first_of_largest(environment: LogEnvironment, segments: Sequence[Segment]) -> TimestampAndOffset | None:
-    """The first record that has the largest timestamp of all. Raises LogError, OSError."""
+    """The first record that has the largest timestamp of all. Raises LogError, OSError, NotCached."""
     holding = [segment for segment in segments if segment.size_bytes]
+    _check_timestamps(holding)
     if not holding:
         return None
     segment = max(holding, key=lambda candidate: candidate.max_timestamp)
@@ -47,6 +57,21 @@ def first_of_largest(environment: LogEnvironment, segments: Sequence[Segment]) -
         if batch.max_timestamp == largest:
             return _first_of_largest_in_batch(environment, segment, position, batch)
     return None
+
+
+def _check_timestamps(segments: Sequence[Segment], wanted_ms: float = math.inf) -> None:
+    """Raises NotCached for many segments at once whose largest timestamps are not known, up to one that is large enough."""
+    missing: list[Place] = []
+    for segment in segments:
+        try:
+            if segment.max_timestamp >= wanted_ms:
+                break
+        except NotCached as cold:
+            missing += cold.places
+            if len(missing) >= _PLACES_AT_ONCE:
+                break
+    if missing:
+        raise NotCached(missing)
 
 
 def _first_of_largest_in_batch(

@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from log.data_file import Place
 from log.record_batch import LOG_OVERHEAD_BYTES
 
 if TYPE_CHECKING:
+    from log.data_file import DataFile
     from log.retention import DeletionReason
-    from log.storage import DataFile, Storage
+    from log.storage import Storage
 
 _BATCH_LENGTH: Final = slice(8, 12)
 
@@ -63,14 +65,20 @@ class FileRegion:
         head = self.read(0, LOG_OVERHEAD_BYTES)
         return LOG_OVERHEAD_BYTES + int.from_bytes(head[_BATCH_LENGTH], "big")
 
-    def send(self, socket_descriptor: int, start: int) -> int:
-        """Hand the bytes from `start` on to a socket inside the kernel; returns how many it took.
+    def place(self, start: int, size_bytes: int) -> Place:
+        """Where `size_bytes` bytes from `start` on lie."""
+        return Place(self._file.path, self._position + start, size_bytes)
+
+    def is_cached(self, start: int, size_bytes: int) -> bool:
+        """Whether `size_bytes` bytes from `start` on can be read without waiting for the disk. Raises OSError."""
+        return self._storage.is_cached(self._file, self._position + start, size_bytes)
+
+    def send(self, socket_descriptor: int, start: int, size_bytes: int) -> int:
+        """Hand `size_bytes` bytes from `start` on to a socket inside the kernel; returns how many it took.
 
         Raises BlockingIOError when the socket takes none now, OSError.
         """
-        return self._storage.send(
-            self._file, socket_descriptor, self._position + start, self._size_bytes - start
-        )
+        return self._storage.send(self._file, socket_descriptor, self._position + start, size_bytes)
 
     def kept(self) -> KeptRegion:
         """The same bytes, to be read later: they stay readable until `release`, even if the segment is removed."""
@@ -101,10 +109,10 @@ class KeptRegion(FileRegion):
         self._check()
         return super().read(start, size_bytes)
 
-    def send(self, socket_descriptor: int, start: int) -> int:
+    def send(self, socket_descriptor: int, start: int, size_bytes: int) -> int:
         """As a FileRegion's. Raises OSError when the bytes are gone."""
         self._check()
-        return super().send(socket_descriptor, start)
+        return super().send(socket_descriptor, start, size_bytes)
 
     def release(self) -> None:
         """Need the bytes no more; once more is fine."""

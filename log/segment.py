@@ -10,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
+from log.data_file import DataFile, NotCached
 from log.errors import CorruptRecord
 from log.indexes import TIME_ENTRY, SegmentIndexes
 from log.names import (
@@ -21,7 +22,6 @@ from log.names import (
     offset_name,
 )
 from log.record_batch import HEADER_BYTES, NO_TIMESTAMP, SMALLEST_BATCH_LENGTH, parse_header
-from log.storage import DataFile
 from log.transaction_index import TransactionIndex
 
 if TYPE_CHECKING:
@@ -210,18 +210,20 @@ class Segment:
         return self._offset_of_max_timestamp
 
     def indexes(self) -> SegmentIndexes:
-        """Both indexes, read from disk when they are not in memory and rebuilt when they are missing or damaged."""
+        """Both indexes, read from disk when they are not in memory and rebuilt when they are missing or damaged.
+
+        Raises CorruptRecord, OSError, NotCached (see `Storage`).
+        """
         if self._indexes is not None:
             return self._indexes
         cached = self._environment.index_cache.get(self.file.path)
         if cached is not None:
             return cached
         storage = self._environment.storage
+        paths = self.path(OFFSET_INDEX_SUFFIX), self.path(TIME_INDEX_SUFFIX)
+        storage.check_brought_in(paths)
         try:
-            indexes = SegmentIndexes(
-                storage.read_file(self.path(OFFSET_INDEX_SUFFIX)),
-                storage.read_file(self.path(TIME_INDEX_SUFFIX)),
-            )
+            indexes = SegmentIndexes(storage.read_file(paths[0]), storage.read_file(paths[1]))
         except OSError:
             # Missing, or on a bad sector: the log file has all that is in it.
             indexes = None
@@ -236,9 +238,9 @@ class Segment:
             return self._aborted
         cached = self._environment.transaction_index_cache.get(self.file.path)
         if cached is None:
-            cached = TransactionIndex(
-                self._environment.storage.read_file(self.path(TRANSACTION_INDEX_SUFFIX))
-            )
+            storage, path = self._environment.storage, self.path(TRANSACTION_INDEX_SUFFIX)
+            storage.check_brought_in((path,))
+            cached = TransactionIndex(storage.read_file(path))
             self._environment.transaction_index_cache.put(self.file.path, cached)
         return cached
 
@@ -257,7 +259,7 @@ class Segment:
     def rebuild_indexes(self, interval_bytes: int = 4096) -> SegmentIndexes:
         """Read all batch headers and make the indexes anew, in memory and on disk; return them.
 
-        Raises CorruptRecord, OSError; nothing is changed then.
+        Raises CorruptRecord, OSError, NotCached; nothing is changed then.
         """
         end = self.size_bytes
         self.start_over()
@@ -266,7 +268,7 @@ class Segment:
                 if position + batch.size_bytes > end:
                     break
                 self.appended(batch, batch.last_offset, interval_bytes)
-        except (CorruptRecord, OSError):
+        except (CorruptRecord, OSError, NotCached):
             self._indexes = self._max_timestamp = self._first_timestamp = None
             raise
         finally:
@@ -330,8 +332,10 @@ class Segment:
     def _last_time(self) -> tuple[int, int] | None:
         """The newest entry of the time index. To check all of a large index takes longer than a request may wait."""
         if self._indexes is None and self._environment.index_cache.get(self.file.path) is None:
+            storage, path = self._environment.storage, self.path(TIME_INDEX_SUFFIX)
+            storage.check_brought_in((path,))
             with contextlib.suppress(OSError):
-                content = self._environment.storage.read_file(self.path(TIME_INDEX_SUFFIX))
+                content = storage.read_file(path)
                 newest = SegmentIndexes(time_entries=content[-2 * TIME_ENTRY.size :])
                 if len(content) % TIME_ENTRY.size == 0 and newest.is_sane(self.size_bytes):
                     return newest.last_time()

@@ -3,7 +3,9 @@
 
 `Storage` keeps at most `max_open_files` descriptors open and closes the least recently used ones (second chance). A
 `DataFile` is a name that is opened when needed. Tests put a storage with a faulty disk in its place.
-All methods raise OSError. Only `sync` and `sync_directory` may be called from another thread than the owner's.
+All methods raise OSError. Only `sync`, `sync_directory`, `bring_in` and `drop_cached` may be called from another thread
+than the owner's. An owner that must not wait for the disk sets `waits` to False while it reads: what is not in the page
+cache then raises NotCached, which tells what another thread must bring in first.
 """
 
 from __future__ import annotations
@@ -15,46 +17,20 @@ import os
 import weakref
 from typing import TYPE_CHECKING, Final
 
+from log import page_cache
+from log.data_file import CLOSED, JUST_WRITTEN_BYTES, NEVER, DataFile, NotCached, Place
 from log.errors import DirectoryLocked
+from log.names import DELETED_SUFFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from log.record_batch import Buffer
 
 DEFAULT_MAX_OPEN_FILES: Final = 512
-_CLOSED: Final = -1
-
-
-class DataFile:
-    """A data file by name; its descriptor comes and goes. `pins` counts who needs the descriptor to stay.
-
-    `readers` counts those who will read on later, and `outlives_name` tells that it stays open for them alone.
-    """
-
-    __slots__ = (
-        "closing",
-        "descriptor",
-        "failed",
-        "outlives_name",
-        "path",
-        "pins",
-        "readers",
-        "recently_used",
-        "retired",
-    )
-
-    def __init__(self, path: str) -> None:
-        """Name a file; nothing is opened yet."""
-        self.path = path
-        self.descriptor = _CLOSED
-        self.pins = 0
-        self.recently_used = False
-        self.closing = False
-        self.failed = False
-        self.retired = False
-        self.readers = 0
-        self.outlives_name = False
+_BROUGHT_IN: Final = 1024
+"""So many paths are remembered as brought in: their directory entries and inodes need no waiting for."""
+_BUFFER_BYTES: Final = 64 << 10
 
 
 class Storage:
@@ -63,6 +39,13 @@ class Storage:
     def __init__(self, max_open_files: int = DEFAULT_MAX_OPEN_FILES) -> None:
         """Bound the descriptors kept open; pinned files may exceed the bound."""
         self.max_open_files = max_open_files
+        self.waits = True
+        """Whether `read` and `check_brought_in` let their caller wait for the disk."""
+        self.tells_cached = page_cache.TELLS
+        """Whether it can be told what would mean to wait; where it can't, everything counts as cached."""
+        self._bytes_written = 0
+        self._brought_in: dict[str, None] = {}
+        self._buffer = memoryview(bytearray(_BUFFER_BYTES))
         self._open_files: dict[DataFile, None] = {}
         self._locks: dict[str, int] = {}
         self._outliving = 0
@@ -86,10 +69,17 @@ class Storage:
         if descriptor < 0:
             descriptor = self._open(file)
         file.recently_used = True
-        return os.pwritev(descriptor, buffers, position)
+        if self._bytes_written - file.written_after >= JUST_WRITTEN_BYTES:
+            file.written_after = self._bytes_written
+            file.written_from = position
+        count = os.pwritev(descriptor, buffers, position)
+        self._bytes_written += count
+        return count
 
     def read(self, file: DataFile, size_bytes: int, position: int) -> bytes:
-        """Read up to `size_bytes` at `position`; fewer at the end of the file."""
+        """Read up to `size_bytes` at `position`; fewer at the end of the file. Raises NotCached unless `waits`."""
+        if not self.waits and self.tells_cached and not self._was_just_written(file, position):
+            return self._read_cached(file, size_bytes, position)
         descriptor = file.descriptor
         if descriptor < 0:
             descriptor = self._open(file)
@@ -127,6 +117,92 @@ class Storage:
             descriptor = file.descriptor if file.descriptor >= 0 else self._open(file)
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
+    # The page cache.
+
+    def is_cached(self, file: DataFile, position: int, size_bytes: int) -> bool:
+        """Whether reading these bytes, at least one, would not mean to wait for the disk. Looks at samples."""
+        if not self.tells_cached or self._was_just_written(file, position):
+            return True
+        if file.retired and file.descriptor < 0:
+            return True  # there is nothing to wait for
+        if not self._opens_at_once(file):
+            return False
+        try:
+            return self._is_cached(file, position, size_bytes)
+        except page_cache.Untold:
+            self.tells_cached = False
+            return True
+
+    def check_brought_in(self, paths: Iterable[str]) -> None:
+        """Unless `waits`, raises NotCached if any of these files, read whole and seldom, was not brought in lately."""
+        if self.waits or not self.tells_cached:
+            return
+        missing = [Place(path, 0, 0) for path in paths if path not in self._brought_in]
+        if missing:
+            raise NotCached(missing)
+
+    def brought_in(self, path: str) -> None:
+        """Take note that `bring_in` ran for some of the file."""
+        self._brought_in.pop(path, None)
+        self._brought_in[path] = None
+        if len(self._brought_in) > _BROUGHT_IN:
+            del self._brought_in[next(iter(self._brought_in))]
+
+    def bring_in(self, place: Place) -> int:
+        """Wait until a place is in the page cache; returns how many bytes of it there are.
+
+        Of a segment that was removed and may still be read, too, for as long as its file is there.
+        """
+        try:
+            descriptor = os.open(place.path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            descriptor = os.open(place.path + DELETED_SUFFIX, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            page_cache.be_asked(descriptor)
+            size_bytes = place.size_bytes or os.fstat(descriptor).st_size
+            return page_cache.bring_in(descriptor, place.position, size_bytes)
+        finally:
+            os.close(descriptor)
+
+    def drop_cached(self, place: Place) -> None:
+        """Take what is durable of a place out of the page cache; a file that is gone is fine."""
+        with contextlib.suppress(FileNotFoundError):
+            descriptor = os.open(place.path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                page_cache.drop(descriptor, place.position, place.size_bytes)
+            finally:
+                os.close(descriptor)
+
+    def _opens_at_once(self, file: DataFile) -> bool:
+        # of a file that this process wrote to the inode is in memory
+        return file.descriptor >= 0 or file.written_from != NEVER or file.path in self._brought_in
+
+    def _was_just_written(self, file: DataFile, position: int) -> bool:
+        return (
+            position >= file.written_from
+            and self._bytes_written - file.written_after < 2 * JUST_WRITTEN_BYTES
+        )
+
+    def _is_cached(self, file: DataFile, position: int, size_bytes: int) -> bool:
+        descriptor = file.descriptor if file.descriptor >= 0 else self._open(file)
+        return page_cache.is_cached(descriptor, position, size_bytes)
+
+    def _read_cached(self, file: DataFile, size_bytes: int, position: int) -> bytes:
+        if not file.retired and not self._opens_at_once(file):
+            raise NotCached((Place(file.path, position, size_bytes),))
+        descriptor = file.descriptor if file.descriptor >= 0 else self._open(file)
+        file.recently_used = True
+        large = size_bytes > _BUFFER_BYTES
+        buffer = memoryview(bytearray(size_bytes)) if large else self._buffer[:size_bytes]
+        try:
+            count = page_cache.read(descriptor, buffer, position)
+        except page_cache.Untold:
+            self.tells_cached = False
+            return os.pread(descriptor, size_bytes, position)
+        if count < 0:
+            raise NotCached((Place(file.path, position, size_bytes),))
+        return bytes(buffer[:count])
+
     def pin(self, file: DataFile) -> None:
         """Open the file and keep its descriptor until `unpin`."""
         if file.descriptor < 0:
@@ -147,7 +223,7 @@ class Storage:
         if file.closing or file.descriptor < 0:
             return
         self._open_files.pop(file, None)
-        descriptor, file.descriptor = file.descriptor, _CLOSED
+        descriptor, file.descriptor = file.descriptor, CLOSED
         self._close(descriptor)
 
     def retire(self, file: DataFile, *, for_readers: bool = False) -> None:
@@ -285,6 +361,8 @@ class Storage:
         return descriptor
 
     def _adopt(self, file: DataFile, descriptor: int) -> None:
+        if self.tells_cached:
+            page_cache.be_asked(descriptor)
         file.descriptor = descriptor
         file.recently_used = True
         file.closing = False
@@ -300,7 +378,7 @@ class Storage:
                 candidate.recently_used = False
                 self._open_files[candidate] = None
                 continue
-            descriptor, candidate.descriptor = candidate.descriptor, _CLOSED
+            descriptor, candidate.descriptor = candidate.descriptor, CLOSED
             self._close(descriptor)
             if len(self._open_files) <= self.max_open_files:
                 return
@@ -318,5 +396,5 @@ def _close_descriptors(open_files: dict[DataFile, None], locks: dict[str, int]) 
         with contextlib.suppress(OSError):
             os.close(descriptor)
     for file in open_files:
-        file.descriptor = _CLOSED
+        file.descriptor = CLOSED
     locks.clear()

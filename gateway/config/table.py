@@ -9,6 +9,7 @@ from gateway.config.fixed_topics import FIXED_TOPIC_SETTINGS, TOPIC_ONLY_SETTING
 from gateway.config.groups import GROUP_SETTINGS
 from gateway.config.network import NETWORK_SETTINGS, NODE_SETTINGS
 from gateway.config.producers import PRODUCER_SETTINGS
+from gateway.config.reads import READ_SETTINGS
 from gateway.config.retention import RETENTION_SETTINGS
 from gateway.config.setting import Setting
 from gateway.config.storage import STORAGE_SETTINGS
@@ -19,6 +20,7 @@ SETTINGS: tuple[Setting, ...] = (
     *NODE_SETTINGS,
     *NETWORK_SETTINGS,
     *STORAGE_SETTINGS,
+    *READ_SETTINGS,
     *TOPIC_SETTINGS,
     *RETENTION_SETTINGS,
     *FIXED_TOPIC_SETTINGS,

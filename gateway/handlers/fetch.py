@@ -17,10 +17,11 @@ from gateway.handlers.api import Answer, Api, Deferred, RequestContext
 from gateway.handlers.fetch_context import FetchContext, open_context
 from gateway.protocol.fetch_codec import FetchRow, Piece, encode_fetch_response
 from gateway.protocol.fetch_request import FetchPosition, FetchRequest, fetch_reader
+from gateway.runtime.cold_reads import Wanted
 from gateway.runtime.delayed_fetch import DelayedFetch
 from gateway.runtime.fetch_sessions import PartitionKey
 from gateway.runtime.partition import Partition
-from log import FileRegion, LogError, OffsetOutOfRange, UnifiedLog
+from log import FileRegion, LogError, NotCached, OffsetOutOfRange, Place, UnifiedLog
 
 logger = logging.getLogger(__name__)
 
@@ -28,18 +29,22 @@ API_KEY = 1
 READ_COMMITTED = 1
 SENT_BY_THE_KERNEL_BYTES = 64 << 10
 """From so many bytes on sendfile costs less than reading and writing."""
+PLACES_BROUGHT_IN_AT_ONCE = 16
+"""Old data of more partitions than this is brought in when those have been read."""
 RowOf = tuple[PartitionKey, FetchRow]
 
 
 class _Read:
     """One reading of everything a fetch asks for."""
 
-    __slots__ = ("must_answer", "partitions", "record_bytes", "rows")
+    __slots__ = ("missing", "must_answer", "partitions", "record_bytes", "rows")
 
     def __init__(self) -> None:
         self.rows: list[RowOf] = []
         self.partitions: list[Partition] = []
         self.record_bytes = 0
+        self.missing: list[Place] = []
+        """What would have to be brought in from the disk first, of as many partitions as it takes at most."""
         self.must_answer = False
         """An error or a diverging epoch, which the reader should learn of without waiting."""
 
@@ -54,13 +59,23 @@ def begin(context: RequestContext, request: FetchRequest) -> Answer | Deferred:
     min_bytes = min(request.min_bytes, max_bytes)
     max_wait_ms = request.max_wait_ms
     read = _read_all(context, request, fetch_context, max_bytes)
-    if read.must_answer or max_wait_ms <= 0 or not read.partitions or read.record_bytes >= min_bytes:
+    if not _must_bring_in(read, min_bytes) and (
+        read.must_answer or max_wait_ms <= 0 or not read.partitions or read.record_bytes >= min_bytes
+    ):
         return _answer(context, fetch_context, read)
     return _Waiting(context, request, fetch_context, max_bytes, min_bytes).begin(read)
 
 
+def _must_bring_in(read: _Read, min_bytes: int) -> bool:
+    """Whether what is cached is not enough of an answer."""
+    return bool(read.missing) and not read.must_answer and read.record_bytes < max(1, min_bytes)
+
+
 class _Waiting:
-    """A fetch that waits for `min_bytes`; what was written so far may not be visible yet, so it looks again."""
+    """A fetch that waits for `min_bytes`; what was written so far may not be visible yet, so it looks again.
+
+    First it waits for old data to come from the disk, however long that takes.
+    """
 
     def __init__(
         self,
@@ -78,6 +93,9 @@ class _Waiting:
         self.deadline_s = context.services.loop.time() + request.max_wait_ms / 1000
         self.deferred = Deferred(holds_back=True)
         self.delayed: DelayedFetch | None = None
+        self.wanted: Wanted | None = None
+        self.brought_in: set[Place] = set()
+        self.waits_for_disk = False
         self.abandoned = False
 
     def begin(self, read: _Read) -> Deferred:
@@ -86,6 +104,13 @@ class _Waiting:
         return self.deferred
 
     def _wait(self, read: _Read, max_wait_ms: int) -> None:
+        if _must_bring_in(read, self.min_bytes):
+            # where memory is so short that it was gone again at once
+            self.waits_for_disk = self.brought_in.issuperset(read.missing)
+            self.brought_in.update(read.missing)
+            self.wanted = self.context.services.cold_reads.want(read.missing, self._look)
+            return
+        self.brought_in.clear()
         self.delayed = DelayedFetch(
             self.context.services.loop,
             read.partitions,
@@ -99,15 +124,19 @@ class _Waiting:
         self.abandoned = True
         if self.delayed is not None:
             self.delayed.cancel()
+        if self.wanted is not None:
+            self.wanted.cancel()
 
     def _look(self) -> None:
         if self.abandoned:
             return
         context = self.context
         try:
-            read = _read_all(context, self.request, self.fetch_context, self.max_bytes)
+            read = _read_all(
+                context, self.request, self.fetch_context, self.max_bytes, waits_for_disk=self.waits_for_disk
+            )
             left_ms = int((self.deadline_s - context.services.loop.time()) * 1000)
-            if left_ms > 0 and self._needs_more(read):
+            if _must_bring_in(read, self.min_bytes) or (left_ms > 0 and self._needs_more(read)):
                 self._wait(read, left_ms)
                 return
             frame = _answer(context, self.fetch_context, read)
@@ -123,6 +152,8 @@ class _Waiting:
 
 
 def _answer(context: RequestContext, fetch_context: FetchContext, read: _Read) -> Answer:
+    if read.missing:
+        context.services.cold_reads.bring_in_ahead(read.missing)
     session_id, topics = fetch_context.answer(read.rows, context.services)
     return _frame(encode_fetch_response(context.api_version, context.correlation_id, 0, session_id, topics))
 
@@ -134,10 +165,31 @@ def _frame(pieces: list[Piece]) -> Answer:
 
 
 def _read_all(
-    context: RequestContext, request: FetchRequest, fetch_context: FetchContext, max_bytes: int
+    context: RequestContext,
+    request: FetchRequest,
+    fetch_context: FetchContext,
+    max_bytes: int,
+    *,
+    waits_for_disk: bool = False,
 ) -> _Read:
-    """Read partition after partition until `max_bytes`; the first batch may be larger (KIP-74)."""
+    """Read partition after partition until `max_bytes`; the first batch may be larger (KIP-74).
+
+    A partition of which something must come from the disk first has no records in it, unless `waits_for_disk`.
+    """
     read = _Read()
+    cold_reads = context.services.cold_reads
+    storage = cold_reads.storage
+    storage.waits = waits_for_disk or not cold_reads.is_on
+    try:
+        _read_partitions(context, request, fetch_context, max_bytes, read)
+    finally:
+        storage.waits = True
+    return read
+
+
+def _read_partitions(
+    context: RequestContext, request: FetchRequest, fetch_context: FetchContext, max_bytes: int, read: _Read
+) -> None:
     left = max_bytes
     committed_only = request.isolation_level == READ_COMMITTED
     for key, wanted in fetch_context.wanted():
@@ -149,9 +201,14 @@ def _read_all(
             read.rows.append((key, _error_row(key[1], error)))
             read.must_answer = True
             continue
-        row = _read_partition(
-            partition, wanted, left, min_one_batch=not read.record_bytes, committed_only=committed_only
-        )
+        try:
+            row = _read_partition(
+                partition, wanted, left, min_one_batch=not read.record_bytes, committed_only=committed_only
+            )
+        except NotCached as cold:
+            if len(read.missing) < PLACES_BROUGHT_IN_AT_ONCE:
+                read.missing += cold.places
+            row = _row(partition, b"", [] if committed_only else None, None)
         read.rows.append((key, row))
         if row.error_code or row.diverging_epoch is not None:
             read.must_answer = True
@@ -160,7 +217,6 @@ def _read_all(
         size = len(row.records)
         read.record_bytes += size
         left = max(0, left - size)
-    return read
 
 
 def _resolve(context: RequestContext, key: PartitionKey) -> tuple[Partition | None, ErrorCode]:

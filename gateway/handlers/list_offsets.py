@@ -12,6 +12,7 @@ Source: Kafka's KafkaApis.handleListOffsetRequest, UnifiedLog.fetchOffsetByTimes
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -61,7 +62,8 @@ async def handle(context: RequestContext, request: Any) -> Any:
                 refused.add(key)
                 found = _Found(ErrorCode.invalid_request)
             else:
-                found = _look_up(context, topic.name, entry, committed_only)
+                look_up = partial(_look_up, context, topic.name, entry, committed_only)
+                found = await context.services.cold_reads.run(look_up)
             rows.append(
                 build(
                     module.ListOffsetsPartitionResponse,

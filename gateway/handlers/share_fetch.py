@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -16,7 +17,7 @@ from gateway.coordinator.places import Place
 from gateway.coordinator.share.records import SharePartitionKey
 from gateway.coordinator.share.share_partition import Acquired, SharePartition, len_of
 from gateway.handlers.api import Api, RequestContext
-from gateway.handlers.share_reading import Batches, read_batches
+from gateway.handlers.share_reading import Batches, find_batches
 from gateway.handlers.share_session import (
     FINAL_EPOCH,
     FIRST_WITH_RENEW,
@@ -186,20 +187,29 @@ async def read(
     context: RequestContext, group_id: str, log: UnifiedLog, found: SharePartition, max_bytes: int
 ) -> Batches | None:
     """The first batches of which any may be acquired; None when there are none. Raises LogError."""
+    cold_reads = context.services.cold_reads
     reading = context.services.group_configs.of(group_id).share_reading
     end_offset = reading.end_offset(log)
     next_offset = offset = max(found.next_offset(), log.log_start_offset)
     # a group may have been told to begin at an offset that does not exist yet
     while offset < end_offset:
-        region = log.find(offset, max_bytes, upper_bound=end_offset)
-        if region is None:
-            return None
-        batches = read_batches(log, offset, region, committed_only=reading.is_committed_only)
-        if batches.places or batches.end_offset <= offset:
-            return batches
-        offset = batches.end_offset
-        await asyncio.sleep(0)  # much may have been aborted, and others have their turn
+        batches = await cold_reads.run(
+            partial(
+                find_batches,
+                log,
+                offset,
+                max_bytes,
+                upper_bound=end_offset,
+                committed_only=reading.is_committed_only,
+            )
+        )
         now_next = max(found.next_offset(), log.log_start_offset)
+        if now_next == next_offset:
+            if batches is None or batches.places or batches.end_offset <= offset:
+                return batches
+            offset = batches.end_offset
+            await asyncio.sleep(0)  # much may have been aborted, and others have their turn
+            now_next = max(found.next_offset(), log.log_start_offset)
         if now_next != next_offset:
             next_offset = offset = now_next  # something was released before what was read, or acquired of it
     return None

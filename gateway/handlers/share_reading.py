@@ -31,6 +31,14 @@ class Batches(NamedTuple):
     end_offset: int
 
 
+def find_batches(
+    log: UnifiedLog, offset: int, max_bytes: int, *, upper_bound: int, committed_only: bool
+) -> Batches | None:
+    """Read the batches from the one that holds `offset` on; None when there are none. Raises LogError, NotCached."""
+    region = log.find(offset, max_bytes, upper_bound=upper_bound)
+    return None if region is None else read_batches(log, offset, region, committed_only=committed_only)
+
+
 def read_batches(log: UnifiedLog, offset: int, region: FileRegion, *, committed_only: bool) -> Batches:
     """Read a region that was found for `offset`. Raises LogError."""
     aborted = log.aborted_in(offset, region) if committed_only else []

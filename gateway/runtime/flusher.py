@@ -119,6 +119,11 @@ class Flusher:
     def inline_limit_s(self, limit_s: float) -> None:
         self._pace = _Pace(limit_s, self._seconds)
 
+    @property
+    def is_flushing(self) -> bool:
+        """Whether a round is under way."""
+        return self._running is not None
+
     def start(self) -> None:
         for number in range(self._thread_count):
             thread = threading.Thread(target=self._work_loop, name=f"flush-{number}", daemon=True)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from gateway.config import Config
 from gateway.runtime.clock import Clock
+from gateway.runtime.cold_reads import ColdReads
 from gateway.runtime.fetch_sessions import FetchSessionCache
 from gateway.runtime.flusher import Flusher
 from gateway.runtime.group_configs import GroupConfigs
@@ -42,6 +43,7 @@ class Services:
     metadata_log: MetadataLog
     producer_ids: ProducerIdAllocator
     fetch_sessions: FetchSessionCache
+    cold_reads: ColdReads
     group_configs: GroupConfigs
     groups: GroupCoordinator
     shares: ShareCoordinator

@@ -309,7 +309,9 @@ class Connection(asyncio.BufferedProtocol):
                 return
             answer = (answer,)
         if self._sender is None:
-            self._sender = RecordSender(transport, server.limits.response_backlog_bytes)
+            self._sender = RecordSender(
+                transport, server.limits.response_backlog_bytes, server.cold_reads, self._send_records
+            )
         self._sender.add(answer)
         if not sending:
             # what was answered before goes first

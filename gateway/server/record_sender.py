@@ -2,7 +2,8 @@
 
 The records go from the segment file to the socket inside the kernel (sendfile) as far as the socket takes them.
 The rest stays in the file until the socket has room again, so a slow reader costs the gateway a small buffer and
-no more, however large its answer is.
+no more, however large its answer is. Records that are not in the page cache are brought in first, by others: the
+socket waits, the event loop does not.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
+from gateway.runtime.cold_reads import BLOCK_BYTES, ColdReads, Wanted
 from log import FileRegion, KeptRegion
 
 HANDED_OVER_BYTES: Final = 64 << 10
@@ -24,10 +27,35 @@ BYTES_PER_TURN: Final = 4 << 20
 class RecordSender:
     """Sends pieces in order past a transport, which must not be written to until all are gone."""
 
-    __slots__ = ("_pieces", "_sent", "_socket", "_transport", "_waits", "backlog_bytes")
+    __slots__ = (
+        "_cold_reads",
+        "_go_on",
+        "_pieces",
+        "_ready",
+        "_sent",
+        "_socket",
+        "_transport",
+        "_waits",
+        "_wanted",
+        "backlog_bytes",
+    )
 
-    def __init__(self, transport: asyncio.Transport, backlog_bytes: int) -> None:
-        """`backlog_bytes` is the transport's usual limit of bytes that wait to be written."""
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        backlog_bytes: int,
+        cold_reads: ColdReads | None,
+        go_on: Callable[[], None],
+    ) -> None:
+        """`backlog_bytes` is the transport's usual limit of bytes that wait to be written.
+
+        `go_on` is called when `send` would do more because what it had to wait for is in memory.
+        """
+        self._cold_reads = cold_reads
+        self._go_on = go_on
+        self._ready = 0
+        """Up to which byte of the first piece the disk need not be waited for."""
+        self._wanted: Wanted | None = None
         self._transport = transport
         self.backlog_bytes = backlog_bytes
         shared = transport.get_extra_info("socket")
@@ -51,11 +79,11 @@ class RecordSender:
         Raises OSError: the answer is begun and can't be finished.
         """
         left = BYTES_PER_TURN
-        while self._pieces and not self._transport.get_write_buffer_size():
+        while self._pieces and self._wanted is None and not self._transport.get_write_buffer_size():
             left -= self._send_now(left)
             if left <= 0 and self._pieces:
                 return True
-            if self._pieces:
+            if self._pieces and self._wanted is None:
                 self._tell_when_drained(True)
                 self._hand_over()
         self._tell_when_drained(bool(self._pieces))
@@ -67,6 +95,8 @@ class RecordSender:
             if isinstance(piece, KeptRegion):
                 piece.release()
         self._pieces.clear()
+        if self._wanted is not None:
+            self._wanted.cancel()
         self._socket.detach()
 
     def _tell_when_drained(self, wanted: bool) -> None:
@@ -81,6 +111,8 @@ class RecordSender:
         try:
             while self._pieces and total < limit:
                 piece = self._pieces[0]
+                if self._ready <= self._sent and not self._get_ready(piece):
+                    break
                 count = self._send_piece(piece)
                 total += count
                 self._advance(count, len(piece))
@@ -88,9 +120,40 @@ class RecordSender:
             pass
         return total
 
+    def _get_ready(self, piece: bytes | FileRegion) -> bool:
+        """Whether there is something of the piece that can be sent without waiting for the disk."""
+        cold_reads = self._cold_reads
+        if cold_reads is None or not cold_reads.is_on or not isinstance(piece, FileRegion):
+            self._ready = len(piece)
+            return True
+        sent = self._sent
+        size_bytes = min(len(piece) - sent, BLOCK_BYTES)
+        if piece.is_cached(sent, size_bytes):
+            self._ready = sent + size_bytes
+            if cold_reads.blocks_kept:
+                cold_reads.passing(piece.place(sent, size_bytes))
+            return True
+        to_block_end = BLOCK_BYTES - piece.place(sent, 0).position % BLOCK_BYTES
+        if to_block_end < size_bytes:
+            size_bytes = to_block_end
+            if piece.is_cached(sent, size_bytes):
+                self._ready = sent + size_bytes
+                cold_reads.passing(piece.place(sent, size_bytes))
+                return True
+        self._wanted = cold_reads.want(
+            (piece.place(sent, size_bytes),), partial(self._brought_in, sent + size_bytes)
+        )
+        return False
+
+    def _brought_in(self, ready: int) -> None:
+        """Go on without asking again: where memory is so short that it is gone already, the disk is waited for."""
+        self._wanted = None
+        self._ready = ready
+        self._go_on()
+
     def _send_piece(self, piece: bytes | FileRegion) -> int:
         if isinstance(piece, FileRegion):
-            count = piece.send(self._socket.fileno(), self._sent)
+            count = piece.send(self._socket.fileno(), self._sent, self._ready - self._sent)
             if not count:
                 raise OSError(f"the segment file ends {len(piece) - self._sent} bytes early")
             return count
@@ -99,7 +162,7 @@ class RecordSender:
 
     def _hand_over(self) -> None:
         piece = self._pieces[0]
-        size = min(HANDED_OVER_BYTES, len(piece) - self._sent)
+        size = min(HANDED_OVER_BYTES, self._ready - self._sent)
         if isinstance(piece, FileRegion):
             part = piece.read(self._sent, size)
             if not part:
@@ -107,12 +170,15 @@ class RecordSender:
         else:
             part = piece[self._sent : self._sent + size]
         self._advance(len(part), len(piece))
+        self._ready = (
+            0  # it may be long until the socket has room again, and what is cached now may not be then
+        )
         self._transport.write(part)
 
     def _advance(self, count: int, size: int) -> None:
         self._sent += count
         if self._sent == size:
-            self._sent = 0
+            self._sent = self._ready = 0
             piece = self._pieces.popleft()
             if isinstance(piece, KeptRegion):
                 piece.release()

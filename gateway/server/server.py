@@ -11,6 +11,7 @@ from collections import Counter
 
 from gateway.config import Config, Listener
 from gateway.config.connection_limits import parse_overrides
+from gateway.runtime.cold_reads import ColdReads
 from gateway.server.connection import Connection
 from gateway.server.dispatcher import Dispatcher
 from gateway.server.limits import ConnectionLimits
@@ -32,8 +33,16 @@ RECEIVE_BUFFER_BYTES = 256 << 10
 class Server:
     """Accepts connections on every listener and keeps them within their limits."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, config: Config, dispatcher: Dispatcher) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        config: Config,
+        dispatcher: Dispatcher,
+        cold_reads: ColdReads | None = None,
+    ) -> None:
+        """Without `cold_reads` records that are not in the page cache are waited for."""
         self.loop = loop
+        self.cold_reads = cold_reads
         self.dispatcher = dispatcher
         self.limits: ConnectionLimits
         self.memory = RequestMemory(config.int("queued.max.request.bytes"))

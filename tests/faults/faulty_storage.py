@@ -15,8 +15,9 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
+from log.data_file import DataFile
 from log.record_batch import Buffer
-from log.storage import DataFile, Storage
+from log.storage import Storage
 
 
 class PowerCut(BaseException):

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from log import Storage, StorageFailed
+from log.data_file import DataFile
 from log.record_batch import Buffer
-from log.storage import DataFile
 from tests.faults.faulty_storage import FaultyStorage
 from tests.log.support import NOW_MS, SMALL, batch, fill, flush, offsets_read, open_log
 

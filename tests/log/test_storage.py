@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from log import DirectoryLocked, Storage
-from log.storage import DataFile
+from log.data_file import DataFile
 
 
 def files(tmp_path: Path, count: int) -> list[DataFile]:

@@ -15,6 +15,7 @@ from kio.static.constants import EntityType
 from gateway.config import load_config
 from gateway.handlers.api import Api, RequestContext
 from gateway.protocol.messages import build, encode_response
+from gateway.runtime.cold_reads import ColdReads
 from gateway.runtime.fetch_sessions import FetchSessionCache
 from gateway.runtime.flusher import Flusher
 from gateway.runtime.group_configs import GroupConfigs
@@ -122,6 +123,8 @@ async def open_node(path: Path, *overrides: str, storage: Storage | None = None)
     )
     transactions.markers.listeners.append(groups.transaction_ended)
     transactions.start()
+    cold_reads = ColdReads(loop, disk, flusher=flusher)
+    cold_reads.start()
     services = Services(
         config=config,
         clock=clock,
@@ -134,6 +137,7 @@ async def open_node(path: Path, *overrides: str, storage: Storage | None = None)
         metadata_log=metadata_log,
         producer_ids=producer_ids,
         fetch_sessions=FetchSessionCache(10),
+        cold_reads=cold_reads,
         group_configs=group_configs,
         groups=groups,
         shares=shares,
@@ -145,6 +149,7 @@ async def open_node(path: Path, *overrides: str, storage: Storage | None = None)
     finally:
         transactions.stop()
         groups.stop()
+        cold_reads.stop()
         await metadata_log.close()
         await flusher.idle()
         flusher.stop()

@@ -1,0 +1,316 @@
+"""What a full read of old data does to producing, on Seqgate and on Apache Kafka: `python -m tests.performance.catchup`.
+
+Each broker gets a log of old data, which is then dropped from the page cache, so that one pass of a reader over all of
+it takes every byte from the disk: the case of a log larger than the cache, without writing one. Meanwhile a producer
+sends small requests at a fixed pace to another topic; a latency counts from when the request was due, so that a broker
+that stalls is charged for all that waited. The same pace without the reader is measured right before. Both brokers run
+all the time, one of them is under load; after each round their order is swapped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import json
+import os
+import selectors
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from tests.performance.brokers import Broker, KafkaBroker, SeqgateBroker
+from tests.performance.compare import workspace
+from tests.performance.loads import (
+    FETCH_MAX_BYTES,
+    create_topic,
+    delete_topic,
+    load_program,
+    run_plan,
+    write_fetch_plan,
+    write_produce_plan,
+)
+from tests.performance.report import describe_run
+from tests.performance.rows import (
+    DURABILITIES,
+    FETCH_FILL_RECORD_BYTES,
+    FETCH_FILL_RECORDS,
+    PARTITIONS,
+    Bench,
+    fill,
+)
+from tests.support.batches import Batch, records
+from tests.support.setup_peers import PROJECT
+from tests.support.wire import Wire, encode
+
+OLD = "old"
+PAUSE_S = 1.0
+ANSWER_TIMEOUT_S = 30.0
+FILL_REQUESTS = 500
+PASS = 0.97
+"""The share of the old data that a pass reads, so that no connection begins a second one, from the cache."""
+BATCH_BYTES = FETCH_FILL_RECORDS * FETCH_FILL_RECORD_BYTES
+
+
+@dataclass
+class Latencies:
+    """From when each request was due to its answer, in ms."""
+
+    all_ms: list[float] = field(default_factory=list)
+
+    def quantile_ms(self, part: float) -> float:
+        ordered = sorted(self.all_ms)
+        return ordered[int(part * (len(ordered) - 1))] if ordered else 0.0
+
+
+@dataclass(frozen=True)
+class Round:
+    """Producing alone and beside the reader."""
+
+    alone_p50_ms: float
+    alone_p99_ms: float
+    alone_max_ms: float
+    beside_p50_ms: float
+    beside_p99_ms: float
+    beside_max_ms: float
+    read_mb_per_s: float
+    read_s: float
+
+    @property
+    def ratio(self) -> float:
+        return self.beside_p99_ms / max(self.alone_p99_ms, 1e-9)
+
+
+class PacedProducer:
+    """Sends one request whenever one is due, whether or not the ones before are answered."""
+
+    def __init__(self, broker: Broker, topic: str, *, rate: float, partitions: int) -> None:
+        self._wire = Wire(broker.bootstrap)
+        self._interval_s = 1 / rate
+        self._frames = [_produce_frame(topic, index) for index in range(partitions)]
+
+    def close(self) -> None:
+        self._wire.close()
+
+    def run(self, *, seconds: float, reader: subprocess.Popen[str] | None = None) -> Latencies:
+        """Produce for `seconds`, or for as long as `reader` goes on if there is one."""
+        latencies = Latencies()
+        connection = self._wire._socket
+        connection.setblocking(False)
+        due_s: dict[int, float] = {}
+        received = bytearray()
+        with selectors.DefaultSelector() as selector:
+            selector.register(connection, selectors.EVENT_READ)
+            start_s = time.perf_counter()
+            end_s = start_s + seconds
+            for number in itertools.count(1):
+                next_s = start_s + number * self._interval_s
+                over = time.perf_counter() > end_s if reader is None else reader.poll() is not None
+                if over:
+                    break
+                while (left_s := next_s - time.perf_counter()) > 0:
+                    if selector.select(left_s):
+                        _take_answers(connection.recv(1 << 16), received, due_s, latencies)
+                frame = self._frames[number % len(self._frames)]
+                due_s[number] = next_s
+                connection.sendall(frame[:8] + number.to_bytes(4, "big") + frame[12:])
+            deadline_s = time.perf_counter() + ANSWER_TIMEOUT_S
+            while due_s:
+                assert time.perf_counter() < deadline_s, f"{len(due_s)} requests are not answered"
+                if selector.select(1.0):
+                    _take_answers(connection.recv(1 << 16), received, due_s, latencies)
+        return latencies
+
+
+def _produce_frame(topic: str, index: int) -> bytes:
+    data = [{"index": index, "records": Batch(records(10, 100)).encode()}]
+    request = {"acks": -1, "timeout": 30_000, "topic_data": [{"name": topic, "partition_data": data}]}
+    payload = encode("produce", 9, request)
+    return len(payload).to_bytes(4, "big") + payload
+
+
+def _take_answers(data: bytes, received: bytearray, due_s: dict[int, float], latencies: Latencies) -> None:
+    now_s = time.perf_counter()
+    assert data, "the broker closed the connection"
+    received += data
+    while len(received) >= 8 and len(received) >= (size := 4 + int.from_bytes(received[:4], "big")):
+        latencies.all_ms.append((now_s - due_s.pop(int.from_bytes(received[4:8], "big"))) * 1000)
+        del received[:size]
+
+
+def make_cold(directory: Path, topic: str) -> int:
+    """Have everything of the topic on the disk and nothing in the page cache; returns how many bytes that is."""
+    total = 0
+    for path in directory.rglob(f"{topic}-*/*"):
+        with contextlib.suppress(FileNotFoundError):
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+                total += os.fstat(descriptor).st_size if path.suffix == ".log" else 0
+            finally:
+                os.close(descriptor)
+    return total
+
+
+@contextmanager
+def reading(bench: Bench, broker: Broker, total_bytes: int) -> Iterator[subprocess.Popen[str]]:
+    """One pass over the old topic, in a process of its own."""
+    plan = bench.directory / "catchup.plan"
+    write_fetch_plan(plan, OLD, partitions=PARTITIONS)
+    requests = int(PASS * total_bytes / BATCH_BYTES) // (FETCH_MAX_BYTES // BATCH_BYTES)
+    host, _, port = broker.bootstrap.rpartition(":")
+    command = [*bench.program, "fetch", host, port, str(plan), "600", str(requests), "1"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=PROJECT)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+class CatchUp:
+    """The measurement on brokers that run."""
+
+    def __init__(self, bench: Bench, brokers: dict[Broker, Path], *, seconds: float, rate: float) -> None:
+        self._bench = bench
+        self._brokers = brokers
+        self._seconds = seconds
+        self._rate = rate
+        self.rounds: dict[str, dict[str, list[Round]]] = {}
+
+    def fill(self, megabytes: int) -> None:
+        for broker in self._brokers:
+            fill(self._bench, broker, OLD, requests=FILL_REQUESTS)
+            left = megabytes * 1_000_000 // BATCH_BYTES - FILL_REQUESTS
+            if left > 0:
+                fill_more(self._bench, broker, left)
+
+    def warm_up(self) -> None:
+        """The load that lets the JVM compile what it will need; its first seconds are not measured."""
+        for broker in self._brokers:
+            for durability in DURABILITIES:
+                self._round(broker, durability, self._seconds, keep=False)
+
+    def measure(self, durability: str, rounds: int) -> None:
+        brokers = list(self._brokers)
+        for number in range(rounds):
+            for broker in brokers if number % 2 == 0 else reversed(brokers):
+                self._round(broker, durability, self._seconds, keep=True)
+
+    def _round(self, broker: Broker, durability: str, seconds: float, *, keep: bool) -> None:
+        topic = f"tail-{time.time_ns()}"
+        create_topic(broker, topic, partitions=PARTITIONS, flush_messages=DURABILITIES[durability])
+        producer = PacedProducer(broker, topic, rate=self._rate, partitions=PARTITIONS)
+        try:
+            producer.run(seconds=PAUSE_S)
+            total_bytes = make_cold(self._brokers[broker], OLD)
+            time.sleep(PAUSE_S)
+            alone = producer.run(seconds=seconds)
+            with reading(self._bench, broker, total_bytes) as reader:
+                beside = producer.run(seconds=0, reader=reader)
+                told = json.loads(reader.stdout.read() if reader.stdout else "")
+        finally:
+            producer.close()
+        delete_topic(broker, topic)
+        if keep:
+            done = Round(
+                *(latencies.quantile_ms(part) for latencies in (alone, beside) for part in (0.5, 0.99, 1.0)),
+                read_mb_per_s=told["answer_bytes"] / told["seconds"] / 1e6,
+                read_s=told["seconds"],
+            )
+            self.rounds.setdefault(durability, {}).setdefault(broker.name, []).append(done)
+            print(f"{broker.name}, {durability}: {done}", file=sys.stderr, flush=True)
+
+
+def fill_more(bench: Bench, broker: Broker, requests: int) -> None:
+    """Go on with the plan that `fill` left, each connection as a producer that begins anew."""
+    plan = bench.directory / "fill.plan"
+    while requests > 0:
+        part = min(requests, 5000)
+        requests -= part
+        write_produce_plan(
+            plan,
+            broker,
+            OLD,
+            partitions=PARTITIONS,
+            connections=PARTITIONS,
+            record_count=FETCH_FILL_RECORDS,
+            size=FETCH_FILL_RECORD_BYTES,
+        )
+        run_plan(bench.program, broker, plan, "produce", seconds=60, depth=5, max_requests=part)
+
+
+def markdown(run: dict[str, str], rounds: dict[str, dict[str, list[Round]]]) -> str:
+    """Medians of the rounds."""
+    lines = [
+        f"{run['date']}, `{run['command']}`, {run['cpu']}, {run['cores']} cores, Linux {run['kernel']}.",
+        "",
+        "| durability | broker | p99 alone, ms | p99 beside | ratio | p50 alone / beside | longest alone / beside | MB/s read |",
+        "| --- | --- |" + " ---: |" * 6,
+    ]
+    for durability, brokers in rounds.items():
+        for name, done in brokers.items():
+
+            def median(what: str, done: list[Round] = done) -> float:
+                return float(statistics.median(getattr(one, what) for one in done))
+
+            lines.append(
+                f"| {durability} | {name} | {median('alone_p99_ms'):.2f} | {median('beside_p99_ms'):.2f} | "
+                f"{median('ratio'):.2f} | {median('alone_p50_ms'):.2f} / {median('beside_p50_ms'):.2f} | "
+                f"{median('alone_max_ms'):.1f} / {median('beside_max_ms'):.1f} | {median('read_mb_per_s'):.0f} |"
+            )
+    return "\n".join(lines)
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.performance.catchup", description=__doc__)
+    parser.add_argument("--megabytes", type=int, default=4000, help="old data on each broker")
+    parser.add_argument("--seconds", type=float, default=8.0, help="how long it is produced without a reader")
+    parser.add_argument(
+        "--rate", type=float, default=500.0, help="requests per second, of ten records of 100 bytes"
+    )
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--durability", choices=tuple(DURABILITIES), help="only this one")
+    parser.add_argument("--only-seqgate", action="store_true", help="no Kafka")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of Seqgate"
+    )
+    parser.add_argument("--json", type=Path, help="also write everything measured to this file")
+    arguments = parser.parse_args(given)
+    command = " ".join(["python -m tests.performance.catchup", *(sys.argv[1:] if given is None else given)])
+    settings = dict(item.split("=", 1) for item in arguments.set)
+    with workspace() as directory, ExitStack() as running:
+        bench = Bench(load_program(directory), directory)
+        brokers: dict[Broker, Path] = {}
+        seqgate = running.enter_context(SeqgateBroker(directory / "seqgate", settings))
+        brokers[seqgate] = directory / "seqgate"
+        if not arguments.only_seqgate:
+            kafka = running.enter_context(KafkaBroker(directory / "kafka"))
+            brokers[kafka] = directory / "kafka"
+        catch_up = CatchUp(bench, brokers, seconds=arguments.seconds, rate=arguments.rate)
+        catch_up.fill(arguments.megabytes)
+        catch_up.warm_up()
+        for durability in DURABILITIES:
+            if arguments.durability in {None, durability}:
+                catch_up.measure(durability, arguments.rounds)
+        run = describe_run(command, bench.program)
+        print(markdown(run, catch_up.rounds))
+        if arguments.json is not None:
+            told = {
+                durability: {
+                    name: [asdict(one) | {"ratio": one.ratio} for one in done] for name, done in found.items()
+                }
+                for durability, found in catch_up.rounds.items()
+            }
+            arguments.json.write_text(json.dumps({"run": run, "rounds": told}, indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
