@@ -3,6 +3,7 @@
 # make demo  : real flights from three client libraries through a lossy proxy into Spark
 # make check : format, lint, types, import contracts
 # make bench : the same load on Seqgate and on Apache Kafka, alternately; prints ratios
+# make bench-catchup : what a full read of old data does to producing, on both
 # make docs  : write the generated pages again
 
 PYTHON ?= python3
@@ -11,7 +12,7 @@ BIN := $(VENV)/bin
 LISTEN ?= 127.0.0.1:9092
 DATA ?= ./data
 
-.PHONY: run test demo check format bench docs peers clean
+.PHONY: run test demo check format bench bench-catchup docs peers clean
 .DEFAULT_GOAL := run
 
 $(BIN)/python:
@@ -54,6 +55,9 @@ format: $(VENV)/.ready-dev
 
 bench: peers
 	$(BIN)/python -m tests.performance.compare $(ARGS)
+
+bench-catchup: peers
+	$(BIN)/python -m tests.performance.catchup $(ARGS)
 
 docs: $(VENV)/.ready-dev
 	$(BIN)/python -m gateway.documentation docs

@@ -5,6 +5,7 @@ Source of the rules: Kafka's `UnifiedLog` and `LocalLog`; that an fsync is never
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from bisect import bisect_right
 from pathlib import Path
@@ -231,6 +232,12 @@ class DurableLog:
         return write_snapshot(
             self._environment, self.directory, self.producers, self.log_end_offset, self.recovery_point
         )
+
+    def drop_closed_segments(self) -> None:
+        """Take the closed segments out of the page cache, as one does who read them all and won't again."""
+        for segment in self._segments[:-1]:
+            with contextlib.suppress(OSError):
+                self._environment.storage.forget_cached(segment.file)
 
     # Failing, re-opening, closing.
 

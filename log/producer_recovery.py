@@ -52,6 +52,8 @@ def load_producers(
         for segment, end_offset in segments:
             if end_offset > start:
                 _replay(storage, segment, start, producers, now_ms)
+                if segment is not segments[-1][0]:
+                    storage.forget_cached(segment.file)  # old data, which whoever wants it reads again
         if len(segments) > 1 and len(producers) and start < segments[-1][0].base_offset:
             # Else nothing would remember the producers of closed segments once these are deleted.
             log_end_offset = segments[-1][1]

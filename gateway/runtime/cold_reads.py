@@ -253,8 +253,13 @@ class ColdReads:
                 self._has_turn = False
             _, load = queue.popitem(last=False)
             load.queue = None
-            self._running += 1
+            self._count_running(1)
             self._work.put(load)
+
+    def _count_running(self, more: int) -> None:
+        self._running += more
+        if self._flusher is not None:
+            self._flusher.disk_is_busy = self._running > 0
 
     def _take_turn(self) -> None:
         """A flush round is over."""
@@ -281,7 +286,7 @@ class ColdReads:
                 self._loop.call_soon_threadsafe(self._finish, job)
 
     def _finish(self, load: _Load) -> None:
-        self._running -= 1
+        self._count_running(-1)
         self.blocks_read += 1
         del self._loads[load.key]
         path, position, _ = load.place

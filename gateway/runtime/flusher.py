@@ -107,6 +107,8 @@ class Flusher:
         self._scheduled = False
         self.after_round: list[Callable[[], None]] = []
         """Called when all who waited for a round were told, so that their answers can leave together."""
+        self.disk_is_busy = False
+        """Whether others read from the disk right now: a quick flush can't be expected then."""
         self.rounds = 0
         self.failures = 0
 
@@ -207,7 +209,7 @@ class Flusher:
             return
         if len(entries) == 1 and len(waiters) == 1 and entries[0][1].is_small:
             current.is_lone = True
-            if self._pace.is_quick:
+            if self._pace.is_quick and not self.disk_is_busy:
                 self._flush(current, (0,))
                 self._finish_round()
                 return

@@ -29,3 +29,4 @@ def replay_batches(log: UnifiedLog, offset: int) -> Iterator[tuple[BatchHeader, 
             offset = header.last_offset + 1
         if offset == start:
             raise CorruptRecord(f"{log.topic}-{log.partition} has no whole batch at offset {offset}")
+    log.drop_closed_segments()

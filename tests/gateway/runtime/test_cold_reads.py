@@ -222,6 +222,7 @@ class Flushes:
 
     def __init__(self) -> None:
         self.is_flushing = False
+        self.disk_is_busy = False
         self.after_round: list[Callable[[], None]] = []
 
     def end_round(self) -> None:
@@ -231,8 +232,13 @@ class Flushes:
 
 async def test_flushes_go_first_and_leave_room_for_a_block_after_each_round(opened: Make) -> None:
     flushes = Flushes()
-    cold_reads, disk = opened(threads=4, flusher=flushes, a=100)
+    cold_reads, disk = opened(threads=4, flusher=flushes, a=100, b=100)
     disk.gate.set()
+    cold_reads.want([block("b", 1)], lambda: None)
+    assert flushes.disk_is_busy
+    await settled(cold_reads)
+    assert not flushes.disk_is_busy
+    disk.read_blocks.clear()
     flushes.is_flushing = True
     await bring_in(cold_reads, block("a", 1))
     cold_reads.want([block("a", number) for number in (3, 5, 7)], lambda: None)

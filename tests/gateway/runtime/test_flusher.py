@@ -229,6 +229,10 @@ async def test_a_lone_flush_runs_in_the_event_loop_while_the_disk_is_quick() -> 
     ways = [await flush_alone() for _ in range(200)]
     assert ways[:20] == [way for way in ways[:20] if way != here], "and is remembered for a while"
     assert ways[-20:] == [here] * 20
+    flusher.disk_is_busy = True
+    assert await flush_alone() != here, "others read from the disk"
+    flusher.disk_is_busy = False
+    assert await flush_alone() == here
     log.broken = True
     log.log_end_offset += 1
     with pytest.raises(StorageFailed):
