@@ -73,12 +73,13 @@ class FileRegion:
         """Whether `size_bytes` bytes from `start` on can be read without waiting for the disk. Raises OSError."""
         return self._storage.is_cached(self._file, self._position + start, size_bytes)
 
-    def send(self, socket_descriptor: int, start: int, size_bytes: int) -> int:
-        """Hand `size_bytes` bytes from `start` on to a socket inside the kernel; returns how many it took.
+    def send(self, socket_descriptor: int, start: int, size_bytes: int | None = None) -> int:
+        """Hand the bytes from `start` on, all or `size_bytes` of them, to a socket inside the kernel; returns how many it took.
 
         Raises BlockingIOError when the socket takes none now, OSError.
         """
-        return self._storage.send(self._file, socket_descriptor, self._position + start, size_bytes)
+        wanted = self._size_bytes - start if size_bytes is None else size_bytes
+        return self._storage.send(self._file, socket_descriptor, self._position + start, wanted)
 
     def kept(self) -> KeptRegion:
         """The same bytes, to be read later: they stay readable until `release`, even if the segment is removed."""
@@ -109,7 +110,7 @@ class KeptRegion(FileRegion):
         self._check()
         return super().read(start, size_bytes)
 
-    def send(self, socket_descriptor: int, start: int, size_bytes: int) -> int:
+    def send(self, socket_descriptor: int, start: int, size_bytes: int | None = None) -> int:
         """As a FileRegion's. Raises OSError when the bytes are gone."""
         self._check()
         return super().send(socket_descriptor, start, size_bytes)
