@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from gateway.commands import groups, pids, producers, transactions
+from gateway.commands import backlog, groups, pids, producers, transactions
 from gateway.commands.options import stop
 from gateway.config import Config, ConfigError, load_config
 
@@ -115,6 +115,7 @@ def demo(
 app.add_typer(pids.app, name="pids", help=pids.HELP)
 app.add_typer(groups.app, name="groups", help=groups.HELP)
 app.add_typer(transactions.app, name="transactions", help=transactions.HELP)
+app.command("backlog")(backlog.backlog)
 app.command("producers")(producers.producers)
 app.command("status")(producers.status)
 app.command("reopen")(producers.reopen)

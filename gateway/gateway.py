@@ -26,6 +26,7 @@ from gateway.runtime.altered_limits import (
     follow_producer_limit,
 )
 from gateway.runtime.background_jobs import BackgroundJobs
+from gateway.runtime.backlog import Backlog
 from gateway.runtime.clock import Clock, SystemClock
 from gateway.runtime.cold_reads import ColdReads
 from gateway.runtime.fetch_sessions import FetchSessionCache
@@ -102,6 +103,7 @@ class Gateway:
         groups = GroupCoordinator(
             config, self.clock, partitions, metadata_log, internal_topics, group_configs
         )
+        shares = ShareCoordinator(config, self.clock, partitions, internal_topics, group_configs, groups)
         self.services = Services(
             config=config,
             clock=self.clock,
@@ -124,7 +126,7 @@ class Gateway:
             ),
             group_configs=group_configs,
             groups=groups,
-            shares=ShareCoordinator(config, self.clock, partitions, internal_topics, group_configs, groups),
+            shares=shares,
             transactions=TransactionCoordinator(
                 config,
                 self.clock,
@@ -133,6 +135,7 @@ class Gateway:
                 producer_ids,
                 TransactionMarkers(self.clock, partitions, metadata_log.image),
             ),
+            backlog=Backlog(config, self.clock, partitions, log_directory, metadata_log, groups, shares),
             advertised={},
         )
         self.services.groups.start()
@@ -141,7 +144,9 @@ class Gateway:
         self.services.transactions.start()
         metadata_log.add_listener(self.services.shares.metadata_changed)
         self.services.cold_reads.start()
+        self.services.backlog.start()
         self.server = Server(loop, config, Dispatcher(APIS, self.services), self.services.cold_reads)
+        self.services.backlog.held.room = self.server.memory
         flusher.after_round.append(self.server.outbox.flush)
         for listener in config.listeners:
             await self._listen(listener)
@@ -215,6 +220,7 @@ class Gateway:
         """Answer what is in flight, make everything durable, leave a clean-shutdown marker."""
         await self._control.stop()
         await self.server.stop_accepting()
+        await self.services.backlog.stop()
         self.services.transactions.stop()
         self.services.groups.stop()
         self.services.shares.stop()

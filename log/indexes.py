@@ -94,6 +94,18 @@ class SegmentIndexes:
                 high = middle
         return int(OFFSET_ENTRY.unpack_from(entries, low * _OFFSET_BYTES)[0]) if low < end else None
 
+    def position_before(self, position: int) -> int:
+        """The largest position of an entry that is not beyond `position`; 0 when there is none."""
+        entries = self.offset_entries
+        low, high = 0, len(entries) // _OFFSET_BYTES
+        while low < high:
+            middle = (low + high) // 2
+            if OFFSET_ENTRY.unpack_from(entries, middle * _OFFSET_BYTES)[1] <= position:
+                low = middle + 1
+            else:
+                high = middle
+        return int(OFFSET_ENTRY.unpack_from(entries, (low - 1) * _OFFSET_BYTES)[1]) if low else 0
+
     def is_full(self, limit_bytes: int) -> bool:
         """Whether one of the indexes has reached `segment.index.bytes`; the time index keeps room for one more."""
         return (

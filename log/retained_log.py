@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final
 
 from log.errors import OffsetOutOfRange, StorageFailed
 from log.log_start import LogStart
+from log.measured_log import MeasuredLog
 from log.results import DeletedSegment
 from log.retention import SegmentFacts, segments_to_delete
 from log.segment import Segment
-from log.transactional_log import TransactionalLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +48,7 @@ class RetentionTicket:
         self.log_start.advance(self._offset)
 
 
-class RetainedLog(TransactionalLog):
+class RetainedLog(MeasuredLog):
     """A partition log's segments as they come and go."""
 
     _log_start: LogStart

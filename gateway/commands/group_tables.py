@@ -72,6 +72,12 @@ def print_description(description: GroupDescription) -> None:
     else:
         _print_partitions(description)
         print_pending_of_group([held for row in description.partitions for held in row.pending])
+    skipped = sum(row.skipped for row in description.partitions)
+    if skipped:
+        print_lines(
+            f"{counted(skipped, 'record')} skipped unread since the gateway started, by message.ttl.ms or a backlog quota "
+            "(seqgate backlog TOPIC)."
+        )
 
 
 def print_reset(done: OffsetReset) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from gateway.config.backlog import BACKLOG_SETTINGS
 from gateway.config.fixed_topics import FIXED_TOPIC_SETTINGS, TOPIC_ONLY_SETTINGS
 from gateway.config.groups import GROUP_SETTINGS
 from gateway.config.network import NETWORK_SETTINGS, NODE_SETTINGS
@@ -24,6 +25,7 @@ SETTINGS: tuple[Setting, ...] = (
     *TOPIC_SETTINGS,
     *RETENTION_SETTINGS,
     *FIXED_TOPIC_SETTINGS,
+    *BACKLOG_SETTINGS,
     *PRODUCER_SETTINGS,
     *GROUP_SETTINGS,
     *TRANSACTION_SETTINGS,

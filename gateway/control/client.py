@@ -12,10 +12,12 @@ from typing import Final, TypeVar
 import msgspec
 
 from gateway.control.address import SOCKET_NAME, short_path
+from gateway.control.backlog_results import BacklogPage
 from gateway.control.errors import ControlError, NotRunning
 from gateway.control.messages import (
     MAX_ANSWER_BYTES,
     Answer,
+    BacklogRequest,
     DescribeGroupRequest,
     DescribeTransactionRequest,
     FindHangingRequest,
@@ -84,6 +86,17 @@ def describe_group(data_dir: Path, group: str) -> GroupDescription:
         page = ask(data_dir, DescribeGroupRequest(group, after), GroupDescription)
         partitions += page.partitions
     return msgspec.structs.replace(first, partitions=partitions, complete=True)
+
+
+def backlog_pages(data_dir: Path, topic: str) -> Iterator[BacklogPage]:
+    """The backlogs of all partitions of a topic, page after page. Raises what `ask` raises."""
+    request = BacklogRequest(topic)
+    while True:
+        page = ask(data_dir, request, BacklogPage)
+        yield page
+        if page.complete:
+            return
+        request = BacklogRequest(topic, page.partitions[-1].partition)
 
 
 def transaction_pages(data_dir: Path, request: ListTransactionsRequest) -> Iterator[TransactionPage]:

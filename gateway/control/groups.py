@@ -10,6 +10,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from gateway.control.backlogs import with_skipped
 from gateway.control.errors import ControlError
 from gateway.control.group_views import (
     STATES,
@@ -111,6 +112,7 @@ async def describe_group(services: Services, request: DescribeGroupRequest) -> G
         )
         for place in places
     ]
+    partitions = with_skipped(services, request.group, partitions)
     return _description(group, members if request.after is None else [], partitions, complete=complete)
 
 
@@ -120,6 +122,7 @@ def _describe_share_group(
     delivered = delivered_to(services, group.group_id)
     places, complete = _page({*delivered, *assigned_in(services, group)}, request)
     partitions = [share_partition(services.partitions, place, delivered.get(place)) for place in places]
+    partitions = with_skipped(services, group.group_id, partitions)
     members = members_of(group, services) if request.after is None else []
     return _description(group, members, partitions, complete=complete)
 

@@ -123,6 +123,14 @@ class DeleteGroupsRequest(
     execute: bool = False
 
 
+class BacklogRequest(msgspec.Struct, tag="backlog", tag_field="operation", forbid_unknown_fields=True):
+    """The backlogs of a topic, with its partitions from the first one after `after` on."""
+
+    topic: str
+    after: int | None = None
+    limit: int = PAGE_ROWS
+
+
 class ListTransactionsRequest(
     msgspec.Struct, tag="transactions.list", tag_field="operation", forbid_unknown_fields=True
 ):
@@ -205,6 +213,7 @@ Request: TypeAlias = (
     | DescribeGroupRequest
     | ResetOffsetsRequest
     | DeleteGroupsRequest
+    | BacklogRequest
     | TransactionRequest
 )
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gateway.control import blocks, groups, hanging, transactions
+from gateway.control import backlogs, blocks, groups, hanging, transactions
 from gateway.control.blocks import BlockSource
 from gateway.control.errors import ControlError
 from gateway.control.group_offsets import reset_offsets
@@ -18,6 +18,7 @@ from gateway.control.messages import (
     MAX_PAGE_ROWS,
     AbortHangingRequest,
     AbortTransactionRequest,
+    BacklogRequest,
     ClaimBlockRequest,
     DeleteGroupsRequest,
     DescribeGroupRequest,
@@ -88,6 +89,8 @@ class Operations:
                 return await blocks.claim_block(self.source, request.size, request.owner, now_ms)
             case MoveNextRequest():
                 return await blocks.move_next(self.source, request.producer_id)
+            case BacklogRequest():
+                return await backlogs.backlog_of(self.services, request)
             case ListGroupsRequest() | DescribeGroupRequest() | ResetOffsetsRequest() | DeleteGroupsRequest():
                 return await self.of_groups(request)
         return await self.of_transactions(request)

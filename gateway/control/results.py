@@ -232,7 +232,8 @@ class GroupPartition(msgspec.Struct, frozen=True):
 
     What nobody knows is None: a log's offsets when the partition is gone, a commit's when there is none. `lag` is
     never negative. A share group commits no offset and may have several readers of a partition: it has `delivery`
-    instead, None where it has not read yet, and its `lag` counts the records that are not done.
+    instead, None where it has not read yet, and its `lag` counts the records that are not done. `skipped` counts the
+    records that the group was moved over unread since the gateway started, by message TTL or a backlog quota.
     """
 
     topic: str
@@ -247,6 +248,7 @@ class GroupPartition(msgspec.Struct, frozen=True):
     member_id: str | None
     pending: list[PendingOffset]
     delivery: ShareDelivery | None
+    skipped: int = 0
 
 
 class GroupDescription(msgspec.Struct, frozen=True):

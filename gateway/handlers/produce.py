@@ -25,6 +25,7 @@ from gateway.handlers.produce_append import (
     log_refusal,
     refused_row,
 )
+from gateway.handlers.produce_quota import hold
 from gateway.handlers.produce_repeats import ProduceRepeats
 from gateway.metadata.topic_names import INTERNAL_TOPICS
 from gateway.protocol.produce_codec import (
@@ -45,6 +46,15 @@ UNKNOWN_TOPIC_ID = int(ErrorCode.unknown_topic_id)
 
 
 def begin(context: RequestContext, request: ProduceRequest) -> Answer | Deferred | None:
+    """Append everything at once, unless it must wait for room; the answer follows when it is persisted."""
+    if context.services.backlog.holds:
+        held = hold(context, request, append)
+        if held is not None:
+            return held
+    return append(context, request)
+
+
+def append(context: RequestContext, request: ProduceRequest) -> Answer | Deferred | None:
     """Append everything at once; the answer follows when it is persisted."""
     acks = request.acks
     if acks not in {-1, 0, 1}:

@@ -13,6 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
 from gateway.handlers.api import CloseConnection, Deferred, RequestContext
+from gateway.handlers.produce_quota import REFUSED, quota_refusal
 from gateway.handlers.transaction_errors import FIRST_PRODUCE_THAT_ADDS, told_to_produce
 from gateway.protocol.produce_codec import ProduceRow, encode_produce_response
 from gateway.runtime.coordinator_shards import Unavailable
@@ -130,6 +131,11 @@ def append_batch(
     """Append one partition's batch; returns where it lies, or the row that refuses it."""
     attributes = records[ATTRIBUTES_POSITION] if len(records) > ATTRIBUTES_POSITION else 0
     begins_at_zero = False
+    gate = partition.gate
+    if gate is not None:
+        reason = quota_refusal(partition, gate, records, now_ms)
+        if reason is not None:
+            return refused_row(partition, REFUSED, reason, appended=False)
     if attributes & SPECIAL_BITS:
         row = _refuse_by_codec(api_version, partition, attributes)
         if row is None and attributes & TRANSACTIONAL_BIT:
@@ -150,6 +156,8 @@ def append_batch(
         return refused_row(partition, code, str(error), appended=appended)
     if info.is_duplicate:
         services.duplicates += 1
+    elif gate is not None:
+        gate.took(len(records))
     return info
 
 

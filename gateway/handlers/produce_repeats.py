@@ -95,7 +95,7 @@ class ProduceRepeats:
             return NOT_REPEATED
         partition = target.partition
         records = records_of(frame, end, api_version)
-        if partition.closed or records is None:
+        if partition.closed or records is None or partition.gate is not None:
             return NOT_REPEATED
         services = self._services
         acks = target.acks

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from kio.schema.errors import ErrorCode
 
+from gateway.quota.produce_gate import ProduceGate
 from gateway.runtime.flusher import Flusher
 from log import AppendInfo, StorageFailed, UnifiedLog
 
@@ -29,6 +30,7 @@ class Partition:
         "closed",
         "flush_messages",
         "flush_ms",
+        "gate",
         "index",
         "leader_epoch",
         "log",
@@ -52,6 +54,8 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.flush_messages = flush_messages
         self.flush_ms = flush_ms
+        self.gate: ProduceGate | None = None
+        """What producers must pass in a topic with a backlog quota."""
         self.closed = False
         self._flusher = flusher
         self._unflushed: tuple[int, int] | None = None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gateway.config import Config
+from gateway.runtime.backlog import Backlog
 from gateway.runtime.clock import Clock
 from gateway.runtime.cold_reads import ColdReads
 from gateway.runtime.fetch_sessions import FetchSessionCache
@@ -48,6 +49,7 @@ class Services:
     groups: GroupCoordinator
     shares: ShareCoordinator
     transactions: TransactionCoordinator
+    backlog: Backlog
     advertised: dict[str, Endpoint]
     """By listener name."""
     duplicates: int = 0

@@ -220,6 +220,19 @@ class ShareCoordinator:
             self.wake(key)
             await self.shards.persisted(loaded, last_offset)
 
+    async def skip_to(self, key: SharePartitionKey, offset: int) -> int:
+        """Have a group go on at `offset` in a partition that it reads, durably; returns how many records it skips.
+
+        What of them a member has acquired is done. Raises Unavailable.
+        """
+        loaded = self._loaded(key)
+        found = loaded.shard.partitions.get(key)
+        if found is None:
+            return 0
+        skipped = found.undone_before(offset)
+        await self._settle(loaded, key, found, [], moved=found.log_starts_at(offset))
+        return skipped
+
     def acquired(self, found: SharePartition) -> None:
         """Offsets were acquired: have their locks run out in time."""
         self._wake_at(found.next_deadline_ms())

@@ -29,6 +29,13 @@ class RequestMemory:
         self._waiting.append((size, granted))
         return False
 
+    def try_acquire(self, size: int) -> bool:
+        """Take room if there is some now and nobody waits for it."""
+        if self._waiting or not self._fits(size):
+            return False
+        self.used_bytes += size
+        return True
+
     def release(self, size: int) -> None:
         self.used_bytes -= size
         self._grant()

@@ -95,6 +95,14 @@ class GroupOffsets:
             if topic not in topics
         ]
 
+    def within(self, group_id: str, topics: Container[str]) -> list[tuple[TopicPartition, int, bool]]:
+        """(place, committed offset, whether an open transaction has one as well) of a group in some topics."""
+        return [
+            (place, value.offset, self.pending.is_held(group_id, place))
+            for place, value in self.of(group_id).items()
+            if place[0] in topics
+        ]
+
     def groups(self) -> list[str]:
         """The groups that have offsets, committed or pending."""
         return list(dict.fromkeys([*self._groups, *self.pending.groups()]))

@@ -276,6 +276,15 @@ class SharePartition:
             self.start_offset = moved
         return True
 
+    def undone_before(self, offset: int) -> int:
+        """How many offsets from the start on, up to `offset` (exclusive), are not done."""
+        done = sum(
+            min(run.last_offset + 1, offset) - run.first_offset
+            for run in self.runs
+            if run.state in DONE and run.first_offset < offset
+        )
+        return max(0, offset - self.start_offset - done)
+
     # What is stored.
 
     def stored_batches(self) -> list[StateBatch]:

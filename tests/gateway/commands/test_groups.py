@@ -192,6 +192,7 @@ class TestDescribe:
                 "member_id": consumer.memberid(),
                 "pending": [],
                 "delivery": None,
+                "skipped": 0,
             }
             assert (second["partition"], second["committed_offset"], second["lag"]) == (1, 10, 0)
             shown = groups(gateway, "describe", "billing").stdout

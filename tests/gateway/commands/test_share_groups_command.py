@@ -133,6 +133,7 @@ FIRST = {
     "age_ms": None,
     "member_id": None,
     "pending": [],
+    "skipped": 0,
     "delivery": {
         "start_offset": 2,
         "end_offset": 10,

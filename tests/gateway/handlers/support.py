@@ -15,6 +15,7 @@ from kio.static.constants import EntityType
 from gateway.config import load_config
 from gateway.handlers.api import Api, RequestContext
 from gateway.protocol.messages import build, encode_response
+from gateway.runtime.backlog import Backlog
 from gateway.runtime.cold_reads import ColdReads
 from gateway.runtime.fetch_sessions import FetchSessionCache
 from gateway.runtime.flusher import Flusher
@@ -142,6 +143,7 @@ async def open_node(path: Path, *overrides: str, storage: Storage | None = None)
         groups=groups,
         shares=shares,
         transactions=transactions,
+        backlog=Backlog(config, clock, partitions, directory, metadata_log, groups, shares),
         advertised={"PLAINTEXT": Endpoint("gateway.example", 9092)},
     )
     try:

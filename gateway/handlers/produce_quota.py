@@ -1,0 +1,114 @@
+"""A Produce to a topic with a backlog quota: refused before anything is written, or held until there is room.
+
+The error is NOT_ENOUGH_REPLICAS, because every client takes it for what it is here: nothing was written, send it again
+(librdkafka and aiokafka give up on THROTTLING_QUOTA_EXCEEDED). Its message says what it is about.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.api import Answer, CloseConnection, Deferred, RequestContext
+from gateway.protocol.produce_codec import ProduceRequest
+from gateway.quota.produce_gate import ProduceGate
+from gateway.runtime.partition import Partition
+from log.record_batch import HEADER_BYTES, parse_header
+
+logger = logging.getLogger(__name__)
+
+REFUSED: Final = int(ErrorCode.not_enough_replicas)
+Begin = Callable[[RequestContext, ProduceRequest], Answer | Deferred | None]
+
+
+def quota_refusal(partition: Partition, gate: ProduceGate, records: memoryview, now_ms: int) -> str | None:
+    """Why a batch is not appended now, None when it may be. What the log has already is answered as ever."""
+    if gate.lets_all_pass or len(records) < HEADER_BYTES:
+        return None
+    batch = parse_header(records)
+    if partition.log.is_repeated(batch, now_ms):
+        return None
+    return gate.refusal(batch.producer_id, batch.producer_epoch, batch.base_sequence, now_ms)
+
+
+def hold(context: RequestContext, request: ProduceRequest, begin: Begin) -> Deferred | None:
+    """Where the answer of a request will be that waits for room; None when it need not, or can't, wait."""
+    if not _must_wait(context, request):
+        return None
+    held = context.services.backlog.held
+    kept = _copy(request)
+    deferred = Deferred(holds_back=True)
+    size_bytes = sum(len(entry.records or b"") for _, entries in kept.topics for entry in entries)
+    ticket = held.hold(
+        context.peer,
+        size_bytes,
+        request.timeout_ms,
+        lambda: not _must_wait(context, kept),
+        lambda: _go_on(context, kept, begin, deferred),
+    )
+    if ticket is None:
+        return None
+    deferred.on_abandoned = lambda: held.drop(ticket)
+    return deferred
+
+
+def _must_wait(context: RequestContext, request: ProduceRequest) -> bool:
+    by_key = context.services.partitions.by_key
+    for key, entries in request.topics:
+        topic = by_key.get(key)
+        if topic is None:
+            continue
+        for entry in entries:
+            partition = topic.peek(entry.partition)
+            gate = None if partition is None else partition.gate
+            if gate is not None and gate.holds and gate.is_closed:
+                return True
+    return False
+
+
+def _copy(request: ProduceRequest) -> ProduceRequest:
+    """The request apart from the buffer that it came in."""
+    topics = [
+        topic._replace(
+            partitions=[
+                entry if entry.records is None else entry._replace(records=memoryview(bytes(entry.records)))
+                for entry in topic.partitions
+            ]
+        )
+        for topic in request.topics
+    ]
+    return request._replace(topics=topics)
+
+
+def _go_on(context: RequestContext, request: ProduceRequest, begin: Begin, deferred: Deferred) -> None:
+    """Carry out a request that waited, and have `deferred` tell its answer."""
+    deferred.on_abandoned = None
+    try:
+        answer = begin(context, request)
+    except CloseConnection as error:
+        logger.warning("a Produce of %s that waited fails: %s", context.peer_host, error)
+        deferred.fail()
+        return
+    except Exception:
+        # this runs for all that wait, who must not suffer from one of them
+        logger.exception("a Produce of %s that waited can't be carried out", context.peer_host)
+        deferred.fail()
+        return
+    if not isinstance(answer, Deferred):
+        deferred.resolve(b"" if answer is None else answer)
+        return
+    inner = answer
+
+    def finished() -> None:
+        if inner.failed:
+            deferred.fail()
+        else:
+            deferred.resolve(inner.answer or b"")
+
+    if inner.answer is not None:
+        finished()
+    else:
+        inner.when_resolved(finished)

@@ -1,0 +1,115 @@
+"""Whether a partition takes batches of producers, between two measurements of its backlog.
+
+A quota by size is counted down with every append, so that nothing but the last batch goes beyond it. A batch is refused
+before anything is written, and its producer sends it again. Until it has, no later batch of that producer is taken:
+the log takes any first sequence of a producer that it does not know (KIP-360), so the one behind it must not be first.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final, NamedTuple
+
+from gateway.quota.backlog import BacklogRules, Limit, Policy, Usage
+
+UNLIMITED_BYTES: Final = 2**63 - 1
+REMEMBERED_MS: Final = 30_000
+"""How long a refused batch is waited for; clients send it again within seconds."""
+_HALF_OF_SEQUENCES: Final = 2**30
+_SEQUENCE_MASK: Final = 2**31 - 1
+_AFTER_A_REFUSED_ONE: Final = (
+    "an earlier batch of this producer was refused for the backlog; send that one first"
+)
+
+
+class _Refused(NamedTuple):
+    producer_epoch: int
+    base_sequence: int
+    refused_ms: int
+
+
+class ProduceGate:
+    """The gate of one partition; `max_refused` bounds the producers that are remembered."""
+
+    __slots__ = ("_max_refused", "_refused", "_why", "holds", "refused_batches", "room_bytes")
+
+    def __init__(self, max_refused: int) -> None:
+        """An open gate."""
+        self._max_refused = max_refused
+        self._refused: OrderedDict[int, _Refused] = OrderedDict()
+        self._why = ""
+        self.room_bytes = UNLIMITED_BYTES
+        self.holds = False
+        """Whether requests wait, not only are refused, while the gate is closed."""
+        self.refused_batches = 0
+        """Since the start."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing is taken now."""
+        return self.room_bytes <= 0
+
+    def measured(self, usage: Usage, rules: BacklogRules) -> None:
+        """Open or close by what was measured."""
+        self.holds = rules.policy is Policy.HOLD
+        if usage.slowest is None:
+            self.room_bytes = UNLIMITED_BYTES
+            return
+        room_bytes = UNLIMITED_BYTES
+        if rules.quota_bytes >= 0:
+            room_bytes = rules.quota_bytes + 1 - usage.backlog_bytes
+        if usage.exceeded is Limit.QUOTA_MS:
+            room_bytes = 0
+            self._why = (
+                f"group {usage.slowest.group} has not read a record of {usage.age_ms} ms ago, "
+                f"{Limit.QUOTA_MS} is {rules.quota_ms}"
+            )
+        else:
+            self._why = (
+                f"group {usage.slowest.group} has too much unread, {Limit.QUOTA_BYTES} is {rules.quota_bytes}"
+            )
+        self.room_bytes = room_bytes
+
+    def took(self, size_bytes: int) -> None:
+        """A batch was appended."""
+        self.room_bytes -= size_bytes
+
+    @property
+    def lets_all_pass(self) -> bool:
+        """Whether nothing need be known of a batch."""
+        return self.room_bytes > 0 and not self._refused
+
+    def refusal(self, producer_id: int, producer_epoch: int, base_sequence: int, now_ms: int) -> str | None:
+        """Why a batch is not taken, None when it is; −1 stands for no producer id."""
+        reason = self._why if self.room_bytes <= 0 else None
+        if producer_id >= 0:
+            reason = self._in_order(_Refused(producer_epoch, base_sequence, now_ms), producer_id, reason)
+        if reason is not None:
+            self.refused_batches += 1
+        return reason
+
+    def _in_order(self, batch: _Refused, producer_id: int, reason: str | None) -> str | None:
+        known = self._refused.get(producer_id)
+        is_known = (
+            known is not None
+            and known.producer_epoch == batch.producer_epoch
+            and batch.refused_ms - known.refused_ms <= REMEMBERED_MS
+        )
+        if known is not None and is_known and _is_after(batch.base_sequence, known.base_sequence):
+            return reason or _AFTER_A_REFUSED_ONE
+        if reason is not None:
+            self._remember(producer_id, batch)
+        elif known is not None and (not is_known or batch.base_sequence == known.base_sequence):
+            del self._refused[producer_id]
+        return reason
+
+    def _remember(self, producer_id: int, refused: _Refused) -> None:
+        self._refused[producer_id] = refused
+        self._refused.move_to_end(producer_id)
+        while len(self._refused) > self._max_refused:
+            self._refused.popitem(last=False)
+
+
+def _is_after(sequence: int, other: int) -> bool:
+    """Whether a sequence follows another one; they wrap from 2**31 - 1 to 0."""
+    return 0 < (sequence - other) & _SEQUENCE_MASK < _HALF_OF_SEQUENCES

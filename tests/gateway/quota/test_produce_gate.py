@@ -1,0 +1,117 @@
+"""A gate refuses before anything is written, and lets a producer's batches in again in their order."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.quota.backlog import BacklogRules, Limit, Policy, Reader, Usage
+from gateway.quota.produce_gate import REMEMBERED_MS, ProduceGate
+
+READER = Reader("slow", False, 0)
+BY_SIZE = BacklogRules(quota_bytes=100, policy=Policy.REFUSE)
+FULL = Usage(READER, 101, None, Limit.QUOTA_BYTES)
+EMPTY = Usage(READER, 0, None, None)
+
+
+def gate(usage: Usage = EMPTY, rules: BacklogRules = BY_SIZE, max_refused: int = 10) -> ProduceGate:
+    made = ProduceGate(max_refused)
+    made.measured(usage, rules)
+    return made
+
+
+def test_a_quota_by_size_is_counted_down_between_measurements() -> None:
+    found = gate(Usage(READER, 60, None, None))
+    assert found.refusal(-1, -1, -1, 0) is None
+    found.took(40)
+    assert found.refusal(-1, -1, -1, 0) is None, "100 bytes are the quota, not more than it"
+    found.took(1)
+    reason = found.refusal(-1, -1, -1, 0)
+    assert reason is not None
+    assert "slow" in reason
+    assert "backlog.quota.bytes is 100" in reason
+    assert found.refused_batches == 1
+
+
+def test_a_quota_by_time_closes_whatever_the_size() -> None:
+    rules = BacklogRules(quota_bytes=100, quota_ms=5_000)
+    found = gate(Usage(READER, 1, 6_000, Limit.QUOTA_MS), rules)
+    assert found.is_closed
+    assert found.holds
+    assert "backlog.quota.ms is 5000" in (found.refusal(-1, -1, -1, 0) or "")
+
+
+def test_nobody_reads_all_is_taken() -> None:
+    found = gate(Usage(None, 0, None, None))
+    found.took(2**40)
+    assert found.lets_all_pass
+
+
+def test_a_batch_behind_a_refused_one_waits_for_it() -> None:
+    found = gate(FULL)
+    assert found.refusal(7, 0, 0, 0)
+    found.measured(EMPTY, BY_SIZE)
+    assert not found.lets_all_pass
+    assert found.refusal(7, 0, 3, 1), "the log does not know producer 7 and would take any sequence"
+    assert found.refusal(8, 0, 3, 1) is None, "another producer"
+    assert found.refusal(7, 0, 0, 2) is None
+    assert found.refusal(7, 0, 3, 3) is None
+    assert found.lets_all_pass
+
+
+def test_a_new_epoch_begins_anew() -> None:
+    found = gate(FULL)
+    assert found.refusal(7, 0, 5, 0)
+    found.measured(EMPTY, BY_SIZE)
+    assert found.refusal(7, 1, 9, 1) is None
+
+
+def test_a_refused_batch_is_not_waited_for_for_ever() -> None:
+    found = gate(FULL)
+    assert found.refusal(7, 0, 0, 0)
+    found.measured(EMPTY, BY_SIZE)
+    assert found.refusal(7, 0, 1, REMEMBERED_MS)
+    assert found.refusal(7, 0, 1, REMEMBERED_MS + 1) is None
+
+
+def test_sequences_wrap() -> None:
+    found = gate(FULL)
+    assert found.refusal(7, 0, 2**31 - 1, 0)
+    found.measured(EMPTY, BY_SIZE)
+    assert found.refusal(7, 0, 0, 1), "0 follows the largest sequence"
+    assert found.refusal(7, 0, 2**31 - 1, 1) is None
+
+
+def test_the_table_of_refused_producers_is_bounded() -> None:
+    found = gate(FULL, max_refused=3)
+    for producer_id in range(5):
+        assert found.refusal(producer_id, 0, 0, 0)
+    found.measured(EMPTY, BY_SIZE)
+    verdicts = [found.refusal(producer_id, 0, 1, 0) is None for producer_id in range(5)]
+    assert verdicts == [True, True, False, False, False]
+
+
+@settings(max_examples=150)
+@given(
+    st.integers(1, 5),
+    st.lists(st.one_of(st.sampled_from(["open", "close"]), st.integers(0, 4)), max_size=60),
+    st.integers(0, 2**31 - 1),
+)
+def test_batches_of_a_producer_enter_in_order(in_flight: int, steps: list[str | int], first: int) -> None:
+    """A producer has up to 5 batches in flight; refused ones come again, in any order of arrival."""
+    found = gate(FULL)
+    entered: list[int] = []
+    waiting = list(range(in_flight))
+    sent_first = [found.refusal(7, 0, (first + number) & (2**31 - 1), 0) is None for number in waiting]
+    assert not any(sent_first)
+    for now_ms, step in enumerate(steps):
+        if isinstance(step, str):
+            found.measured(EMPTY if step == "open" else FULL, BY_SIZE)
+            continue
+        if step not in waiting or found.refusal(7, 0, (first + step) & (2**31 - 1), now_ms) is not None:
+            continue
+        # from the first one on the log knows the producer, and takes only what follows
+        if not entered or step == entered[-1] + 1:
+            entered.append(step)
+            waiting.remove(step)
+    assert entered == list(range(len(entered)))
