@@ -147,11 +147,14 @@ class Gateway:
         self.services.backlog.start()
         self.server = Server(loop, config, Dispatcher(APIS, self.services), self.services.cold_reads)
         self.services.backlog.held.room = self.server.memory
+        # before the first request: what is full takes nothing
+        await self.services.backlog.look_over_safely()
         flusher.after_round.append(self.server.outbox.flush)
         for listener in config.listeners:
             await self._listen(listener)
         self._jobs = BackgroundJobs(config, self.clock, partitions, log_directory, self._lifecycle)
         self._jobs.start()
+        self.services.backlog.run()
         self._control = ControlServer(self.services, Path(config.str("log.dirs")), traffic=self._traffic)
         await self._control.start()
 

@@ -63,24 +63,28 @@ BACKLOG_SETTINGS = (
         "seqgate.backlog.check.interval.ms",
         1_000,
         "How often the backlogs of topics with a quota or a TTL are measured.",
+        dynamic=True,
     ),
     _number(
         "seqgate.backlog.hold.max.ms",
         60_000,
         "How long a Produce waits at most for a backlog to shrink; it waits no longer than nine tenths of its own "
         "time-out, and is then refused.",
+        dynamic=True,
     ),
     _number(
         "seqgate.backlog.hold.max.requests",
         1_000,
         "How many Produce requests wait at the same time; a further one is refused.",
         minimum=0,
+        dynamic=True,
     ),
     _number(
         "seqgate.backlog.hold.max.bytes",
         33_554_432,
         "Bytes of the Produce requests that wait; a further one is refused. They count towards queued.max.request.bytes.",
         minimum=0,
+        dynamic=True,
     ),
     _number(
         "seqgate.backlog.refused.producers.max",

@@ -46,12 +46,12 @@ class HeldRequest:
 
 
 class HeldRequests:
-    """`room` is the memory that requests share; it may be set later."""
+    """`room` is the memory that requests share. It and the limits may be set at any time; nothing waits before."""
 
-    def __init__(self, *, max_requests: int, max_bytes: int, max_wait_ms: int) -> None:
-        self._max_requests = max_requests
-        self._max_bytes = max_bytes
-        self._max_wait_ms = max_wait_ms
+    def __init__(self) -> None:
+        self.max_requests = 0
+        self.max_bytes = 0
+        self.max_wait_ms = 0
         self._held: dict[HeldRequest, None] = {}
         self._impatient: dict[object, float] = {}
         self.held_bytes = 0
@@ -72,10 +72,10 @@ class HeldRequests:
     ) -> HeldRequest | None:
         """Have a request wait; None when it can't, and is to be carried out as it is now."""
         loop = asyncio.get_running_loop()
-        wait_s = min(timeout_ms * SHARE_OF_TIMEOUT, self._max_wait_ms) / 1000
+        wait_s = min(timeout_ms * SHARE_OF_TIMEOUT, self.max_wait_ms) / 1000
         if wait_s <= 0 or self._impatient.get(sender, 0.0) > loop.time():
             return None
-        if len(self._held) >= self._max_requests or self.held_bytes + size_bytes > self._max_bytes:
+        if len(self._held) >= self.max_requests or self.held_bytes + size_bytes > self.max_bytes:
             return None
         if not self.room.try_acquire(size_bytes):
             return None
