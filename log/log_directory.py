@@ -29,13 +29,14 @@ from log.checkpoints import (
     encode_partition_metadata,
 )
 from log.config import LogConfig
+from log.data_file import DataFile
 from log.environment import LogEnvironment
 from log.errors import IncompatibleFormat
 from log.flush import FlushTicket
 from log.names import LOG_SUFFIX, PARTITION_METADATA
 from log.partition_deletion import DELETE_SUFFIX, PartitionDeletion
 from log.recovery import CleanStop
-from log.storage import DataFile, Storage
+from log.storage import Storage
 from log.stored_logs import (
     CLEAN_SHUTDOWN,
     StoredLog,
