@@ -12,7 +12,7 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
@@ -42,6 +42,8 @@ from gateway.runtime.group_coordinator import GroupCoordinator
 from gateway.runtime.internal_topics import InternalTopics
 from gateway.runtime.partition import Partition
 from gateway.runtime.partitions import Partitions
+
+_KEYS_PER_STEP: Final = 100
 
 
 class Peer(Protocol):
@@ -84,6 +86,8 @@ class ShareCoordinator:
         self._groups = groups
         groups.on_gone_sharer = self.release_member
         self.sessions: dict[tuple[str, str], ShareSession] = {}
+        self._leaving: set[str] = set()
+        """Groups that are being deleted."""
         self._waiters: dict[SharePartitionKey, set[Callable[[], None]]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = NEVER
@@ -163,10 +167,16 @@ class ShareCoordinator:
 
     async def forget(self, keys: Sequence[SharePartitionKey]) -> None:
         """Forget partitions durably. Raises Unavailable."""
-        for key in keys:
+        written: dict[int, tuple[LoadedShard[ShareStates], int]] = {}
+        for count, key in enumerate(keys, start=1):
             loaded = self._loaded(key)
             if loaded.shard.drop(key):
-                await self._persist(loaded, [ShareSnapshot(key, None)])
+                last_offset = self.shards.append(loaded, [ShareSnapshot(key, None)])
+                written[loaded.partition.index] = loaded, last_offset
+            if count % _KEYS_PER_STEP == 0:
+                await asyncio.sleep(0)
+        for loaded, last_offset in written.values():
+            await self.shards.persisted(loaded, last_offset)
 
     def _store(
         self,
@@ -307,6 +317,8 @@ class ShareCoordinator:
 
         What one who leaves acquired goes with its share session.
         """
+        if request.member_epoch == JOINING:
+            self._check_stays(request.group_id)
         if request.member_epoch == JOINING and self.group(request.group_id) is None:
             count = sum(len(loaded.shard.shares.groups) for loaded in self._groups.shards)
             if count >= self._config.int("group.share.max.groups"):
@@ -322,6 +334,7 @@ class ShareCoordinator:
 
     async def begin_group(self, key: SharePartitionKey, topic: str, start_offset: int) -> None:
         """Have a group begin at an offset, whether or not anybody ever joined it. Raises Unavailable."""
+        self._check_stays(key.group_id)
         place = key.topic_id, key.partition
         await self._groups.change(
             key.group_id, lambda shard, effects: shard.shares.begin(key.group_id, place, topic, effects)
@@ -342,12 +355,28 @@ class ShareCoordinator:
         )
 
     async def delete(self, group_id: str) -> ErrorCode | None:
-        """Forget a group without members durably; None when there is no such group. Raises Unavailable."""
+        """Forget a group without members durably; None when there is no such group. Raises Unavailable.
+
+        Until that is done nobody joins it: a member would find the group, but nothing of where it stood.
+        """
         group = self.group(group_id)
         if group is None:
             return None
         if group.members:
             return ErrorCode.non_empty_group
+        self._check_stays(group_id)
+        self._leaving.add(group_id)
+        try:
+            return await self._delete(group_id)
+        finally:
+            self._leaving.discard(group_id)
+
+    def _check_stays(self, group_id: str) -> None:
+        """Raises Unavailable while the group is being deleted: the client asks again in a moment, and it is gone."""
+        if group_id in self._leaving:
+            raise Unavailable(ErrorCode.coordinator_load_in_progress)
+
+    async def _delete(self, group_id: str) -> ErrorCode:
         await self.forget(list(self.known(group_id)))
         error = await self._groups.change(
             group_id, lambda shard, effects: shard.shares.delete(group_id, effects)

@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.share_heartbeat import LEAVING
@@ -16,6 +17,7 @@ from gateway.coordinator.share.records import SharePartitionKey
 from gateway.handlers import share_acknowledge, share_fetch, share_group_heartbeat
 from gateway.metadata.image import GROUP_RESOURCE
 from gateway.protocol.messages import build
+from gateway.runtime.coordinator_shards import Unavailable
 from log.records import NewRecord, build_batch
 from tests.gateway.handlers.requests import alter, create, delete
 from tests.gateway.handlers.support import NOW_MS, FakePeer, Node, open_node
@@ -37,6 +39,10 @@ async def begin(node: Node) -> uuid.UUID:
     await alter(node, GROUP_RESOURCE, GROUP, {"share.auto.offset.reset": "earliest"})
     await beat(node, "z", 0, TOPIC)
     return node.services.partitions.by_name[TOPIC].topic_id
+
+
+def key_of(node: Node) -> SharePartitionKey:
+    return SharePartitionKey(GROUP, node.services.partitions.by_name[TOPIC].topic_id, 0)
 
 
 async def beat(node: Node, member_id: str, member_epoch: int, *names: str, group_id: str = GROUP) -> Any:
@@ -282,6 +288,32 @@ class TestMembers:
             assert not node.services.shares.known(GROUP)
             answer = await fetch(node, topic_id)
             assert answer.error_code is ErrorCode.group_id_not_found
+
+    async def test_nobody_joins_a_group_that_is_being_deleted(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            await begin(node)
+            await write(node, 3)
+            shares, key = node.services.shares, key_of(node)
+            await beat(node, "z", LEAVING)
+            await shares.begin_group(key, TOPIC, 2)
+            deleting = asyncio.create_task(shares.delete(GROUP))
+            await asyncio.sleep(0)
+            joining = await beat(node, "late", 0, TOPIC)
+            assert joining.error_code is ErrorCode.coordinator_load_in_progress
+            with pytest.raises(Unavailable):
+                await shares.begin_group(key, TOPIC, 1)
+            assert await deleting is ErrorCode.none
+            assert shares.group(GROUP) is None
+            assert shares.known(GROUP) == {}
+            assert (await beat(node, "late", 0, TOPIC)).error_code is ErrorCode.none
+
+    async def test_a_group_with_members_keeps_its_delivery_state(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            await begin(node)
+            shares, key = node.services.shares, key_of(node)
+            await shares.begin_at(key, 0)
+            assert await shares.delete(GROUP) is ErrorCode.non_empty_group
+            assert set(shares.known(GROUP)) == {key}
 
     async def test_what_one_had_who_is_given_up_comes_to_the_next(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, *SETTINGS) as node:
