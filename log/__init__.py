@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from log.config import LogConfig
 from log.data_file import NotCached, Place
+from log.deletion_queue import DeletionTicket
 from log.errors import (
     CorruptRecord,
     DirectoryLocked,
@@ -39,6 +40,7 @@ __all__ = [
     "CorruptRecord",
     "DeletedSegment",
     "DeletionReason",
+    "DeletionTicket",
     "DirectoryLocked",
     "FileRegion",
     "FlushTicket",

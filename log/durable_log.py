@@ -19,7 +19,6 @@ from log.producer_snapshots import write_snapshot
 from log.reader import LogReader
 from log.recovery import CleanStop, LoadedLog, load_log, new_log
 from log.retention import NOT_HELD
-from log.segment_deletion import SegmentDeletion
 
 if TYPE_CHECKING:
     import uuid
@@ -82,7 +81,6 @@ class DurableLog:
         self.held_from = NOT_HELD
         """The offset from which on neither retention nor TTL may delete or skip; DeleteRecords may."""
         self._generation = 0
-        self._deletion = SegmentDeletion(environment)
         self._is_newborn = is_new
         """Whether the names of directory and first segment are not durable yet."""
         if is_new:

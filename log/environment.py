@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from log.deletion_queue import DeletionQueue
 from log.indexes import IndexCache, SegmentIndexes
 from log.storage import Storage
 from log.transaction_index import TransactionIndex
@@ -12,14 +13,24 @@ from seq_validator import ProducerLimit
 
 @dataclass(slots=True)
 class LogEnvironment:
-    """The storage, the caches of closed segments' indexes, and the budget of remembered producers."""
+    """The storage, the caches of closed segments' indexes, the budget of remembered producers, and what is to be deleted."""
 
     storage: Storage = field(default_factory=Storage)
     index_cache: IndexCache[SegmentIndexes] = field(default_factory=IndexCache)
     transaction_index_cache: IndexCache[TransactionIndex] = field(default_factory=IndexCache)
     producer_limit: ProducerLimit | None = None
+    deletions: DeletionQueue = field(default_factory=DeletionQueue)
 
     def forget_indexes(self, path: str) -> None:
         """Drop what is cached of the segment file `path`, which changes or goes."""
         self.index_cache.drop(path)
         self.transaction_index_cache.drop(path)
+
+    def delete_due(self, now_ms: int, max_files: int = 1 << 62) -> int:
+        """Delete what waits and is due, in this thread; returns how many files."""
+        ticket = self.deletions.prepare(self.storage, now_ms, max_files=max_files)
+        if ticket is None:
+            return 0
+        ticket.run()
+        self.deletions.complete(ticket, now_ms)
+        return ticket.files

@@ -33,12 +33,13 @@ from log.data_file import DataFile
 from log.environment import LogEnvironment
 from log.errors import IncompatibleFormat
 from log.flush import FlushTicket
-from log.names import LOG_SUFFIX, PARTITION_METADATA
+from log.names import DELETED_SUFFIX, LOG_SUFFIX, PARTITION_METADATA
 from log.partition_deletion import DELETE_SUFFIX, PartitionDeletion
 from log.recovery import CleanStop
 from log.storage import Storage
 from log.stored_logs import (
     CLEAN_SHUTDOWN,
+    STORED_LOGS,
     StoredLog,
     looks_unchanged,
     read_stored_logs,
@@ -52,6 +53,8 @@ logger = logging.getLogger(__name__)
 LOCK: Final = ".lock"
 META: Final = "meta.properties"
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
+KNOWN_NAMES: Final = frozenset({LOCK, META, CLEAN_SHUTDOWN, STORED_LOGS, RECOVERY_POINTS})
+"""Files of the data directory itself; a sweep takes any other for a leak."""
 FILES_PER_STEP: Final = 200
 """Files deleted in one call of `delete_pending`, so that a large topic holds nobody up."""
 _FEW_LOGS: Final = 16
@@ -80,7 +83,7 @@ class LogDirectory:
         self._config = LogConfig()
         self._logs: dict[tuple[str, int], UnifiedLog] = {}
         self._stored: dict[tuple[str, int], StoredLog] = {}
-        self._deletion = PartitionDeletion(environment.storage, path)
+        self._deletion = PartitionDeletion(environment, path)
         self._recovery_points: dict[tuple[str, int], int] = {}
         self._written_points: dict[tuple[str, int], int] = {}
         self._checkpoint_lock = threading.Lock()
@@ -148,7 +151,7 @@ class LogDirectory:
         cut = 0
         for name in sorted(self._storage.list_directory(str(self.path))):
             match = _PARTITION_DIRECTORY.match(name)
-            if name.endswith(DELETE_SUFFIX):
+            if name.endswith((DELETE_SUFFIX, DELETED_SUFFIX)):
                 self._deletion.found(name)
             elif match is not None:
                 key = match["topic"], int(match["partition"])
@@ -324,18 +327,24 @@ class LogDirectory:
             return
         self._deletion.remove(str(self.path / f"{topic}-{partition}"), self._now_ms() + delay_ms)
 
-    def delete_pending(self, now_ms: int) -> int:
-        """Delete a bounded number of files whose delay is over; returns how many.
+    def opened(self, topic: str, partition: int) -> UnifiedLog | None:
+        """The log of a partition if it is open."""
+        return self._logs.get((topic, partition))
 
-        What can't be deleted is tried again at the next call, and holds up nothing else.
+    def delete_stray(self, topic: str, partition: int) -> None:
+        """Delete a partition's directory, whether or not its log is known. Raises OSError."""
+        key = topic, partition
+        if key in self._logs or key in self._stored:
+            self.delete(topic, partition)
+        else:
+            self._deletion.remove(str(self.path / f"{topic}-{partition}"), self._now_ms())
+
+    def delete_pending(self, now_ms: int) -> int:
+        """Delete a bounded number of files whose delay is over, in this thread; returns how many.
+
+        A gateway that serves requests prepares and completes tickets of `environment.deletions` instead.
         """
-        deleted = 0
-        for log in self.logs():
-            try:
-                deleted += log.delete_pending(now_ms)
-            except OSError as error:
-                logger.warning("deleted segments of %s stay for now: %s", log.directory, error)
-        return deleted + self._deletion.delete_due(now_ms, FILES_PER_STEP - deleted)
+        return self.environment.delete_due(now_ms, FILES_PER_STEP)
 
     # The end, and what is noted on the way.
 

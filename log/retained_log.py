@@ -17,6 +17,7 @@ from log.measured_log import MeasuredLog
 from log.results import DeletedSegment
 from log.retention import SegmentFacts, segments_to_delete
 from log.segment import Segment
+from log.segment_deletion import remove_segments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,6 +66,10 @@ class RetainedLog(MeasuredLog):
     def active_base_offset(self) -> int:
         """Base offset of the segment that is written to."""
         return self._active.base_offset
+
+    def base_offsets(self) -> list[int]:
+        """Of all segments, in order."""
+        return list(self._bases)
 
     @property
     def segment_count(self) -> int:
@@ -249,10 +254,6 @@ class RetainedLog(MeasuredLog):
             del self._bases[: len(doomed)]
             del self._aborting[: bisect_right(self._aborting, doomed[-1].base_offset)]
             self.size_bytes -= sum(segment.size_bytes for segment in doomed)
-            self._deletion.remove(doomed, now_ms + self.config.file_delete_delay_ms)
+            remove_segments(self._environment, doomed, now_ms + self.config.file_delete_delay_ms)
         except OSError as error:
             self._fail(f"a segment could not be removed: {error}")
-
-    def delete_pending(self, now_ms: int) -> int:
-        """Delete the files of removed segments whose delay is over; returns how many. Raises OSError."""
-        return self._deletion.delete_due(now_ms)

@@ -3,9 +3,10 @@
 
 `Storage` keeps at most `max_open_files` descriptors open and closes the least recently used ones (second chance). A
 `DataFile` is a name that is opened when needed. Tests put a storage with a faulty disk in its place.
-All methods raise OSError. Only `sync`, `sync_directory`, `bring_in` and `drop_cached` may be called from another thread
-than the owner's. An owner that must not wait for the disk sets `waits` to False while it reads: what is not in the page
-cache then raises NotCached, which tells what another thread must bring in first.
+All methods raise OSError. Only `sync`, `sync_directory`, `bring_in`, `drop_cached` and what takes paths (whole files and
+directories) may be called from another thread than the owner's. An owner that must not wait for the disk sets `waits` to
+False while it reads: what is not in the page cache then raises NotCached, which tells what another thread must bring in
+first.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import itertools
 import os
 import weakref
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from log import page_cache
 from log.data_file import CLOSED, JUST_WRITTEN_BYTES, NEVER, DataFile, NotCached, Place
@@ -26,6 +28,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from log.record_batch import Buffer
+
+
+class FileEntry(NamedTuple):
+    """A name in a directory; the size is 0 for a directory."""
+
+    name: str
+    size_bytes: int
+    modified_ms: int
+    is_directory: bool
+
 
 DEFAULT_MAX_OPEN_FILES: Final = 512
 _BROUGHT_IN: Final = 1024
@@ -312,10 +324,36 @@ class Storage:
         """The names in the directory, unordered."""
         return os.listdir(path)
 
+    def some_names(self, path: str, limit: int) -> list[str]:
+        """At most `limit` of the names in the directory, without a look at the others."""
+        with os.scandir(path) as entries:
+            return [entry.name for entry in itertools.islice(entries, limit)]
+
+    def entries(self, path: str) -> list[FileEntry]:
+        """Everything in the directory with its size (0 of a directory) and when it was last modified.
+
+        What vanishes meanwhile is left out.
+        """
+        found = []
+        with os.scandir(path) as entries:
+            for entry in entries:
+                with contextlib.suppress(FileNotFoundError):
+                    status = entry.stat(follow_symlinks=False)
+                    is_directory = entry.is_dir(follow_symlinks=False)
+                    size_bytes = 0 if is_directory else status.st_size
+                    found.append(
+                        FileEntry(entry.name, size_bytes, status.st_mtime_ns // 1_000_000, is_directory)
+                    )
+        return found
+
     def list_files(self, path: str) -> dict[str, int]:
         """The plain files of the directory with their sizes in bytes."""
         with os.scandir(path) as entries:
             return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
+
+    def size_bytes(self, path: str) -> int:
+        """How large the file is."""
+        return os.lstat(path).st_size
 
     def modified_ms(self, path: str) -> int:
         """When the file was last modified, in ms."""

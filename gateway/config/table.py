@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable
 
 from gateway.config.backlog import BACKLOG_SETTINGS
+from gateway.config.deletion import DELETION_SETTINGS
 from gateway.config.fixed_topics import FIXED_TOPIC_SETTINGS, TOPIC_ONLY_SETTINGS
 from gateway.config.groups import GROUP_SETTINGS
 from gateway.config.network import NETWORK_SETTINGS, NODE_SETTINGS
@@ -22,6 +23,7 @@ SETTINGS: tuple[Setting, ...] = (
     *NETWORK_SETTINGS,
     *STORAGE_SETTINGS,
     *READ_SETTINGS,
+    *DELETION_SETTINGS,
     *TOPIC_SETTINGS,
     *RETENTION_SETTINGS,
     *FIXED_TOPIC_SETTINGS,

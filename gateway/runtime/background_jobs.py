@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from gateway.config import Config
 from gateway.runtime.clock import Clock
+from gateway.runtime.file_deletion import FileDeletion
 from gateway.runtime.garbage import LongLived
 from gateway.runtime.interval import Interval
 from gateway.runtime.partition import Partition
@@ -56,6 +57,7 @@ class BackgroundJobs:
         self._lifecycle = lifecycle
         self._long_lived = LongLived()
         self.retention = Retention(clock)
+        self._file_deletion = FileDeletion(config, clock, log_directory)
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -68,6 +70,7 @@ class BackgroundJobs:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
         await self.retention.stop()
+        self._file_deletion.stop()
 
     def _jobs(self) -> tuple[_Job, ...]:
         config = self._config
@@ -89,7 +92,7 @@ class BackgroundJobs:
                 self._checkpoint,
             ),
             _Job("garbage collection", SETTLE_CHECK_S, None, self._settle),
-            _Job("file deletion", 1.0, None, self._delete_pending),
+            _Job("file deletion", 1.0, None, self._file_deletion.run),
         )
 
     async def _repeat(self, job: _Job) -> None:
@@ -131,9 +134,6 @@ class BackgroundJobs:
 
     async def _checkpoint(self) -> None:
         await asyncio.to_thread(self._log_directory.prepare_checkpoint())
-
-    def _delete_pending(self) -> None:
-        self._log_directory.delete_pending(self._clock.now_ms())
 
 
 async def _pause(every_s: float | Interval) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import struct
+import threading
 import uuid
 from pathlib import Path
+from typing import Any, Final
 
 from log import LogConfig, Storage, UnifiedLog
 from log.environment import LogEnvironment
@@ -12,6 +15,9 @@ from log.recovery import CleanStop
 from tests.support.batches import read_batches
 
 NOW_MS = 1_700_000_000_000
+DISK_OPERATIONS: Final = frozenset(
+    name for name, member in vars(Storage).items() if callable(member) and not name.startswith("_")
+) - {"pin", "unpin", "release", "retire"}
 SMALL = LogConfig(segment_bytes=600, index_interval_bytes=100, file_delete_delay_ms=0)
 
 
@@ -88,3 +94,32 @@ def offsets_read(log: UnifiedLog, offset: int, max_bytes: int = 300) -> list[int
         found += [view.base_offset for view in views]
         offset = views[-1].base_offset + views[-1].last_offset_delta + 1
     return found
+
+
+def plant_segments(directory: Path, count: int) -> None:
+    """Write `count` closed segments of one record each, at the offsets from 0 on, into a partition's directory."""
+    head, rest = batch()[:8], batch()[8:]
+    for offset in range(count):
+        name = f"{directory}/{offset:020d}"
+        Path(f"{name}.log").write_bytes(offset.to_bytes(len(head), "big") + rest)
+        Path(f"{name}.index").touch()
+        Path(f"{name}.timeindex").write_bytes(struct.pack(">qi", NOW_MS, 0))
+
+
+class CountingStorage(Storage):
+    """Counts what the thread that made it asks of the disk; `largest` is the most between two calls of `turn`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._thread = threading.get_ident()
+        self._count = 0
+        self.largest = 0
+
+    def turn(self) -> None:
+        self.largest = max(self.largest, self._count)
+        self._count = 0
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in DISK_OPERATIONS and threading.get_ident() == self._thread:
+            self._count += 1
+        return super().__getattribute__(name)

@@ -134,7 +134,7 @@ class TestTickets:
         ticket = log.prepare_flush()
         assert ticket is not None
         log.delete_records_before(30)
-        log.delete_pending(NOW_MS * 2)
+        log._environment.delete_due(NOW_MS * 2)
         ticket.run()
         log.complete_flush(ticket)
         assert storage.open_files <= 1

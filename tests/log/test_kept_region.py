@@ -51,7 +51,7 @@ def test_stays_readable_when_its_segment_goes(tmp_path: Path, remove: Callable[[
     whole = region.read()
     first = region.read(0, 100)
     remove(log)
-    log.delete_pending(NOW_MS + 10_000)
+    log._environment.delete_due(NOW_MS + 10_000)
     for path in (tmp_path / "log").glob("*.log"):
         path.unlink()
 
@@ -85,7 +85,7 @@ def test_of_a_file_that_was_closed_meanwhile(tmp_path: Path) -> None:
     whole = region.read()
     keep(log, 39).read()
     by_retention(log)
-    log.delete_pending(NOW_MS + 10_000)
+    log._environment.delete_due(NOW_MS + 10_000)
 
     assert region.read() == whole
 
@@ -168,7 +168,7 @@ def test_is_sent_after_the_segment_went(tmp_path: Path) -> None:
     region = keep(log, 0)
     whole = region.read()
     by_retention(log)
-    log.delete_pending(NOW_MS + 10_000)
+    log._environment.delete_due(NOW_MS + 10_000)
     receiving, sending = os.pipe()
     try:
         assert region.send(sending, 10) == len(whole) - 10

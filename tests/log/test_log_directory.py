@@ -209,12 +209,19 @@ class TestDelete:
         directory.delete_pending(NOW_MS)
         assert not list(tmp_path.glob("*-delete"))
 
+    def test_a_file_that_a_sweep_left_goes_after_a_restart(self, tmp_path: Path) -> None:
+        created(tmp_path, 0).close()
+        (tmp_path / "notes.txt.deleted").touch()
+        directory = open_directory(tmp_path)
+        assert directory.delete_pending(NOW_MS) == 1
+        assert not (tmp_path / "notes.txt.deleted").exists()
+
     def test_what_can_not_be_deleted_holds_up_nothing_else(self, tmp_path: Path) -> None:
         class Stubborn(Storage):
-            def list_directory(self, path: str) -> list[str]:
+            def some_names(self, path: str, limit: int) -> list[str]:
                 if "flights-0" in path:
                     raise PermissionError(errno.EPERM, "no", path)
-                return super().list_directory(path)
+                return super().some_names(path, limit)
 
         created(tmp_path, 0, 1).close()
         directory = open_directory(tmp_path, Stubborn())

@@ -245,7 +245,7 @@ class TestLogStart:
         log = written(tmp_path)
         first = {path: path.read_bytes() for path in segment_files(tmp_path)[:1]}
         log.delete_records_before(20)
-        log.delete_pending(NOW_MS)
+        log._environment.delete_due(NOW_MS)
         log.close(clean=False)
         for path, content in first.items():
             path.write_bytes(content)

@@ -130,8 +130,8 @@ class TestRetention:
         fill(log, 30)
         flush(log)
         log.delete_records_before(-1, NOW_MS)
-        assert log.delete_pending(NOW_MS + 4) == 0
-        assert log.delete_pending(NOW_MS + 5) > 0
+        assert log._environment.delete_due(NOW_MS + 4) == 0
+        assert log._environment.delete_due(NOW_MS + 5) > 0
 
     def test_held_records_stay_until_they_are_let_go(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture

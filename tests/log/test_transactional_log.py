@@ -208,7 +208,7 @@ class TestAbortedTransactions:
         flush(log)
         assert list(transaction_files(tmp_path / "p")) == ["00000000000000000000.txnindex"]
         log.delete_records_before(2)
-        log.delete_pending(NOW_MS)
+        log._environment.delete_due(NOW_MS)
         assert transaction_files(tmp_path / "p") == {}
         assert log.aborted_transactions(0, 4) == [(7, 2)]
 

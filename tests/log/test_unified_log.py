@@ -263,8 +263,8 @@ class TestRetention:
         assert log.delete_old_segments(NOW_MS)
         waiting = len(list((tmp_path / "log").glob("*.deleted")))
         assert waiting > 0
-        assert log.delete_pending(NOW_MS + 4999) == 0
-        assert log.delete_pending(NOW_MS + 5000) == waiting
+        assert log._environment.delete_due(NOW_MS + 4999) == 0
+        assert log._environment.delete_due(NOW_MS + 5000) == waiting
         assert not list((tmp_path / "log").glob("*.deleted"))
 
 

@@ -69,7 +69,7 @@ def after_delete_records(directory: Path) -> UnifiedLog:
     log = rolled_by_size(directory)
     flush(log)
     log.delete_records_before(100)
-    log.delete_pending(NOW_MS)
+    log._environment.delete_due(NOW_MS)
     fill(log, 10)
     return log
 
