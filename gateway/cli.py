@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from gateway.commands import backlog, groups, pids, producers, transactions
+from gateway.commands import backlog, groups, pids, producers, sweep, transactions
 from gateway.commands.options import stop
 from gateway.config import Config, ConfigError, load_config
 
@@ -119,6 +119,8 @@ app.command("backlog")(backlog.backlog)
 app.command("producers")(producers.producers)
 app.command("status")(producers.status)
 app.command("reopen")(producers.reopen)
+app.command("sweep")(sweep.sweep)
+app.command("tasks")(sweep.tasks)
 
 
 def main() -> None:

@@ -232,6 +232,7 @@ class Gateway:
         await self.server.finish(STOP_TIMEOUT_S)
         self.services.cold_reads.stop()
         await self._jobs.stop()
+        await self.services.tasks.stop()
         await self.services.producer_ids.close()
         await self.services.metadata_log.close()
         for partition in self.services.partitions:

@@ -25,8 +25,10 @@ from gateway.control.messages import (
     ListProducersRequest,
     ListTransactionsRequest,
     Request,
+    SweepResultRequest,
 )
 from gateway.control.results import GroupDescription, GroupPage, ProducerPage
+from gateway.control.sweep_results import SweepPage
 from gateway.control.transaction_results import HangingPage, TransactionDescription, TransactionPage
 
 ANSWER_TIMEOUT_S: Final = 40.0
@@ -130,6 +132,16 @@ def hanging_pages(data_dir: Path, topic: str | None, partition: int | None) -> I
             return
         last = page.hanging[-1]
         request = FindHangingRequest(topic, partition, (last.topic, last.partition, last.producer_id))
+
+
+def sweep_result(data_dir: Path, number: int) -> SweepPage:
+    """What a sweep has found so far, whole. Raises what `ask` raises."""
+    page = first = ask(data_dir, SweepResultRequest(number), SweepPage)
+    leaks = list(first.leaks)
+    while page.leaks and len(leaks) < page.total:
+        page = ask(data_dir, SweepResultRequest(number, position=len(leaks)), SweepPage)
+        leaks += page.leaks
+    return msgspec.structs.replace(first, leaks=leaks)
 
 
 def _exchange(data_dir: Path, line: bytes, timeout_s: float) -> bytes:

@@ -13,6 +13,7 @@ MAX_REQUEST_BYTES: Final = 64 * 1024
 MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024
 PAGE_ROWS: Final = 1_000
 MAX_PAGE_ROWS: Final = 10_000
+DEFAULT_MIN_AGE_MS: Final = 3_600_000
 
 
 class StatusRequest(msgspec.Struct, tag="status", tag_field="operation", forbid_unknown_fields=True):
@@ -193,6 +194,30 @@ class AbortHangingRequest(
     execute: bool = False
 
 
+class SweepRequest(msgspec.Struct, tag="sweep", tag_field="operation", forbid_unknown_fields=True):
+    """Begin to look for what belongs to nothing; with `remove` it is removed, what has no known name with `unknown` too."""
+
+    remove: bool = False
+    unknown: bool = False
+    min_age_ms: int = DEFAULT_MIN_AGE_MS
+    """Files that changed less long ago are passed over."""
+
+
+class SweepResultRequest(
+    msgspec.Struct, tag="sweep.result", tag_field="operation", forbid_unknown_fields=True
+):
+    """What the sweep under this task's number found so far, from the `position`-th leak on."""
+
+    number: int
+    position: int = 0
+    limit: int = PAGE_ROWS
+
+
+class ListTasksRequest(msgspec.Struct, tag="tasks", tag_field="operation", forbid_unknown_fields=True):
+    """The long work that goes on, and the last that is over."""
+
+
+SweepingRequest: TypeAlias = SweepRequest | SweepResultRequest | ListTasksRequest
 TransactionRequest: TypeAlias = (
     ListTransactionsRequest
     | DescribeTransactionRequest
@@ -215,6 +240,7 @@ Request: TypeAlias = (
     | DeleteGroupsRequest
     | BacklogRequest
     | TransactionRequest
+    | SweepingRequest
 )
 
 

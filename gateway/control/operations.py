@@ -6,7 +6,7 @@ import asyncio
 import heapq
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,12 +29,15 @@ from gateway.control.messages import (
     ListBlocksRequest,
     ListGroupsRequest,
     ListProducersRequest,
+    ListTasksRequest,
     ListTransactionsRequest,
     MoveNextRequest,
     ReopenRequest,
     Request,
     ResetOffsetsRequest,
     StatusRequest,
+    SweepRequest,
+    SweepResultRequest,
     TransactionRequest,
 )
 from gateway.control.results import (
@@ -45,6 +48,7 @@ from gateway.control.results import (
     Reopened,
     Status,
 )
+from gateway.control.sweep import Sweeps
 from gateway.runtime.partition import Partition
 from gateway.runtime.partitions import Partitions
 from gateway.runtime.services import Services
@@ -68,6 +72,10 @@ class Operations:
     source: BlockSource
     traffic: Callable[[], Traffic]
     started_at_ms: int
+    sweeps: Sweeps = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.sweeps = Sweeps(self.services)
 
     async def carry_out(self, request: Request) -> Any:
         """The result of a request. Raises ControlError."""
@@ -93,7 +101,19 @@ class Operations:
                 return await backlogs.backlog_of(self.services, request)
             case ListGroupsRequest() | DescribeGroupRequest() | ResetOffsetsRequest() | DeleteGroupsRequest():
                 return await self.of_groups(request)
+            case SweepRequest() | SweepResultRequest() | ListTasksRequest():
+                return self.of_sweeps(request)
         return await self.of_transactions(request)
+
+    def of_sweeps(self, request: SweepRequest | SweepResultRequest | ListTasksRequest) -> Any:
+        """The result of a request about sweeps and tasks. Raises ControlError."""
+        match request:
+            case SweepRequest():
+                return self.sweeps.begin(request)
+            case SweepResultRequest():
+                return self.sweeps.result(request)
+            case ListTasksRequest():
+                return self.sweeps.tasks()
 
     async def of_groups(
         self, request: ListGroupsRequest | DescribeGroupRequest | ResetOffsetsRequest | DeleteGroupsRequest

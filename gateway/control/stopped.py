@@ -52,7 +52,7 @@ class _BlocksToLookAt:
 
 def look_at(data_dir: Path) -> BlockSource:
     """What the data directory holds, without the lock and without a change. Raises ControlError."""
-    image = _read_image(_metadata_directory(data_dir))
+    image = read_image(metadata_directory(data_dir))
     _check_is_embedded(data_dir, image)
     return _source(_BlocksToLookAt(blocks_of(image)), image)
 
@@ -60,7 +60,7 @@ def look_at(data_dir: Path) -> BlockSource:
 @contextlib.asynccontextmanager
 async def open_to_change(data_dir: Path, node_id: int) -> AsyncIterator[BlockSource]:
     """The store of a data directory, under its lock. Raises ControlError, also when a gateway holds the lock."""
-    directory = _metadata_directory(data_dir)
+    directory = metadata_directory(data_dir)
     storage = Storage()
     lock = str(data_dir / LOCK)
     try:
@@ -110,7 +110,8 @@ def _source(store: _BlocksToLookAt | EmbeddedBlockStore, image: MetadataImage) -
     return BlockSource(name=EMBEDDED, store=store, next_producer_id=next_producer_id, shared=False)
 
 
-def _metadata_directory(data_dir: Path) -> Path:
+def metadata_directory(data_dir: Path) -> Path:
+    """Where the metadata log lies. Raises ControlError for what is no data directory."""
     directory = data_dir / _METADATA_DIRECTORY
     if not directory.is_dir():
         raise ControlError(
@@ -128,7 +129,8 @@ def _check_is_embedded(data_dir: Path, image: MetadataImage) -> None:
         )
 
 
-def _read_image(directory: Path) -> MetadataImage:
+def read_image(directory: Path) -> MetadataImage:
+    """The metadata that lies in the metadata log's directory. Raises ControlError."""
     image = MetadataImage()
     try:
         for _, batch in stored_batches(directory):

@@ -97,6 +97,11 @@ class MetadataLog:
         """The offset of the newest record that the image has; -1 without any."""
         return self._replayed_end_offset - 1
 
+    @property
+    def is_changing(self) -> bool:
+        """Whether a change is being made true: its listeners may not have carried it out yet."""
+        return self._lock.locked()
+
     def add_listener(self, listener: Listener) -> None:
         """Have `listener` told of every later change."""
         self._listeners.append(listener)

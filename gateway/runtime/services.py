@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gateway.config import Config
@@ -17,6 +17,7 @@ from gateway.runtime.group_coordinator import GroupCoordinator
 from gateway.runtime.metadata_log import MetadataLog
 from gateway.runtime.partitions import Partitions
 from gateway.runtime.share_coordinator import ShareCoordinator
+from gateway.runtime.tasks import TaskList
 from gateway.runtime.transaction_coordinator import TransactionCoordinator
 from log import LogDirectory
 from pid_allocator import ProducerIdAllocator
@@ -56,3 +57,8 @@ class Services:
     """Batches answered with the offset of their original since the start."""
     rejections: int = 0
     """Batches refused for their sequence or epoch since the start."""
+    tasks: TaskList = field(init=False)
+    """Long work that goes on beside requests."""
+
+    def __post_init__(self) -> None:
+        self.tasks = TaskList(self.clock)

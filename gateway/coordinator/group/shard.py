@@ -321,7 +321,7 @@ class GroupShard(StoredGroups):
             consumer_group is not None and consumer_group.members
         ):
             return ErrorCode.non_empty_group
-        self._delete_offsets(group_id, self.offsets.places(group_id), effects)
+        self.forget_offsets(group_id, self.offsets.places(group_id), effects)
         if group is not None:
             self._forget(group, effects)
         if consumer_group is not None:
@@ -337,7 +337,7 @@ class GroupShard(StoredGroups):
         """Give up offsets kept long enough, and groups that have neither members nor offsets."""
         for group in list(self.groups.values()):
             expired = self.offsets.expired(group, effects.now_ms, retention_ms)
-            self._delete_offsets(group.group_id, expired, effects)
+            self.forget_offsets(group.group_id, expired, effects)
             is_bare = group.state is GroupState.EMPTY and not group.pending_members
             if is_bare and not self.offsets.has_any(group.group_id):
                 self._forget(group, effects)
@@ -345,11 +345,12 @@ class GroupShard(StoredGroups):
             expired = self.offsets.expired_unless(
                 group_id, consumer_group.subscribes_to, effects.now_ms, retention_ms
             )
-            self._delete_offsets(group_id, expired, effects)
+            self.forget_offsets(group_id, expired, effects)
             if not consumer_group.members and not self.offsets.has_any(group_id):
                 self.consumers.delete(group_id, effects)
 
-    def _delete_offsets(self, group_id: str, places: Sequence[TopicPartition], effects: Effects) -> None:
+    def forget_offsets(self, group_id: str, places: Sequence[TopicPartition], effects: Effects) -> None:
+        """Give up what was committed there, whoever subscribes to it."""
         self.commit((OffsetCommitRecord(group_id, *place, None) for place in places), effects)
 
     def _forget(self, group: ClassicGroup, effects: Effects) -> None:
