@@ -24,7 +24,7 @@ from tests.log.support import CountingStorage, plant_segments
 from tests.support.wire import decode, encode
 
 SEGMENTS = 10_000
-LARGEST_STEP = 400
+LARGEST_STEP = 800
 """Disk operations of the event loop between two of its turns."""
 PATIENCE_S = 60.0
 
