@@ -164,6 +164,13 @@ class RetainedLog(MeasuredLog):
         self._say_what_is_kept(decision)
         return decision
 
+    def prepare_log_start(self, offset: int) -> RetentionTicket:
+        """What to make durable before `delete_records_before(offset)`, which else does it itself.
+
+        One whose `run` fails goes to `fail_retention`.
+        """
+        return RetentionTicket(None, self._log_start, offset)
+
     def prepare_retention(self, now_ms: int) -> RetentionTicket | None:
         """What to make durable before `delete_old_segments`, which else does it itself; None when nothing is to go.
 

@@ -124,13 +124,20 @@ class ControlServer:
             request = _decoder.decode(line)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             return Answer(error=f"the request is not understood: {error}")
+        tasks = self._operations.services.tasks
+        work = tasks.start(
+            tasks.begin(f"seqgate {type(request).__struct_config__.tag}", is_brief=True),
+            self._operations.carry_out(request),
+        )
         try:
-            async with asyncio.timeout(OPERATION_TIMEOUT_S):
-                result = await self._operations.carry_out(request)
+            # what takes longer goes on: stopped halfway it would leave what nobody asked for
+            result = await asyncio.wait_for(asyncio.shield(work), OPERATION_TIMEOUT_S)
         except ControlError as error:
             return Answer(error=str(error))
         except TimeoutError:
-            return Answer(error=f"not done within {OPERATION_TIMEOUT_S:g} s; it may still happen")
+            return Answer(
+                error=f"not done within {OPERATION_TIMEOUT_S:g} s; it goes on, and `seqgate tasks` tells of it"
+            )
         except Exception as error:
             logger.exception("the control request %s failed", request)
             return Answer(error=f"the gateway failed to answer: {error}")

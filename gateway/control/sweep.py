@@ -19,6 +19,7 @@ from log.leaks import FileLeak
 RUNNING: Final = "running"
 NAME: Final = "sweep"
 KEPT_RESULTS: Final = 4
+THIS_QUESTION: Final = "seqgate tasks"
 OTHER_NAMES: Final = frozenset({SOCKET_NAME, SEEN_FILE})
 """Files in the data directory that are not the log's."""
 
@@ -80,7 +81,8 @@ class Sweeps:
     def tasks(self) -> TaskPage:
         """All long work."""
         deletions = self._services.log_directory.environment.deletions
-        return TaskPage([self._row(task) for task in self._services.tasks], len(deletions))
+        rows = [self._row(task) for task in self._services.tasks if task.name != THIS_QUESTION]
+        return TaskPage(rows, len(deletions))
 
     def _row(self, task: Task) -> TaskRow:
         ended_ms = task.ended_ms

@@ -12,6 +12,7 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.share.records import SharePartitionKey
 from gateway.handlers.api import Api, RequestContext
 from gateway.handlers.share_group_offsets import NO_SUCH_PARTITION, group_error
+from gateway.handlers.time_limit import TimeLimit
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.coordinator_shards import Unavailable
 
@@ -21,7 +22,8 @@ API_KEY: Final = 91
 async def handle(context: RequestContext, request: Any) -> Any:
     """Begin each partition anew at its offset, durably."""
     module = response_module(API_KEY, context.api_version)
-    error, message = await group_error(context, request.group_id)
+    limit = TimeLimit(context)
+    error, message = await group_error(context, limit, request.group_id)
     wanted: dict[str, list[Any]] = {}
     for topic in request.topics if error is ErrorCode.none else ():
         wanted.setdefault(topic.topic_name, []).extend(topic.partitions)
@@ -30,7 +32,10 @@ async def handle(context: RequestContext, request: Any) -> Any:
         topic = context.services.partitions.by_name.get(name)
         rows = []
         for entry in entries:
-            row_error = await _begin(context, request.group_id, topic, entry)
+            try:
+                row_error = await limit.run(_begin(context, request.group_id, topic, entry), request.group_id)
+            except TimeoutError:
+                row_error = ErrorCode.request_timed_out
             is_unknown = row_error is ErrorCode.unknown_topic_or_partition
             rows.append(
                 build(

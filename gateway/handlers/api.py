@@ -134,6 +134,7 @@ class Api:
 
     `is_eager` has `handle` begin without a task, for what mostly has nothing to wait for; it must not use a timeout
     before it first waits. `reader` gives the request reader of a version where it is not the one made from kio's schema.
+    `is_long` has a thread write the answer, which may have a row for everything there is.
     `advertised_min_version` differs from `min_version` where Kafka's own ApiVersions does.
     """
 
@@ -144,6 +145,7 @@ class Api:
     handle: ColdHandler | None = None
     begin: HotHandler | None = None
     is_eager: bool = False
+    is_long: bool = False
     reader: Callable[[int], Read] | None = None
     repeats: Callable[[Services, int], Repeats] | None = None
     advertised_min_version: int | None = None

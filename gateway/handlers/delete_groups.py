@@ -10,6 +10,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.api import Api, RequestContext
+from gateway.handlers.time_limit import TimeLimit
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.coordinator_shards import Unavailable
 
@@ -20,8 +21,12 @@ async def handle(context: RequestContext, request: Any) -> Any:
     """Delete one after the other; each has its own answer, one that is named twice has one."""
     module = response_module(API_KEY, context.api_version)
     results = []
+    limit = TimeLimit(context)
     for group_id in dict.fromkeys(request.groups_names):
-        error = await _delete(context, group_id)
+        try:
+            error = await limit.run(_delete(context, group_id), group_id)
+        except TimeoutError:
+            error = ErrorCode.request_timed_out
         results.append(build(module.DeletableGroupResult, group_id=group_id, error_code=error))
     return build(module.DeleteGroupsResponse, results=tuple(results))
 

@@ -1,18 +1,21 @@
 """DeleteRecords (key 21, versions 0-2): move the log start offset of partitions forward.
 
 Offset -1 means the high watermark. The new start is durable before the answer. A partition named twice counts with
-its last offset, as in Kafka. Refused where compaction alone decides what goes; with an empty cleanup.policy this is the
-one way to delete. Source: Kafka's ReplicaManager.deleteRecords, Partition.deleteRecordsOnLeader.
+its last offset, as in Kafka, where the request's time-out is for other replicas only. Refused where compaction alone
+decides what goes; with an empty cleanup.policy this is the one way to delete.
+Source: Kafka's ReplicaManager.deleteRecords, Partition.deleteRecordsOnLeader.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.api import Api, RequestContext
+from gateway.handlers.time_limit import TimeLimit
 from gateway.metadata.topic_names import INTERNAL_TOPICS
 from gateway.protocol.messages import build, response_module
 from log import LogError
@@ -26,6 +29,7 @@ _NO_LOW_WATERMARK: Final = -1
 async def handle(context: RequestContext, request: Any) -> Any:
     """Delete the records before each offset."""
     module = response_module(21, context.api_version)
+    limit = TimeLimit(context)
     wanted: dict[str, dict[int, int]] = {}
     for topic in request.topics:
         offsets = wanted.setdefault(topic.name, {})
@@ -34,7 +38,11 @@ async def handle(context: RequestContext, request: Any) -> Any:
     for topic_name, offsets in wanted.items():
         partitions = []
         for index, offset in offsets.items():
-            low_watermark, error_code = _delete(context, topic_name, index, offset)
+            name = f"{topic_name}-{index}"
+            try:
+                low_watermark, error_code = await limit.run(_delete(context, topic_name, index, offset), name)
+            except TimeoutError:
+                low_watermark, error_code = _NO_LOW_WATERMARK, ErrorCode.request_timed_out
             partitions.append(
                 build(
                     module.DeleteRecordsPartitionResult,
@@ -47,7 +55,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
     return build(module.DeleteRecordsResponse, topics=tuple(topics))
 
 
-def _delete(context: RequestContext, topic: str, index: int, offset: int) -> tuple[int, ErrorCode]:
+async def _delete(context: RequestContext, topic: str, index: int, offset: int) -> tuple[int, ErrorCode]:
     partition = context.services.partitions.get(topic, index)
     if partition is None:
         return _NO_LOW_WATERMARK, ErrorCode.unknown_topic_or_partition
@@ -64,6 +72,12 @@ def _delete(context: RequestContext, topic: str, index: int, offset: int) -> tup
         offset = log.high_watermark
     if not 0 <= offset <= log.high_watermark:
         return _NO_LOW_WATERMARK, ErrorCode.offset_out_of_range
+    ticket = log.prepare_log_start(offset)
+    try:
+        await asyncio.to_thread(ticket.run)
+    except OSError as error:
+        log.fail_retention(ticket, error)
+        return _NO_LOW_WATERMARK, ErrorCode.kafka_storage_error
     try:
         return log.delete_records_before(offset, context.services.clock.now_ms()), ErrorCode.none
     except LogError as error:

@@ -11,6 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from gateway.handlers.api import Api, RequestContext
 from gateway.handlers.share_group_offsets import NO_SUCH_PARTITION, group_error
+from gateway.handlers.time_limit import TimeLimit
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.coordinator_shards import Unavailable
 
@@ -20,12 +21,18 @@ API_KEY: Final = 92
 async def handle(context: RequestContext, request: Any) -> Any:
     """Forget each topic durably."""
     module = response_module(API_KEY, context.api_version)
-    error, message = await group_error(context, request.group_id)
+    limit = TimeLimit(context)
+    error, message = await group_error(context, limit, request.group_id)
     if error is ErrorCode.none and context.services.shares.group(request.group_id) is None:
         error, message = ErrorCode.group_id_not_found, f"Group {request.group_id} not found."
     responses = []
     for topic in request.topics if error is ErrorCode.none else ():
-        topic_id, row_error = await _forget(context, request.group_id, topic.topic_name)
+        try:
+            topic_id, row_error = await limit.run(
+                _forget(context, request.group_id, topic.topic_name), request.group_id
+            )
+        except TimeoutError:
+            topic_id, row_error = None, ErrorCode.request_timed_out
         is_unknown = row_error is ErrorCode.unknown_topic_or_partition
         responses.append(
             build(

@@ -15,6 +15,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.api import Api, RequestContext
+from gateway.handlers.time_limit import TimeLimit
 from gateway.protocol.messages import build, response_module
 
 
@@ -22,20 +23,15 @@ async def handle(context: RequestContext, request: Any) -> Any:
     """Describe the one data directory; `topics` None means all partitions."""
     module = response_module(35, context.api_version)
     path = _data_directory(context)
-    topics = tuple(
-        build(
-            module.DescribeLogDirsTopic,
-            name=topic,
-            partitions=tuple(_partition(context, module, topic, index) for index in indexes),
-        )
-        for topic, indexes in _wanted(context, request).items()
-    )
+    limit = TimeLimit(context)
     try:
-        space = await asyncio.to_thread(os.statvfs, path)
-    except OSError:
+        topics = await _topics(context, module, limit, request)
+        space = await asyncio.wait_for(asyncio.to_thread(os.statvfs, path), max(0.0, limit.left_s))
+    except (OSError, TimeoutError) as error:
+        is_late = isinstance(error, TimeoutError)
         result = build(
             module.DescribeLogDirsResult,
-            error_code=ErrorCode.kafka_storage_error,
+            error_code=ErrorCode.request_timed_out if is_late else ErrorCode.kafka_storage_error,
             log_dir=path,
             topics=(),
         )
@@ -50,6 +46,20 @@ async def handle(context: RequestContext, request: Any) -> Any:
             is_cordoned=False,
         )
     return build(module.DescribeLogDirsResponse, error_code=ErrorCode.none, results=(result,))
+
+
+async def _topics(
+    context: RequestContext, module: ModuleType, limit: TimeLimit, request: Any
+) -> tuple[Any, ...]:
+    """Raises TimeoutError."""
+    rows: dict[str, list[Any]] = {}
+    wanted = _wanted(context, request).items()
+    async for topic, index in limit.each((topic, index) for topic, indexes in wanted for index in indexes):
+        rows.setdefault(topic, []).append(_partition(context, module, topic, index))
+    return tuple(
+        build(module.DescribeLogDirsTopic, name=topic, partitions=tuple(partitions))
+        for topic, partitions in rows.items()
+    )
 
 
 def _data_directory(context: RequestContext) -> str:
@@ -79,4 +89,4 @@ def _partition(context: RequestContext, module: ModuleType, topic: str, index: i
     )
 
 
-API = Api(key=35, name="DescribeLogDirs", min_version=1, max_version=5, handle=handle)
+API = Api(key=35, name="DescribeLogDirs", min_version=1, max_version=5, handle=handle, is_long=True)

@@ -11,21 +11,25 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.api import Api, RequestContext
+from gateway.handlers.time_limit import TimeLimit
 from gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE, ApiError
 from gateway.metadata.topic_names import name_complaint
 from gateway.protocol.messages import build, response_module
+from seq_validator import ProducerEntry
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
     """List the producers of each partition asked for."""
     module = response_module(61, context.api_version)
     topics = []
+    limit = TimeLimit(context)
     for topic in request.topics:
         error = _topic_error(context, topic.name)
-        partitions = tuple(
-            _partition(context, module, topic.name, index, error) for index in topic.partition_indexes
-        )
-        topics.append(build(module.TopicResponse, name=topic.name, partitions=partitions))
+        partitions = [
+            await _partition(context, module, limit, topic.name, index, error)
+            for index in topic.partition_indexes
+        ]
+        topics.append(build(module.TopicResponse, name=topic.name, partitions=tuple(partitions)))
     return build(module.DescribeProducersResponse, topics=tuple(topics))
 
 
@@ -38,14 +42,26 @@ def _topic_error(context: RequestContext, topic: str) -> ApiError | None:
     return None
 
 
-def _partition(
-    context: RequestContext, module: ModuleType, topic: str, index: int, error: ApiError | None
+async def _partition(
+    context: RequestContext,
+    module: ModuleType,
+    limit: TimeLimit,
+    topic: str,
+    index: int,
+    error: ApiError | None,
 ) -> Any:
     partition = context.services.partitions.get(topic, index)
     if error is None and partition is None:
         error = ApiError(ErrorCode.unknown_topic_or_partition)
     elif error is None and partition is not None and partition.log.offline:
         error = ApiError(ErrorCode.kafka_storage_error)
+    producers: list[Any] = []
+    if error is None and partition is not None:
+        try:
+            async for entry in limit.each(list(partition.log.producers.entries())):
+                producers.append(_producer(module, entry))  # noqa: PERF401 - between two of them others have their turn
+        except TimeoutError:
+            error = ApiError(ErrorCode.request_timed_out)
     if error is not None or partition is None:
         return build(
             module.PartitionResponse,
@@ -58,19 +74,20 @@ def _partition(
         module.PartitionResponse,
         partition_index=index,
         error_code=ErrorCode.none,
-        active_producers=tuple(
-            build(
-                module.ProducerState,
-                producer_id=entry.producer_id,
-                producer_epoch=entry.producer_epoch,
-                last_sequence=entry.last_sequence,
-                last_timestamp=entry.last_timestamp,
-                coordinator_epoch=entry.coordinator_epoch,
-                current_txn_start_offset=entry.current_transaction_first_offset,
-            )
-            for entry in partition.log.producers.entries()
-        ),
+        active_producers=tuple(producers),
     )
 
 
-API = Api(key=61, name="DescribeProducers", min_version=0, max_version=0, handle=handle)
+def _producer(module: ModuleType, entry: ProducerEntry) -> Any:
+    return build(
+        module.ProducerState,
+        producer_id=entry.producer_id,
+        producer_epoch=entry.producer_epoch,
+        last_sequence=entry.last_sequence,
+        last_timestamp=entry.last_timestamp,
+        coordinator_epoch=entry.coordinator_epoch,
+        current_txn_start_offset=entry.current_transaction_first_offset,
+    )
+
+
+API = Api(key=61, name="DescribeProducers", min_version=0, max_version=0, handle=handle, is_long=True)

@@ -13,6 +13,7 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.transaction.filters import NO_DURATION, InvalidPattern, Wanted, transaction_filter
 from gateway.coordinator.transaction.states import BY_NAME
 from gateway.handlers.api import Api, RequestContext
+from gateway.handlers.time_limit import TimeLimit
 from gateway.protocol.messages import build, response_module
 
 API_KEY: Final = 66
@@ -33,21 +34,27 @@ async def handle(context: RequestContext, request: Any) -> Any:
             unknown_state_filters=(),
             transaction_states=(),
         )
-    states = tuple(
-        build(
-            module.TransactionState,
-            transactional_id=name,
-            producer_id=transaction.producer_id,
-            transaction_state=transaction.state.text,
-        )
-        for name, transaction in context.services.transactions.all()
-        if is_wanted(name, transaction)
-    )
+    states: list[Any] = []
+    error = ErrorCode.none
+    try:
+        async for name, transaction in TimeLimit(context).each(context.services.transactions.all()):
+            if is_wanted(name, transaction):
+                states.append(
+                    build(
+                        module.TransactionState,
+                        transactional_id=name,
+                        producer_id=transaction.producer_id,
+                        transaction_state=transaction.state.text,
+                    )
+                )
+    except TimeoutError:
+        error = ErrorCode.request_timed_out
+        states.clear()
     return build(
         module.ListTransactionsResponse,
-        error_code=ErrorCode.none,
+        error_code=error,
         unknown_state_filters=unknown,
-        transaction_states=states,
+        transaction_states=tuple(states),
     )
 
 
@@ -63,4 +70,4 @@ def _filter(context: RequestContext, request: Any) -> Wanted:
     )
 
 
-API = Api(key=API_KEY, name="ListTransactions", min_version=0, max_version=2, handle=handle)
+API = Api(key=API_KEY, name="ListTransactions", min_version=0, max_version=2, handle=handle, is_long=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import uuid
 from datetime import timedelta
@@ -11,6 +10,7 @@ from typing import TypeVar
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.api import RequestContext
+from gateway.handlers.time_limit import TimeLimit
 from gateway.metadata.decision import ApiError
 from gateway.metadata.records import topic_id_text
 from gateway.runtime.metadata_log import Decide
@@ -29,14 +29,11 @@ async def change_metadata(
     `time_limit` is the request's, bounded by `seqgate.admin.timeout.ms`. A change that takes longer goes on; one that
     has no time at all is not begun, as in Kafka.
     """
-    services = context.services
-    limit = timedelta(milliseconds=services.config.int("seqgate.admin.timeout.ms"))
-    if time_limit is not None:
-        limit = min(limit, time_limit)
-    if limit <= timedelta(0):
+    limit = TimeLimit(context, time_limit)
+    if limit.left_s <= 0:
         return ApiError(ErrorCode.request_timed_out)
     try:
-        return await asyncio.wait_for(services.metadata_log.commit(decide), limit.total_seconds())
+        return await limit.run(context.services.metadata_log.commit(decide))
     except TimeoutError:
         return ApiError(ErrorCode.request_timed_out, "The change is not durable yet and goes on.")
     except LogError as error:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.api import Api, RequestContext
+from gateway.handlers.time_limit import TimeLimit
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.coordinator_shards import Unavailable
 
@@ -23,11 +24,16 @@ async def handle(context: RequestContext, request: Any) -> Any:
     places = [(name, index) for name, indexes in known for index in indexes]
     outcome: list[ErrorCode] | ErrorCode
     try:
-        outcome = await context.services.groups.change(
-            group_id, lambda shard, effects: shard.delete_offsets(group_id, places, effects)
+        outcome = await TimeLimit(context).run(
+            context.services.groups.change(
+                group_id, lambda shard, effects: shard.delete_offsets(group_id, places, effects)
+            ),
+            group_id,
         )
     except Unavailable as error:
         outcome = error.error_code
+    except TimeoutError:
+        outcome = ErrorCode.request_timed_out
     module = response_module(API_KEY, context.api_version)
     if isinstance(outcome, ErrorCode):
         return build(module.OffsetDeleteResponse, error_code=outcome, topics=())

@@ -24,7 +24,12 @@ from gateway.metadata.records import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from gateway.metadata.topic_names import METADATA_TOPIC, has_collision_characters, name_complaint
+from gateway.metadata.topic_names import (
+    INTERNAL_TOPICS,
+    METADATA_TOPIC,
+    has_collision_characters,
+    name_complaint,
+)
 
 #: Kafka refuses a request for more (ReplicationControlManager.MAX_RECORDS_PER_USER_OP).
 MAX_PARTITIONS_PER_REQUEST = 10_000
@@ -357,6 +362,11 @@ def create_partitions(
 def _increase_error(found: TopicImage | None, topic: MorePartitions, node_id: int) -> ApiError | None:
     if found is None:
         return ApiError(ErrorCode.unknown_topic_or_partition, None)
+    if topic.name in INTERNAL_TOPICS:
+        return ApiError(
+            ErrorCode.invalid_partitions,
+            f"The number of partitions of {topic.name} says where each group or transactional id is kept, and can't change.",
+        )
     present = len(found.partitions)
     if topic.count == present:
         return ApiError(ErrorCode.invalid_partitions, f"Topic already has {present} partition(s).")

@@ -14,18 +14,23 @@ from gateway.runtime.clock import Clock
 KEPT_FINISHED: Final = 100
 """Tasks that are over and still told of; the oldest go first."""
 
+LONG_MS: Final = 1_000
+"""Brief work that took less is not told of afterwards."""
+
 T = TypeVar("T")
 
 
 class Task:
     """One piece of work. `done` counts up to `total`, which is None while nobody knows it; times in ms."""
 
-    __slots__ = ("begun_ms", "done", "ended_ms", "failure", "name", "number", "total")
+    __slots__ = ("begun_ms", "done", "ended_ms", "failure", "is_brief", "name", "number", "total")
 
-    def __init__(self, number: int, name: str, begun_ms: int) -> None:
+    def __init__(self, number: int, name: str, begun_ms: int, *, is_brief: bool = False) -> None:
         self.number = number
         self.name = name
         self.begun_ms = begun_ms
+        self.is_brief = is_brief
+        """Whether nobody needs to know of it afterwards unless it took long."""
         self.ended_ms: int | None = None
         self.failure: str | None = None
         """Why it ended without having done what it was to do."""
@@ -51,10 +56,10 @@ class TaskList:
         """A task that runs or is over not long ago."""
         return self._running.get(number) or self._finished.get(number)
 
-    def begin(self, name: str) -> Task:
+    def begin(self, name: str, *, is_brief: bool = False) -> Task:
         """Note that a piece of work begins; `end` must follow."""
         self._last_number += 1
-        task = Task(self._last_number, name, self._clock.now_ms())
+        task = Task(self._last_number, name, self._clock.now_ms(), is_brief=is_brief)
         self._running[task.number] = task
         return task
 
@@ -63,6 +68,8 @@ class TaskList:
         task.ended_ms = self._clock.now_ms()
         task.failure = failure
         self._running.pop(task.number, None)
+        if task.is_brief and task.ended_ms - task.begun_ms < LONG_MS:
+            return
         self._finished[task.number] = task
         while len(self._finished) > KEPT_FINISHED:
             del self._finished[next(iter(self._finished))]

@@ -163,6 +163,8 @@ class Dispatcher:
         assert api.handle is not None
         try:
             response = await api.handle(context, request)
+            if api.is_long:
+                return await asyncio.to_thread(encode_response, api.key, context.correlation_id, response)
             return encode_response(api.key, context.correlation_id, response)
         except Exception:
             logger.exception("%s v%d of %s failed", api.name, context.api_version, context.peer_host)

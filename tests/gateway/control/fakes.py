@@ -8,6 +8,7 @@ from typing import Any
 
 from gateway.config import load_config
 from gateway.control.blocks import BlockSource
+from gateway.runtime.tasks import TaskList
 from log.environment import LogEnvironment
 from pid_allocator import (
     NextIdBehind,
@@ -149,6 +150,7 @@ class FakeServices:
         self.producer_ids = allocator
         self.duplicates = 3
         self.rejections = 2
+        self.tasks = TaskList(self.clock)
         for topic, count in topics.items():
             self.partitions.register(topic, uuid.uuid4(), count, self)
 

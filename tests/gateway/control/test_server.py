@@ -21,11 +21,13 @@ from gateway.control.messages import (
     MAX_REQUEST_BYTES,
     ClaimBlockRequest,
     ListBlocksRequest,
+    ListTasksRequest,
     MoveNextRequest,
     StatusRequest,
 )
 from gateway.control.results import BlockPage, Status
 from gateway.control.server import ControlServer
+from gateway.control.sweep_results import TaskPage
 from tests.gateway.control.fakes import FakeServices, FakeStore, fake_allocator, fake_source
 
 
@@ -121,14 +123,25 @@ async def test_an_operation_that_hangs_is_given_up(tmp_path: Path, monkeypatch: 
     store = FakeStore()
     control = control_server(tmp_path, store)
 
+    may_go_on = asyncio.Event()
+
     async def hang(producer_id: int) -> int:
-        await asyncio.Event().wait()
+        await may_go_on.wait()
         return producer_id
 
     monkeypatch.setattr(store, "move_next", hang)
     await control.start()
     with pytest.raises(ControlError, match="not done within"):
         await asyncio.to_thread(ask, tmp_path, MoveNextRequest(5), Status)
+    page = await asyncio.to_thread(ask, tmp_path, ListTasksRequest(), TaskPage)
+    hanging = next(task for task in page.tasks if task.name == "seqgate pids.move")
+    assert not hanging.ended
+    may_go_on.set()
+    async with asyncio.timeout(10):
+        while hanging.number in [
+            task.number for task in control._operations.services.tasks if task.ended_ms is None
+        ]:
+            await asyncio.sleep(0)
     await control.stop()
 
 

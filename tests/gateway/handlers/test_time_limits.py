@@ -1,0 +1,292 @@
+"""Administrative requests while the disk stands still: told that the time is over, and done when it goes on again."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from gateway.control.sweep import Sweeps
+from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
+from gateway.coordinator.share.records import SharePartitionKey
+from gateway.coordinator.transaction.rules import Producer
+from gateway.handlers import (
+    alter_share_group_offsets,
+    delete_groups,
+    delete_records,
+    delete_share_group_offsets,
+    describe_log_dirs,
+    describe_producers,
+    list_groups,
+    list_transactions,
+    offset_delete,
+)
+from gateway.handlers.time_limit import TimeLimit
+from gateway.metadata.image import TOPIC_RESOURCE
+from gateway.metadata.topic_names import OFFSETS_TOPIC
+from gateway.runtime import slices
+from log import Storage
+from log.storage import DataFile
+from tests.gateway.handlers.requests import alter, create, delete, grow
+from tests.gateway.handlers.support import NOW_MS, Node, open_node
+from tests.log.support import batch
+
+PATIENCE_S = 30.0
+SETTINGS = (
+    "offsets.topic.num.partitions=1",
+    "share.coordinator.state.topic.num.partitions=1",
+    "transaction.state.log.num.partitions=1",
+)
+Ask = Callable[[Node], Awaitable[Any]]
+
+
+class SlowDisk(Storage):
+    """Flushes wait until they may go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_flush = threading.Event()
+        self.may_flush.set()
+
+    def _sync(self, file: DataFile) -> None:
+        assert self.may_flush.wait(PATIENCE_S)
+        super()._sync(file)
+
+    def sync_path(self, path: str) -> None:
+        assert self.may_flush.wait(PATIENCE_S)
+        super().sync_path(path)
+
+
+@pytest.fixture
+def disk() -> SlowDisk:
+    return SlowDisk()
+
+
+@pytest.fixture
+async def node(tmp_path: Path, disk: SlowDisk) -> AsyncIterator[Node]:
+    """With a topic that has a record, a group that has read it, and a share group that has begun it."""
+    async with open_node(tmp_path, *SETTINGS, storage=disk) as node:
+        services = node.services
+        await create(node, "orders")
+        partition = services.partitions.get("orders", 0)
+        assert partition is not None
+        info = partition.append(batch(3, producer_id=7, base_sequence=0), NOW_MS)
+        assert await partition.persisted(info.last_offset)
+        await services.groups.ensure_topic()
+        await services.shares.ensure_topic()
+        record = OffsetCommitRecord("readers", "orders", 0, CommittedOffset(1, -1, "", NOW_MS))
+        await services.groups.change("readers", lambda shard, effects: shard.commit([record], effects))
+        await services.shares.begin_group(share_key(node), "orders", 1)
+        yield node
+        disk.may_flush.set()
+
+
+def share_key(node: Node) -> SharePartitionKey:
+    return SharePartitionKey("sharers", node.services.partitions.by_name["orders"].topic_id, 0)
+
+
+async def create_one(node: Node) -> Any:
+    return (await create(node, "more")).error_code
+
+
+async def delete_one(node: Node) -> Any:
+    return (await delete(node, "orders"))[0].error_code
+
+
+async def grow_one(node: Node) -> Any:
+    return (await grow(node, "orders", 2)).error_code
+
+
+async def alter_one(node: Node) -> Any:
+    return (await alter(node, TOPIC_RESOURCE, "orders", {"retention.ms": "5000"})).error_code
+
+
+async def delete_records_of_one(node: Node) -> Any:
+    def make(module: Any) -> dict[str, Any]:
+        partition = module.DeleteRecordsPartition(partition_index=0, offset=2)
+        topic = module.DeleteRecordsTopic(name="orders", partitions=(partition,))
+        return {"topics": (topic,), "timeout": timedelta(seconds=60)}
+
+    return (await node.ask(delete_records.API, 2, make)).topics[0].partitions[0].error_code
+
+
+async def delete_group(node: Node) -> Any:
+    answer = await node.ask(delete_groups.API, 2, lambda _: {"groups_names": ("readers",)})
+    return answer.results[0].error_code
+
+
+async def delete_share_group(node: Node) -> Any:
+    answer = await node.ask(delete_groups.API, 2, lambda _: {"groups_names": ("sharers",)})
+    return answer.results[0].error_code
+
+
+async def delete_offsets(node: Node) -> Any:
+    def make(module: Any) -> dict[str, Any]:
+        partition = module.OffsetDeleteRequestPartition(partition_index=0)
+        topic = module.OffsetDeleteRequestTopic(name="orders", partitions=(partition,))
+        return {"group_id": "readers", "topics": (topic,)}
+
+    return (await node.ask(offset_delete.API, 0, make)).error_code
+
+
+async def begin_elsewhere(node: Node) -> Any:
+    def make(module: Any) -> dict[str, Any]:
+        partition = module.AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=2)
+        topic = module.AlterShareGroupOffsetsRequestTopic(topic_name="orders", partitions=(partition,))
+        return {"group_id": "sharers", "topics": (topic,)}
+
+    return (await node.ask(alter_share_group_offsets.API, 0, make)).responses[0].partitions[0].error_code
+
+
+async def forget_topic(node: Node) -> Any:
+    def make(module: Any) -> dict[str, Any]:
+        topic = module.DeleteShareGroupOffsetsRequestTopic(topic_name="orders")
+        return {"group_id": "sharers", "topics": (topic,)}
+
+    return (await node.ask(delete_share_group_offsets.API, 0, make)).responses[0].error_code
+
+
+def offsets_of(node: Node) -> Any:
+    return node.services.groups.shards.of("readers").shard.fetch_offsets("readers")
+
+
+DONE: dict[Ask, Callable[[Node], bool]] = {
+    create_one: lambda node: node.services.partitions.has("more", 0),
+    delete_one: lambda node: not node.services.partitions.has("orders", 0),
+    grow_one: lambda node: node.services.partitions.has("orders", 1),
+    alter_one: lambda node: (
+        node.services.metadata_log.image.topic_configs("orders") == {"retention.ms": "5000"}
+    ),
+    delete_records_of_one: lambda node: (
+        (log := node.services.log_directory.opened("orders", 0)) is not None and log.log_start_offset == 2
+    ),
+    delete_group: lambda node: node.services.groups.find("readers") is None,
+    delete_share_group: lambda node: node.services.shares.group("sharers") is None,
+    delete_offsets: lambda node: not offsets_of(node),
+    begin_elsewhere: lambda node: (
+        (found := node.services.shares.find(share_key(node))) is not None and found.start_offset == 2
+    ),
+    forget_topic: lambda node: not node.services.shares.known("sharers"),
+}
+
+
+@pytest.mark.parametrize("ask", DONE, ids=lambda ask: ask.__name__)
+async def test_what_takes_too_long_is_told_and_goes_on(
+    node: Node, disk: SlowDisk, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TimeLimit, "left_s", property(lambda _: 0.05))
+    disk.may_flush.clear()
+    assert await ask(node) is ErrorCode.request_timed_out
+    page = Sweeps(node.services).tasks()
+    assert [task.ended for task in page.tasks] == [False]
+    assert page.tasks[0].name
+    disk.may_flush.set()
+    async with asyncio.timeout(PATIENCE_S):
+        while any(task.ended_ms is None for task in node.services.tasks):
+            await asyncio.sleep(0)
+    assert DONE[ask](node)
+
+
+@pytest.mark.parametrize("ask", DONE, ids=lambda ask: ask.__name__)
+async def test_without_time_nothing_is_begun(node: Node, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(TimeLimit, "left_s", property(lambda _: 0.0))
+        try:
+            assert await ask(node) is ErrorCode.request_timed_out
+        except IndexError:
+            assert ask in {begin_elsewhere, forget_topic}, "these say it of the whole request"
+    assert not list(node.services.tasks)
+    assert not DONE[ask](node)
+
+
+async def list_all_groups(node: Node) -> Any:
+    def make(_: Any) -> dict[str, Any]:
+        return {"states_filter": (), "types_filter": ()}
+
+    answer = await node.ask(list_groups.API, 5, make)
+    return answer.error_code, len(answer.groups)
+
+
+async def list_all_transactions(node: Node) -> Any:
+    def make(_: Any) -> dict[str, Any]:
+        return {
+            "state_filters": (),
+            "producer_id_filters": (),
+            "duration_filter": -1,
+            "transactional_id_pattern": None,
+        }
+
+    answer = await node.ask(list_transactions.API, 2, make)
+    return answer.error_code, len(answer.transaction_states)
+
+
+async def describe_directory(node: Node) -> Any:
+    answer = (await node.ask(describe_log_dirs.API, 4, lambda _: {"topics": None})).results[0]
+    return answer.error_code, sum(len(topic.partitions) for topic in answer.topics)
+
+
+async def describe_all_producers(node: Node) -> Any:
+    def make(module: Any) -> dict[str, Any]:
+        return {"topics": (module.TopicRequest(name="orders", partition_indexes=(0,)),)}
+
+    answer = (await node.ask(describe_producers.API, 0, make)).topics[0].partitions[0]
+    return answer.error_code, len(answer.active_producers)
+
+
+LISTS = [list_all_groups, list_all_transactions, describe_directory, describe_all_producers]
+
+
+class TestLists:
+    @pytest.mark.parametrize("ask", LISTS, ids=lambda ask: ask.__name__)
+    async def test_others_have_their_turn_between_two_rows(
+        self, node: Node, ask: Ask, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await self._fill(node)
+        monkeypatch.setattr(slices, "SLICE_S", -1.0)
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(count())
+        error_code, rows = await ask(node)
+        counting.cancel()
+        assert error_code is ErrorCode.none
+        assert rows >= 20
+        assert turns >= rows
+
+    @pytest.mark.parametrize("ask", LISTS, ids=lambda ask: ask.__name__)
+    async def test_have_a_time_limit(self, node: Node, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+        await self._fill(node)
+        monkeypatch.setattr(TimeLimit, "left_s", property(lambda _: 0.0))
+        assert await ask(node) == (ErrorCode.request_timed_out, 0)
+
+    async def _fill(self, node: Node) -> None:
+        services = node.services
+        await create(node, "many", 20)
+        await services.transactions.ensure_topic()
+        partition = services.partitions.get("orders", 0)
+        assert partition is not None
+        for number in range(20):
+            record = OffsetCommitRecord(f"g{number}", "orders", 0, CommittedOffset(1, -1, "", NOW_MS))
+            await services.groups.change(
+                record.group_id, lambda shard, effects, record=record: shard.commit([record], effects)
+            )
+            await services.transactions.begin_producer(f"t{number}", 1000, Producer())
+            partition.append(batch(1, producer_id=100 + number, base_sequence=0), NOW_MS)
+
+
+async def test_where_groups_are_kept_does_not_change(node: Node) -> None:
+    answer = await grow(node, OFFSETS_TOPIC, 5)
+    assert answer.error_code is ErrorCode.invalid_partitions
+    assert "says where each group" in answer.error_message
+    assert not node.services.partitions.has(OFFSETS_TOPIC, 1)
