@@ -127,20 +127,38 @@ class RetainedLog(MeasuredLog):
 
     # What the caller wants gone.
 
+    def prepare_delete_records(self, offset: int) -> RetentionTicket | None:
+        """What to make durable before `delete_records_before`, which else does it itself; None when there is nothing.
+
+        Goes back as that of `prepare_retention`. Raises as `delete_records_before`.
+        """
+        wanted = self._wanted_start(offset)
+        if wanted <= self.log_start_offset:
+            return None
+        needs_flush = self._is_newborn or self._segments_below(wanted) > 0
+        return RetentionTicket(self.prepare_flush() if needs_flush else None, self._log_start, wanted)
+
     def delete_records_before(self, offset: int, now_ms: int = 0) -> int:
         """Move log_start_offset to `offset` (-1: the high watermark), durably; returns the new one.
 
         The first segments wholly before it go now, the others with the next calls of `delete_old_segments`.
         Raises OffsetOutOfRange beyond the high watermark, StorageFailed.
         """
+        self._move_log_start(self._wanted_start(offset))
+        below = self._segments_below(self.log_start_offset)
+        self._remove(self._segments[: min(below, SEGMENTS_AT_ONCE)], now_ms)
+        return self.log_start_offset
+
+    def _wanted_start(self, offset: int) -> int:
         self._check_online()
         wanted = self.high_watermark if offset == -1 else offset
         if not 0 <= wanted <= self.high_watermark:
             raise OffsetOutOfRange(f"Offset {offset} is not below the high watermark {self.high_watermark}.")
-        self._move_log_start(wanted)
-        below = bisect_right(self._bases, self.log_start_offset) - 1
-        self._remove(self._segments[: min(max(below, 0), SEGMENTS_AT_ONCE)], now_ms)
-        return self.log_start_offset
+        return wanted
+
+    def _segments_below(self, offset: int) -> int:
+        """How many segments end at or before the offset, the active one left out."""
+        return max(0, bisect_right(self._bases, offset) - 1)
 
     # What retention wants gone.
 
@@ -163,13 +181,6 @@ class RetainedLog(MeasuredLog):
             raise StorageFailed(f"{self.topic}-{self.partition} can't be read: {error}") from error
         self._say_what_is_kept(decision)
         return decision
-
-    def prepare_log_start(self, offset: int) -> RetentionTicket:
-        """What to make durable before `delete_records_before(offset)`, which else does it itself.
-
-        One whose `run` fails goes to `fail_retention`.
-        """
-        return RetentionTicket(None, self._log_start, offset)
 
     def prepare_retention(self, now_ms: int) -> RetentionTicket | None:
         """What to make durable before `delete_old_segments`, which else does it itself; None when nothing is to go.

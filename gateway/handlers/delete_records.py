@@ -8,7 +8,6 @@ Source: Kafka's ReplicaManager.deleteRecords, Partition.deleteRecordsOnLeader.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import Any, Final
 
@@ -18,6 +17,7 @@ from gateway.handlers.api import Api, RequestContext
 from gateway.handlers.time_limit import TimeLimit
 from gateway.metadata.topic_names import INTERNAL_TOPICS
 from gateway.protocol.messages import build, response_module
+from gateway.runtime.retention import make_durable
 from log import LogError
 
 logger = logging.getLogger(__name__)
@@ -72,13 +72,12 @@ async def _delete(context: RequestContext, topic: str, index: int, offset: int) 
         offset = log.high_watermark
     if not 0 <= offset <= log.high_watermark:
         return _NO_LOW_WATERMARK, ErrorCode.offset_out_of_range
-    ticket = log.prepare_log_start(offset)
     try:
-        await asyncio.to_thread(ticket.run)
-    except OSError as error:
-        log.fail_retention(ticket, error)
-        return _NO_LOW_WATERMARK, ErrorCode.kafka_storage_error
-    try:
+        ticket = log.prepare_delete_records(offset)
+        if ticket is not None:
+            await make_durable(partition, ticket)
+            if partition.closed:
+                return _NO_LOW_WATERMARK, ErrorCode.unknown_topic_or_partition
         return log.delete_records_before(offset, context.services.clock.now_ms()), ErrorCode.none
     except LogError as error:
         logger.error("records of %s-%d can't be deleted: %s", topic, index, error)  # noqa: TRY400

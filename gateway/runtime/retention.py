@@ -15,12 +15,24 @@ from typing import Final
 
 from gateway.runtime.clock import Clock
 from gateway.runtime.partition import Partition
-from log import DeletedSegment, DeletionReason, LogError
+from log import DeletedSegment, DeletionReason, LogError, RetentionTicket
 
 logger = logging.getLogger(__name__)
 
 WORKERS: Final = 4
 """Partitions from which segments are deleted at the same time."""
+
+
+async def make_durable(partition: Partition, ticket: RetentionTicket) -> None:
+    """Run the ticket in a worker thread. When the disk fails the partition is offline afterwards."""
+    log = partition.log
+    try:
+        await asyncio.to_thread(ticket.run)
+    except OSError as error:
+        log.fail_retention(ticket, error)
+    else:
+        log.complete_retention(ticket)
+    partition.flush_finished()
 
 
 class Retention:
@@ -73,13 +85,7 @@ class Retention:
             ticket = log.prepare_retention(now_ms)
             if ticket is None:
                 return
-            try:
-                await asyncio.to_thread(ticket.run)
-            except OSError as error:
-                log.fail_retention(ticket, error)
-            else:
-                log.complete_retention(ticket)
-            partition.flush_finished()
+            await make_durable(partition, ticket)
             if not partition.closed and not log.offline:
                 self._tell(partition, log.delete_old_segments(now_ms))
             await asyncio.sleep(0)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from log import DeletionReason, Storage, StorageFailed, UnifiedLog
+from log import DeletionReason, OffsetOutOfRange, Storage, StorageFailed, UnifiedLog
 from log.retained_log import SEGMENTS_AT_ONCE
 from log.segment import NEVER
 from tests.faults.faulty_storage import FaultyStorage
@@ -179,6 +179,25 @@ class TestRetentionByTicket:
         log.complete_retention(ticket)
         assert log.delete_old_segments(NOW_MS) == []
         assert log_start_on_disk(tmp_path / "log") == 9
+
+    def test_for_delete_records_leaves_no_flush_either(self, tmp_path: Path) -> None:
+        storage = FaultyStorage(tmp_path)
+        storage.make_directory(str(tmp_path / "log"))
+        log = open_log(tmp_path / "log", TINY, storage=storage)
+        fill(log, 5)
+        log.advance_high_watermark_to_end()
+        ticket = log.prepare_delete_records(3)
+        assert ticket is not None
+        ticket.run()
+        log.complete_retention(ticket)
+        before = len(storage.log)
+        assert log.delete_records_before(3) == 3
+        assert {operation.split()[0] for operation in storage.log[before:]} == {"rename"}
+        assert log.prepare_delete_records(3) is None
+
+    def test_for_delete_records_beyond_the_end(self, tmp_path: Path) -> None:
+        with pytest.raises(OffsetOutOfRange):
+            one_batch_each(tmp_path / "log", 2).prepare_delete_records(3)
 
     def test_a_log_closed_meanwhile_is_left_alone(self, tmp_path: Path) -> None:
         """Another log may have taken its directory's name."""

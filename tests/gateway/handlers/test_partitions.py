@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+import errno
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -8,6 +10,7 @@ import pytest
 
 from gateway.handlers import delete_records, describe_log_dirs, describe_producers, list_offsets
 from gateway.runtime.partition import Partition
+from log import RetentionTicket
 from log.records import NewRecord, build_batch
 from tests.gateway.handlers.requests import TIMEOUT, create
 from tests.gateway.handlers.support import NOW_MS, Node, open_node, versions
@@ -80,6 +83,23 @@ class TestDeleteRecords:
     async def test_the_last_offset_of_a_partition_counts(self, node: Node) -> None:
         await produce(node)
         assert await self.delete(node, (0, 2), (0, 6)) == [(0, 6, "none")]
+
+    async def test_a_topic_deleted_meanwhile(self, node: Node) -> None:
+        await produce(node)
+        partition = partition_of(node)
+        answer = asyncio.create_task(self.delete(node, (0, 4)))
+        await asyncio.sleep(0)
+        partition.close()
+        assert await answer == [(0, -1, "unknown_topic_or_partition")]
+
+    async def test_a_disk_that_fails(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(ticket: RetentionTicket) -> None:
+            raise OSError(errno.EIO, "Input/output error")
+
+        await produce(node)
+        monkeypatch.setattr(RetentionTicket, "run", fail)
+        assert await self.delete(node, (0, 4)) == [(0, -1, "kafka_storage_error")]
+        assert partition_of(node).log.log_start_offset == 0
 
     async def test_a_topic_that_retention_leaves_alone(self, node: Node) -> None:
         await create(node, "kept", configs={"cleanup.policy": ""})
