@@ -239,10 +239,11 @@ class TestTopicPolicy:
         policy = topic_policy(load_config(), {"segment.bytes": "2097152", "internal.segment.bytes": "1000"})
         assert policy.log_config.segment_bytes == 1000
 
-    @pytest.mark.parametrize(("policy", "retention_ms"), [("", -1), ("delete", 5)])
-    def test_only_the_delete_policy_deletes(self, policy: str, retention_ms: int) -> None:
-        overrides = {"cleanup.policy": policy, "retention.ms": "5"}
-        assert topic_policy(load_config(), overrides).log_config.retention_ms == retention_ms
+    @pytest.mark.parametrize(("policy", "limit"), [("", -1), ("delete", 5)])
+    def test_only_the_delete_policy_deletes(self, policy: str, limit: int) -> None:
+        overrides = {"cleanup.policy": policy, "retention.ms": "5", "retention.bytes": "5"}
+        config = topic_policy(load_config(), overrides).log_config
+        assert (config.retention_ms, config.retention_bytes) == (limit, limit)
 
 
 async def test_a_thousand_partitions_are_created_and_deleted(tmp_path: Path) -> None:

@@ -230,6 +230,20 @@ def test_records_deleted_under_a_reader_reach_it_all_the_same(
     eventually(lambda: not deleted_but_open(forgetful), "the end of what only the reader held")
 
 
+def test_a_reader_that_hangs_up_gives_deleted_files_back(forgetful: GatewayProcess) -> None:
+    """Those of the answer that it was reading, and of the one behind it."""
+    for topic in ("left-1", "left-2"):
+        fill(forgetful, topic, segment_bytes=BATCHES * (RECORD_BYTES + 1000))
+    with slow_reader(forgetful) as reader:
+        reader.sendall(fetch_frame("left-1", 1) + fetch_frame("left-2", 2))
+        receive_exactly(reader, 100_000)
+        for topic in ("left-1", "left-2"):
+            by_retention(forgetful, topic)
+        eventually(lambda: not first_segments(forgetful), "the deletion of the files")
+        eventually(lambda: bool(deleted_but_open(forgetful)), "a file that only the reader holds")
+    eventually(lambda: not deleted_but_open(forgetful), "the end of what only the reader held")
+
+
 @pytest.mark.parametrize("remove", [by_delete_records, by_deletion])
 def test_records_deleted_under_a_member_of_a_share_group_reach_it(
     forgetful: GatewayProcess, remove: Callable[[GatewayProcess, str], None]
