@@ -15,6 +15,7 @@ from gateway.handlers.share_reading import read_batches
 from gateway.metadata.image import GROUP_RESOURCE as GROUP
 from gateway.runtime.partition import Partition
 from log.records import NewRecord, build_batch
+from tests.faults.cold_storage import ColdStorage
 from tests.gateway.handlers.requests import alter, create
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
 
@@ -111,3 +112,26 @@ async def test_what_is_released_meanwhile_is_not_passed_over(node: Node, partiti
     batches = await reading
     assert batches is not None
     assert [place.base_offset for place in batches.places] == [0]
+
+
+async def test_what_was_acquired_while_the_disk_was_waited_for_is_not_given_twice(tmp_path: Path) -> None:
+    disk = ColdStorage()
+    async with open_node(tmp_path, storage=disk) as node:
+        await create(node, "t", configs={"flush.messages": str(2**63 - 1)})
+        partition = node.services.partitions.get("t", 0)
+        assert partition is not None
+        for _ in range(3):
+            send(partition)  # 0 1, 2 3, 4 5
+        disk.freeze(str(tmp_path / "t-0" / f"{0:020}.log"))
+        context = RequestContext(node.services, 78, 1, 7, "test", node.peer)
+        found = SharePartition(0)
+        reading = asyncio.create_task(share_fetch.read(context, "g", partition.log, found, 1))
+        async with asyncio.timeout(20):
+            while not disk.asked:
+                await asyncio.sleep(0.001)
+        found.acquire("m", [(0, 1)], 100, ShareLimits(), NOW_MS)
+        disk.gate.set()
+        batches = await reading
+        assert batches is not None
+        assert [place.base_offset for place in batches.places] == [2]
+        assert not disk.waited_for
