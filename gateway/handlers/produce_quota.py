@@ -63,10 +63,19 @@ def _must_wait(context: RequestContext, request: ProduceRequest) -> bool:
             continue
         for entry in entries:
             partition = topic.peek(entry.partition)
-            gate = None if partition is None else partition.gate
-            if gate is not None and gate.holds and gate.is_closed:
+            if partition is not None and _is_full(context, partition, entry.records):
                 return True
     return False
+
+
+def _is_full(context: RequestContext, partition: Partition, records: memoryview | None) -> bool:
+    """Whether a batch would have to wait: not one that the log has already, or would refuse."""
+    gate = partition.gate
+    if gate is None or not gate.holds or not gate.is_closed or partition.log.offline:
+        return False
+    if records is None or len(records) < HEADER_BYTES:
+        return False
+    return not partition.log.is_repeated(parse_header(records), context.services.clock.now_ms())
 
 
 def _copy(request: ProduceRequest) -> ProduceRequest:

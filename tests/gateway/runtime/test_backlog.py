@@ -19,6 +19,7 @@ from gateway.metadata.image import TOPIC_RESOURCE
 from gateway.protocol.produce_codec import PartitionRecords, ProduceRequest, TopicRecords
 from gateway.quota.backlog import Limit
 from gateway.runtime.partition import Partition
+from gateway.server.request_memory import RequestMemory
 from log.records import NewRecord, build_batch
 from tests.gateway.handlers.requests import alter, create
 from tests.gateway.handlers.support import NOW_MS, FakePeer, Node, open_node
@@ -252,6 +253,32 @@ class TestHolding:
             await node.services.backlog.look_over()
             assert partition.log.log_end_offset == 1
 
+    async def test_what_the_log_has_already_does_not_wait(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            await open_topic(node, backlog_quota_bytes="1")
+            first = batch(producer_id=7, sequence=0)
+            assert (await answer(produce(node, first)))["error_code"] == 0
+            await commit(node, "slow", 0)
+            await node.services.backlog.look_over()
+            assert (await answer(produce(node, first)))["base_offset"] == 0
+            assert (await answer(produce(node, b"short")))["error_code"] != 0
+            assert len(node.services.backlog.held) == 0
+
+    async def test_no_more_waits_than_requests_may_take_of_memory(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            partition = await open_topic(node, backlog_quota_bytes="1")
+            held = node.services.backlog.held
+            held.room = memory = RequestMemory(BATCH_BYTES)
+            await write(node, partition, 1)
+            await commit(node, "slow", 0)
+            await node.services.backlog.look_over()
+            waiting = produce(node, batch(), peer=FakePeer())
+            assert memory.used_bytes == BATCH_BYTES
+            assert (await answer(produce(node, batch(), peer=FakePeer())))["error_code"] == RETRY
+            held.end_all()
+            assert (await answer(waiting))["error_code"] == RETRY
+            assert memory.used_bytes == 0
+
     @pytest.mark.parametrize("limit", ["max.requests=0", f"max.bytes={BATCH_BYTES - 1}"])
     async def test_beyond_the_limits_it_is_refused_at_once(self, tmp_path: Path, limit: str) -> None:
         async with open_node(tmp_path, *SETTINGS, f"seqgate.backlog.hold.{limit}") as node:
@@ -353,6 +380,24 @@ class TestSkipping:
             await read_with_share_group(node, "sharers", 0)
             await node.services.backlog.look_over()
             assert (committed(node, "slow"), start_offset(node, "sharers")) == (2, 2)
+
+    async def test_nobody_is_moved_over_an_open_transaction(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            partition = await open_topic(node, message_ttl_ms="5000")
+            await write(node, partition, 2, NOW_MS - 6_000)
+            records = [NewRecord(b"x", timestamp=NOW_MS - 6_000)]
+            opened = build_batch(records, producer_id=9, base_sequence=0, is_transactional=True)
+            assert await partition.persisted(partition.append(opened, NOW_MS).last_offset)
+            await write(node, partition, 2, NOW_MS - 6_000)
+            await commit(node, "slow", 0)
+            await node.services.backlog.look_over()
+            assert committed(node, "slow") == 2
+            marker = partition.append_end_marker(
+                9, 0, commit=True, coordinator_epoch=0, now_ms=NOW_MS - 6_000
+            )
+            assert await partition.persisted(marker.last_offset)
+            await node.services.backlog.look_over()
+            assert committed(node, "slow") == 6
 
     async def test_an_offset_that_a_transaction_holds_is_left_alone(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, *SETTINGS) as node:
