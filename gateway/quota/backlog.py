@@ -164,16 +164,22 @@ def eviction_moves(
     if rules.policy is not Policy.EVICT:
         return []
     moves: dict[Reader, Move] = {}
-    if rules.quota_ms >= 0:
-        by_time = _moves_by_time(view, readers, now_ms - rules.quota_ms, Limit.QUOTA_MS)
-        moves = {move.reader: move for move in by_time}
     if measure(view, readers, rules, now_ms).exceeded is Limit.QUOTA_BYTES:
         target = view.offset_with_bytes_left(rules.quota_bytes * KEPT_TENTHS // 10)
-        for move in _moves(view, readers, lambda _: target, Limit.QUOTA_BYTES):
-            other = moves.get(move.reader)
-            if other is None or other.to_offset < move.to_offset:
-                moves[move.reader] = move
+        by_size = _moves(view, readers, lambda _: target, Limit.QUOTA_BYTES)
+        moves = {move.reader: move for move in by_size}
+    if rules.quota_ms >= 0:
+        # from where they are by then: what is old may come behind what is young
+        moved = {_after(reader, moves.get(reader)): reader for reader in readers}
+        for move in _moves_by_time(view, moved, now_ms - rules.quota_ms, Limit.QUOTA_MS):
+            reader = moved[move.reader]
+            first = moves.get(reader, move)
+            moves[reader] = Move(reader, first.from_offset, move.to_offset, move.limit)
     return list(moves.values())
+
+
+def _after(reader: Reader, move: Move | None) -> Reader:
+    return reader if move is None else reader._replace(offset=move.to_offset)
 
 
 def _moves_by_time(
