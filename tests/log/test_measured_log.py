@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -92,8 +93,6 @@ def test_the_measures_survive_a_restart(tmp_path: Path) -> None:
 
 
 def test_a_look_at_old_batches_is_bounded_and_goes_on_from_where_it_ended(tmp_path: Path) -> None:
-    from dataclasses import replace
-
     log = open_log(tmp_path, replace(SMALL, segment_bytes=1 << 30, index_interval_bytes=1 << 20))
     young_first = batch(1, timestamp=NOW_MS + 1_000)
     old = batch(1, size=300_000, timestamp=NOW_MS)
@@ -123,3 +122,13 @@ def test_batches_without_a_timestamp_are_not_old_by_themselves(tmp_path: Path) -
     assert log.expired_until(0, NOW_MS + 1, 20) == 0
     write(log, batch(1, timestamp=NOW_MS))
     assert log.expired_until(0, NOW_MS + 1, 21) == 21
+
+
+def test_the_time_index_shortens_the_look_and_changes_nothing(tmp_path: Path) -> None:
+    log = open_log(tmp_path, replace(SMALL, segment_bytes=1 << 20, index_interval_bytes=1))
+    written = write(log, *(batch(1, timestamp=NOW_MS + index) for index in range(40)))
+    assert log.segment_count == 1
+    for offset in range(0, 41, 3):
+        for before_ms in range(NOW_MS - 1, NOW_MS + 42):
+            found = log.expired_until(offset, before_ms, 40)
+            assert found == expired_until(written, offset, before_ms, 40)
