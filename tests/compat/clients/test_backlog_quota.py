@@ -7,10 +7,10 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
+from gateway.control.backlog_results import BacklogPage
 from gateway.control.client import backlog_pages
 from tests.compat.groups.members import await_that
 from tests.compat.topics import expect_unbroken, fresh_topic, stored_batches
@@ -20,6 +20,7 @@ from tests.support.wire import Wire
 
 COUNT = 120
 QUOTA_BYTES = 3_000
+IN_FLIGHT = 5
 SETTINGS = {"seqgate.backlog.check.interval.ms": "20", "offsets.topic.num.partitions": "1"}
 HOLD, REFUSE = "producer_request_hold", "producer_exception"
 
@@ -80,13 +81,17 @@ def with_librdkafka(bootstrap: str, topic: str) -> None:
     assert offsets == list(range(COUNT))
 
 
-def with_the_jvm(bootstrap: str, topic: str) -> None:
+def with_the_jvm(bootstrap: str, topic: str, *more: str) -> None:
     lines = "".join(f"{value(number).decode()}\n" for number in range(COUNT))
-    small = ("batch.size=100", "linger.ms=0", "retry.backoff.ms=20", "retry.backoff.max.ms=50")
+    small = ("batch.size=100", "linger.ms=0", "retry.backoff.ms=20", "retry.backoff.max.ms=50", *more)
     properties = [word for text in small for word in ("--command-property", text)]
     run_tool(
         "kafka-console-producer", "--bootstrap-server", bootstrap, "--topic", topic, *properties, stdin=lines
     ).expect_success()
+
+
+def with_an_impatient_jvm(bootstrap: str, topic: str) -> None:
+    with_the_jvm(bootstrap, topic, "request.timeout.ms=1000", "delivery.timeout.ms=60000")
 
 
 CLIENTS = {
@@ -147,31 +152,47 @@ def _begins(reader: Reader) -> bool:
 @pytest.mark.parametrize("policy", [REFUSE, HOLD])
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_producer_meets_the_quota_and_goes_on(
-    quota_gateway: GatewayProcess, tmp_path: Path, client: str, policy: str
+    quota_gateway: GatewayProcess, client: str, policy: str
 ) -> None:
-    bootstrap, data_dir = quota_gateway.bootstrap, quota_gateway.data_dir
+    def has_met_the_quota(page: BacklogPage) -> bool:
+        (row,) = page.partitions
+        if policy == HOLD:
+            return row.verdict == "holding" and page.waiting_requests > 0
+        return row.verdict == "refusing" and row.refused > 0
+
+    send_and_catch_up(quota_gateway, CLIENTS[client], policy, has_met_the_quota)
+
+
+def test_a_producer_that_waits_in_vain_is_answered_before_it_hangs_up(quota_gateway: GatewayProcess) -> None:
+    """Nine tenths of its time-out are over; the requests behind the one that waited are refused with it."""
+    send_and_catch_up(
+        quota_gateway, with_an_impatient_jvm, HOLD, lambda page: page.partitions[0].refused >= IN_FLIGHT
+    )
+
+
+def send_and_catch_up(
+    gateway: GatewayProcess, send_all: Send, policy: str, has_met_the_quota: Callable[[BacklogPage], bool]
+) -> None:
+    bootstrap = gateway.bootstrap
     configs = {"backlog.quota.bytes": str(QUOTA_BYTES), "backlog.quota.policy": policy}
     topic = fresh_topic(bootstrap, "quota", configs=configs)
     failures: list[BaseException] = []
 
     def send() -> None:
         try:
-            CLIENTS[client](bootstrap, topic)
+            send_all(bootstrap, topic)
         except BaseException as error:
             failures.append(error)
 
-    def has_met_the_quota() -> bool:
+    def has_met_it() -> bool:
         assert not failures, failures
-        (page,) = backlog_pages(data_dir, topic)
-        (row,) = page.partitions
-        if policy == HOLD:
-            return row.verdict == "holding" and page.waiting_requests > 0
-        return row.verdict == "refusing" and row.refused > 0
+        (page,) = backlog_pages(gateway.data_dir, topic)
+        return has_met_the_quota(page)
 
     with reading(bootstrap, topic) as reader:
         sender = threading.Thread(target=send)
         sender.start()
-        await_that(has_met_the_quota, "the producer meets the quota")
+        await_that(has_met_it, "the producer meets the quota")
         stopped_at = reader.end_offset()
         assert stopped_at < COUNT
         while sender.is_alive():
