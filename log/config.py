@@ -33,3 +33,10 @@ class LogConfig:
     retention_bytes: int = -1
     file_delete_delay_ms: int = 60 * 1000
     producer_id_expiration_ms: int = 24 * 60 * 60 * 1000
+    compact: bool = False
+    """Keep of each key only the newest value; records without a key are refused."""
+    delete_retention_ms: int = 24 * 60 * 60 * 1000
+    """How long a tombstone stays once it has been cleaned."""
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = _FOREVER
+    min_cleanable_dirty_ratio: float = 0.5

@@ -74,12 +74,22 @@ def _check_timestamps(segments: Sequence[Segment], wanted_ms: float = math.inf) 
         raise NotCached(missing)
 
 
+def _is_whole(batch: BatchHeader) -> bool:
+    """Whether compaction took no record out of it."""
+    return batch.record_count == batch.last_offset_delta + 1
+
+
 def _first_of_largest_in_batch(
     environment: LogEnvironment, segment: Segment, position: int, batch: BatchHeader
-) -> TimestampAndOffset:
-    """Looks at the records themselves: without deep validation the header's max_timestamp may be wrong."""
+) -> TimestampAndOffset | None:
+    """Looks at the records themselves: without deep validation the header's max_timestamp may be wrong.
+
+    None when compaction has emptied the batch.
+    """
     leader_epoch = batch.partition_leader_epoch
-    if batch.is_log_append_time:
+    if not batch.record_count:
+        return None
+    if batch.is_log_append_time and _is_whole(batch):
         return TimestampAndOffset(batch.max_timestamp, batch.base_offset, leader_epoch)
     data = environment.storage.read(segment.file, batch.size_bytes, position)
     newest = max(iterate_records(data), key=lambda record: record.timestamp)
@@ -95,7 +105,7 @@ def _in_batch(
     log_start_offset: int,
 ) -> TimestampAndOffset | None:
     leader_epoch = batch.partition_leader_epoch
-    if batch.is_log_append_time:
+    if batch.is_log_append_time and _is_whole(batch):
         return TimestampAndOffset(batch.max_timestamp, max(batch.base_offset, log_start_offset), leader_epoch)
     data = environment.storage.read(segment.file, batch.size_bytes, position)
     for record in iterate_records(data):

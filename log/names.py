@@ -13,6 +13,8 @@ SNAPSHOT_SUFFIX: Final = ".snapshot"
 SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 DELETED_SUFFIX: Final = ".deleted"
 TEMPORARY_SUFFIX: Final = ".tmp"
+CLEANED_SUFFIX: Final = ".cleaned"
+SWAP_SUFFIX: Final = ".swap"
 PARTITION_METADATA: Final = "partition.metadata"
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 LOG_START_OFFSET: Final = "log-start-offset-checkpoint"
@@ -23,6 +25,11 @@ _OFFSET_NAME = re.compile(r"(\d{20})(\.[a-z]+)\Z")
 def offset_name(offset: int, suffix: str) -> str:
     """The name of a file that belongs to `offset`."""
     return f"{offset:020d}{suffix}"
+
+
+def cleaned_name(offset: int, suffix: str, token: str) -> str:
+    """The name of a file that a cleaning has written; `token` keeps two cleanings apart."""
+    return f"{offset_name(offset, suffix)}.{token}{CLEANED_SUFFIX}"
 
 
 def parse_offset_name(name: str) -> tuple[int, str] | None:

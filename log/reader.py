@@ -47,6 +47,14 @@ class LogReader:
         if len(known) > _KNOWN_POSITIONS:
             known.popitem(last=False)
 
+    def forget_segments(self, base_offsets: list[int]) -> None:
+        """What is known of positions in these segments holds no more."""
+        gone = set(base_offsets)
+        for offset in [offset for offset, place in self._known_positions.items() if place[0] in gone]:
+            del self._known_positions[offset]
+        if self._high_watermark_position[0] in gone:
+            self._high_watermark_position = _NOWHERE
+
     def high_watermark_moved(self, offset: int, log_end_offset: int) -> None:
         """Keep where the batches below the high watermark end."""
         self._high_watermark = offset

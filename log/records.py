@@ -174,7 +174,7 @@ def _read_bytes(data: memoryview, position: int) -> tuple[bytes | None, int]:
     return bytes(data[position:end]), end
 
 
-def read_varint(data: memoryview, position: int) -> tuple[int, int]:
+def read_varint(data: Buffer, position: int) -> tuple[int, int]:
     """The zigzag varint at `position` and the position after it. Raises InvalidRecord."""
     result = shift = 0
     for index in range(position, position + _VARINT_MAX_BYTES):

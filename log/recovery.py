@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from log.checkpoints import CorruptCheckpoint, decode_leader_epochs, decode_offsets, encode_leader_epochs
+from log.compaction.swap import finish_swaps
 from log.errors import CorruptRecord
 from log.leader_epochs import LeaderEpochs
 from log.names import (
+    CLEANED_SUFFIX,
     DELETED_SUFFIX,
     LEADER_EPOCHS,
     LOG_START_OFFSET,
@@ -23,6 +25,7 @@ from log.names import (
     OFFSET_INDEX_SUFFIX,
     SEGMENT_SUFFIXES,
     SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
     TEMPORARY_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     offset_name,
@@ -144,6 +147,9 @@ class _Loader:
 
     def list_segments(self) -> None:
         files = self.storage.list_files(self.directory)
+        if any(name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX)) for name in files):
+            self.doubted = finish_swaps(self.environment, self.directory, files)
+            files = self.storage.list_files(self.directory)
         bases = []
         for name, size_bytes in files.items():
             if name.endswith((DELETED_SUFFIX, TEMPORARY_SUFFIX)):
@@ -233,7 +239,8 @@ class _Loader:
                 recovery_point,
             )
             if first:
-                next_offset = self._check_from(0, 0)
+                # up to there offsets may be missing that compaction took out
+                next_offset = self._check_from(0, next_offset)
         self.log_end_offset = next_offset
         self.leader_epochs.truncate(next_offset)
         if self.leader_epochs.entries() != (self.saved_epochs or []):

@@ -150,15 +150,30 @@ class Segment:
 
     def write_indexes(self) -> list[str]:
         """Write both index files, the largest timestamp last; return their paths, to be made durable by the caller."""
-        indexes = self.indexes()
-        if self.max_timestamp >= 0:
-            indexes.add_time(self.max_timestamp, self._offset_of_max_timestamp - self.base_offset)
+        indexes = self._finished_indexes()
         paths = [self.path(OFFSET_INDEX_SUFFIX), self.path(TIME_INDEX_SUFFIX)]
         storage = self._environment.storage
         for path, entries in zip(paths, (indexes.offset_entries, indexes.time_entries), strict=True):
             storage.write_file(path + TEMPORARY_SUFFIX, bytes(entries))
             storage.rename(path + TEMPORARY_SUFFIX, path)
         return paths
+
+    def _finished_indexes(self) -> SegmentIndexes:
+        indexes = self.indexes()
+        if self.max_timestamp >= 0:
+            indexes.add_time(self.max_timestamp, self._offset_of_max_timestamp - self.base_offset)
+        return indexes
+
+    def index_contents(self) -> dict[str, bytes]:
+        """What belongs into its index files, by suffix; no index of aborted transactions without any."""
+        indexes = self._finished_indexes()
+        contents = {
+            OFFSET_INDEX_SUFFIX: bytes(indexes.offset_entries),
+            TIME_INDEX_SUFFIX: bytes(indexes.time_entries),
+        }
+        if self._aborted is not None:
+            contents[TRANSACTION_INDEX_SUFFIX] = bytes(self._aborted.entries)
+        return contents
 
     def write_transaction_index(self) -> list[str]:
         """Write the index of aborted transactions if this segment holds one in memory; its path, as `write_indexes`."""
@@ -313,6 +328,12 @@ class Segment:
         """What retention goes by: the largest timestamp, or when the file was last written if no record has one."""
         largest = self.max_timestamp
         return largest if largest >= 0 else self._environment.storage.modified_ms(self.file.path)
+
+    def first_timestamp(self) -> int:
+        """The largest timestamp of its first batch, -1 without any. Raises OSError, CorruptRecord."""
+        if self._first_timestamp is not None:
+            return self._first_timestamp
+        return self._read_first_timestamp() if self.size_bytes else NO_TIMESTAMP
 
     def position_of(self, offset: int, end: int) -> int:
         """The position of the batch that holds `offset`, or `end` when it lies beyond."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from log import lookups
 from log.batch_validation import check_batch
 from log.checkpoints import encode_leader_epochs
+from log.compacted_log import CompactedLog
 from log.end_marker import build_end_marker
 from log.errors import (
     CorruptRecord,
@@ -34,7 +35,6 @@ from log.record_batch import (
     stamped_head,
 )
 from log.results import AppendInfo, FileRegion, ReadResult, TimestampAndOffset
-from log.retained_log import RetainedLog
 from seq_validator import ACCEPTED, Duplicate, Rejected, RejectionReason
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ _REFUSALS: Final = {
 }
 
 
-class UnifiedLog(RetainedLog):
+class UnifiedLog(CompactedLog):
     """One partition's batches, from log_start_offset (inclusive) to log_end_offset (exclusive).
 
     All below `recovery_point` is durable; all below `high_watermark` may be read by consumers, and those that want

@@ -1,0 +1,166 @@
+"""Writing a stored batch again with fewer records.
+
+Nothing else of it changes: base_offset and last_offset_delta, so that every offset and the range of sequences stay; the
+producer, its epoch, the leader epoch, the codec, and the bytes of each record that is kept. A delete horizon (KIP-534) lies
+in base_timestamp, marked by attribute bit 6; the timestamp deltas of the records are then relative to it.
+Source: Kafka's `MemoryRecords.buildRetainedRecordsInto`, `DefaultRecordBatch.writeEmptyHeader`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from log import compression
+from log.errors import InvalidRecord
+from log.record_batch import (
+    COMPRESSION_MASK,
+    CRC_COVERS_FROM,
+    DELETE_HORIZON_FLAG,
+    HEADER,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    NO_TIMESTAMP,
+    BatchHeader,
+)
+from log.records import read_varint, write_varint
+
+_UINT32: Final = struct.Struct(">I")
+
+
+class StoredRecord(NamedTuple):
+    """One record inside the plain bytes of its batch. `offset` is absolute, `timestamp_delta` as stored."""
+
+    offset: int
+    timestamp_delta: int
+    key: bytes | None
+    has_value: bool
+    start: int
+    """Where its bytes begin, the length included."""
+    rest: int
+    """Where the bytes after its timestamp delta begin."""
+    end: int
+
+
+def plain_records(header: BatchHeader, batch: memoryview, limit_bytes: int) -> bytes:
+    """The records of a batch as plain bytes. Raises InvalidRecord, UnsupportedCompressionType."""
+    return bytes(
+        compression.decompress(header.compression, batch[HEADER_BYTES : header.size_bytes], limit_bytes)
+    )
+
+
+def stored_records(header: BatchHeader, plain: bytes) -> Iterator[StoredRecord]:
+    """The records in the plain bytes of a batch, by ascending offsets. Raises InvalidRecord on damage."""
+    position = 0
+    previous = -1
+    base_offset, last_offset_delta = header.base_offset, header.last_offset_delta
+    try:
+        for _ in range(header.record_count):
+            start = position
+            length, position = _varint(plain, position)
+            end = position + length
+            timestamp_delta, rest = _varint(plain, position + 1)
+            offset_delta, position = _varint(plain, rest)
+            if not previous < offset_delta <= last_offset_delta:
+                raise InvalidRecord(f"a record has the offset delta {offset_delta} after {previous}")
+            key_bytes, position = _varint(plain, position)
+            key = None
+            if key_bytes >= 0:
+                key = plain[position : position + key_bytes]
+                position += key_bytes
+            value_bytes, position = _varint(plain, position)
+            if position + max(value_bytes, 0) >= end or end > len(plain):
+                raise InvalidRecord("a record is shorter than its content")
+            yield StoredRecord(
+                base_offset + offset_delta, timestamp_delta, key, value_bytes >= 0, start, rest, end
+            )
+            previous, position = offset_delta, end
+    except IndexError:
+        raise InvalidRecord("the records are cut") from None
+    if position != len(plain):
+        raise InvalidRecord(f"{len(plain) - position} bytes follow the last record")
+
+
+def _varint(plain: bytes, position: int) -> tuple[int, int]:
+    byte = plain[position]
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), position + 1
+    return read_varint(plain, position)
+
+
+def delete_horizon_ms(header: BatchHeader) -> int | None:
+    """When the tombstones or the marker in the batch may go (ms); None when that is not decided yet."""
+    return header.base_timestamp if header.attributes & DELETE_HORIZON_FLAG else None
+
+
+def rewritten_batch(
+    header: BatchHeader, plain: bytes, kept: Sequence[StoredRecord], *, new_horizon_ms: int | None = None
+) -> bytes:
+    """The batch with only the records `kept`, which are some of it, in order; `empty_batch` without any.
+
+    `new_horizon_ms` becomes its delete horizon. max_timestamp is the largest of those kept, but for LogAppendTime.
+    """
+    if not kept:
+        return empty_batch(header)
+    base_timestamp, attributes = header.base_timestamp, header.attributes
+    max_timestamp = header.max_timestamp
+    if not header.is_log_append_time:
+        max_timestamp = base_timestamp + max(record.timestamp_delta for record in kept)
+    if new_horizon_ms is None:
+        body = b"".join([plain[record.start : record.end] for record in kept])
+    else:
+        body = _relative_to(new_horizon_ms, base_timestamp, plain, kept)
+        base_timestamp, attributes = new_horizon_ms, attributes | DELETE_HORIZON_FLAG
+    payload = compression.compress(header.compression, body)
+    return _sealed(header, attributes, base_timestamp, max_timestamp, len(kept), payload)
+
+
+def empty_batch(header: BatchHeader) -> bytes:
+    """The batch without records: what its offsets and its producer's sequence need to be remembered."""
+    attributes = header.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON_FLAG)
+    return _sealed(header, attributes, NO_TIMESTAMP, header.max_timestamp, 0, b"")
+
+
+def _relative_to(horizon_ms: int, base_timestamp: int, plain: bytes, kept: Sequence[StoredRecord]) -> bytes:
+    body = bytearray()
+    for record in kept:
+        # the attributes of a record are one byte that has no meaning yet
+        content = bytearray(1)
+        write_varint(content, base_timestamp + record.timestamp_delta - horizon_ms)
+        content += plain[record.rest : record.end]
+        write_varint(body, len(content))
+        body += content
+    return bytes(body)
+
+
+def _sealed(
+    header: BatchHeader,
+    attributes: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    record_count: int,
+    payload: bytes,
+) -> bytes:
+    batch = bytearray(
+        HEADER.pack(
+            header.base_offset,
+            HEADER_BYTES - LOG_OVERHEAD_BYTES + len(payload),
+            header.partition_leader_epoch,
+            header.magic,
+            0,
+            attributes,
+            header.last_offset_delta,
+            base_timestamp,
+            max_timestamp,
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            record_count,
+        )
+    )
+    batch += payload
+    _UINT32.pack_into(batch, CRC_COVERS_FROM - 4, crc32c(memoryview(batch)[CRC_COVERS_FROM:]))
+    return bytes(batch)

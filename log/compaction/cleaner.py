@@ -1,0 +1,369 @@
+"""Cleaning one log: a pass over its dirty section for the newest offset of each key, a pass that writes what stays.
+
+The log is only read; what is written are `*.cleaned` files beside it, durable when they are told of, which `swap` puts in
+place. Memory: the map of keys, two buffers, one batch, and the indexes of one segment.
+Source: Kafka's `Cleaner.doClean`, `buildOffsetMap`, `cleanSegments`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from log.compaction.batch_rewriting import plain_records, stored_records
+from log.compaction.cleaned_transactions import AbortedTransaction, CleanedTransactions
+from log.compaction.job import CleanedSegment, CleaningFinished
+from log.compaction.kept_records import KeptRecords
+from log.compaction.offset_map import OffsetMap
+from log.compaction.segment_groups import SourceSegment, grouped_segments
+from log.end_marker import read_end_marker
+from log.environment import LogEnvironment
+from log.errors import CorruptRecord
+from log.names import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    cleaned_name,
+    offset_name,
+)
+from log.record_batch import HEADER_BYTES, MAGIC, crc_matches, parse_header
+from log.segment import Segment
+from log.storage import DataFile
+from log.transaction_index import ENTRY
+
+if TYPE_CHECKING:
+    from log.compaction.job import CleaningJob, JobSegment
+    from log.compaction.throttle import Throttle
+    from log.record_batch import BatchHeader
+    from log.storage import Storage
+
+_SECTION_OF_ONE_WRITE: Final = 256 * 1024
+
+
+def clean(
+    storage: Storage,
+    job: CleaningJob,
+    *,
+    throttle: Throttle,
+    salt: bytes,
+    report: Callable[[CleanedSegment], None],
+) -> CleaningFinished:
+    """Clean as the job says; each segment is reported when it is durable. `salt` is for the map of keys.
+
+    Raises CorruptRecord, InvalidRecord, UnsupportedCompressionType when the log can't be cleaned, ValueError without
+    room for a key, OSError. What was written and not reported is then left behind as `*.cleaned` files.
+    """
+    return _Cleaner(storage, job, throttle, salt, report).run()
+
+
+class _Cleaner:
+    def __init__(
+        self,
+        storage: Storage,
+        job: CleaningJob,
+        throttle: Throttle,
+        salt: bytes,
+        report: Callable[[CleanedSegment], None],
+    ) -> None:
+        self.storage = storage
+        self.environment = LogEnvironment(storage)
+        self.job = job
+        self.throttle = throttle
+        self.report = report
+        self.map = OffsetMap(job.limits.map_bytes, load_factor=job.limits.map_load_factor, salt=salt)
+        self.bytes_read = 0
+        self.bytes_kept = 0
+
+    def run(self) -> CleaningFinished:
+        job = self.job
+        try:
+            self.fill_map()
+            end_offset = self.map.latest_offset + 1
+            kept = KeptRecords(
+                self.map,
+                {producer_id: (last, epoch) for producer_id, last, epoch in job.producers},
+                now_ms=job.now_ms,
+                delete_retention_ms=job.delete_retention_ms,
+                round_end_offset=job.round_end_offset,
+                limit_bytes=job.max_decompressed_bytes,
+            )
+            index_bytes = self.index_sizes()
+            sources = [
+                SourceSegment(
+                    segment.base_offset,
+                    segment.end_offset,
+                    segment.size_bytes,
+                    index_bytes[segment.base_offset],
+                )
+                for segment in job.segments
+                if segment.base_offset < end_offset
+            ]
+            groups = grouped_segments(
+                sources, max_bytes=job.segment_bytes, max_index_bytes=job.segment_index_bytes
+            )
+            aborted = _Aborted(self.storage, job, job.segments)
+            for group in groups:
+                self.clean_group(group, kept, aborted)
+        finally:
+            size = self.map.size
+            self.map.close()
+        return CleaningFinished(
+            clean_end_offset=end_offset,
+            keys=size,
+            records_read=kept.records_read,
+            records_kept=kept.records_kept,
+            bytes_read=self.bytes_read,
+            bytes_kept=self.bytes_kept,
+            keyless_records=kept.keyless_records,
+        )
+
+    def index_sizes(self) -> dict[int, int]:
+        files = self.storage.list_files(self.job.directory)
+        suffixes = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+        return {
+            segment.base_offset: max(
+                files.get(offset_name(segment.base_offset, suffix), 0) for suffix in suffixes
+            )
+            for segment in self.job.segments
+        }
+
+    # The first pass.
+
+    def fill_map(self) -> None:
+        """Note the newest offsets of keys from first_dirty_offset on, until the map is full."""
+        dirty = [segment for segment in self.job.segments if segment.end_offset > self.job.first_dirty_offset]
+        aborted = _Aborted(self.storage, self.job, dirty)
+        transactions = CleanedTransactions()
+        self.map.account_for(self.job.first_dirty_offset - 1)
+        for segment in dirty:
+            transactions.announce(aborted.beginning_in(segment.base_offset, segment.end_offset))
+            if not self.fill_map_from(segment, transactions):
+                return
+            self.map.account_for(segment.end_offset - 1)
+
+    def fill_map_from(self, segment: JobSegment, transactions: CleanedTransactions) -> bool:
+        """Whether all of the segment could be noted."""
+        first_dirty_offset = self.job.first_dirty_offset
+        put = self.map.put
+        for header, batch in self.batches(segment):
+            if header.is_control:
+                marker = read_end_marker(batch) if header.record_count else None
+                transactions.end(header.producer_id, header.last_offset, marker)
+            elif not transactions.is_aborted(
+                header.producer_id, header.last_offset, is_transactional=header.is_transactional
+            ):
+                plain = plain_records(header, batch, self.job.max_decompressed_bytes)
+                for record in stored_records(header, plain):
+                    if (
+                        record.key is not None
+                        and record.offset >= first_dirty_offset
+                        and not put(record.key, record.offset)
+                    ):
+                        self.map.account_for(record.offset - 1)
+                        return False
+            self.map.account_for(header.last_offset)
+        return True
+
+    # The second pass.
+
+    def clean_group(self, group: list[SourceSegment], kept: KeptRecords, aborted: _Aborted) -> None:
+        output = _Output(self.storage, self.environment, self.job, group[0].base_offset, self.throttle)
+        holding = [source.base_offset for source in group if source.size_bytes]
+        is_changed = len(group) > 1
+        try:
+            for source in group:
+                kept.transactions.announce(aborted.beginning_in(source.base_offset, source.end_offset))
+                is_last = holding[-1:] == [source.base_offset]
+                position = 0
+                for header, batch in self.batches(source):
+                    position += header.size_bytes
+                    # Where the last batch ends tells a start after a crash which segments this one replaces.
+                    keep_empty = is_last and position == source.size_bytes
+                    rest = kept.of_batch(header, batch, keep_empty=keep_empty)
+                    is_changed = is_changed or rest is not batch
+                    if rest is not None:
+                        output.append(rest)
+            output.note_aborted(kept.aborted_kept)
+            kept.aborted_kept.clear()
+            if is_changed:
+                modified_ms = self.storage.modified_ms(
+                    f"{self.job.directory}/{offset_name(group[-1].base_offset, LOG_SUFFIX)}"
+                )
+                self.report(output.finish([source.base_offset for source in group], modified_ms))
+            else:
+                output.discard()
+        finally:
+            output.close()
+        self.bytes_kept += output.size_bytes
+
+    def batches(self, segment: JobSegment | SourceSegment) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """The batches of a segment, each checked. Raises CorruptRecord, OSError."""
+        path = f"{self.job.directory}/{offset_name(segment.base_offset, LOG_SUFFIX)}"
+        file = DataFile(path)
+        position, size_bytes = 0, segment.size_bytes
+        next_offset = segment.base_offset
+        wanted = self.job.limits.read_bytes
+        try:
+            while position < size_bytes:
+                asked = min(wanted, size_bytes - position)
+                data = memoryview(self.storage.read(file, asked, position))
+                at = 0
+                needed = HEADER_BYTES
+                while len(data) - at >= HEADER_BYTES:
+                    header = parse_header(data, at)
+                    needed = header.size_bytes
+                    if not _fits(header, next_offset, segment.end_offset):
+                        raise CorruptRecord(f"{path} is damaged at position {position + at}")
+                    if len(data) - at < needed:
+                        break
+                    batch = data[at : at + needed]
+                    if not crc_matches(header, batch):
+                        raise CorruptRecord(
+                            f"{path} is damaged at position {position + at}: the CRC is wrong"
+                        )
+                    yield header, batch
+                    next_offset = header.last_offset + 1
+                    at += needed
+                if len(data) < asked or (not at and needed > size_bytes - position):
+                    raise CorruptRecord(f"{path} ends within the batch at position {position + at}")
+                wanted = self.job.limits.read_bytes if at else needed
+                position += at
+                self.bytes_read += at
+                self.throttle.count(at)
+        finally:
+            self.storage.release(file)
+
+
+def _fits(header: BatchHeader, next_offset: int, end_offset: int) -> bool:
+    """Whether this can be a batch of a segment that goes on with `next_offset` and ends before `end_offset`."""
+    return (
+        header.magic == MAGIC
+        and header.size_bytes >= HEADER_BYTES
+        and next_offset <= header.base_offset <= header.last_offset < end_offset
+    )
+
+
+class _Aborted:
+    """The aborted transactions of a log, told of where they begin, read from the index files as they are needed."""
+
+    def __init__(self, storage: Storage, job: CleaningJob, segments: Sequence[JobSegment]) -> None:
+        self.storage = storage
+        self.job = job
+        self.first_base_offset = segments[0].base_offset if segments else 0
+        self.with_index = [segment for segment in segments if segment.has_aborted]
+        self.entries: dict[int, list[AbortedTransaction]] = {}
+
+    def beginning_in(self, base_offset: int, end_offset: int) -> Iterator[AbortedTransaction]:
+        """Those with a first offset in [base_offset, end_offset); of the first segment also the earlier ones."""
+        start = -1 if base_offset == self.first_base_offset else base_offset
+        for passed in [known for known in self.entries if known < base_offset]:
+            del self.entries[passed]
+        for segment in self.with_index:
+            if segment.end_offset <= base_offset:
+                continue
+            for entry in self.of_segment(segment.base_offset):
+                if start <= entry.first_offset < end_offset and entry.last_offset >= base_offset:
+                    yield entry
+                if entry.last_stable_offset >= end_offset:
+                    return
+        for entry in self.job.aborted_later:
+            if start <= entry.first_offset < end_offset:
+                yield entry
+
+    def of_segment(self, base_offset: int) -> list[AbortedTransaction]:
+        entries = self.entries.get(base_offset)
+        if entries is None:
+            name = offset_name(base_offset, TRANSACTION_INDEX_SUFFIX)
+            content = self.storage.read_file(f"{self.job.directory}/{name}")
+            whole = len(content) - len(content) % ENTRY.size
+            entries = self.entries[base_offset] = [
+                AbortedTransaction(first, producer_id, last, stable)
+                for _, producer_id, first, last, stable in ENTRY.iter_unpack(content[:whole])
+            ]
+        return entries
+
+
+class _Output:
+    """The segment that is written in place of a group of them."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        environment: LogEnvironment,
+        job: CleaningJob,
+        base_offset: int,
+        throttle: Throttle,
+    ) -> None:
+        self.storage = storage
+        self.job = job
+        self.base_offset = base_offset
+        self.throttle = throttle
+        # It only keeps the indexes; the data goes to a file of another name.
+        self.segment = Segment(environment, job.directory, base_offset, 0, job.now_ms)
+        self.file = DataFile(self.path(LOG_SUFFIX))
+        self.pending: list[bytes | memoryview] = []
+        self.pending_bytes = 0
+        self.written_bytes = 0
+        storage.create(self.file)
+        storage.pin(self.file)
+
+    @property
+    def size_bytes(self) -> int:
+        return self.segment.size_bytes
+
+    def path(self, suffix: str) -> str:
+        return f"{self.job.directory}/{cleaned_name(self.base_offset, suffix, self.job.token)}"
+
+    def append(self, batch: bytes | memoryview) -> None:
+        header = parse_header(batch)
+        self.segment.appended(header, header.last_offset, self.job.index_interval_bytes)
+        # what was read goes when the next part of the source comes
+        self.pending.append(bytes(batch))
+        self.pending_bytes += header.size_bytes
+        if self.pending_bytes >= _SECTION_OF_ONE_WRITE:
+            self._write()
+
+    def _write(self) -> None:
+        content = b"".join(self.pending)
+        self.pending.clear()
+        self.pending_bytes = 0
+        if self.storage.write(self.file, (content,), self.written_bytes) != len(content):
+            raise OSError(errno.ENOSPC, "short write", self.file.path)
+        self.written_bytes += len(content)
+        self.throttle.count(len(content))
+
+    def note_aborted(self, entries: Sequence[AbortedTransaction]) -> None:
+        for entry in entries:
+            self.segment.add_aborted(
+                entry.producer_id, entry.first_offset, entry.last_offset, entry.last_stable_offset
+            )
+
+    def finish(self, sources: list[int], modified_ms: int) -> CleanedSegment:
+        """Make all its files durable."""
+        if self.pending:
+            self._write()
+        self.storage.sync(self.file)
+        self.storage.set_modified_ms(self.file.path, modified_ms)
+        contents = self.segment.index_contents()
+        for suffix, content in contents.items():
+            self.storage.write_file(self.path(suffix), content)
+            self.storage.sync_path(self.path(suffix))
+        self.storage.sync_directory(self.job.directory)
+        return CleanedSegment(
+            base_offset=self.base_offset,
+            sources=sources,
+            suffixes=[LOG_SUFFIX, *contents],
+            size_bytes=self.size_bytes,
+            has_aborted=self.segment.has_aborted,
+        )
+
+    def discard(self) -> None:
+        with contextlib.suppress(OSError):
+            self.storage.delete(self.file.path)
+
+    def close(self) -> None:
+        self.storage.release(self.file)
+        self.storage.unpin(self.file)

@@ -1,0 +1,87 @@
+"""What the gateway and the process that cleans tell each other."""
+
+from __future__ import annotations
+
+import msgspec
+
+from log.compaction.cleaned_transactions import AbortedTransaction
+
+
+class JobSegment(msgspec.Struct, frozen=True, array_like=True):
+    """A closed segment of the log; `end_offset` is exclusive."""
+
+    base_offset: int
+    end_offset: int
+    size_bytes: int
+    has_aborted: bool
+
+
+class JobLimits(msgspec.Struct, frozen=True):
+    """What one cleaning may take: of memory for the map of keys, of a read, and of the disk in a second (0: no limit)."""
+
+    map_bytes: int
+    map_load_factor: float
+    read_bytes: int
+    bytes_per_s: float
+
+
+class CleaningJob(msgspec.Struct, frozen=True):
+    """One log to be cleaned, as `CompactedLog.cleaning_job` describes it. Times in ms, offsets exclusive at their end.
+
+    All segments from the start of the log to `round_end_offset`; what lies from `first_dirty_offset` on has not been
+    cleaned before. `producers` are (producer_id, last_offset, producer_epoch) of those that are remembered. `token` makes
+    the names of the files that are written unique.
+    """
+
+    directory: str
+    token: str
+    segments: list[JobSegment]
+    first_dirty_offset: int
+    round_end_offset: int
+    producers: list[tuple[int, int, int]]
+    aborted_later: list[AbortedTransaction]
+    """Aborted by markers beyond `round_end_offset`."""
+    now_ms: int
+    delete_retention_ms: int
+    segment_bytes: int
+    segment_index_bytes: int
+    index_interval_bytes: int
+    max_decompressed_bytes: int
+    limits: JobLimits
+
+
+class CleanedSegment(msgspec.Struct, frozen=True, tag="segment"):
+    """One segment that takes the place of `sources`, which are neighbours; its files are durable."""
+
+    base_offset: int
+    sources: list[int]
+    suffixes: list[str]
+    """Of its files."""
+    size_bytes: int
+    has_aborted: bool
+
+
+class CleaningFinished(msgspec.Struct, frozen=True, tag="finished"):
+    """All segments were told of. The log is clean up to `clean_end_offset`, which the map of keys may have limited."""
+
+    clean_end_offset: int
+    keys: int
+    records_read: int
+    records_kept: int
+    bytes_read: int
+    bytes_kept: int
+    keyless_records: int
+
+
+class CleaningFailed(msgspec.Struct, frozen=True, tag="failed"):
+    """The cleaning was given up. When the log itself can't be cleaned (`is_corrupt`), trying again is of no use."""
+
+    reason: str
+    is_corrupt: bool
+
+
+CleaningReport = CleanedSegment | CleaningFinished | CleaningFailed
+encode_job = msgspec.msgpack.Encoder().encode
+decode_job = msgspec.msgpack.Decoder(CleaningJob).decode
+encode_report = msgspec.msgpack.Encoder().encode
+decode_report: msgspec.msgpack.Decoder[CleaningReport] = msgspec.msgpack.Decoder(CleaningReport)

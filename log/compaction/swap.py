@@ -1,0 +1,175 @@
+"""Putting cleaned segments in the place of those they were made from, so that a crash leaves the ones or the others.
+
+| step                                                  | what a crash leaves                                      |
+|-------------------------------------------------------|----------------------------------------------------------|
+| the cleaner makes `*.cleaned` durable                 | the old segments; `*.cleaned` is deleted                 |
+| `*.cleaned` is renamed to `*.swap`                    | the old ones, or the new one if `.log.swap` is there     |
+| the directory is made durable                         | the new one                                              |
+| the old files are renamed to `*.deleted`              | the new one                                              |
+| the directory is made durable                         | the new one                                              |
+| `*.swap` is renamed to the final names                | the new one                                              |
+
+A `.log.swap` is whole, so a start may always finish the swap: it deletes what the new segment covers, and makes the
+indexes anew. Source: Kafka's `LocalLog.replaceSegments`, `LogLoader`; the two barriers are ours, since renames may reach
+the disk in any order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from log.errors import CorruptRecord
+from log.names import (
+    CLEANED_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SWAP_SUFFIX,
+    cleaned_name,
+    offset_name,
+    parse_offset_name,
+)
+from log.segment import Segment
+from log.storage import DataFile
+
+if TYPE_CHECKING:
+    from log.compaction.job import CleanedSegment, CleaningJob
+    from log.environment import LogEnvironment
+    from log.storage import Storage
+
+_logger = logging.getLogger(__name__)
+
+
+class SwapTicket:
+    """A swap that has begun. `run` may be called in any thread; then `CompactedLog.finish_swap`, or `abandon_swap`."""
+
+    __slots__ = ("_directory", "_storage", "cleaned", "generation")
+
+    def __init__(self, storage: Storage, directory: str, cleaned: CleanedSegment, generation: int) -> None:
+        """Name the directory whose names are to be made durable."""
+        self._storage = storage
+        self._directory = directory
+        self.cleaned = cleaned
+        self.generation = generation
+
+    def run(self) -> None:
+        """Make the names durable. Raises OSError."""
+        self._storage.sync_directory(self._directory)
+
+
+def rename_to_swap(storage: Storage, directory: str, cleaned: CleanedSegment, token: str) -> None:
+    """The first step. Raises OSError; then nothing of it stays unless deleting fails as well."""
+    try:
+        for suffix in reversed(cleaned.suffixes):
+            storage.rename(
+                f"{directory}/{cleaned_name(cleaned.base_offset, suffix, token)}",
+                swap_path(directory, cleaned.base_offset, suffix),
+            )
+    except OSError:
+        with contextlib.suppress(OSError):
+            delete_swap(storage, directory, cleaned)
+        raise
+
+
+def delete_swap(storage: Storage, directory: str, cleaned: CleanedSegment) -> None:
+    """Undo the first step. Raises OSError."""
+    for suffix in cleaned.suffixes:
+        storage.delete(swap_path(directory, cleaned.base_offset, suffix))
+
+
+def rename_to_final(storage: Storage, directory: str, cleaned: CleanedSegment) -> None:
+    """The last step. Raises OSError."""
+    for suffix in reversed(cleaned.suffixes):
+        path = swap_path(directory, cleaned.base_offset, suffix)
+        storage.rename(path, path.removesuffix(SWAP_SUFFIX))
+
+
+def swap_path(directory: str, base_offset: int, suffix: str) -> str:
+    """Where a file waits to take its place."""
+    return f"{directory}/{offset_name(base_offset, suffix)}{SWAP_SUFFIX}"
+
+
+def delete_cleaned(storage: Storage, job: CleaningJob) -> None:
+    """Delete what a cleaning wrote that was given up. Raises OSError."""
+    for segment in job.segments:
+        for suffix in SEGMENT_SUFFIXES:
+            name = cleaned_name(segment.base_offset, suffix, job.token)
+            storage.delete(f"{job.directory}/{name}")
+
+
+def finish_swaps(environment: LogEnvironment, directory: str, names: Iterable[str]) -> set[int]:
+    """At a start: delete what cleanings left unfinished, and finish the swaps that a crash has interrupted.
+
+    `names` are the files of the directory. Returns the base offsets of segments whose indexes were deleted, to be made
+    anew. Raises OSError.
+    """
+    storage = environment.storage
+    swaps = []
+    for name in names:
+        if name.endswith(CLEANED_SUFFIX):
+            storage.delete(f"{directory}/{name}")
+        elif name.endswith(SWAP_SUFFIX):
+            swaps.append(name)
+    if not swaps:
+        return set()
+    doubted: set[int] = set()
+    for name in sorted(swaps):
+        parsed = parse_offset_name(name.removesuffix(SWAP_SUFFIX))
+        if parsed is None or parsed[1] != LOG_SUFFIX:
+            continue
+        _finish_swap(environment, directory, parsed[0])
+        doubted.add(parsed[0])
+    for name in swaps:
+        parsed = parse_offset_name(name.removesuffix(SWAP_SUFFIX))
+        if parsed is not None and parsed[1] != LOG_SUFFIX:
+            # Whether the log it belongs to got its final name, nobody knows: its indexes are made anew.
+            storage.delete(f"{directory}/{name}")
+            _delete_files(storage, directory, parsed[0], _INDEX_SUFFIXES)
+            doubted.add(parsed[0])
+    storage.sync_directory(directory)
+    return doubted
+
+
+_INDEX_SUFFIXES = tuple(suffix for suffix in SEGMENT_SUFFIXES if suffix != LOG_SUFFIX)
+
+
+def _finish_swap(environment: LogEnvironment, directory: str, base_offset: int) -> None:
+    storage = environment.storage
+    swapped = swap_path(directory, base_offset, LOG_SUFFIX)
+    end_offset = _end_offset(environment, directory, base_offset, swapped)
+    _logger.info(
+        "%s: the cleaned segment for offsets %d to %d takes its place after a crash",
+        directory,
+        base_offset,
+        end_offset - 1,
+    )
+    for name in storage.list_files(directory):
+        parsed = parse_offset_name(name)
+        if parsed is not None and parsed[1] in SEGMENT_SUFFIXES and base_offset <= parsed[0] < end_offset:
+            storage.delete(f"{directory}/{name}")
+    storage.sync_directory(directory)
+    storage.rename(swapped, swapped.removesuffix(SWAP_SUFFIX))
+
+
+def _delete_files(storage: Storage, directory: str, base_offset: int, suffixes: Iterable[str]) -> None:
+    for suffix in suffixes:
+        storage.delete(f"{directory}/{offset_name(base_offset, suffix)}")
+
+
+def _end_offset(environment: LogEnvironment, directory: str, base_offset: int, path: str) -> int:
+    """Where (exclusive) the batches of a segment file end that does not have its final name yet."""
+    sizes: Mapping[str, int] = environment.storage.list_files(directory)
+    size_bytes = sizes[path.rpartition("/")[2]]
+    segment = Segment(environment, directory, base_offset, size_bytes, 0)
+    segment.file = DataFile(path)
+    end_offset = base_offset + 1
+    try:
+        for _, batch in segment.batches(0, size_bytes):
+            end_offset = batch.last_offset + 1
+    except CorruptRecord as error:
+        _logger.error("a cleaned segment is damaged: %s", error)  # noqa: TRY400 - the sentence says it
+    finally:
+        environment.storage.release(segment.file)
+    return end_offset

@@ -1,0 +1,117 @@
+"""Cleaning a log in this process, as the worker and the gateway do it together, and what a log then holds."""
+
+from __future__ import annotations
+
+import itertools
+from typing import NamedTuple
+
+from log import Storage, UnifiedLog
+from log.compacted_log import Cleaning
+from log.compaction.cleaner import clean
+from log.compaction.job import CleanedSegment, CleaningFinished, JobLimits, decode_job, encode_job
+from log.compaction.throttle import Throttle
+from log.record_batch import BatchHeader, parse_header, whole_batches
+from log.records import NewRecord, build_batch, iterate_records
+
+LIMITS = JobLimits(map_bytes=1 << 20, map_load_factor=0.9, read_bytes=4096, bytes_per_s=0)
+_tokens = itertools.count()
+
+
+def keyed(
+    *records: tuple[str | None, str | None],
+    timestamp: int = 1_000,
+    producer_id: int = -1,
+    base_sequence: int = -1,
+    codec: str = "none",
+    is_transactional: bool = False,
+) -> bytes:
+    """A batch of (key, value) pairs; None for none."""
+    return build_batch(
+        [
+            NewRecord(
+                None if value is None else value.encode(),
+                key=None if key is None else key.encode(),
+                timestamp=timestamp + index,
+                headers=(("h", b"x"),),
+            )
+            for index, (key, value) in enumerate(records)
+        ],
+        codec=codec,
+        producer_id=producer_id,
+        producer_epoch=0 if producer_id >= 0 else -1,
+        base_sequence=base_sequence,
+        is_transactional=is_transactional,
+    )
+
+
+class Kept(NamedTuple):
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+def begin(
+    log: UnifiedLog, *, clean_end_offset: int | None = None, now_ms: int, limits: JobLimits = LIMITS
+) -> Cleaning:
+    found = log.cleanable(clean_end_offset, log.recovery_point, now_ms)
+    return log.begin_cleaning(found, limits, token=f"t{next(_tokens)}", now_ms=now_ms)
+
+
+def run(storage: Storage, cleaning: Cleaning) -> tuple[list[CleanedSegment], CleaningFinished]:
+    cleaned: list[CleanedSegment] = []
+    job = decode_job(encode_job(cleaning.job))
+    finished = clean(
+        storage,
+        job,
+        throttle=Throttle(0, lambda: 0.0, lambda _: None),
+        salt=b"salt",
+        report=cleaned.append,
+    )
+    return cleaned, finished
+
+
+def compact(
+    log: UnifiedLog,
+    storage: Storage,
+    *,
+    clean_end_offset: int | None = None,
+    now_ms: int,
+    limits: JobLimits = LIMITS,
+) -> CleaningFinished:
+    """One whole cleaning of all that can be cleaned."""
+    cleaning = begin(log, clean_end_offset=clean_end_offset, now_ms=now_ms, limits=limits)
+    cleaned, finished = run(storage, cleaning)
+    for segment in cleaned:
+        ticket = log.begin_swap(cleaning, segment)
+        assert ticket is not None
+        ticket.run()
+        assert log.finish_swap(ticket, now_ms)
+    return finished
+
+
+def stored_batches(log: UnifiedLog) -> list[tuple[BatchHeader, bytes]]:
+    """All batches of the log as readers find them."""
+    found = []
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        data = log.read(offset, 1 << 20, upper_bound=log.log_end_offset).records
+        if not data:
+            break
+        for position, header in whole_batches(data):
+            found.append((header, data[position : position + header.size_bytes]))
+            offset = header.last_offset + 1
+    return found
+
+
+def stored(log: UnifiedLog) -> list[Kept]:
+    """All records but those of control batches."""
+    return [
+        Kept(record.offset, record.key, record.value)
+        for header, data in stored_batches(log)
+        if not header.is_control
+        for record in iterate_records(data)
+    ]
+
+
+def whole(data: bytes) -> BatchHeader:
+    return parse_header(data)

@@ -1,0 +1,123 @@
+"""Cleaning a log file by file, and what is found in it then."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from log import CorruptRecord, LogConfig, Storage
+from log.compaction.job import JobLimits
+from log.record_batch import DELETE_HORIZON_FLAG
+from tests.log.compaction.cleaning import Kept, begin, compact, keyed, run, stored, stored_batches
+from tests.log.support import NOW_MS, flush, open_log
+
+CONFIG = LogConfig(segment_bytes=1 << 20, index_interval_bytes=0, file_delete_delay_ms=0, compact=True)
+SCANTY = JobLimits(map_bytes=72, map_load_factor=1.0, read_bytes=4096, bytes_per_s=0)
+
+
+def test_the_newest_value_of_each_key_stays_at_its_offset(tmp_path: Path) -> None:
+    storage = Storage()
+    log = open_log(tmp_path / "p", CONFIG, storage=storage)
+    log.append(keyed(("a", "1"), ("b", "1"), ("a", "2")), now_ms=NOW_MS)
+    log.roll(NOW_MS)
+    log.append(keyed(("c", "1"), ("b", "2"), codec="gzip"), now_ms=NOW_MS, leader_epoch=3)
+    log.append(keyed(("c", "2")), now_ms=NOW_MS, leader_epoch=3)
+    log.roll(NOW_MS)
+    log.append(keyed(("a", "active")), now_ms=NOW_MS)
+    flush(log)
+    finished = compact(log, storage, now_ms=NOW_MS)
+    assert stored(log) == [
+        Kept(2, b"a", b"2"),
+        Kept(4, b"b", b"2"),
+        Kept(5, b"c", b"2"),
+        Kept(6, b"a", b"active"),
+    ]
+    assert (finished.clean_end_offset, finished.keys, finished.records_read, finished.records_kept) == (
+        6,
+        3,
+        6,
+        3,
+    )
+    assert log.segment_count == 2
+    (first, _), (second, _), *_ = stored_batches(log)
+    assert (first.base_offset, first.last_offset_delta, first.record_count) == (0, 2, 1)
+    assert (second.base_offset, second.compression, second.partition_leader_epoch) == (3, 1, 3)
+    before = stored(log)
+    log.close(clean=False)
+    again = open_log(tmp_path / "p", CONFIG, recovery_point=6)
+    assert stored(again) == before
+    assert again.log_end_offset == 7
+    assert {path.suffix for path in (tmp_path / "p").iterdir()}.isdisjoint({".cleaned", ".swap"})
+
+
+def test_a_map_that_is_full_ends_the_section(tmp_path: Path) -> None:
+    storage = Storage()
+    log = open_log(tmp_path / "p", CONFIG, storage=storage)
+    for number in range(8):
+        log.append(keyed((f"k{number % 4}", f"{number}"), ("same", f"{number}")), now_ms=NOW_MS)
+    log.roll(NOW_MS)
+    flush(log)
+    clean_end_offset: int | None = None
+    ends = []
+    while clean_end_offset is None or clean_end_offset < 16:
+        clean_end_offset = compact(
+            log, storage, clean_end_offset=clean_end_offset, now_ms=NOW_MS, limits=SCANTY
+        ).clean_end_offset
+        ends.append(clean_end_offset)
+    assert ends == [2, 4, 6, 8, 10, 12, 14, 16]
+    assert [(kept.offset, kept.value) for kept in stored(log)] == [
+        (8, b"4"),
+        (10, b"5"),
+        (12, b"6"),
+        (14, b"7"),
+        (15, b"7"),
+    ]
+
+
+def test_a_tombstone_goes_when_its_horizon_has_passed(tmp_path: Path) -> None:
+    storage = Storage()
+    config = replace(CONFIG, delete_retention_ms=100)
+    log = open_log(tmp_path / "p", config, storage=storage)
+    log.append(keyed(("a", "1"), ("a", None), timestamp=NOW_MS), now_ms=NOW_MS)
+    log.append(keyed(("b", "1"), timestamp=NOW_MS), now_ms=NOW_MS)
+    log.roll(NOW_MS)
+    flush(log)
+    compact(log, storage, now_ms=NOW_MS + 10)
+    (header, data), _ = stored_batches(log)
+    assert header.attributes & DELETE_HORIZON_FLAG
+    assert header.base_timestamp == NOW_MS + 110
+    assert stored(log) == [Kept(1, b"a", None), Kept(2, b"b", b"1")]
+    assert header.max_timestamp == NOW_MS + 1
+    compact(log, storage, now_ms=NOW_MS + 109)
+    assert stored_batches(log)[0][1] == data
+    compact(log, storage, now_ms=NOW_MS + 110)
+    assert stored(log) == [Kept(2, b"b", b"1")]
+
+
+@pytest.mark.parametrize("position", [0, 30, 70])
+def test_a_damaged_segment_is_not_cleaned(tmp_path: Path, position: int) -> None:
+    storage = Storage()
+    log = open_log(tmp_path / "p", CONFIG, storage=storage)
+    log.append(keyed(("a", "1"), ("a", "2")), now_ms=NOW_MS)
+    log.roll(NOW_MS)
+    flush(log)
+    path = tmp_path / "p" / f"{0:020d}.log"
+    content = bytearray(path.read_bytes())
+    content[position] ^= 0xFF
+    path.write_bytes(content)
+    with pytest.raises(CorruptRecord):
+        run(storage, begin(log, now_ms=NOW_MS))
+
+
+def test_batches_larger_than_a_read(tmp_path: Path) -> None:
+    storage = Storage()
+    log = open_log(tmp_path / "p", CONFIG, storage=storage)
+    for number in range(5):
+        log.append(keyed(("a", "1" * 300), (f"b{number}", "2" * 300)), now_ms=NOW_MS)
+    log.roll(NOW_MS)
+    flush(log)
+    limits = JobLimits(map_bytes=1 << 16, map_load_factor=0.9, read_bytes=100, bytes_per_s=0)
+    compact(log, storage, now_ms=NOW_MS, limits=limits)
+    assert [kept.offset for kept in stored(log)] == [1, 3, 5, 7, 8, 9]
