@@ -29,6 +29,7 @@ from gateway.runtime.background_jobs import BackgroundJobs
 from gateway.runtime.backlog import Backlog
 from gateway.runtime.clock import Clock, SystemClock
 from gateway.runtime.cold_reads import ColdReads
+from gateway.runtime.compaction import Compaction
 from gateway.runtime.fetch_sessions import FetchSessionCache
 from gateway.runtime.flusher import Flusher
 from gateway.runtime.group_configs import GroupConfigs
@@ -79,6 +80,7 @@ class Gateway:
         self.server: Server
         self._jobs: BackgroundJobs
         self._lifecycle: TopicLifecycle
+        self._compaction: Compaction
         self._control: ControlServer
         self._store: BlockStore
 
@@ -155,6 +157,9 @@ class Gateway:
         self._jobs = BackgroundJobs(config, self.clock, partitions, log_directory, self._lifecycle)
         self._jobs.start()
         self.services.backlog.run()
+        self._compaction = Compaction(config, self.clock, partitions, log_directory, self._lifecycle)
+        metadata_log.add_listener(self._compaction.metadata_changed)
+        self._compaction.start()
         self._control = ControlServer(self.services, Path(config.str("log.dirs")), traffic=self._traffic)
         await self._control.start()
 
@@ -224,6 +229,7 @@ class Gateway:
         await self._control.stop()
         await self.server.stop_accepting()
         await self.services.backlog.stop()
+        await self._compaction.stop()
         self.services.transactions.stop()
         self.services.groups.stop()
         self.services.shares.stop()

@@ -45,6 +45,8 @@ _LENGTH_AT: Final = 8
 _MAGIC_AT: Final = 16
 _NEWEST_MAGIC: Final = 2
 _FOREVER: Final = 2**63 - 1
+_RECORD_ERRORS: Final = 100
+"""The most records of a batch that an answer names."""
 
 
 def check_batch(  # noqa: C901, PLR0912 - the checks of every batch, in Kafka's order and in one call
@@ -196,11 +198,15 @@ def _check_records(batch: BatchHeader, body: memoryview, config: LogConfig, now_
     max_timestamp = NO_TIMESTAMP
     create_time = config.message_timestamp_type == "CreateTime"
     latest = now_ms + config.message_timestamp_after_max_ms
+    keyless: list[int] = []
     for delta, record in enumerate(iterate_body(batch, body, config.max_decompressed_bytes)):
         if record.offset != batch.base_offset + delta:
             raise InvalidRecord(
                 f"Record {delta} of the batch has offset delta {record.offset - batch.base_offset}."
             )
+        if record.key is None and config.compact:
+            keyless.append(delta)
+            continue
         timestamp = record.timestamp
         max_timestamp = max(max_timestamp, timestamp)
         if create_time:
@@ -209,5 +215,17 @@ def _check_records(batch: BatchHeader, body: memoryview, config: LogConfig, now_
                     f"Record {delta} has timestamp {timestamp}; the gateway's clock is {now_ms}."
                 )
             _check_not_too_old(timestamp, config.message_timestamp_before_max_ms, now_ms)
+    if keyless:
+        _refuse_keyless(keyless)
     if create_time:
         batch.max_timestamp = max_timestamp
+
+
+def _refuse_keyless(deltas: list[int]) -> None:
+    """Source: Kafka's `LogValidator.validateKey`, `processRecordErrors`; it names every record, here the first ones are."""
+    told = tuple(
+        (delta, "A compacted topic takes no record without a key.") for delta in deltas[:_RECORD_ERRORS]
+    )
+    raise InvalidRecord(
+        f"{len(deltas)} records of the batch have no key, which a compacted topic needs.", told
+    )

@@ -87,9 +87,17 @@ class UnsupportedCompressionType(LogError):
 
 
 class InvalidRecord(LogError):
-    """A well-formed batch breaks a rule of its content."""
+    """A well-formed batch breaks a rule of its content.
+
+    `record_errors` are (number of the record in the batch, what is wrong with it) where single records do.
+    """
 
     kafka_error_code = 87
+
+    def __init__(self, message: str, record_errors: tuple[tuple[int, str], ...] = ()) -> None:
+        """Tell what is wrong."""
+        super().__init__(message)
+        self.record_errors = record_errors
 
 
 class MalformedBatch(InvalidRecord):

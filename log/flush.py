@@ -112,7 +112,7 @@ class UndurableNames:
 
     def __bool__(self) -> bool:
         """Whether something waits for a ticket."""
-        return bool(self._paths)
+        return bool(self._paths or self._directories)
 
     @property
     def tickets_out(self) -> int:

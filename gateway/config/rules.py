@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from gateway.config.setting import SettingValue
-from gateway.config.table import BY_NAME, BY_TOPIC_NAME
 
 Values: TypeAlias = Callable[[str], SettingValue | None]
 """The value that would hold of each setting, by its name; each is valid by itself."""
@@ -18,8 +17,6 @@ _ON_BROKERS: Final = "log.cleaner."
 
 def topic_conflict(value: Values) -> str | None:
     """What is wrong with the configurations of a topic taken together; None when nothing is."""
-    if _LOWER not in BY_TOPIC_NAME or _HIGHER not in BY_TOPIC_NAME:
-        return None
     return _out_of_order("topic", value, _LOWER, _HIGHER)
 
 
@@ -29,10 +26,7 @@ def broker_conflict(value: Values) -> str | None:
         return "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"
     if value("max.connections.per.ip") == 0 and not value("max.connections.per.ip.overrides"):
         return "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set."
-    lower, higher = _ON_BROKERS + _LOWER, _ON_BROKERS + _HIGHER
-    if lower not in BY_NAME or higher not in BY_NAME:
-        return None
-    return _out_of_order("broker", value, lower, higher)
+    return _out_of_order("broker", value, _ON_BROKERS + _LOWER, _ON_BROKERS + _HIGHER)
 
 
 def _out_of_order(kind: str, value: Values, lower: str, higher: str) -> str | None:

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable
 
 from gateway.config.backlog import BACKLOG_SETTINGS
+from gateway.config.compaction import COMPACTED_TOPIC_SETTINGS, COMPACTION_SETTINGS
 from gateway.config.deletion import DELETION_SETTINGS
 from gateway.config.fixed_topics import FIXED_TOPIC_SETTINGS, TOPIC_ONLY_SETTINGS
 from gateway.config.groups import GROUP_SETTINGS
@@ -28,6 +29,8 @@ SETTINGS: tuple[Setting, ...] = (
     *RETENTION_SETTINGS,
     *FIXED_TOPIC_SETTINGS,
     *BACKLOG_SETTINGS,
+    *COMPACTED_TOPIC_SETTINGS,
+    *COMPACTION_SETTINGS,
     *PRODUCER_SETTINGS,
     *GROUP_SETTINGS,
     *TRANSACTION_SETTINGS,

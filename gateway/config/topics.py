@@ -9,13 +9,6 @@ _MS_PER_HOUR = 3600000
 _MS_PER_MINUTE = 60000
 
 
-def _only_delete(value: SettingValue) -> str | None:
-    items = value if isinstance(value, tuple) else (value,)
-    if all(item == "delete" for item in items):
-        return None
-    return "only the cleanup policy delete is supported, compaction is not"
-
-
 def _only_producer(value: SettingValue) -> str | None:
     if value == "producer":
         return None
@@ -176,9 +169,10 @@ TOPIC_SETTINGS = (
         type=SettingType.LIST,
         default=("delete",),
         dynamic=True,
-        check=_only_delete,
+        choices=("compact", "delete"),
         section=_SECTION,
-        doc="What happens to old segments: `delete`, or nothing when empty. Compaction is not supported.",
+        doc="What happens to old segments: `delete` removes them by age and size, `compact` keeps the newest value of each key, "
+        "both do both, and empty does nothing.",
     ),
     Setting(
         name="compression.type",

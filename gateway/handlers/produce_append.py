@@ -19,7 +19,7 @@ from gateway.protocol.produce_codec import ProduceRow, encode_produce_response
 from gateway.runtime.coordinator_shards import Unavailable
 from gateway.runtime.partition import Partition
 from gateway.runtime.services import Services
-from log import AppendInfo, LogError, MalformedBatch
+from log import AppendInfo, InvalidRecord, LogError, MalformedBatch
 from log.record_batch import HEADER_BYTES
 
 logger = logging.getLogger(__name__)
@@ -153,7 +153,8 @@ def append_batch(
         appended = not (
             is_verified_first or code in REFUSALS_BEFORE_THE_APPEND or isinstance(error, MalformedBatch)
         )
-        return refused_row(partition, code, str(error), appended=appended)
+        row = refused_row(partition, code, str(error), appended=appended)
+        return row._replace(record_errors=error.record_errors) if isinstance(error, InvalidRecord) else row
     if info.is_duplicate:
         services.duplicates += 1
     elif gate is not None:

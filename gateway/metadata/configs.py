@@ -38,7 +38,7 @@ from gateway.metadata.image import (
 )
 from gateway.metadata.logger_configs import logger_error
 from gateway.metadata.records import ConfigRecord, MetadataRecord
-from gateway.metadata.topic_names import INTERNAL_TOPICS, name_complaint
+from gateway.metadata.topic_names import name_complaint
 
 NO_CLIENT_METRICS: Final = (
     "Client metrics are not collected here, so that there are no subscriptions to them to configure."
@@ -243,9 +243,6 @@ def _values_error(
     complaint = name_complaint(name)
     if complaint:
         return ApiError(ErrorCode.invalid_topic_exception, complaint)
-    if name in INTERNAL_TOPICS and present.get("cleanup.policy") == "compact":
-        # the gateway itself created it so, and writes it anew instead
-        del present["cleanup.policy"]
     error = topic_config_error(config, present)
     if error:
         return error

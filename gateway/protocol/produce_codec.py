@@ -185,6 +185,8 @@ class ProduceRow(NamedTuple):
     log_append_time_ms: int
     log_start_offset: int
     error_message: str | None = None
+    record_errors: tuple[tuple[int, str], ...] = ()
+    """(number in the batch, message) of each record that is at fault."""
 
 
 TopicRows = tuple[str | bytes, Sequence[ProduceRow]]
@@ -208,10 +210,16 @@ def _flexible_body(topics: Sequence[TopicRows]) -> bytes:
         for row in rows:
             message = b"\0" if row.error_message is None else compact_string(row.error_message)
             pieces.append(_ROW_V5.pack(*row[:5]))
-            pieces.append(b"\1" + message + b"\0")
+            pieces.append(_flexible_record_errors(row.record_errors) if row.record_errors else b"\1")
+            pieces.append(message + b"\0")
         pieces.append(b"\0")
     pieces.append(b"\0\0\0\0\0")
     return b"".join(pieces)
+
+
+def _flexible_record_errors(record_errors: Sequence[tuple[int, str]]) -> bytes:
+    rows = [_INT32.pack(number) + compact_string(text) + b"\0" for number, text in record_errors]
+    return unsigned_varint(len(rows) + 1) + b"".join(rows)
 
 
 def _legacy_body(version: int, topics: Sequence[TopicRows]) -> bytes:
@@ -223,7 +231,9 @@ def _legacy_body(version: int, topics: Sequence[TopicRows]) -> bytes:
         for row in rows:
             if version >= 8:
                 pieces.append(_ROW_V5.pack(*row[:5]))
-                pieces.append(_INT32.pack(0) + nullable_string(row.error_message))
+                pieces.append(_INT32.pack(len(row.record_errors)))
+                pieces += [_INT32.pack(number) + nullable_string(text) for number, text in row.record_errors]
+                pieces.append(nullable_string(row.error_message))
             elif version >= 5:
                 pieces.append(_ROW_V5.pack(*row[:5]))
             else:

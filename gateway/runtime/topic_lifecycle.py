@@ -54,12 +54,15 @@ def topic_policy(config: Config, overrides: Mapping[str, str]) -> TopicPolicy:
         return cast("int", config.topic_value(name, overrides))
 
     internal_segment_bytes = config.topic_value("internal.segment.bytes", overrides)
-    deletes = "delete" in cast("tuple[str, ...]", config.topic_value("cleanup.policy", overrides))
+    policies = cast("tuple[str, ...]", config.topic_value("cleanup.policy", overrides))
+    deletes, compacts = "delete" in policies, "compact" in policies
+    max_compaction_lag_ms = number("max.compaction.lag.ms")
     log_config = LogConfig(
         segment_bytes=(
             number("segment.bytes") if internal_segment_bytes is None else cast("int", internal_segment_bytes)
         ),
-        segment_ms=number("segment.ms"),
+        # only closed segments are compacted, so they must be closed by then
+        segment_ms=min(number("segment.ms"), max_compaction_lag_ms) if compacts else number("segment.ms"),
         segment_jitter_ms=number("segment.jitter.ms"),
         index_interval_bytes=number("index.interval.bytes"),
         segment_index_bytes=number("segment.index.bytes"),
@@ -67,12 +70,18 @@ def topic_policy(config: Config, overrides: Mapping[str, str]) -> TopicPolicy:
         message_timestamp_type=cast("str", config.topic_value("message.timestamp.type", overrides)),
         message_timestamp_before_max_ms=number("message.timestamp.before.max.ms"),
         message_timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
-        deep_validation=config.bool("seqgate.log.deep.validation"),
+        # what is compacted is decoded later, and a batch that can't be would end that for good
+        deep_validation=compacts or config.bool("seqgate.log.deep.validation"),
         retained_batches=config.int("seqgate.producer.retained.batches"),
         retention_ms=number("retention.ms") if deletes else -1,
         retention_bytes=number("retention.bytes") if deletes else -1,
         file_delete_delay_ms=number("file.delete.delay.ms"),
         producer_id_expiration_ms=config.int("producer.id.expiration.ms"),
+        compact=compacts,
+        delete_retention_ms=number("delete.retention.ms"),
+        min_compaction_lag_ms=number("min.compaction.lag.ms"),
+        max_compaction_lag_ms=max_compaction_lag_ms,
+        min_cleanable_dirty_ratio=cast("float", config.topic_value("min.cleanable.dirty.ratio", overrides)),
     )
     return TopicPolicy(log_config, number("flush.messages"), number("flush.ms"))
 
@@ -146,6 +155,14 @@ class TopicLifecycle:
         if stored is not None and stored.may_outlive_retention(self._policy(key[0]).log_config, now_ms):
             self._partitions.get(*key)
 
+    def open_if_compaction_is_due(self, key: tuple[str, int], clean_end_offset: int | None) -> None:
+        """Open a partition (topic, index) if it is not and may hold what has not been compacted yet."""
+        stored = self._directory.stored().get(key)
+        if stored is not None and self._policy(key[0]).log_config.compact:
+            stop = stored.stop
+            if stop is None or stop.active_base_offset > (clean_end_offset or 0):
+                self._partitions.get(*key)
+
     def _policy(self, topic: str) -> TopicPolicy:
         policy = self._policies.get(topic)
         if policy is None:
@@ -161,7 +178,7 @@ class TopicLifecycle:
         policy = topic_policy(self._config, overrides)
         if topic in INTERNAL_TOPICS:
             # its coordinator decides what may go, whatever the topic's configuration says
-            kept = replace(policy.log_config, retention_ms=-1, retention_bytes=-1)
+            kept = replace(policy.log_config, retention_ms=-1, retention_bytes=-1, compact=False)
             policy = replace(policy, log_config=kept)
         return policy
 

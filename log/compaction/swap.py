@@ -35,7 +35,7 @@ from log.segment import Segment
 from log.storage import DataFile
 
 if TYPE_CHECKING:
-    from log.compaction.job import CleanedSegment, CleaningJob
+    from log.compaction.job import CleanedSegment
     from log.environment import LogEnvironment
     from log.storage import Storage
 
@@ -91,12 +91,13 @@ def swap_path(directory: str, base_offset: int, suffix: str) -> str:
     return f"{directory}/{offset_name(base_offset, suffix)}{SWAP_SUFFIX}"
 
 
-def delete_cleaned(storage: Storage, job: CleaningJob) -> None:
-    """Delete what a cleaning wrote that was given up. Raises OSError."""
-    for segment in job.segments:
-        for suffix in SEGMENT_SUFFIXES:
-            name = cleaned_name(segment.base_offset, suffix, job.token)
-            storage.delete(f"{job.directory}/{name}")
+def delete_cleaned(storage: Storage, directory: str, token: str) -> None:
+    """Delete what the cleaning of this token left behind, if the directory is still there. Raises OSError."""
+    end = f".{token}{CLEANED_SUFFIX}"
+    with contextlib.suppress(FileNotFoundError):
+        for name in storage.list_directory(directory):
+            if name.endswith(end):
+                storage.delete(f"{directory}/{name}")
 
 
 def finish_swaps(environment: LogEnvironment, directory: str, names: Iterable[str]) -> set[int]:

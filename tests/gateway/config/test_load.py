@@ -111,7 +111,7 @@ class TestRefusals:
             "auto.create.topics.enable=yes",
             "default.replication.factor=3",
             "log.message.timestamp.type=Now",
-            "log.cleanup.policy=compact",
+            "log.cleanup.policy=compress",
             "compression.type=zstd",
             "seqgate.producer.retained.batches=4",
             "seqgate.producer.id.store=etcd",

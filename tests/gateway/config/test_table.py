@@ -82,7 +82,7 @@ def test_defaults_that_differ_from_kafka_are_these_only() -> None:
         ("seqgate.producer.id.prefetch.ratio", "much"),
         ("log.retention.ms", str(2**63)),
         ("log.message.timestamp.type", "createtime"),
-        ("log.cleanup.policy", "delete,compact"),
+        ("log.cleanup.policy", "delete,compress"),
         ("log.cleanup.policy", "delete,"),
         ("num.partitions", "1_0"),
         ("num.partitions", "\u0663"),

@@ -23,6 +23,9 @@ rows = st.lists(
         log_append_time_ms=st.integers(-1, 2**40),
         log_start_offset=int64,
         error_message=st.none() | st.text(max_size=200),
+        record_errors=st.lists(st.tuples(st.integers(0, 2**31 - 1), st.text(max_size=20)), max_size=3).map(
+            tuple
+        ),
     ),
     max_size=4,
 )
@@ -63,4 +66,5 @@ def test_reads_back(version: int, topics: list[list[ProduceRow]], names: list[st
                 assert got.log_start_offset == row.log_start_offset
             if version >= 8:
                 assert got.error_message == row.error_message
-                assert got.record_errors == ()
+                told = [(entry.batch_index, entry.batch_index_error_message) for entry in got.record_errors]
+                assert told == list(row.record_errors)

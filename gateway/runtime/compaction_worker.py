@@ -1,0 +1,108 @@
+"""The process that cleans logs: started when there is something to clean, given one log after the other, ended after that.
+
+Jobs go to its standard input, reports come from its standard output, each as a length (uint32, big-endian) and msgpack.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from log.compaction.job import (
+    CleanedSegment,
+    CleaningFailed,
+    CleaningFinished,
+    CleaningJob,
+    decode_report,
+    encode_job,
+)
+
+logger = logging.getLogger(__name__)
+
+_LENGTH_BYTES: Final = 4
+_START: Final = (
+    "import os, sys; sys.path[:] = sys.argv[1].split(os.pathsep); "
+    "from log.compaction.worker import main; main(int(sys.argv[2]))"
+)
+"""It imports from where this process does, whatever the working directory holds."""
+
+
+class CompactionWorker:
+    """One such process, if it runs. Belongs to one task at a time, but for `kill`."""
+
+    def __init__(self) -> None:
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def clean(
+        self, job: CleaningJob, take: Callable[[CleanedSegment], Awaitable[None]]
+    ) -> CleaningFinished | CleaningFailed:
+        """Have a log cleaned; `take` gets each segment when it is durable.
+
+        A process that dies is a CleaningFailed; the next call starts another one. Raises what `take` raises, after which
+        the process is killed.
+        """
+        try:
+            process = await self._started()
+            assert process.stdin is not None
+            frame = encode_job(job)
+            process.stdin.write(len(frame).to_bytes(_LENGTH_BYTES, "big") + frame)
+            await process.stdin.drain()
+            while True:
+                report = decode_report.decode(await self._next_frame(process))
+                if not isinstance(report, CleanedSegment):
+                    return report
+                await take(report)
+        except (OSError, asyncio.IncompleteReadError) as error:
+            return CleaningFailed(await self._obituary(error), is_corrupt=False)
+        except BaseException:
+            self.kill()
+            raise
+
+    async def _started(self) -> asyncio.subprocess.Process:
+        if self._process is None or self._process.returncode is not None:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-P",
+                "-c",
+                _START,
+                os.pathsep.join(entry or os.getcwd() for entry in sys.path),  # noqa: PTH109 - no I/O
+                str(os.getpid()),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+            )
+            logger.info("a process for compaction was started, pid %d", self._process.pid)
+        return self._process
+
+    @staticmethod
+    async def _next_frame(process: asyncio.subprocess.Process) -> bytes:
+        assert process.stdout is not None
+        length = int.from_bytes(await process.stdout.readexactly(_LENGTH_BYTES), "big")
+        return await process.stdout.readexactly(length)
+
+    async def _obituary(self, error: Exception) -> str:
+        process, self._process = self._process, None
+        if process is None:
+            return f"no process could be started: {error}"
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        return f"its process ended with {await process.wait()}"
+
+    def kill(self) -> None:
+        """End the process at once, whatever it does."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+
+    async def close(self) -> None:
+        """End the process, which has nothing to do."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if process.stdin is not None:
+            process.stdin.close()
+        await process.wait()

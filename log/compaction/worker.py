@@ -1,0 +1,73 @@
+"""The process that cleans logs, apart from the one that serves them: decoding records takes long.
+
+Reads jobs from standard input and writes reports to standard output (see `job`), until the input ends. It has no state of
+its own, so that it can be killed at any time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import secrets
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING, Final
+
+from log.compaction.cleaner import clean
+from log.compaction.job import CleaningFailed, CleaningReport, decode_job, encode_report
+from log.compaction.throttle import Throttle
+from log.errors import LogError
+from log.storage import Storage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import BinaryIO
+
+    from log.compaction.job import CleaningJob
+
+_PR_SET_PDEATHSIG: Final = 1
+_LENGTH_BYTES: Final = 4
+_NICENESS: Final = 10
+_SALT_BYTES: Final = 16
+
+
+def main(parent_id: int) -> None:
+    """Serve the process `parent_id`, which started this one, and die with it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _die_with(parent_id)
+    with contextlib.suppress(OSError):
+        os.nice(_NICENESS)
+    serve(sys.stdin.buffer, sys.stdout.buffer)
+
+
+def serve(jobs: BinaryIO, reports: BinaryIO) -> None:
+    """Do the jobs one after the other."""
+
+    def send(report: CleaningReport) -> None:
+        frame = encode_report(report)
+        reports.write(len(frame).to_bytes(_LENGTH_BYTES, "big") + frame)
+        reports.flush()
+
+    while length := jobs.read(_LENGTH_BYTES):
+        job = decode_job(jobs.read(int.from_bytes(length, "big")))
+        send(_done(job, send))
+
+
+def _done(job: CleaningJob, send: Callable[[CleaningReport], None]) -> CleaningReport:
+    throttle = Throttle(job.limits.bytes_per_s, time.monotonic, time.sleep)
+    try:
+        return clean(Storage(), job, throttle=throttle, salt=secrets.token_bytes(_SALT_BYTES), report=send)
+    except (LogError, ValueError) as error:
+        return CleaningFailed(f"{type(error).__name__}: {error}", is_corrupt=True)
+    except (OSError, MemoryError) as error:
+        return CleaningFailed(f"{type(error).__name__}: {error}", is_corrupt=False)
+
+
+def _die_with(parent_id: int) -> None:
+    """Only Linux has the call; elsewhere the end of the input comes after the job under way."""
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent_id:
+        raise SystemExit
