@@ -62,9 +62,6 @@ UNREADABLE = (
 CORRECTED = (
     "correcting a header means decoding the records; without deep validation the producer's word stands"
 )
-NO_COMPACTION = (
-    "compaction is not supported, so a topic that asks for it is refused instead of never being compacted"
-)
 NO_RECOMPRESSION = "batches are stored as producers send them; a topic that asks for another codec is refused"
 DURABLE = "acks=all waits for the disk by default; Kafka leaves it to the page cache"
 ELR = "Kafka sets min.insync.replicas for the whole cluster when eligible leader replicas are on; there are none here"
@@ -151,10 +148,6 @@ KNOWN_DIFFERENCES: tuple[KnownDifference, ...] = (
     KnownDifference(("produce.batch[codec ?]",), "1.*.error_code", NOT_UNKNOWN),
     KnownDifference(("produce.compression_of_the_topic[gzip]",), "*", NO_RECOMPRESSION),
     KnownDifference(("produce.compression_of_the_topic[uncompressed]",), "*", NO_RECOMPRESSION),
-    KnownDifference(
-        ("produce.compacted_topic", "topics.delete_records_of_a_compacted_topic"), "*", NO_COMPACTION
-    ),
-    KnownDifference(("configs.compaction",), "1.*", NO_COMPACTION),
     KnownDifference(("configs.incremental_operation[unknown operation]",), "1.*", NOT_UNKNOWN),
     KnownDifference(("metadata.by_id_and_name[*]",), "4.*error_code", NOT_UNKNOWN),
     KnownDifference(("fetch.isolation[2]", "fetch.isolation[-1]"), "*", READS_ON),

@@ -1,0 +1,299 @@
+"""Any one operation of a compaction fails, or the power goes before it: nothing that counts is lost, doubled or misplaced."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from log import LogConfig, LogDirectory, Storage, StorageFailed, UnifiedLog
+from log.compacted_log import Cleaning
+from log.compaction.job import CleanedSegment
+from log.compaction.swap import delete_cleaned
+from log.names import CLEANED_SUFFIX, SWAP_SUFFIX
+from log.record_batch import HEADER_BYTES
+from tests.faults.faulty_storage import FaultyStorage, PowerCut
+from tests.log.compaction.cleaning import Kept, begin, keyed, run, stored, stored_batches
+from tests.log.compaction.test_model import states, table
+
+TOPIC, TOPIC_ID = "flights", uuid.UUID(int=78)
+CONFIG = LogConfig(
+    segment_bytes=600, index_interval_bytes=100, retention_ms=-1, file_delete_delay_ms=0, compact=True
+)
+SEEDS = 5
+
+
+@dataclass
+class Known:
+    """What was written, in order, and what is known to be durable of it."""
+
+    records: list[tuple[Kept, bool]] = field(default_factory=list)
+    """Each record, and whether it was aborted."""
+    states: dict[int, dict[int, tuple[object, ...]]] = field(default_factory=dict)
+    """The producers by log end offset."""
+    durable_end_offset: int = 0
+    log_start_offset: int = 0
+
+
+def now_ms() -> int:
+    return 1_000_000
+
+
+class Life:
+    def __init__(self, storage: Storage, root: Path, known: Known | None = None) -> None:
+        self.storage = storage
+        self.root = root
+        self.known = known or Known()
+        self.directory: LogDirectory | None = None
+        self.clean_end_offset: int | None = None
+
+    @property
+    def log(self) -> UnifiedLog:
+        assert self.directory is not None
+        log = self.directory.get(TOPIC, 0)
+        assert log is not None
+        return log
+
+    def open(self) -> None:
+        self.directory = LogDirectory.open(self.root, self.storage, node_id=1, now_ms=now_ms, config=CONFIG)
+        if self.directory.get(TOPIC, 0) is None:
+            self.directory.create(TOPIC, TOPIC_ID, 0, CONFIG)
+
+    def send(self, number: int, producer_id: int = 1, *, is_aborted: bool = False) -> None:
+        log, base_offset = self.log, self.log.log_end_offset
+        entry = log.producers.get(producer_id)
+        pairs = [(f"k{number % 3}", f"v{number}"), ("same", f"v{number}" if number % 4 else None)]
+        data = keyed(
+            *pairs,
+            timestamp=now_ms(),
+            producer_id=producer_id,
+            base_sequence=0 if entry is None else entry.next_sequence,
+            is_transactional=is_aborted,
+        )
+        self.known.records += [
+            (Kept(base_offset + n, key.encode(), None if value is None else value.encode()), is_aborted)
+            for n, (key, value) in enumerate(pairs)
+        ]
+        log.append(data, now_ms=now_ms())
+        self._note()
+
+    def abort(self, number: int) -> None:
+        self.send(number, 11, is_aborted=True)
+        self.log.append_end_marker(11, 0, commit=False, coordinator_epoch=0, now_ms=now_ms())
+        self._note()
+
+    def _note(self) -> None:
+        self.known.states[self.log.log_end_offset] = states(self.log, batches=5)
+
+    def flush(self) -> None:
+        log = self.log
+        ticket = log.prepare_flush()
+        if ticket is not None:
+            try:
+                ticket.run()
+            except OSError as error:
+                log.fail_flush(ticket, error)
+                raise
+            except BaseException:
+                log.fail_flush(ticket, OSError("power"))
+                raise
+            log.complete_flush(ticket)
+        log.advance_high_watermark(log.recovery_point)
+        self.known.durable_end_offset = log.recovery_point
+
+    def checkpoint(self) -> None:
+        assert self.directory is not None
+        self.directory.checkpoint()
+
+    def compact(self) -> None:
+        """As the worker and the gateway do it."""
+        cleaning = begin(self.log, clean_end_offset=self.clean_end_offset, now_ms=now_ms())
+        try:
+            cleaned, finished = run(self.storage, cleaning)
+            for segment in cleaned:
+                self._swap(cleaning, segment)
+        except Exception:
+            with contextlib.suppress(OSError):
+                delete_cleaned(self.storage, cleaning.job.directory, cleaning.job.token)
+            raise
+        self.clean_end_offset = finished.clean_end_offset
+
+    def _swap(self, cleaning: Cleaning, segment: CleanedSegment) -> None:
+        ticket = self.log.begin_swap(cleaning, segment)
+        assert ticket is not None
+        try:
+            ticket.run()
+        except OSError:
+            self.log.abandon_swap(ticket)
+            raise
+        assert self.log.finish_swap(ticket, now_ms())
+        assert self.log.segment_count >= 2
+
+    def delete_records(self) -> None:
+        self.known.log_start_offset = self.log.delete_records_before(3, now_ms())
+
+    def clean_up(self) -> None:
+        assert self.directory is not None
+        self.directory.delete_pending(now_ms() + 10_000_000)
+
+    def stop(self) -> None:
+        assert self.directory is not None
+        self.directory.close(clean=True)
+        self.directory = None
+
+
+def steps(life: Life) -> list[Callable[[], object]]:
+    def some(*numbers: int) -> list[Callable[[], object]]:
+        return [lambda n=number: life.send(n, 1 + n % 2) for number in numbers]
+
+    return [
+        life.open,
+        *some(0, 1, 2, 3),
+        lambda: life.abort(4),
+        *some(5, 6, 7, 8, 9),
+        lambda: life.log.roll(now_ms()),
+        *some(10),
+        life.flush,
+        life.checkpoint,
+        life.compact,
+        *some(11),
+        life.clean_up,
+        lambda: life.abort(12),
+        *some(13, 14, 15, 16),
+        lambda: life.log.roll(now_ms()),
+        life.flush,
+        life.checkpoint,
+        life.compact,
+        life.delete_records,
+        life.clean_up,
+        *some(17),
+        life.flush,
+        life.stop,
+        life.open,
+        *some(18),
+        life.flush,
+        life.stop,
+    ]
+
+
+def check(log: UnifiedLog, known: Known) -> None:
+    end_offset = log.log_end_offset
+    assert end_offset >= known.durable_end_offset
+    found = stored(log)
+    offsets = [kept.offset for kept in found]
+    assert offsets == sorted(set(offsets))
+    written = {kept.offset: kept for kept, _ in known.records}
+    assert all(written[kept.offset] == kept for kept in found)
+    aborted = {kept.offset for kept, is_aborted in known.records if is_aborted}
+    counted = [kept for kept, is_aborted in known.records if not is_aborted and kept.offset < end_offset]
+    assert table([kept for kept in found if kept.offset not in aborted]) == table(counted)
+    told = {first for _, first in log.aborted_transactions(0, end_offset)}
+    for offset in aborted & set(offsets):
+        if log.open_transaction(11) is None:
+            assert {offset, offset - 1} & told
+    if end_offset in known.states:
+        assert states(log, batches=5) == known.states[end_offset]
+    assert all(header.size_bytes >= HEADER_BYTES for header, _ in stored_batches(log))
+
+
+def check_files(root: Path) -> None:
+    names = [path.name for path in root.rglob("*")]
+    assert not [name for name in names if name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX))]
+
+
+def recover_and_check(root: Path, known: Known) -> None:
+    life = Life(Storage(), root, Known(list(known.records), dict(known.states), known.durable_end_offset))
+    life.open()
+    check_files(root)
+    check(life.log, known)
+    life.flush()
+    life.checkpoint()
+    if life.log.segment_count > 1:
+        life.compact()
+    check(life.log, known)
+    life.stop()
+    life.open()
+    check(life.log, known)
+    life.stop()
+
+
+def live_until(root: Path, fail_at: int) -> tuple[FaultyStorage, Life]:
+    root.mkdir()
+    storage = FaultyStorage(root, fail_at=fail_at, kind="cut")
+    life = Life(storage, root)
+    with contextlib.suppress(PowerCut):
+        for step in steps(life):
+            step()
+    return storage, life
+
+
+def span_of_compactions(tmp_path: Path) -> range:
+    """The numbers of the operations from the first one of the first compaction on."""
+    storage, life = live_until(tmp_path / "counted", 0)
+    assert life.clean_end_offset is not None
+    first = next(number for number, name in enumerate(storage.log) if CLEANED_SUFFIX in name)
+    return range(first, storage.operations + 2)
+
+
+def test_life_without_a_fault(tmp_path: Path) -> None:
+    storage, life = live_until(tmp_path / "data", 0)
+    assert sum(f".log{SWAP_SUFFIX}" in name for name in storage.log) >= 3
+    assert sum(".txnindex" in name and CLEANED_SUFFIX in name for name in storage.log) >= 2
+    recover_and_check(tmp_path / "data", life.known)
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_power_cut_before_any_operation(tmp_path: Path, part: int) -> None:
+    for fail_at in span_of_compactions(tmp_path)[part::4]:
+        storage, life = live_until(tmp_path / f"{fail_at}", fail_at)
+        for seed in range(SEEDS):
+            image = tmp_path / f"{fail_at}-{seed}"
+            storage.power_cut(image, seed if seed < 2 else seed + SEEDS * fail_at)
+            try:
+                recover_and_check(image, life.known)
+            except Exception as error:
+                where = storage.log[-1] if storage.log else ""
+                raise AssertionError(f"operation {fail_at} ({where}), seed {seed}: {error!r}") from error
+            shutil.rmtree(image)
+        shutil.rmtree(tmp_path / f"{fail_at}")
+
+
+@pytest.mark.parametrize("kind", ["EIO", "short"])
+def test_one_operation_fails_and_life_goes_on(tmp_path: Path, kind: str) -> None:
+    for fail_at in span_of_compactions(tmp_path):
+        root = tmp_path / f"{fail_at}"
+        root.mkdir()
+        storage = FaultyStorage(root, fail_at=fail_at, kind=kind)
+        life = Life(storage, root)
+        try:
+            for step in steps(life):
+                try:
+                    step()
+                except (StorageFailed, OSError):
+                    mend(life)
+                    if step in {life.open, life.flush}:
+                        step()
+            image = tmp_path / f"{fail_at}-image"
+            storage.power_cut(image, 0)
+            recover_and_check(image, life.known)
+        except Exception as error:
+            where = storage.log[fail_at - 1 : fail_at]
+            raise AssertionError(f"operation {fail_at} ({where}): {error!r}") from error
+        shutil.rmtree(root)
+        shutil.rmtree(image)
+
+
+def mend(life: Life) -> None:
+    if life.directory is None:
+        life.open()
+    log = life.directory.get(TOPIC, 0) if life.directory is not None else None
+    if log is not None and log.offline:
+        log.reopen(now_ms())
+    end_offset = life.log.log_end_offset
+    life.known.records = [entry for entry in life.known.records if entry[0].offset < end_offset]
+    check(life.log, life.known)
