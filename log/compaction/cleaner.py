@@ -171,18 +171,12 @@ class _Cleaner:
 
     def clean_group(self, group: list[SourceSegment], kept: KeptRecords, aborted: _Aborted) -> None:
         output = _Output(self.storage, self.environment, self.job, group[0].base_offset, self.throttle)
-        holding = [source.base_offset for source in group if source.size_bytes]
         is_changed = len(group) > 1
         try:
             for source in group:
                 kept.transactions.announce(aborted.beginning_in(source.base_offset, source.end_offset))
-                is_last = holding[-1:] == [source.base_offset]
-                position = 0
                 for header, batch in self.batches(source):
-                    position += header.size_bytes
-                    # Where the last batch ends tells a start after a crash which segments this one replaces.
-                    keep_empty = is_last and position == source.size_bytes
-                    rest = kept.of_batch(header, batch, keep_empty=keep_empty)
+                    rest = kept.of_batch(header, batch)
                     is_changed = is_changed or rest is not batch
                     if rest is not None:
                         output.append(rest)

@@ -50,10 +50,8 @@ class KeptRecords:
     records_kept: int = 0
     keyless_records: int = 0
 
-    def of_batch(
-        self, header: BatchHeader, batch: memoryview, *, keep_empty: bool = False
-    ) -> bytes | memoryview | None:
-        """What stays of `batch`: itself when all does, a smaller one, or None. With `keep_empty` it is not None.
+    def of_batch(self, header: BatchHeader, batch: memoryview) -> bytes | memoryview | None:
+        """What stays of `batch`: itself when all does, a smaller one, or None.
 
         Raises InvalidRecord, UnsupportedCompressionType.
         """
@@ -72,9 +70,7 @@ class KeptRecords:
             is_spent = is_dropped = self.transactions.is_aborted(
                 header.producer_id, header.last_offset, is_transactional=header.is_transactional
             )
-        keep_empty = (
-            keep_empty or self._is_last_of_producer(header) or header.last_offset + 1 == self.round_end_offset
-        )
+        keep_empty = self._is_last_of_producer(header) or header.last_offset + 1 == self.round_end_offset
         if is_dropped or not header.record_count:
             return self._emptied(header, batch) if keep_empty else None
         return self._filtered(header, batch, horizon_ms, is_spent and header.is_control, keep_empty)

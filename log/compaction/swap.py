@@ -9,8 +9,9 @@
 | the directory is made durable                         | the new one                                              |
 | `*.swap` is renamed to the final names                | the new one                                              |
 
-A `.log.swap` is whole, so a start may always finish the swap: it deletes what the new segment covers, and makes the
-indexes anew. Source: Kafka's `LocalLog.replaceSegments`, `LogLoader`; the two barriers are ours, since renames may reach
+A `.log.swap` is whole, so a start may always finish the swap: it deletes what the batches of the new segment cover, and
+makes the indexes anew. An old segment of which nothing was kept behind the last batch of the new one may come back by
+that; it is cleaned again, as the end of the cleaning was not noted yet. Source: Kafka's `LocalLog.replaceSegments`, `LogLoader`; the two barriers are ours, since renames may reach
 the disk in any order.
 """
 
