@@ -57,20 +57,22 @@ class KeptRecords:
         """
         self.records_read += header.record_count
         horizon_ms = delete_horizon_ms(header)
+        is_last = self._is_last_of_producer(header)
         if header.is_control:
             # an emptied control batch has no marker to read
             marker = read_end_marker(batch) if header.record_count else None
             is_spent, entry = self.transactions.end(header.producer_id, header.last_offset, marker)
             if entry is not None:
                 self.aborted_kept.append(entry)
-            is_dropped = is_spent and horizon_ms is not None and horizon_ms <= self.now_ms
+            # the last marker of a producer without batches has the only word on its epoch
+            is_dropped = is_spent and horizon_ms is not None and horizon_ms <= self.now_ms and not is_last
             if marker is None and header.record_count:
                 is_spent = is_dropped = False  # a control record that this version does not know
         else:
             is_spent = is_dropped = self.transactions.is_aborted(
                 header.producer_id, header.last_offset, is_transactional=header.is_transactional
             )
-        keep_empty = self._is_last_of_producer(header) or header.last_offset + 1 == self.round_end_offset
+        keep_empty = is_last or header.last_offset + 1 == self.round_end_offset
         if is_dropped or not header.record_count:
             return self._emptied(header, batch) if keep_empty else None
         return self._filtered(header, batch, horizon_ms, is_spent and header.is_control, keep_empty)

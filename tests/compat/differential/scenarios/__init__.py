@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.compat.differential.scenarios import (
+    compaction,
     configs,
     consumer_groups,
     dynamic_configs,
@@ -37,6 +38,7 @@ from tests.compat.differential.scenarios import (
 )
 
 __all__ = [
+    "compaction",
     "configs",
     "consumer_groups",
     "dynamic_configs",
