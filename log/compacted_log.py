@@ -17,6 +17,7 @@ from log.compaction.swap import SwapTicket, delete_swap, rename_to_final, rename
 from log.errors import StorageFailed
 from log.retained_log import RetainedLog
 from log.segment import Segment
+from log.segment_deletion import remove_segments
 from log.transaction_index import ENTRY
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ class CompactedLog(RetainedLog):
         storage = self._environment.storage
         old = self._segments[place]
         try:
-            self._deletion.remove(old, now_ms + self.config.file_delete_delay_ms)
+            remove_segments(self._environment, old, now_ms + self.config.file_delete_delay_ms)
             storage.sync_directory(self.directory)
             rename_to_final(storage, self.directory, cleaned)
         except OSError as error:

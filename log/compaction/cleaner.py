@@ -18,6 +18,7 @@ from log.compaction.job import CleanedSegment, CleaningFinished
 from log.compaction.kept_records import KeptRecords
 from log.compaction.offset_map import OffsetMap
 from log.compaction.segment_groups import SourceSegment, grouped_segments
+from log.data_file import DataFile
 from log.end_marker import read_end_marker
 from log.environment import LogEnvironment
 from log.errors import CorruptRecord
@@ -31,7 +32,6 @@ from log.names import (
 )
 from log.record_batch import HEADER_BYTES, MAGIC, crc_matches, parse_header
 from log.segment import Segment
-from log.storage import DataFile
 from log.transaction_index import ENTRY
 
 if TYPE_CHECKING:

@@ -22,6 +22,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from log.data_file import DataFile
 from log.errors import CorruptRecord
 from log.names import (
     CLEANED_SUFFIX,
@@ -33,7 +34,6 @@ from log.names import (
     parse_offset_name,
 )
 from log.segment import Segment
-from log.storage import DataFile
 
 if TYPE_CHECKING:
     from log.compaction.job import CleanedSegment
