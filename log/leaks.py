@@ -128,14 +128,19 @@ def leaks_of_partition(
 ) -> Iterator[FileLeak]:
     """What belongs to nothing in a partition's directory; `opened` is None for one whose log is not open.
 
-    While compaction puts files in place, all but temporary ones are left alone.
+    While compaction puts files in place, all but temporary ones are left alone; while it writes, what it wrote.
     """
     names = {entry.name for entry in entries}
+    is_cleaning = any(
+        entry.name.endswith(_CLEANED_SUFFIX) and entry.modified_ms > before_ms for entry in entries
+    )
     is_swapping = any(name.endswith(_SWAP_SUFFIX) for name in names)
     stale_snapshots = _stale_snapshots(names, opened)
     for entry in entries:
         path = f"{directory}/{entry.name}"
         if entry.name in _OF_A_PARTITION or entry.modified_ms > before_ms or waits(path):
+            continue
+        if is_cleaning and entry.name.endswith(_CLEANED_SUFFIX):
             continue
         if is_swapping and not entry.name.endswith((TEMPORARY_SUFFIX, _SWAP_SUFFIX)):
             continue

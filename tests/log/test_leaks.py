@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from log import names
 from log.leaks import (
     FileLeak,
     LeakKind,
@@ -141,6 +142,11 @@ class TestPartition:
         names = [at(50, "index"), at(50, "log.deleted"), at(100, "log.swap")]
         assert set(of_partition(*files(*names))) == {at(100, "log.swap")}
 
+    def test_what_compaction_has_written_stays_while_it_goes_on(self) -> None:
+        old, fresh = at(100, "log.1f.cleaned"), at(200, "log.1f.cleaned")
+        assert of_partition(*files(old), *files(fresh, modified_ms=NEW_MS)) == {}
+        assert set(of_partition(*files(old, fresh))) == {old, fresh}
+
     def test_directories_are_left_to_a_person(self) -> None:
         assert of_partition(*directories("more")) == {"more": (LeakKind.UNKNOWN, False)}
 
@@ -159,3 +165,13 @@ class TestPartition:
 )
 def test_names_of_partition_directories(name: str, parsed: tuple[str, int] | None) -> None:
     assert parse_partition_directory(name) == parsed
+
+
+def test_every_file_name_that_a_partition_uses_is_known() -> None:
+    used = {
+        value
+        for name, value in vars(names).items()
+        if name.isupper() and isinstance(value, str) and not value.startswith(".")
+    }
+    assert used
+    assert of_partition(*files(*used)) == {}

@@ -188,6 +188,18 @@ def _formatted(gateway: GatewayProcess, formatter: str) -> list[dict[str, Any]]:
     return shown
 
 
+def test_the_topic_of_the_groups_does_not_grow(gateway: GatewayProcess, topic: str) -> None:
+    group = _commit(gateway, topic)
+    grown = run_tool(
+        "kafka-topics",
+        *("--bootstrap-server", gateway.bootstrap, "--alter", "--topic", "__consumer_offsets"),
+        *("--partitions", "60"),
+    )
+    assert grown.exit_code != 0
+    assert "says where each group" in grown.stdout + grown.stderr
+    assert group in _run(gateway, "--list", "--timeout", "20000").stdout
+
+
 def test_kafkas_formatters_read_the_offsets_topic(gateway: GatewayProcess, topic: str) -> None:
     group = _commit(gateway, topic)
     _join(gateway, topic, group).close()

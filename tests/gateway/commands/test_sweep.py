@@ -21,6 +21,7 @@ def data(gateway: GatewayProcess) -> Path:
     """The data directory of a gateway with one topic, and a leak of each kind that only names tell."""
     create_topic(gateway.bootstrap, "orders", 1)
     assert produce(gateway.bootstrap, "orders", 0, 77, 0, 3) == (0, 0)
+    assert leaks(gateway.data_dir, "--min-age", "0s") == ("running", {}), "a healthy gateway has none"
     plant(gateway.data_dir)
     return gateway.data_dir
 
@@ -69,7 +70,7 @@ def test_reports_then_removes(data: Path, gateway: GatewayProcess) -> None:
     while seqgate("tasks", "--json", "--data-dir", data).json["files_to_delete"]:
         pass
     gateway.stop()
-    assert leaks(data) == ("stopped", {})
+    assert leaks(data, "--min-age", "0s") == ("stopped", {})
 
 
 def test_of_a_stopped_gateway(data: Path, gateway: GatewayProcess) -> None:
