@@ -43,62 +43,47 @@ def retain_an_hour(topics: Topics, topic: str, start: int) -> None:
     assert topics.earliest(topic) == start
 
 
-class TestStreamThatComesBack:
-    """It has read up to 50; 50 to 99 are gone, 100 to 149 are there."""
-
-    @pytest.fixture
-    def topic(self, spark: SparkSession, topics: Topics, tmp_path: Path) -> str:
-        name = topics.fresh(configs=FIFTY_ARE_A_SEGMENT)
-        fill(topics, name, 0, old=True)
-        drain(stream(spark, topics, name), tmp_path)
-        fill(topics, name, 50, old=True)
-        fill(topics, name, 100, old=False)
-        retain_an_hour(topics, name, 100)
-        return name
-
-    def test_fails_and_says_why(
-        self, spark: SparkSession, topics: Topics, topic: str, tmp_path: Path
-    ) -> None:
-        for _ in range(2):
-            with pytest.raises(StreamingQueryException, match=SAYS_WHY):
-                drain(stream(spark, topics, topic, failOnDataLoss=True), tmp_path)
-        assert landed(spark, tmp_path / "out") == list(range(50))
-
-    def test_or_goes_on_at_the_new_start(
-        self, spark: SparkSession, topics: Topics, topic: str, tmp_path: Path
-    ) -> None:
-        drain(stream(spark, topics, topic, failOnDataLoss=False), tmp_path)
-        fill(topics, topic, 150, old=False)
-        drain(stream(spark, topics, topic), tmp_path)
-        assert landed(spark, tmp_path / "out") == [*range(50), *range(100, 200)]
+def fails_and_says_why(spark: SparkSession, topics: Topics, topic: str, folder: Path) -> None:
+    with pytest.raises(StreamingQueryException, match=SAYS_WHY):
+        drain(stream(spark, topics, topic, failOnDataLoss=True), folder)
 
 
-class TestEverythingGone:
+def test_a_stream_comes_back_when_records_are_gone(
+    spark: SparkSession, topics: Topics, tmp_path: Path
+) -> None:
+    """It has read up to 50; 50 to 99 are gone, 100 to 149 are there. It fails until it is told to go on."""
+    topic = topics.fresh(configs=FIFTY_ARE_A_SEGMENT)
+    fill(topics, topic, 0, old=True)
+    drain(stream(spark, topics, topic), tmp_path)
+    fill(topics, topic, 50, old=True)
+    fill(topics, topic, 100, old=False)
+    retain_an_hour(topics, topic, 100)
+    fails_and_says_why(spark, topics, topic, tmp_path)
+    fails_and_says_why(spark, topics, topic, tmp_path)
+    assert landed(spark, tmp_path / "out") == list(range(50))
+
+    drain(stream(spark, topics, topic, failOnDataLoss=False), tmp_path)
+    fill(topics, topic, 150, old=False)
+    drain(stream(spark, topics, topic), tmp_path)
+    assert landed(spark, tmp_path / "out") == [*range(50), *range(100, 200)]
+
+
+def test_a_stream_comes_back_when_everything_is_gone(
+    spark: SparkSession, topics: Topics, tmp_path: Path
+) -> None:
     """The active segment too: the log is empty and begins at 100."""
+    topic = topics.fresh(configs=FIFTY_ARE_A_SEGMENT)
+    fill(topics, topic, 0, old=True)
+    drain(stream(spark, topics, topic), tmp_path)
+    fill(topics, topic, 50, old=True)
+    retain_an_hour(topics, topic, 100)
+    assert values_of(source(spark, topics.bootstrap, topic)) == []
+    fails_and_says_why(spark, topics, topic, tmp_path)
 
-    @pytest.fixture
-    def topic(self, spark: SparkSession, topics: Topics, tmp_path: Path) -> str:
-        name = topics.fresh(configs=FIFTY_ARE_A_SEGMENT)
-        fill(topics, name, 0, old=True)
-        drain(stream(spark, topics, name), tmp_path)
-        fill(topics, name, 50, old=True)
-        retain_an_hour(topics, name, 100)
-        return name
-
-    def test_a_stream_that_may_lose_data_takes_what_comes(
-        self, spark: SparkSession, topics: Topics, topic: str, tmp_path: Path
-    ) -> None:
-        assert values_of(source(spark, topics.bootstrap, topic)) == []
-        drain(stream(spark, topics, topic, failOnDataLoss=False), tmp_path)
-        fill(topics, topic, 100, old=False)
-        drain(stream(spark, topics, topic, failOnDataLoss=False), tmp_path)
-        assert landed(spark, tmp_path / "out") == [*range(50), *range(100, 150)]
-
-    def test_one_that_may_not_fails(
-        self, spark: SparkSession, topics: Topics, topic: str, tmp_path: Path
-    ) -> None:
-        with pytest.raises(StreamingQueryException, match=SAYS_WHY):
-            drain(stream(spark, topics, topic, failOnDataLoss=True), tmp_path)
+    drain(stream(spark, topics, topic, failOnDataLoss=False), tmp_path)
+    fill(topics, topic, 100, old=False)
+    drain(stream(spark, topics, topic, failOnDataLoss=False), tmp_path)
+    assert landed(spark, tmp_path / "out") == [*range(50), *range(100, 150)]
 
 
 class TestBatch:

@@ -13,7 +13,7 @@ from tests.faults.kill.load import KillableGateway, Producers, create_topic, fix
 from tests.faults.kill.test_kill_nine import SEED_VARIABLE
 from tests.support.wire import Wire
 
-KILLS = 8
+KILLS = 6
 WHILE_STARTING = 0.3
 START_TICKS = (5, 45)
 MOST_RECORDS_BETWEEN = 1500
