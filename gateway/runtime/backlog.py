@@ -175,7 +175,7 @@ class Backlog:
         self.held.look_again()
 
     async def _look_over(self) -> None:
-        readers = await self.readers(self._rules)
+        readers = await self.readers(self._rules.names())
         self.skipped.keep_only(readers)
         gated = {(partition.topic, partition.index) for partition in self._gated}
         found = []

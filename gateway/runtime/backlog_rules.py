@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Final, cast
 
 from gateway.config import Config
@@ -69,6 +69,12 @@ class TopicRules:
     def of(self, name: str) -> BacklogRules:
         """The rules of a topic."""
         return NO_RULES if name in INTERNAL_TOPICS else self._own.get(name, self._default)
+
+    def names(self) -> Container[str]:
+        """The topics that have any; looked into for every committed offset, so a set where that is known."""
+        if not self._default.is_empty:
+            return self
+        return {name for name, rules in self._own.items() if not rules.is_empty} - INTERNAL_TOPICS
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and not self.of(name).is_empty
