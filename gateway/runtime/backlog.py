@@ -177,6 +177,7 @@ class Backlog:
     async def _look_over(self) -> None:
         readers = await self.readers(self._rules.names())
         self.skipped.keep_only(readers)
+        self._gated = {partition for partition in self._gated if not partition.closed}
         gated = {(partition.topic, partition.index) for partition in self._gated}
         found = []
         async for place in in_slices(sorted(gated.union(readers))):

@@ -21,7 +21,7 @@ from gateway.quota.backlog import Limit
 from gateway.runtime.partition import Partition
 from gateway.server.request_memory import RequestMemory
 from log.records import NewRecord, build_batch
-from tests.gateway.handlers.requests import alter, create
+from tests.gateway.handlers.requests import alter, create, delete
 from tests.gateway.handlers.support import NOW_MS, FakePeer, Node, open_node
 from tests.support.gateway_process import REPOSITORY
 from tests.support.wire import decode
@@ -33,6 +33,7 @@ SETTINGS = (
     "seqgate.backlog.check.interval.ms=2147483647",
 )
 RETRY = 19
+UNKNOWN_TOPIC = 3
 HOLD, REFUSE, EVICT = "producer_request_hold", "producer_exception", "consumer_backlog_eviction"
 
 
@@ -303,6 +304,20 @@ class TestHolding:
             await node.services.backlog.look_over()
             assert first.answer == b""
             assert partition.log.log_end_offset == 2
+
+    async def test_a_topic_that_is_deleted_is_waited_for_no_longer(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            partition = await open_topic(node, backlog_quota_bytes="1")
+            await write(node, partition, 1)
+            await commit(node, "slow", 0)
+            await node.services.backlog.look_over()
+            begun = produce(node, batch())
+            assert begun.answer is None
+            await delete(node, TOPIC)
+            await node.services.backlog.look_over()
+            assert (await answer(begun))["error_code"] == UNKNOWN_TOPIC
+            assert node.services.backlog._gated == set()
+            assert not node.services.backlog.holds
 
 
 class TestSkipping:
