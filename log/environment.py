@@ -20,6 +20,8 @@ class LogEnvironment:
     transaction_index_cache: IndexCache[TransactionIndex] = field(default_factory=IndexCache)
     producer_limit: ProducerLimit | None = None
     deletions: DeletionQueue = field(default_factory=DeletionQueue)
+    recovery_points_lost: bool = False
+    """Nobody knows what was durable, so offsets that are missing may be compaction's doing anywhere."""
 
     def forget_indexes(self, path: str) -> None:
         """Drop what is cached of the segment file `path`, which changes or goes."""

@@ -33,7 +33,7 @@ from log.data_file import DataFile
 from log.environment import LogEnvironment
 from log.errors import IncompatibleFormat
 from log.flush import FlushTicket
-from log.names import DELETED_SUFFIX, LOG_SUFFIX, PARTITION_METADATA
+from log.names import CLEANER_OFFSETS, DELETED_SUFFIX, LOG_SUFFIX, PARTITION_METADATA
 from log.partition_deletion import DELETE_SUFFIX, PartitionDeletion
 from log.recovery import CleanStop
 from log.storage import Storage
@@ -53,7 +53,7 @@ logger = logging.getLogger(__name__)
 LOCK: Final = ".lock"
 META: Final = "meta.properties"
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
-KNOWN_NAMES: Final = frozenset({LOCK, META, CLEAN_SHUTDOWN, STORED_LOGS, RECOVERY_POINTS})
+KNOWN_NAMES: Final = frozenset({LOCK, META, CLEAN_SHUTDOWN, STORED_LOGS, RECOVERY_POINTS, CLEANER_OFFSETS})
 """Files of the data directory itself; a sweep takes any other for a leak."""
 FILES_PER_STEP: Final = 200
 """Files deleted in one call of `delete_pending`, so that a large topic holds nobody up."""
@@ -247,11 +247,14 @@ class LogDirectory:
     def _read_recovery_points(self) -> dict[tuple[str, int], int]:
         path = str(self.path / RECOVERY_POINTS)
         if not self._storage.exists(path):
+            # nothing is compacted before it was written once
+            self.environment.recovery_points_lost = self._storage.exists(str(self.path / CLEANER_OFFSETS))
             return {}
         try:
             points = decode_offsets(self._storage.read_file(path), path)
         except CorruptCheckpoint as error:
             logger.warning("%s Every log is checked from its start.", error)
+            self.environment.recovery_points_lost = True
             return {}
         self._written_points = points
         return dict(points)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from bisect import bisect_left
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from log.checkpoints import CorruptCheckpoint, decode_leader_epochs, decode_offsets, encode_leader_epochs
 from log.compaction.swap import finish_swaps
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from log.record_batch import BatchHeader
 
 _logger = logging.getLogger(__name__)
+_EVERYWHERE: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +230,9 @@ class _Loader:
         first = max(0, bisect_left([segment.base_offset for segment in self.segments], recovery_point) - 1)
         if self.saved_epochs is None:
             self._read_leader_epochs(self.segments[:first])
-        next_offset = self._check_from(first, recovery_point)
+        # Offsets may be missing in what is durable, as compaction takes them out.
+        may_lack = _EVERYWHERE if self.environment.recovery_points_lost else recovery_point
+        next_offset = self._check_from(first, may_lack)
         if next_offset < recovery_point:
             _logger.error(
                 "%s ends at offset %d, but its recovery point is %d: data has been lost, or the checkpoint belongs to "

@@ -9,16 +9,14 @@ import logging
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
 
 from gateway.runtime.partition import Partition
 from gateway.runtime.partitions import Partitions
 from log import LogDirectory, Storage
 from log.checkpoints import CorruptCheckpoint, decode_offsets, encode_offsets
+from log.names import CLEANER_OFFSETS
 
 logger = logging.getLogger(__name__)
-
-CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
 
 
 @dataclass(slots=True)

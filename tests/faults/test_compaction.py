@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 
 from log import LogConfig, LogDirectory, Storage, StorageFailed, UnifiedLog
+from log.checkpoints import encode_offsets
 from log.compacted_log import Cleaning
 from log.compaction.job import CleanedSegment
 from log.compaction.swap import delete_cleaned
-from log.names import CLEANED_SUFFIX, SWAP_SUFFIX
+from log.log_directory import RECOVERY_POINTS
+from log.names import CLEANED_SUFFIX, CLEANER_OFFSETS, SWAP_SUFFIX
 from log.record_batch import HEADER_BYTES
 from tests.faults.faulty_storage import FaultyStorage, PowerCut
 from tests.log.compaction.cleaning import Kept, begin, keyed, run, stored, stored_batches
@@ -25,7 +27,7 @@ TOPIC, TOPIC_ID = "flights", uuid.UUID(int=78)
 CONFIG = LogConfig(
     segment_bytes=600, index_interval_bytes=100, retention_ms=-1, file_delete_delay_ms=0, compact=True
 )
-SEEDS = 3
+SEEDS = 2
 
 
 @dataclass
@@ -250,13 +252,36 @@ def test_life_without_a_fault(tmp_path: Path) -> None:
     recover_and_check(tmp_path / "data", life.known)
 
 
+@pytest.mark.parametrize("what", ["damaged", "missing"])
+def test_without_recovery_points_gaps_are_taken_for_compaction(tmp_path: Path, what: str) -> None:
+    """They are all that tells a compacted log from a torn one; a log must not end at its first gap for want of them."""
+    root = tmp_path / "data"
+    root.mkdir()
+    life = Life(Storage(), root)
+    for step in steps(life)[:16]:
+        step()
+    life.flush()
+    before = stored(life.log)
+    assert life.directory is not None
+    life.directory.close(clean=False)
+    checkpoint = root / RECOVERY_POINTS
+    if what == "damaged":
+        checkpoint.write_bytes(checkpoint.read_bytes()[:-3])
+    else:
+        checkpoint.unlink()
+        (root / CLEANER_OFFSETS).write_bytes(encode_offsets({(TOPIC, 0): 11}))
+    life.open()
+    assert stored(life.log) == before
+    check(life.log, life.known)
+
+
 @pytest.mark.parametrize("part", range(4))
 def test_power_cut_before_any_operation(tmp_path: Path, part: int) -> None:
     for fail_at in span_of_compactions(tmp_path)[part::4]:
         storage, life = live_until(tmp_path / f"{fail_at}", fail_at)
         for seed in range(SEEDS):
             image = tmp_path / f"{fail_at}-{seed}"
-            storage.power_cut(image, seed if seed < 2 else seed + SEEDS * fail_at)
+            storage.power_cut(image, seed + 2 * fail_at if seed else 0)
             try:
                 recover_and_check(image, life.known)
             except Exception as error:

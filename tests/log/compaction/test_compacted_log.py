@@ -80,7 +80,7 @@ def test_a_reader_goes_on_in_the_new_segment(tmp_path: Path) -> None:
         data = log.read(offset, 1, upper_bound=log.high_watermark).records
         assert data == stored_batches(log)[0][1]
     leave_nothing(tmp_path / "p")
-    log.delete_pending(NOW_MS)
+    log._environment.delete_due(NOW_MS)
     assert len(list((tmp_path / "p").glob("*.log"))) == 2
 
 

@@ -220,7 +220,7 @@ def states(log: UnifiedLog, *, batches: int) -> dict[int, tuple[object, ...]]:
     return {entry.producer_id: state(entry) for entry in log.producers}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(steps)
 def test_a_cleaned_log_says_what_the_dirty_one_said(story: list[Send | End | Roll | Clean]) -> None:
     with life() as lived:
