@@ -49,19 +49,19 @@ class CompactedLog(RetainedLog):
         """
         self._check_online()
         config = self.config
-        ends = self._bases[1:]
+        is_lagging, is_due = config.min_compaction_lag_ms > 0, config.max_compaction_lag_ms < _NEVER_MS
+        dirty = clean_end_offset or 0
         try:
+            # Timestamps may have to be read: of what was cleaned before they do not count.
             closed = [
                 SegmentAge(
                     segment.base_offset,
                     end_offset,
                     segment.size_bytes,
-                    segment.largest_timestamp() if config.min_compaction_lag_ms > 0 else -1,
-                    segment.first_timestamp()
-                    if config.max_compaction_lag_ms < _NEVER_MS and end_offset > (clean_end_offset or 0)
-                    else -1,
+                    segment.largest_timestamp() if is_lagging and end_offset > dirty else -1,
+                    segment.first_timestamp() if is_due and end_offset > dirty else -1,
                 )
-                for segment, end_offset in zip(self._segments, ends, strict=False)
+                for segment, end_offset in zip(self._segments, self._bases[1:], strict=False)
             ]
         except OSError as error:
             raise StorageFailed(f"{self.topic}-{self.partition} can't be read: {error}") from error

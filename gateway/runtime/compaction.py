@@ -202,6 +202,10 @@ class Compaction:
             outcome = CleaningFailed("", is_corrupt=False)
         except (StorageFailed, OSError) as error:
             outcome = CleaningFailed(str(error), is_corrupt=False)
+        except asyncio.CancelledError:
+            await worker.close()  # which was killed, and must not write any more
+            await asyncio.to_thread(self._delete_cleaned, partition.log.directory, token)
+            raise
         if isinstance(outcome, CleaningFinished):
             self._finished(partition, found, outcome, asyncio.get_running_loop().time() - started_s)
             return outcome.clean_end_offset > found.first_dirty_offset
