@@ -17,6 +17,7 @@ _HASH_BYTES: Final = 16
 ENTRY_BYTES: Final = _HASH_BYTES + 8
 _OFFSET: Final = struct.Struct(">Q")
 NOT_FOUND: Final = -1
+_FREE: Final = bytes(8)
 
 
 class OffsetMap:
@@ -40,9 +41,9 @@ class OffsetMap:
 
     def put(self, key: bytes, offset: int) -> bool:
         """Note a newer offset of `key`; False, and nothing noted, when it is new and the map is full."""
-        digest, position = self._find(key)
+        digest, position, entry = self._find(key)
         memory = self._memory
-        if not memory[position + _HASH_BYTES : position + ENTRY_BYTES].strip(b"\0"):
+        if entry[_HASH_BYTES:] == _FREE:
             if self.size >= self.capacity:
                 return False
             self.size += 1
@@ -53,8 +54,8 @@ class OffsetMap:
 
     def get(self, key: bytes) -> int:
         """The newest offset of `key`, -1 when it is not in the map."""
-        _, position = self._find(key)
-        return int(_OFFSET.unpack_from(self._memory, position + _HASH_BYTES)[0]) - 1
+        _, _, entry = self._find(key)
+        return int(_OFFSET.unpack_from(entry, _HASH_BYTES)[0]) - 1
 
     def account_for(self, offset: int) -> None:
         """Everything up to `offset` (inclusive) has been seen."""
@@ -64,8 +65,8 @@ class OffsetMap:
         """Give the memory back."""
         self._memory.close()
 
-    def _find(self, key: bytes) -> tuple[bytes, int]:
-        """The hash of `key`, and where its slot is or would be."""
+    def _find(self, key: bytes) -> tuple[bytes, int, bytes]:
+        """The hash of `key`, where its slot is or would be, and what is there."""
         hasher = self._hash.copy()
         hasher.update(key)
         digest = hasher.digest()
@@ -74,6 +75,6 @@ class OffsetMap:
         while True:
             position = slot * ENTRY_BYTES
             entry = memory[position : position + ENTRY_BYTES]
-            if entry[:_HASH_BYTES] == digest or not entry[_HASH_BYTES:].strip(b"\0"):
-                return digest, position
+            if entry[:_HASH_BYTES] == digest or entry[_HASH_BYTES:] == _FREE:
+                return digest, position, entry
             slot = slot + 1 if slot + 1 < slots else 0

@@ -129,13 +129,13 @@ def test_killed_at_random_points(eager: GatewayProcess) -> None:
     topic = fresh_topic(eager.bootstrap, "killed", configs={"cleanup.policy": "compact"})
     writers = [Writer(eager, topic, producer_id) for producer_id in (1, 2)]
     killed_workers = 0
-    for number in range(260):
+    for number in range(180):
         writers[number % 2].send(chance.randint(1, 12))
         if number % 13 == 12:
             pids = WORKER.findall(eager.stderr_text())
             if pids and kill_worker(int(pids[-1])):
                 killed_workers += 1
-        if number % 52 == 51:
+        if number % 45 == 44:
             eager.restart(kill=True)
             check(eager, topic, writers)
     assert killed_workers > 0

@@ -95,3 +95,6 @@ def test_groups() -> None:
     groups = grouped_segments(sources, max_bytes=100, max_index_bytes=24)
     assert [[source.base_offset for source in group] for group in groups] == [[0, 10], [20], [30], [40]]
     assert grouped_segments([], max_bytes=1, max_index_bytes=1) == []
+    many = [SourceSegment(base, base + 1, 1, 0) for base in range(250)]
+    groups = grouped_segments(many, max_bytes=1_000, max_index_bytes=1)
+    assert [len(group) for group in groups] == [100, 100, 50]
