@@ -109,6 +109,7 @@ class SeqgateBroker(Broker):
 
     def __init__(self, directory: Path, settings: dict[str, str] | None = None) -> None:
         directory.mkdir(parents=True, exist_ok=True)
+        self.directory = directory
         self._gateway = GatewayProcess(directory / "data", settings=settings)
 
     def start(self) -> None:

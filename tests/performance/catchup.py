@@ -28,6 +28,7 @@ from tests.performance.brokers import Broker, KafkaBroker, SeqgateBroker
 from tests.performance.compare import workspace
 from tests.performance.loads import (
     FETCH_MAX_BYTES,
+    PAGE_CACHE,
     create_topic,
     delete_topic,
     load_program,
@@ -42,7 +43,6 @@ from tests.performance.rows import (
     FETCH_FILL_RECORDS,
     PARTITIONS,
     Bench,
-    fill,
 )
 from tests.support.batches import Batch, records
 from tests.support.setup_peers import PROJECT
@@ -51,7 +51,7 @@ from tests.support.wire import Wire, encode
 OLD = "old"
 PAUSE_S = 1.0
 ANSWER_TIMEOUT_S = 30.0
-FILL_REQUESTS = 500
+REQUESTS_PER_FILL = 5000
 PASS = 0.97
 """The share of the old data that a pass reads, so that no connection begins a second one, from the cache."""
 BATCH_BYTES = FETCH_FILL_RECORDS * FETCH_FILL_RECORD_BYTES
@@ -101,7 +101,7 @@ class PacedProducer:
         """Produce for `seconds`, or for as long as `reader` goes on if there is one."""
         latencies = Latencies()
         connection = self._wire._socket
-        connection.setblocking(False)
+        connection.settimeout(ANSWER_TIMEOUT_S)
         due_s: dict[int, float] = {}
         received = bytearray()
         with selectors.DefaultSelector() as selector:
@@ -186,10 +186,8 @@ class CatchUp:
 
     def fill(self, megabytes: int) -> None:
         for broker in self._brokers:
-            fill(self._bench, broker, OLD, requests=FILL_REQUESTS)
-            left = megabytes * 1_000_000 // BATCH_BYTES - FILL_REQUESTS
-            if left > 0:
-                fill_more(self._bench, broker, left)
+            create_topic(broker, OLD, partitions=PARTITIONS, flush_messages=PAGE_CACHE)
+            fill_more(self._bench, broker, megabytes * 1_000_000 // BATCH_BYTES)
 
     def warm_up(self) -> None:
         """The load that lets the JVM compile what it will need; its first seconds are not measured."""
@@ -229,10 +227,10 @@ class CatchUp:
 
 
 def fill_more(bench: Bench, broker: Broker, requests: int) -> None:
-    """Go on with the plan that `fill` left, each connection as a producer that begins anew."""
+    """Append so many batches of 200 records of 1,000 bytes to the old topic."""
     plan = bench.directory / "fill.plan"
     while requests > 0:
-        part = min(requests, 5000)
+        part = min(requests, REQUESTS_PER_FILL)
         requests -= part
         write_produce_plan(
             plan,

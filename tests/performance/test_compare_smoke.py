@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import itertools
+import json
 import shutil
 from collections.abc import Iterator
 
 import pytest
 
 from tests.performance.brokers import SeqgateBroker
+from tests.performance.catchup import BATCH_BYTES, OLD, PacedProducer, fill_more, make_cold, reading
 from tests.performance.compare import main
 from tests.performance.loads import (
     EVERY_MESSAGE,
     PAGE_CACHE,
     create_topic,
+    delete_topic,
     load_program,
     log_end_offsets,
     run_plan,
@@ -87,6 +90,25 @@ def test_producer_performance_is_read_right(seqgate: SeqgateBroker) -> None:
         assert log_end_offsets(wire, "tool", 1) == [3000]
     assert sample.records == 3000
     assert sample.client_cpu_s > 0
+
+
+def test_paced_requests_are_all_answered_beside_a_full_read(bench: Bench, seqgate: SeqgateBroker) -> None:
+    topic = f"paced-{next(NUMBERS)}"
+    create_topic(seqgate, topic, partitions=2, flush_messages=PAGE_CACHE)
+    create_topic(seqgate, OLD, partitions=PARTITIONS, flush_messages=PAGE_CACHE)
+    fill_more(bench, seqgate, 40)
+    total_bytes = make_cold(seqgate.directory, OLD)
+    assert total_bytes > 40 * BATCH_BYTES
+    producer = PacedProducer(seqgate, topic, rate=200, partitions=2)
+    with reading(bench, seqgate, total_bytes) as reader:
+        beside = producer.run(seconds=0, reader=reader)
+        assert json.loads(reader.stdout.read() if reader.stdout else "")["answer_bytes"] > 0.5 * total_bytes
+    alone = producer.run(seconds=0.2)
+    producer.close()
+    delete_topic(seqgate, OLD)
+    with Wire(seqgate.bootstrap) as wire:
+        assert sum(log_end_offsets(wire, topic, 2)) == 10 * len(beside.all_ms + alone.all_ms)
+    assert alone.quantile_ms(0.5) > 0
 
 
 def test_an_unknown_row_is_named(capsys: pytest.CaptureFixture[str]) -> None:
