@@ -87,5 +87,6 @@ def bring_in(descriptor: int, position: int, size_bytes: int) -> int:
 
 
 def drop(descriptor: int, position: int, size_bytes: int) -> None:
-    """Take the bytes' pages out of the cache, as far as they are on the disk and whole. Raises OSError."""
-    os.posix_fadvise(descriptor, position, size_bytes, os.POSIX_FADV_DONTNEED)
+    """Take the bytes' pages out of the cache, as far as they are on the disk and whole; not every system can. Raises OSError."""
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(descriptor, position, size_bytes, os.POSIX_FADV_DONTNEED)

@@ -18,7 +18,7 @@ from log.compaction.job import CleanedSegment, CleaningFinished
 from log.compaction.kept_records import KeptRecords
 from log.compaction.offset_map import OffsetMap
 from log.compaction.segment_groups import SourceSegment, grouped_segments
-from log.data_file import DataFile
+from log.data_file import DataFile, Place
 from log.end_marker import read_end_marker
 from log.environment import LogEnvironment
 from log.errors import CorruptRecord
@@ -224,6 +224,9 @@ class _Cleaner:
                 if len(data) < asked or (not at and needed > size_bytes - position):
                     raise CorruptRecord(f"{path} ends within the batch at position {position + at}")
                 wanted = self.job.limits.read_bytes if at else needed
+                if at:
+                    # old data, which must not push out what is written now
+                    self.storage.drop_cached(Place(path, position, at))
                 position += at
                 self.bytes_read += at
                 self.throttle.count(at)
@@ -340,6 +343,7 @@ class _Output:
         if self.pending:
             self._write()
         self.storage.sync(self.file)
+        self.storage.forget_cached(self.file)
         self.storage.set_modified_ms(self.file.path, modified_ms)
         contents = self.segment.index_contents()
         for suffix, content in contents.items():

@@ -9,6 +9,7 @@ import pytest
 
 from log import CorruptRecord, LogConfig, Storage
 from log.compaction.job import JobLimits
+from log.data_file import DataFile, Place
 from log.record_batch import DELETE_HORIZON_FLAG
 from tests.log.compaction.cleaning import Kept, begin, compact, keyed, run, stored, stored_batches
 from tests.log.support import NOW_MS, flush, open_log
@@ -121,3 +122,34 @@ def test_batches_larger_than_a_read(tmp_path: Path) -> None:
     limits = JobLimits(map_bytes=1 << 16, map_load_factor=0.9, read_bytes=100, bytes_per_s=0)
     compact(log, storage, now_ms=NOW_MS, limits=limits)
     assert [kept.offset for kept in stored(log)] == [1, 3, 5, 7, 8, 9]
+
+
+class Polite(Storage):
+    def __init__(self) -> None:
+        super().__init__()
+        self.dropped: dict[str, list[Place]] = {}
+        self.forgotten: list[str] = []
+
+    def drop_cached(self, place: Place) -> None:
+        self.dropped.setdefault(place.path, []).append(place)
+        super().drop_cached(place)
+
+    def forget_cached(self, file: DataFile) -> None:
+        self.forgotten.append(file.path)
+        super().forget_cached(file)
+
+
+def test_what_is_read_and_written_does_not_stay_in_the_page_cache(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "p", CONFIG)
+    for number in range(200):
+        log.append(keyed(("a", f"{number}" * 20)), now_ms=NOW_MS)
+    log.roll(NOW_MS)
+    flush(log)
+    storage = Polite()
+    size_bytes = log.size_bytes
+    run(storage, begin(log, now_ms=NOW_MS))
+    (places,) = storage.dropped.values()
+    assert len(places) > 2
+    assert sum(place.size_bytes for place in places) == 2 * size_bytes, "it is read twice"
+    assert all(place.size_bytes for place in places)
+    assert len(storage.forgotten) == 1
