@@ -271,7 +271,7 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--megabytes", type=int, default=4000, help="old data on each broker")
     parser.add_argument("--seconds", type=float, default=8.0, help="how long it is produced without a reader")
     parser.add_argument(
-        "--rate", type=float, default=500.0, help="requests per second, of ten records of 100 bytes"
+        "--rate", type=float, default=200.0, help="requests per second, of ten records of 100 bytes"
     )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--durability", choices=tuple(DURABILITIES), help="only this one")
