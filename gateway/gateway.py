@@ -93,6 +93,9 @@ class Gateway:
         follow_open_files(config, self.storage)
         follow_producer_limit(config, self.producer_limit)
         log_directory = self._open_directory()
+        log_directory.environment.delayed_limit.change(
+            config.int("seqgate.delayed.records.max.per.partition"), config.int("seqgate.delayed.records.max")
+        )
         flusher.start()
         partitions = Partitions()
         metadata_log = await self._open_metadata(log_directory, flusher, partitions)

@@ -40,3 +40,7 @@ class LogConfig:
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = _FOREVER
     min_cleanable_dirty_ratio: float = 0.5
+    delivery_delay_header: str = ""
+    """The record header that says when a record is due; without one nothing is delayed."""
+    delivery_delay_max_ms: int = 30 * 24 * 60 * 60 * 1000
+    delivery_delay_hold_ms: int = 60 * 60 * 1000

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
+from log.delayed_records import DelayedLimit
 from log.deletion_queue import DeletionQueue
 from log.indexes import IndexCache, SegmentIndexes
 from log.storage import Storage
 from log.transaction_index import TransactionIndex
 from seq_validator import ProducerLimit
 
+if TYPE_CHECKING:
+    from log.delayed_log import DelayedLog
+
 
 @dataclass(slots=True)
 class LogEnvironment:
-    """The storage, the caches of closed segments' indexes, the budget of remembered producers, and what is to be deleted."""
+    """The storage, the caches of closed segments' indexes, budgets of producers and delayed records, and what is to be deleted."""
 
     storage: Storage = field(default_factory=Storage)
     index_cache: IndexCache[SegmentIndexes] = field(default_factory=IndexCache)
@@ -22,6 +27,9 @@ class LogEnvironment:
     deletions: DeletionQueue = field(default_factory=DeletionQueue)
     recovery_points_lost: bool = False
     """Nobody knows what was durable, so offsets that are missing may be compaction's doing anywhere."""
+    delayed_limit: DelayedLimit = field(default_factory=DelayedLimit)
+    delaying: set[DelayedLog] = field(default_factory=set)
+    """The logs whose topics delay records."""
 
     def forget_indexes(self, path: str) -> None:
         """Drop what is cached of the segment file `path`, which changes or goes."""

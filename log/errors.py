@@ -44,6 +44,12 @@ class InvalidTimestamp(LogError):
     kafka_error_code = 32
 
 
+class DelayedLimitReached(LogError):
+    """No room to track another record that is due later; retriable (NOT_ENOUGH_REPLICAS, which every client sends again)."""
+
+    kafka_error_code = 19
+
+
 class UnsupportedForMessageFormat(LogError):
     """The stored format lacks what the operation needs."""
 

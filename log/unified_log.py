@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from log import lookups
 from log.batch_validation import check_batch
 from log.checkpoints import encode_leader_epochs
-from log.compacted_log import CompactedLog
+from log.delayed_log import DelayedLog
 from log.end_marker import build_end_marker
 from log.errors import (
     CorruptRecord,
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from log.config import LogConfig
     from log.record_batch import BatchHeader, Buffer
     from log.segment import Segment
+    from seq_validator import Verdict
 
 _new_tuple = tuple.__new__
 _MAX_TIMESTAMP: Final = slice(35, 43)
@@ -53,17 +54,13 @@ _REFUSALS: Final = {
 }
 
 
-class UnifiedLog(CompactedLog):
+class UnifiedLog(DelayedLog):
     """One partition's batches, from log_start_offset (inclusive) to log_end_offset (exclusive).
 
     All below `recovery_point` is durable; all below `high_watermark` may be read by consumers, and those that want
     committed records only stop at `last_stable_offset`. All methods belong to one thread, only `FlushTicket.run` may
     run in another. Times are ms and come from the caller.
     """
-
-    def update_config(self, config: LogConfig) -> None:
-        """Go on with another configuration of the topic."""
-        self.config = config
 
     # Appending.
 
@@ -92,16 +89,8 @@ class UnifiedLog(CompactedLog):
         if batch.producer_id >= 0:
             verdict = self.producers.judge(batch, now_ms, begins_at_zero)
             if verdict is not ACCEPTED:
-                if isinstance(verdict, Duplicate):
-                    return AppendInfo(
-                        verdict.base_offset,
-                        verdict.last_offset,
-                        verdict.timestamp,
-                        self.log_start_offset,
-                        True,
-                    )
-                if isinstance(verdict, Rejected):
-                    raise _REFUSALS[verdict.reason](verdict.message)
+                return self._not_appended(verdict)
+        due_times = None if self.delays is None else self._due_times(batch, view, now_ms)
         base_offset = batch.base_offset = self.log_end_offset
         last_offset = base_offset + batch.last_offset_delta
         batch.partition_leader_epoch = leader_epoch
@@ -123,12 +112,23 @@ class UnifiedLog(CompactedLog):
             else:
                 self.producers.update(batch, base_offset, now_ms)
         self.log_end_offset = last_offset + 1
+        if due_times:
+            self._track(batch, due_times)
         if leader_epoch > self._leader_epochs.latest:
             self._begin_leader_epoch(leader_epoch, base_offset)
         # The NamedTuple's own constructor costs three times as much, and this runs for every batch.
         return _new_tuple(
             AppendInfo, (base_offset, last_offset, log_append_time_ms, self.log_start_offset, False)
         )
+
+    def _not_appended(self, verdict: Verdict) -> AppendInfo:
+        """Where the original of a duplicate lies. Raises LogError for what was rejected."""
+        if isinstance(verdict, Duplicate):
+            return AppendInfo(
+                verdict.base_offset, verdict.last_offset, verdict.timestamp, self.log_start_offset, True
+            )
+        assert isinstance(verdict, Rejected)
+        raise _REFUSALS[verdict.reason](verdict.message)
 
     def append_end_marker(
         self,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from gateway.config.fixed_topics import TOPIC_ONLY_SETTINGS
 from gateway.config.group_configs import GROUP_CONFIGS, GroupConfig
 from gateway.config.setting import Setting, render
-from gateway.config.table import SETTINGS
+from gateway.config.table import SETTINGS, TOPIC_ONLY_SETTINGS
 
 _INTRODUCTION = """\
 # Configuration

@@ -120,7 +120,7 @@ FIXED_TOPIC_SETTINGS = (
     _local_retention("ms"),
     _local_retention("bytes"),
 )
-TOPIC_ONLY_SETTINGS = (
+FIXED_TOPIC_ONLY_SETTINGS = (
     _throttled("leader"),
     _throttled("follower"),
     _remote(

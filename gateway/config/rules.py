@@ -17,6 +17,12 @@ _ON_BROKERS: Final = "log.cleaner."
 
 def topic_conflict(value: Values) -> str | None:
     """What is wrong with the configurations of a topic taken together; None when nothing is."""
+    policies = value("cleanup.policy")
+    if value("delivery.delay.header") and isinstance(policies, tuple) and "compact" in policies:
+        return (
+            "A topic can't have both delivery.delay.header and the cleanup policy compact: a newer record of the same key "
+            "would remove one that is not due yet."
+        )
     return _out_of_order("topic", value, _LOWER, _HIGHER)
 
 

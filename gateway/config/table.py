@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from gateway.config.backlog import BACKLOG_SETTINGS
 from gateway.config.compaction import COMPACTED_TOPIC_SETTINGS, COMPACTION_SETTINGS
 from gateway.config.deletion import DELETION_SETTINGS
-from gateway.config.fixed_topics import FIXED_TOPIC_SETTINGS, TOPIC_ONLY_SETTINGS
+from gateway.config.delivery import DELIVERY_SETTINGS, DELIVERY_TOPIC_SETTINGS
+from gateway.config.fixed_topics import FIXED_TOPIC_ONLY_SETTINGS, FIXED_TOPIC_SETTINGS
 from gateway.config.groups import GROUP_SETTINGS
 from gateway.config.network import NETWORK_SETTINGS, NODE_SETTINGS
 from gateway.config.producers import PRODUCER_SETTINGS
@@ -31,10 +32,13 @@ SETTINGS: tuple[Setting, ...] = (
     *BACKLOG_SETTINGS,
     *COMPACTED_TOPIC_SETTINGS,
     *COMPACTION_SETTINGS,
+    *DELIVERY_SETTINGS,
     *PRODUCER_SETTINGS,
     *GROUP_SETTINGS,
     *TRANSACTION_SETTINGS,
 )
+TOPIC_ONLY_SETTINGS: tuple[Setting, ...] = (*FIXED_TOPIC_ONLY_SETTINGS, *DELIVERY_TOPIC_SETTINGS)
+"""Settings of topics that have no counterpart on a broker."""
 BY_NAME: dict[str, Setting] = {setting.name: setting for setting in SETTINGS}
 BY_TOPIC_NAME: dict[str, Setting] = {
     setting.topic_name: setting

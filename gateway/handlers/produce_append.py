@@ -13,13 +13,14 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
 from gateway.handlers.api import CloseConnection, Deferred, RequestContext
-from gateway.handlers.produce_quota import REFUSED, quota_refusal
+from gateway.handlers.produce_quota import REFUSED, gates_refusal, refused_by_log
 from gateway.handlers.transaction_errors import FIRST_PRODUCE_THAT_ADDS, told_to_produce
 from gateway.protocol.produce_codec import ProduceRow, encode_produce_response
 from gateway.runtime.coordinator_shards import Unavailable
 from gateway.runtime.partition import Partition
 from gateway.runtime.services import Services
 from log import AppendInfo, InvalidRecord, LogError, MalformedBatch
+from log.errors import DelayedLimitReached
 from log.record_batch import HEADER_BYTES
 
 logger = logging.getLogger(__name__)
@@ -132,8 +133,8 @@ def append_batch(
     attributes = records[ATTRIBUTES_POSITION] if len(records) > ATTRIBUTES_POSITION else 0
     begins_at_zero = False
     gate = partition.gate
-    if gate is not None:
-        reason = quota_refusal(partition, gate, records, now_ms)
+    if gate is not None or partition.delayed_gate is not None:
+        reason = gates_refusal(partition, records, now_ms)
         if reason is not None:
             return refused_row(partition, REFUSED, reason, appended=False)
     if attributes & SPECIAL_BITS:
@@ -149,6 +150,10 @@ def append_batch(
         code = error.kafka_error_code
         if code in SEQUENCE_REFUSALS:
             services.rejections += 1
+        if isinstance(error, DelayedLimitReached):
+            refused_by_log(
+                partition, services.config.int("seqgate.backlog.refused.producers.max"), records, now_ms
+            )
         is_verified_first = attributes & TRANSACTIONAL_BIT and code == INVALID_PRODUCER_EPOCH
         appended = not (
             is_verified_first or code in REFUSALS_BEFORE_THE_APPEND or isinstance(error, MalformedBatch)

@@ -24,14 +24,30 @@ REFUSED: Final = int(ErrorCode.not_enough_replicas)
 Begin = Callable[[RequestContext, ProduceRequest], Answer | Deferred | None]
 
 
-def quota_refusal(partition: Partition, gate: ProduceGate, records: memoryview, now_ms: int) -> str | None:
+def gates_refusal(partition: Partition, records: memoryview, now_ms: int) -> str | None:
     """Why a batch is not appended now, None when it may be. What the log has already is answered as ever."""
+    for gate in (partition.gate, partition.delayed_gate):
+        reason = None if gate is None else _refusal(partition, gate, records, now_ms)
+        if reason is not None:
+            return reason
+    return None
+
+
+def _refusal(partition: Partition, gate: ProduceGate, records: memoryview, now_ms: int) -> str | None:
     if gate.lets_all_pass or len(records) < HEADER_BYTES:
         return None
     batch = parse_header(records)
     if partition.log.is_repeated(batch, now_ms):
         return None
     return gate.refusal(batch.producer_id, batch.producer_epoch, batch.base_sequence, now_ms)
+
+
+def refused_by_log(partition: Partition, max_refused: int, records: memoryview, now_ms: int) -> None:
+    """The log had no room for records that are due later: none that the producer sent after them may be first."""
+    if partition.delayed_gate is None:
+        partition.delayed_gate = ProduceGate(max_refused)
+    batch = parse_header(records)
+    partition.delayed_gate.refused(batch.producer_id, batch.producer_epoch, batch.base_sequence, now_ms)
 
 
 def hold(context: RequestContext, request: ProduceRequest, begin: Begin) -> Deferred | None:

@@ -1,7 +1,8 @@
 """ShareFetch (key 78, versions 1–2): acquire records, and acknowledge earlier ones in the same request (KIP-932).
 
 What is answered stays acquired by the member until it acknowledges it or the lock runs out. Waits for
-`max_wait` when nothing can be acquired. Source: Kafka's KafkaApis.handleShareFetchRequest, DelayedShareFetch.
+`max_wait` when nothing can be acquired. Records that are due later (`delivery.delay.header`) are passed over until they
+are; whoever waits then looks again. Source: Kafka's KafkaApis.handleShareFetchRequest, DelayedShareFetch.
 """
 
 from __future__ import annotations
@@ -38,10 +39,13 @@ from gateway.runtime.coordinator_shards import Unavailable
 from gateway.runtime.partition import Partition
 from gateway.runtime.share_coordinator import ShareSession
 from log import LogError, UnifiedLog
+from log.delayed_records import NEVER_DUE
 
 API_KEY: Final = 78
 FIRST_WITH_STRICT_LIMIT: Final = 2
 RECORD_LIMIT: Final = 1
+DELAYED_READ_BYTES: Final = 1 << 20
+"""Read at once where few of many records may be due."""
 NO_ERROR: Final = Outcome(ErrorCode.none)
 
 
@@ -150,37 +154,52 @@ async def _acquire(
     max_records: int,
 ) -> Row:
     shares = context.services.shares
+    log = partition.log
     try:
         found = await shares.open(SharePartitionKey(request.group_id, *place), partition)
-        if shares.sessions.get((request.group_id, request.member_id)) is not session:
-            return Row()  # the client is gone, or has begun anew
-        batches = await read(context, request.group_id, partition.log, found, max_bytes)
-        if shares.sessions.get((request.group_id, request.member_id)) is not session:
-            return Row()
+        while True:
+            if shares.sessions.get((request.group_id, request.member_id)) is not session:
+                return Row()  # the client is gone, or has begun anew
+            log.release_due(context.services.clock.now_ms())
+            batches = await read(context, request.group_id, log, found, max_bytes)
+            if batches is None or shares.sessions.get((request.group_id, request.member_id)) is not session:
+                return Row()
+            acquired = _give(context, request, log, found, batches, max_records)
+            if acquired:
+                break
+            if found.next_offset(log.delays) <= batches.first_offset:
+                return Row()  # nothing was found to be missing either
     except Unavailable as error:
         return Row(error.error_code)
     except LogError as error:
         return Row(ErrorCode(error.kafka_error_code))
-    if batches is None:
-        return Row()
-    acquired = found.acquire(
+    shares.acquired(found)
+    # what waits between the batches that are due is not sent in vain
+    records = batches.spanning(acquired) if log.delays is None else batches.holding(acquired)
+    return Row(records=records, acquired=tuple(acquired))
+
+
+def _give(
+    context: RequestContext,
+    request: Any,
+    log: UnifiedLog,
+    found: SharePartition,
+    batches: Batches,
+    max_records: int,
+) -> list[Acquired]:
+    """Have the member acquire what is available in the batches."""
+    return found.acquire(
         request.member_id,
         [(place.base_offset, place.last_offset) for place in batches.places],
         max_records,
-        shares.limits(request.group_id),
+        context.services.shares.limits(request.group_id),
         context.services.clock.now_ms(),
         is_strict=context.api_version >= FIRST_WITH_STRICT_LIMIT
         and request.share_acquire_mode == RECORD_LIMIT,
         batch_size=request.batch_size,
+        delays=log.delays,
+        read_from=batches.first_offset,
     )
-    if not acquired:
-        return Row()
-    shares.acquired(found)
-    start = next(place.position for place in batches.places if place.last_offset >= acquired[0].first_offset)
-    end = next(
-        place.end for place in reversed(batches.places) if place.base_offset <= acquired[-1].last_offset
-    )
-    return Row(records=batches.data[start:end], acquired=tuple(acquired))
 
 
 async def read(
@@ -189,8 +208,11 @@ async def read(
     """The first batches of which any may be acquired; None when there are none. Raises LogError."""
     cold_reads = context.services.cold_reads
     reading = context.services.group_configs.of(group_id).share_reading
+    if log.delays is not None:
+        max_bytes = min(max_bytes, DELAYED_READ_BYTES)
     end_offset = reading.end_offset(log)
-    next_offset = offset = max(found.next_offset(), log.log_start_offset)
+    next_offset = offset = max(found.next_offset(log.delays), log.log_start_offset)
+    first_offset = offset
     # a group may have been told to begin at an offset that does not exist yet
     while offset < end_offset:
         batches = await cold_reads.run(
@@ -203,15 +225,18 @@ async def read(
                 committed_only=reading.is_committed_only,
             )
         )
-        now_next = max(found.next_offset(), log.log_start_offset)
+        now_next = max(found.next_offset(log.delays), log.log_start_offset)
         if now_next == next_offset:
-            if batches is None or batches.places or batches.end_offset <= offset:
-                return batches
+            if batches is None:
+                return None
+            if batches.places or batches.end_offset <= offset:
+                return batches._replace(first_offset=first_offset)
             offset = batches.end_offset
             await asyncio.sleep(0)  # much may have been aborted, and others have their turn
-            now_next = max(found.next_offset(), log.log_start_offset)
+            now_next = max(found.next_offset(log.delays), log.log_start_offset)
         if now_next != next_offset:
-            next_offset = offset = now_next  # something was released before what was read, or acquired of it
+            # something was released before what was read, or acquired of it
+            next_offset = offset = first_offset = now_next
     return None
 
 
@@ -224,14 +249,17 @@ async def _wait(context: RequestContext, request: Any, places: Iterable[Place], 
         for place in places
         if not isinstance(partition := partition_of(context, place), ErrorCode)
     ]
+    next_due_ms = min((partition.log.next_due_ms for _, partition in watched), default=NEVER_DUE)
+    due_s = max(0, next_due_ms - context.services.clock.now_ms()) / 1000
     waiter = object()
     for key, partition in watched:
         shares.add_waiter(key, happened.set)
         partition.add_waiter(waiter, happened.set)
     try:
-        await asyncio.wait_for(happened.wait(), left_s)
+        await asyncio.wait_for(happened.wait(), min(left_s, due_s))
     except TimeoutError:
-        return False
+        if left_s <= due_s:
+            return False
     finally:
         for key, partition in watched:
             shares.remove_waiter(key, happened.set)

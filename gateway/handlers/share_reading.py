@@ -6,9 +6,10 @@ Source: Kafka's SharePartition.maybeFilterAbortedTransactionalAcquiredRecords.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from gateway.coordinator.share.share_partition import Acquired
 from log import FileRegion, UnifiedLog
 from log.end_marker import read_end_marker
 from log.record_batch import BatchHeader, whole_batches
@@ -24,11 +25,40 @@ class BatchPlace(NamedTuple):
 
 
 class Batches(NamedTuple):
-    """The bytes of a region, its batches that may be acquired, and the offset behind the last batch of all."""
+    """The bytes of a region, its batches that may be acquired, and the offset behind the last batch of all.
+
+    Between `first_offset` and the first of the batches nothing may be acquired: all of that was aborted.
+    """
 
     data: bytes
     places: list[BatchPlace]
     end_offset: int
+    first_offset: int = 0
+
+    def spanning(self, acquired: Sequence[Acquired]) -> bytes:
+        """The bytes from the first batch that has any of these offsets to the last one, as Kafka sends them."""
+        start = next(place.position for place in self.places if place.last_offset >= acquired[0].first_offset)
+        end = next(
+            place.end for place in reversed(self.places) if place.base_offset <= acquired[-1].last_offset
+        )
+        return self.data[start:end]
+
+    def holding(self, acquired: Sequence[Acquired]) -> bytes:
+        """Only the batches that have any of these offsets, which are in order."""
+        pieces: list[tuple[int, int]] = []
+        number = 0
+        for place in self.places:
+            while number < len(acquired) and acquired[number].last_offset < place.base_offset:
+                number += 1
+            if number == len(acquired):
+                break
+            if acquired[number].first_offset > place.last_offset:
+                continue
+            if pieces and pieces[-1][1] == place.position:
+                pieces[-1] = pieces[-1][0], place.end
+            else:
+                pieces.append((place.position, place.end))
+        return b"".join(self.data[start:end] for start, end in pieces)
 
 
 def find_batches(

@@ -17,9 +17,7 @@ REMEMBERED_MS: Final = 30_000
 """How long a refused batch is waited for; clients send it again within seconds."""
 _HALF_OF_SEQUENCES: Final = 2**30
 _SEQUENCE_MASK: Final = 2**31 - 1
-_AFTER_A_REFUSED_ONE: Final = (
-    "an earlier batch of this producer was refused for the backlog; send that one first"
-)
+_AFTER_A_REFUSED_ONE: Final = "an earlier batch of this producer was refused; send that one first"
 
 
 class _Refused(NamedTuple):
@@ -87,6 +85,11 @@ class ProduceGate:
         if reason is not None:
             self.refused_batches += 1
         return reason
+
+    def refused(self, producer_id: int, producer_epoch: int, base_sequence: int, now_ms: int) -> None:
+        """A batch was refused for another reason, and will be sent again."""
+        if producer_id >= 0:
+            self._remember(producer_id, _Refused(producer_epoch, base_sequence, now_ms))
 
     def _in_order(self, batch: _Refused, producer_id: int, reason: str | None) -> str | None:
         known = self._refused.get(producer_id)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from gateway.config import Config
 from gateway.runtime.clock import Clock
+from gateway.runtime.delayed_delivery import LOOK_EVERY_S, DelayedDelivery
 from gateway.runtime.file_deletion import FileDeletion
 from gateway.runtime.garbage import LongLived
 from gateway.runtime.interval import Interval
@@ -58,6 +59,9 @@ class BackgroundJobs:
         self._long_lived = LongLived()
         self.retention = Retention(clock)
         self._file_deletion = FileDeletion(config, clock, log_directory)
+        self._delayed = DelayedDelivery(
+            clock, log_directory, config.int("seqgate.delayed.records.snapshot.interval.ms")
+        )
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -93,6 +97,7 @@ class BackgroundJobs:
             ),
             _Job("garbage collection", SETTLE_CHECK_S, None, self._settle),
             _Job("file deletion", 1.0, None, self._file_deletion.run),
+            _Job("delayed records", LOOK_EVERY_S, None, self._delayed.look),
         )
 
     async def _repeat(self, job: _Job) -> None:

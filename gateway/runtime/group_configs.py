@@ -111,6 +111,7 @@ class GroupConfigs:
                 lock_duration_ms=group_number(config, values, "share.record.lock.duration.ms"),
                 delivery_count_limit=group_number(config, values, "share.delivery.count.limit"),
                 max_record_locks=group_number(config, values, "share.partition.max.record.locks"),
+                max_stretches=config.int("seqgate.share.partition.max.stretches"),
                 may_renew=bool(group_value(config, values, "share.renew.acknowledge.enable")),
             ),
             share_heartbeat_interval_ms=group_number(config, values, "share.heartbeat.interval.ms"),

@@ -28,6 +28,7 @@ class Partition:
         "_unflushed",
         "_waiters",
         "closed",
+        "delayed_gate",
         "flush_messages",
         "flush_ms",
         "gate",
@@ -56,6 +57,8 @@ class Partition:
         self.flush_ms = flush_ms
         self.gate: ProduceGate | None = None
         """What producers must pass in a topic with a backlog quota."""
+        self.delayed_gate: ProduceGate | None = None
+        """The same where batches were refused because too many records wait to be due."""
         self.closed = False
         self._flusher = flusher
         self._unflushed: tuple[int, int] | None = None

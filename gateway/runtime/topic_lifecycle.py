@@ -55,7 +55,9 @@ def topic_policy(config: Config, overrides: Mapping[str, str]) -> TopicPolicy:
 
     internal_segment_bytes = config.topic_value("internal.segment.bytes", overrides)
     policies = cast("tuple[str, ...]", config.topic_value("cleanup.policy", overrides))
-    deletes, compacts = "delete" in policies, "compact" in policies
+    delay_header = cast("str", config.topic_value("delivery.delay.header", overrides))
+    # a topic is refused both; a policy that brokers get later must not remove what is not due
+    deletes, compacts = "delete" in policies, "compact" in policies and not delay_header
     max_compaction_lag_ms = number("max.compaction.lag.ms")
     log_config = LogConfig(
         segment_bytes=(
@@ -82,6 +84,9 @@ def topic_policy(config: Config, overrides: Mapping[str, str]) -> TopicPolicy:
         min_compaction_lag_ms=number("min.compaction.lag.ms"),
         max_compaction_lag_ms=max_compaction_lag_ms,
         min_cleanable_dirty_ratio=cast("float", config.topic_value("min.cleanable.dirty.ratio", overrides)),
+        delivery_delay_header=delay_header,
+        delivery_delay_max_ms=number("delivery.delay.max.ms"),
+        delivery_delay_hold_ms=number("delivery.delay.hold.ms"),
     )
     return TopicPolicy(log_config, number("flush.messages"), number("flush.ms"))
 
@@ -108,6 +113,8 @@ class TopicLifecycle:
         self._policies: dict[str, TopicPolicy] = {}
         self._plain_policy: TopicPolicy | None = None
         """That of every topic without configurations of its own."""
+        self._altering: str | None = None
+        """The topic whose partitions are told that their records wait by another header."""
 
     async def start(self) -> None:
         """Bring the data directory in line with the image, then follow its changes.
@@ -135,6 +142,9 @@ class TopicLifecycle:
         if any(isinstance(record, RemoveTopicRecord) for record in records):
             await self._delete_removed(records)
         configs = [record for record in records if isinstance(record, ConfigRecord)]
+        await self._alter_delays(
+            record.resource_name for record in configs if record.name == "delivery.delay.header"
+        )
         if any(record.resource_type == BROKER_RESOURCE for record in configs):
             self._apply_broker_configs()
             await self._apply_policies(image.topics_by_name)
@@ -178,7 +188,13 @@ class TopicLifecycle:
         policy = topic_policy(self._config, overrides)
         if topic in INTERNAL_TOPICS:
             # its coordinator decides what may go, whatever the topic's configuration says
-            kept = replace(policy.log_config, retention_ms=-1, retention_bytes=-1, compact=False)
+            kept = replace(
+                policy.log_config,
+                retention_ms=-1,
+                retention_bytes=-1,
+                compact=False,
+                delivery_delay_header="",
+            )
             policy = replace(policy, log_config=kept)
         return policy
 
@@ -188,6 +204,19 @@ class TopicLifecycle:
         self._plain_policy = None
         self._config.set_dynamic(image.configs(BROKER_RESOURCE, ALL_BROKERS), all_brokers=True)
         self._config.set_dynamic(image.configs(BROKER_RESOURCE, str(self._node_id)), all_brokers=False)
+
+    async def _alter_delays(self, topics: Iterable[str]) -> None:
+        """Have records wait by another header, or by none, from now on: in partitions that are not open too."""
+        for name in topics:
+            self._policies.pop(name, None)
+            served = self._partitions.by_name.get(name)
+            if served is None:
+                continue
+            self._altering = name
+            for partition in served.with_records():
+                partition.log.alter_delays(self._policy(name).log_config)
+                await asyncio.sleep(0)
+            self._altering = None
 
     async def _apply_policies(self, topics: Iterable[str]) -> None:
         done = 0
@@ -223,7 +252,7 @@ class TopicLifecycle:
             is_new = log is None
             if log is None:
                 log = self._directory.create(topic, image.topic_id, index, policy.log_config)
-            else:
+            elif topic != self._altering:
                 log.update_config(policy.log_config)
             partition = Partition(
                 log,

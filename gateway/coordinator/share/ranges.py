@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final, NamedTuple
 
 from gateway.coordinator.deadlines import NEVER
@@ -74,6 +75,10 @@ class RunList:
 
     def __len__(self) -> int:
         return len(self._runs)
+
+    def starting_at(self, offset: int) -> Iterator[Run]:
+        """The runs from the one that holds `offset` on."""
+        return islice(self._runs, self._index(offset), None)
 
     @property
     def end_offset(self) -> int | None:

@@ -7,7 +7,9 @@
     renew        the lock begins anew
 
 Everything before `start_offset` is done; it moves over done offsets. Everything from `end_offset` on was never
-given out. Source: Kafka's `SharePartition`, KIP-932, KIP-1222 (renew).
+given out. Where records are delayed, what is not due is passed over and stays available: later offsets are given
+out first, and the limit of locks is one of offsets that were given out and are not done, wherever they lie.
+Source: Kafka's `SharePartition`, KIP-932, KIP-1222 (renew).
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gateway.coordinator.deadlines import NEVER
+from gateway.coordinator.share.delays import Delays, Room, due_parts
 from gateway.coordinator.share.ranges import DONE, DeliveryState, Run, RunList, StateBatch
 
 
@@ -47,6 +50,8 @@ class ShareLimits:
     delivery_count_limit: int = 5
     max_record_locks: int = 2_000
     may_renew: bool = True
+    max_stretches: int = 20_000
+    """Stretches of offsets that went different ways; with so many, delayed records keep further ones from being given out."""
 
 
 class Acquired(NamedTuple):
@@ -76,6 +81,9 @@ class SharePartition:
     def __init__(self, start_offset: int) -> None:
         self.start_offset = start_offset
         self.runs = RunList()
+        self._nothing_before = 0, 0
+        """(offset, mark of the delays): before it nothing could be acquired then, nor was anything released."""
+        self._delays: Delays | None = None
 
     @property
     def end_offset(self) -> int:
@@ -93,12 +101,31 @@ class SharePartition:
             was_done = is_done
         return holes
 
-    def next_offset(self) -> int:
+    def next_offset(self, delays: Delays | None = None) -> int:
         """Where a fetch should look: the first offset that can be acquired."""
-        for run in self.runs:
-            if run.state is DeliveryState.AVAILABLE:
-                return run.first_offset
-        return self.end_offset
+        if delays is None:
+            return self._first_available(None, self.start_offset)
+        known, mark = self._nothing_before if delays is self._delays else (0, 0)
+        released, now = delays.released_since(mark)
+        offset = self._first_available(delays, max(self.start_offset, min(known, released)))
+        self._nothing_before, self._delays = (offset, now), delays
+        return offset
+
+    def _first_available(self, delays: Delays | None, from_offset: int) -> int:
+        for run in self.runs.starting_at(from_offset):
+            if run.state is not DeliveryState.AVAILABLE:
+                continue
+            offset = max(run.first_offset, from_offset)
+            if delays is not None:
+                offset = delays.first_due(offset)
+            if offset <= run.last_offset:
+                return offset
+        offset = max(self.end_offset, from_offset)
+        return offset if delays is None else delays.first_due(offset)
+
+    def _given_out(self) -> int:
+        """How many offsets were given out and are not done."""
+        return sum(len(run) for run in self.runs if run.delivery_count and run.state not in DONE)
 
     # Acquiring.
 
@@ -112,30 +139,39 @@ class SharePartition:
         *,
         is_strict: bool = False,
         batch_size: int = NEVER,
+        delays: Delays | None = None,
+        read_from: int = 0,
     ) -> list[Acquired]:
         """Give a member what is available in these batches of the log, (base_offset, last_offset) in order.
 
-        They are all that the log has from `next_offset` to the last of them: what lies between is not in the log.
-        Stops behind the batch with which `max_records` is reached; `is_strict` stops right there. What is given out
+        They are all that the log has from `next_offset`, or from `read_from` if that is higher, to the last of them:
+        what lies between is not in the log. Where there are `delays`, only what is due is given out. Stops behind the batch with which `max_records` is reached; `is_strict` stops right there. What is given out
         for the first time is told in stretches that end with the batch of the log that makes them `batch_size` long.
         """
         acquired: list[Acquired] = []
         first_new = self.end_offset
         left = max_records
-        position = self.next_offset()
+        position = max(self.next_offset(delays), read_from)
+        room = Room(
+            limits.max_record_locks,
+            delays,
+            read_from,
+            given_out=0 if delays is None else self._given_out(),
+            is_full=len(self.runs) >= limits.max_stretches,
+        )
         for base_offset, last_offset in batches:
             if left <= 0:
                 break
             self._archive_gap(position, base_offset - 1)
             position = max(position, last_offset + 1)
-            room = left if is_strict else None
-            for run in self._available(max(base_offset, self.start_offset), last_offset, limits, room):
-                run.state = DeliveryState.ACQUIRED
-                run.delivery_count += 1
-                run.member_id = member_id
-                run.deadline_ms = now_ms + limits.lock_duration_ms
-                acquired.append(Acquired(run.first_offset, run.last_offset, run.delivery_count))
-                left -= len(run)
+            for first, last in due_parts(delays, max(base_offset, self.start_offset), last_offset):
+                for run in self._available(first, last, room, left if is_strict else None):
+                    run.state = DeliveryState.ACQUIRED
+                    run.delivery_count += 1
+                    run.member_id = member_id
+                    run.deadline_ms = now_ms + limits.lock_duration_ms
+                    acquired.append(Acquired(run.first_offset, run.last_offset, run.delivery_count))
+                    left -= len(run)
         return _joined(acquired, first_new, batch_size)
 
     def _archive_gap(self, first_offset: int, last_offset: int) -> None:
@@ -147,38 +183,46 @@ class SharePartition:
             if run.state is DeliveryState.AVAILABLE:
                 _end(run, DeliveryState.ARCHIVED)
 
-    def _available(
-        self, first_offset: int, last_offset: int, limits: ShareLimits, most: int | None
-    ) -> list[Run]:
+    def _available(self, first_offset: int, last_offset: int, room: Room, most: int | None) -> list[Run]:
         """The runs from one offset to another that can be acquired, of `most` offsets at most."""
         found: list[Run] = []
         end_offset = self.end_offset
         if first_offset < end_offset:
-            for known in self.runs.within(first_offset, min(last_offset, end_offset - 1)):
-                if known.state is not DeliveryState.AVAILABLE or most == 0:
+            for run in self.runs.within(first_offset, min(last_offset, end_offset - 1)):
+                allowed = 0 if run.state is not DeliveryState.AVAILABLE else room.for_known(run)
+                allowed = allowed if most is None else min(allowed, most)
+                if not allowed:
                     continue
-                run = known
-                if most is not None:
-                    if len(run) > most:
-                        run = self.runs.within(run.first_offset, run.first_offset + most - 1)[0]
-                    most -= len(run)
-                found.append(run)
+                known = self.runs.within(run.first_offset, run.first_offset + allowed - 1)[0]
+                room.take(known)
+                most = None if most is None else most - allowed
+                found.append(known)
         new_first = max(first_offset, end_offset)
-        room_for_locks = limits.max_record_locks - (end_offset - self.start_offset)
-        room = room_for_locks if most is None else min(room_for_locks, most)
-        new_last = min(last_offset, new_first + room - 1)
+        locks = room.for_new(end_offset - self.start_offset)
+        new_last = min(last_offset, new_first + (locks if most is None else min(locks, most)) - 1)
         if new_first <= new_last:
-            if new_first > end_offset:
-                # offsets that are not in the log
-                self.runs.append(Run(end_offset, new_first - 1, DeliveryState.ARCHIVED))
+            self._pass_over(new_first, room)
             run = Run(new_first, new_last, DeliveryState.AVAILABLE)
             self.runs.append(run)
+            room.take(run)
             found.append(run)
-            last_known = min(last_offset, new_first + room_for_locks - 1)
+            last_known = min(last_offset, new_first + locks - 1)
             if new_last < last_known:
                 # the rest of a batch is no longer new
                 self.runs.append(Run(new_last + 1, last_known, DeliveryState.AVAILABLE))
         return found
+
+    def _pass_over(self, new_first: int, room: Room) -> None:
+        """Have the runs reach up to `new_first`: offsets that wait, or were not read as they did, and others that are not there."""
+        unread_end = min(max(self.end_offset, room.read_from), new_first)
+        if self.end_offset < unread_end:
+            self.runs.append(Run(self.end_offset, unread_end - 1, DeliveryState.AVAILABLE))
+        for first, last in () if room.delays is None else room.delays.waiting(self.end_offset, new_first - 1):
+            if self.end_offset < first:
+                self.runs.append(Run(self.end_offset, first - 1, DeliveryState.ARCHIVED))
+            self.runs.append(Run(first, last, DeliveryState.AVAILABLE))
+        if self.end_offset < new_first:
+            self.runs.append(Run(self.end_offset, new_first - 1, DeliveryState.ARCHIVED))
 
     # Acknowledging.
 
@@ -231,7 +275,7 @@ class SharePartition:
             if kind == AcknowledgeType.ACCEPT:
                 _end(run, DeliveryState.ACKNOWLEDGED)
             elif kind == AcknowledgeType.RELEASE:
-                _release(run, limits)
+                self._release(run, limits)
             else:
                 _end(run, DeliveryState.ARCHIVED)
             changed.append(run.stored())
@@ -250,8 +294,14 @@ class SharePartition:
 
     def _release_those(self, runs: list[Run], limits: ShareLimits) -> list[StateBatch]:
         for run in runs:
-            _release(run, limits)
+            self._release(run, limits)
         return self._settle([run.stored() for run in runs])
+
+    def _release(self, run: Run, limits: ShareLimits) -> None:
+        given_up = run.delivery_count >= limits.delivery_count_limit
+        _end(run, DeliveryState.ARCHIVED if given_up else DeliveryState.AVAILABLE)
+        known, mark = self._nothing_before
+        self._nothing_before = min(known, run.first_offset), mark
 
     def next_deadline_ms(self) -> int:
         """When `expire` has something to do."""
@@ -317,16 +367,12 @@ class SharePartition:
                 self.runs.drop_before(start_offset)
             self.start_offset = start_offset
         self.runs.join_alike()
+        self._delays = None
 
 
 def _end(run: Run, state: DeliveryState) -> None:
     run.state = state
     run.member_id, run.deadline_ms = "", NEVER
-
-
-def _release(run: Run, limits: ShareLimits) -> None:
-    given_up = run.delivery_count >= limits.delivery_count_limit
-    _end(run, DeliveryState.ARCHIVED if given_up else DeliveryState.AVAILABLE)
 
 
 def _joined(acquired: list[Acquired], first_new: int, batch_size: int) -> list[Acquired]:

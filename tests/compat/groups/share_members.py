@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import threading
+import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from confluent_kafka import Producer
@@ -24,6 +25,8 @@ class ShareMember:
         self, bootstrap: str, topic: str, group: str, stderr: Path, *options: str, is_stuck: bool = False
     ) -> None:
         self.values: list[str] = []
+        self.printed_at_ms: list[int] = []
+        """When each value came, or a little later."""
         self._goes_on = threading.Event()
         if not is_stuck:
             self._goes_on.set()
@@ -41,6 +44,7 @@ class ShareMember:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             self.values.append(line.strip())
+            self.printed_at_ms.append(time.time_ns() // 1_000_000)
             self._goes_on.wait()
 
     def end(self) -> None:
@@ -78,12 +82,15 @@ class ShareReaders:
         self.started.append(member)
         return member
 
-    def produce(self, values: Iterable[str]) -> None:
+    def produce(self, values: Iterable[str], headers: Mapping[str, bytes] | None = None) -> None:
         """Send them, each in a batch of its own, and wait until they are acknowledged."""
         refused: list[object] = []
         for value in values:
             self._producer.produce(
-                self.topic, value, on_delivery=lambda error, _: refused.append(error) if error else None
+                self.topic,
+                value,
+                headers=dict(headers or {}),
+                on_delivery=lambda error, _: refused.append(error) if error else None,
             )
             assert self._producer.flush(DEADLINE_S) == 0
         assert not refused

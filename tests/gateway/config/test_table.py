@@ -5,8 +5,7 @@ import pytest
 from gateway.config import BY_NAME, BY_TOPIC_NAME, SETTINGS, InvalidValueError, Setting, SettingType, render
 from gateway.config.connection_limits import parse_overrides
 from gateway.config.documentation import configuration_page
-from gateway.config.fixed_topics import TOPIC_ONLY_SETTINGS
-from gateway.config.table import BY_ENVIRONMENT_NAME, nearest
+from gateway.config.table import BY_ENVIRONMENT_NAME, TOPIC_ONLY_SETTINGS, nearest
 
 
 def test_names_are_unique() -> None:

@@ -1,0 +1,98 @@
+"""Records that are due later, with Kafka's own share consumer: none early, none lost to retention or to a killed gateway."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from pathlib import Path
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from tests.compat.groups.members import DEADLINE_S, await_that
+from tests.compat.groups.share_members import ShareMember, ShareReaders, share_readers
+from tests.compat.topics import fresh_topic
+from tests.support.gateway_process import GatewayProcess
+from tests.support.group_configs import READ_FROM_THE_START, set_group_configs
+
+SETTINGS = {
+    "log.retention.check.interval.ms": "200",
+    "group.share.heartbeat.interval.ms": "300",
+    "share.coordinator.state.topic.num.partitions": "4",
+    "offsets.topic.num.partitions": "4",
+}
+SHORT_LIFE = {"retention.ms": "300"}
+DELAYED = {"delivery.delay.header": "due", "delivery.delay.hold.ms": "60000", **SHORT_LIFE}
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def send(readers: ShareReaders, *delays_ms: int) -> list[str]:
+    """A record for each delay, whose value is when it is due."""
+    sent = [str(now_ms() + delay_ms) for delay_ms in delays_ms]
+    for value in sent:
+        readers.produce([value], {"due": value.encode()})
+    return sent
+
+
+def expect_none_early(member: ShareMember) -> None:
+    for value, printed_at_ms in zip(member.values, member.printed_at_ms, strict=True):
+        assert printed_at_ms >= int(value), member.values
+
+
+def values_in_log(bootstrap: str, topic: str) -> list[str]:
+    """What a consumer of its own group reads, from the start of the log to its end."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": f"of-{topic}", "log_level": 0})
+    try:
+        place = TopicPartition(topic, 0)
+        first, end = consumer.get_watermark_offsets(place, DEADLINE_S)
+        consumer.assign([TopicPartition(topic, 0, first)])
+        found = []
+        while len(found) < end - first:
+            message = consumer.poll(1)
+            if message is not None:
+                assert message.error() is None
+                value = message.value()
+                assert value is not None
+                found.append(value.decode())
+        return found
+    finally:
+        consumer.close()
+
+
+def await_retention(bootstrap: str, topic: str) -> None:
+    """Wait until a topic that delays nothing has lost a record of its own."""
+    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
+    producer.produce(topic, b"old")
+    assert producer.flush(DEADLINE_S) == 0
+    await_that(lambda: values_in_log(bootstrap, topic) == [], "retention has worked")
+
+
+def test_a_share_consumer_gets_records_when_they_are_due(tmp_path: Path) -> None:
+    with GatewayProcess(tmp_path / "data", settings=SETTINGS) as gateway:
+        topic = fresh_topic(gateway.bootstrap, "delayed", configs=DELAYED)
+        plain = fresh_topic(gateway.bootstrap, "plain", configs=SHORT_LIFE)
+        with share_readers(gateway.bootstrap, topic, tmp_path) as readers:
+            set_group_configs(gateway.bootstrap, readers.group, READ_FROM_THE_START)
+            far = send(readers, 7_000)
+            at_once = send(readers, 0)
+            member = readers.start()
+            readers.await_delivered(at_once)
+
+            soon = send(readers, 3_000, 2_000, 1_000)
+            assert values_in_log(gateway.bootstrap, topic) == [*far, *at_once, *soon], "the log as it is"
+            await_retention(gateway.bootstrap, plain)
+            readers.await_delivered(soon)
+            came = [value for value in member.values if value not in far]
+            assert came == [*at_once, *sorted(soon)], "by when they are due"
+
+            over_the_kill = send(readers, 2_000, 2_500)
+            gateway.restart(kill=True)
+            await_retention(gateway.bootstrap, plain)
+            readers.await_delivered([*over_the_kill, *far])
+            expect_none_early(member)
+            assert sorted(member.values) == sorted(itertools.chain(far, at_once, soon, over_the_kill)), (
+                "each came once"
+            )
+        assert "Traceback" not in gateway.stderr_text()
