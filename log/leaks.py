@@ -19,6 +19,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from log.names import (
+    DELAYED_RECORDS,
     DELETED_SUFFIX,
     LEADER_EPOCHS,
     LOG_START_OFFSET,
@@ -38,7 +39,7 @@ _CLEANED_SUFFIX: Final = ".cleaned"
 _SWAP_SUFFIX: Final = ".swap"
 """Whole, and perhaps all that is left of the records in it: a start puts it in place."""
 _TEMPORARY: Final = (TEMPORARY_SUFFIX, _CLEANED_SUFFIX, _SWAP_SUFFIX)
-_OF_A_PARTITION: Final = frozenset({PARTITION_METADATA, LEADER_EPOCHS, LOG_START_OFFSET})
+_OF_A_PARTITION: Final = frozenset({PARTITION_METADATA, LEADER_EPOCHS, LOG_START_OFFSET, DELAYED_RECORDS})
 _PARTITION_DIRECTORY: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)\Z")
 _OF_THE_SYSTEM: Final = "lost+found"
 

@@ -33,7 +33,7 @@ from log.data_file import DataFile
 from log.environment import LogEnvironment
 from log.errors import IncompatibleFormat
 from log.flush import FlushTicket
-from log.names import CLEANER_OFFSETS, DELETED_SUFFIX, LOG_SUFFIX, PARTITION_METADATA
+from log.names import DELETED_SUFFIX, LOG_SUFFIX, PARTITION_METADATA
 from log.partition_deletion import DELETE_SUFFIX, PartitionDeletion
 from log.recovery import CleanStop
 from log.storage import Storage
@@ -53,6 +53,7 @@ logger = logging.getLogger(__name__)
 LOCK: Final = ".lock"
 META: Final = "meta.properties"
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
+CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
 KNOWN_NAMES: Final = frozenset({LOCK, META, CLEAN_SHUTDOWN, STORED_LOGS, RECOVERY_POINTS, CLEANER_OFFSETS})
 """Files of the data directory itself; a sweep takes any other for a leak."""
 FILES_PER_STEP: Final = 200

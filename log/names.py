@@ -18,7 +18,6 @@ SWAP_SUFFIX: Final = ".swap"
 PARTITION_METADATA: Final = "partition.metadata"
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 LOG_START_OFFSET: Final = "log-start-offset-checkpoint"
-CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
 DELAYED_RECORDS: Final = "delayed-records"
 
 _OFFSET_NAME = re.compile(r"(\d{20})(\.[a-z]+)\Z")

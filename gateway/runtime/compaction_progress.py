@@ -14,7 +14,7 @@ from gateway.runtime.partition import Partition
 from gateway.runtime.partitions import Partitions
 from log import LogDirectory, Storage
 from log.checkpoints import CorruptCheckpoint, decode_offsets, encode_offsets
-from log.names import CLEANER_OFFSETS
+from log.log_directory import CLEANER_OFFSETS
 
 logger = logging.getLogger(__name__)
 

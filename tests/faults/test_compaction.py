@@ -16,8 +16,8 @@ from log.checkpoints import encode_offsets
 from log.compacted_log import Cleaning
 from log.compaction.job import CleanedSegment
 from log.compaction.swap import delete_cleaned
-from log.log_directory import RECOVERY_POINTS
-from log.names import CLEANED_SUFFIX, CLEANER_OFFSETS, SWAP_SUFFIX
+from log.log_directory import CLEANER_OFFSETS, RECOVERY_POINTS
+from log.names import CLEANED_SUFFIX, SWAP_SUFFIX
 from log.record_batch import HEADER_BYTES
 from tests.faults.faulty_storage import FaultyStorage, PowerCut
 from tests.log.compaction.cleaning import Kept, begin, keyed, run, stored, stored_batches

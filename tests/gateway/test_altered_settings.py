@@ -27,6 +27,7 @@ from gateway.config import (
     render,
 )
 from gateway.gateway import Gateway
+from gateway.runtime.compaction import Compaction
 from gateway.runtime.interval import Interval
 from gateway.runtime.topic_lifecycle import TopicPolicy, topic_policy
 from log import UnifiedLog
@@ -38,8 +39,8 @@ ALTERABLE = [setting for setting in SETTINGS if setting.dynamic]
 SOURCES = Path(__file__).parents[2] / "gateway"
 
 
-READ_ANEW = (topic_policy.__code__, Interval.passed.__code__)
-"""Who reads during the start too, and again after each change."""
+READ_ANEW = (topic_policy.__code__, Interval.passed.__code__, Compaction._run.__code__)
+"""Who reads during the start too, and again after each change, which wakes them."""
 
 
 class _Recorded(dict[str, SettingValue | None]):

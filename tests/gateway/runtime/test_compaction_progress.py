@@ -12,7 +12,7 @@ import pytest
 from gateway.runtime.compaction_progress import CompactionProgress
 from gateway.runtime.partitions import Partitions
 from log import Storage
-from log.names import CLEANER_OFFSETS
+from log.log_directory import CLEANER_OFFSETS
 
 ONE, TWO = uuid.UUID(int=1), uuid.UUID(int=2)
 
