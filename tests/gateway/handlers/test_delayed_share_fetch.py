@@ -197,6 +197,7 @@ async def test_not_with_compaction(tmp_path: Path) -> None:
         configs: dict[str, str | None] = {**DELAYING, "cleanup.policy": "delete,compact"}
         refused = await create(node, "both", configs=configs)
         assert refused.error_code is ErrorCode.invalid_config
+        assert "can't have both delivery.delay.header and the cleanup policy compact" in refused.error_message
 
 
 async def test_what_is_due_lets_go_of_the_log_by_and_by(tmp_path: Path) -> None:
