@@ -293,7 +293,8 @@ def test_power_cut_before_any_operation(tmp_path: Path, part: int) -> None:
 
 @pytest.mark.parametrize("kind", ["EIO", "short"])
 def test_one_operation_fails_and_life_goes_on(tmp_path: Path, kind: str) -> None:
-    for fail_at in span_of_compactions(tmp_path, "write" if kind == "short" else ""):
+    every = span_of_compactions(tmp_path, "write" if kind == "short" else "")
+    for fail_at in every if kind == "short" else every[::2]:
         root = tmp_path / f"{fail_at}"
         root.mkdir()
         storage = FaultyStorage(root, fail_at=fail_at, kind=kind)

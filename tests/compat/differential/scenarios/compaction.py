@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from log.record_batch import parse_header, whole_batches
+from log.record_batch import DELETE_HORIZON_FLAG, parse_header, whole_batches
 from log.records import iterate_records
 from tests.compat.differential.peer import Peer, Topic, Unsettled, fetch_request
 from tests.compat.differential.scenario import scenario
@@ -54,9 +54,9 @@ def _stored(peer: Peer, topic: Topic, end_offset: int) -> list[tuple[object, ...
                 (record.offset, record.key, record.value, record.headers)
                 for record in iterate_records(data[position : position + header.size_bytes])
             ]
-            found.append(
-                (header.base_offset, header.last_offset, header.attributes, header.base_sequence, kept)
-            )
+            # how often each has cleaned by now decides whether a marker has its delete horizon yet
+            attributes = header.attributes & ~DELETE_HORIZON_FLAG
+            found.append((header.base_offset, header.last_offset, attributes, header.base_sequence, kept))
             offset = parse_header(data, position).last_offset + 1
     return found
 
