@@ -396,6 +396,18 @@ class TestSkipping:
             await node.services.backlog.look_over()
             assert (committed(node, "slow"), start_offset(node, "sharers")) == (2, 2)
 
+    async def test_records_that_are_not_due_are_not_skipped(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            partition = await open_topic(node, message_ttl_ms="5000", delivery_delay_header="due")
+            await write(node, partition, 2, NOW_MS - 6_000)
+            later = NewRecord(b"x", timestamp=NOW_MS - 6_000, headers=[("due", b"%d" % (NOW_MS + 9_000))])
+            assert await partition.persisted(partition.append(build_batch([later]), NOW_MS).last_offset)
+            await write(node, partition, 2, NOW_MS - 6_000)
+            await commit(node, "slow", 0)
+            await read_with_share_group(node, "sharers", 0)
+            await node.services.backlog.look_over()
+            assert (committed(node, "slow"), start_offset(node, "sharers")) == (2, 2)
+
     async def test_nobody_is_moved_over_an_open_transaction(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, *SETTINGS) as node:
             partition = await open_topic(node, message_ttl_ms="5000")
