@@ -24,7 +24,7 @@ import org.apache.kafka.streams.state.Stores;
  * {@code java -cp 'libs/*' WordCount.java BOOTSTRAP INPUT OUTPUT APPLICATION NAME CHANGELOG GUARANTEE}.
  *
  * <p>APPLICATION is the group, NAME this instance's client id. With CHANGELOG "none" the counts live in
- * memory; with "delete" a changelog topic with that cleanup policy keeps them too, so that they move with
+ * memory; else a changelog topic with that cleanup policy ("compact") keeps them too, so that they move with
  * their partition. GUARANTEE is the processing guarantee. SIGTERM has it commit, leave the group and end.
  */
 public final class WordCount {

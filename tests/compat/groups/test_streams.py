@@ -51,7 +51,7 @@ def test_two_instances_share_the_work_and_count_exactly(
 def test_counts_move_with_their_partitions_and_stay_exact(
     group_gateway: GatewayProcess, tmp_path: Path
 ) -> None:
-    with word_count(group_gateway.bootstrap, tmp_path, changelog="delete") as application:
+    with word_count(group_gateway.bootstrap, tmp_path, changelog="compact") as application:
         first = application.start("first")
         application.await_shared(first)
         application.produce(_lines(LINES))
@@ -69,7 +69,7 @@ def test_counts_move_with_their_partitions_and_stay_exact(
         second.leave()
 
 
-@pytest.mark.parametrize("changelog", ["none", "delete"])
+@pytest.mark.parametrize("changelog", ["none", "compact"])
 def test_the_other_counts_what_a_killed_instance_has_left(
     group_gateway: GatewayProcess, tmp_path: Path, changelog: str
 ) -> None:
@@ -91,7 +91,7 @@ def test_the_other_counts_what_a_killed_instance_has_left(
 
 def test_both_go_on_when_the_gateway_is_killed(tmp_path: Path) -> None:
     with GatewayProcess(tmp_path / "data", settings=SETTINGS) as gateway:
-        with word_count(gateway.bootstrap, tmp_path, changelog="delete") as application:
+        with word_count(gateway.bootstrap, tmp_path, changelog="compact") as application:
             first, second = application.start("first"), application.start("second")
             application.await_shared(first, second)
             for _ in range(2):

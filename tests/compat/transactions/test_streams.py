@@ -31,7 +31,7 @@ def _begin_backlog(application: WordCount) -> None:
 def test_counts_are_exact_whoever_is_killed(tmp_path: Path) -> None:
     with GatewayProcess(tmp_path / "data", settings=IN_A_HURRY) as gateway:
         with word_count(
-            gateway.bootstrap, tmp_path, changelog="delete", guarantee="exactly_once_v2"
+            gateway.bootstrap, tmp_path, changelog="compact", guarantee="exactly_once_v2"
         ) as application:
             first, second = application.start("first"), application.start("second")
             application.await_shared(first, second)
