@@ -85,7 +85,7 @@ class LogDirectory:
         self._logs: dict[tuple[str, int], UnifiedLog] = {}
         self._stored: dict[tuple[str, int], StoredLog] = {}
         self._deletion = PartitionDeletion(environment, path)
-        self._recovery_points: dict[tuple[str, int], int] = {}
+        self._prepared_points: tuple[dict[tuple[str, int], StoredLog], dict[tuple[str, int], int]] = {}, {}
         self._written_points: dict[tuple[str, int], int] = {}
         self._checkpoint_lock = threading.Lock()
 
@@ -302,7 +302,7 @@ class LogDirectory:
         if self._storage.exists(directory):
             # What a failed creation or deletion left must not become the new topic's records.
             self._deletion.remove(directory, 0)
-        if key in self._written_points or key in self._recovery_points:
+        if key in self._written_points or key in self._prepared_points[1] or key in self._prepared_points[0]:
             # The recovery point of the log that had this name must not vouch for the new one.
             self.checkpoint()
         self._storage.make_undurable_directory(directory)
@@ -358,15 +358,15 @@ class LogDirectory:
 
     def prepare_checkpoint(self) -> Callable[[], None]:
         """What `checkpoint` is to write now, as a call that any thread may make; it raises OSError."""
-        points = {key: stored.recovery_point for key, stored in self._stored.items() if stored.stop is None}
-        points.update((key, log.recovery_point) for key, log in self._logs.items())
-        self._recovery_points = points
+        opened = {key: log.recovery_point for key, log in self._logs.items()}
+        self._prepared_points = self._stored.copy(), opened
         return self._write_recovery_points
 
     def _write_recovery_points(self) -> None:
-        """Write what was prepared last, once."""
+        """Write what was prepared last, once. A damaged `stored-logs` must cost no recovery point, so all are in it."""
         with self._checkpoint_lock:
-            points = self._recovery_points
+            stored, opened = self._prepared_points
+            points = {key: log.recovery_point for key, log in stored.items()} | opened
             if points != self._written_points:
                 self._storage.replace_file(str(self.path / RECOVERY_POINTS), encode_offsets(points))
                 self._written_points = points
@@ -389,16 +389,16 @@ class LogDirectory:
 
         Never raises for the disk: without the marker the next start checks what there is.
         """
-        points = {key: stored.recovery_point for key, stored in self._stored.items() if stored.stop is None}
         stored_logs = {f"{topic}-{index}": stored for (topic, index), stored in self._stored.items()}
-        all_clean = clean and not points
+        all_clean = clean and all(stored.stop is not None for stored in self._stored.values())
+        points: dict[tuple[str, int], int] = {}
         for (key, log), stop in zip(self._logs.items(), self._close_logs(clean=clean), strict=True):
             points[key] = log.recovery_point
             stored_logs[f"{key[0]}-{key[1]}"] = StoredLog(log.topic_id, stop, log.recovery_point)
             all_clean = all_clean and stop is not None
         try:
             if clean:
-                self._recovery_points = points
+                self._prepared_points = self._stored, points
                 self._write_recovery_points()
                 write_stored_logs(self._storage, str(self.path), stored_logs, all_clean=all_clean)
         except OSError as error:

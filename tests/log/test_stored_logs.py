@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from log import IncompatibleFormat, LogConfig, LogDirectory, Storage
+from log.log_directory import RECOVERY_POINTS
 from log.recovery import CleanStop
 from log.stored_logs import CLEAN_SHUTDOWN, STORED_LOGS, StoredLog
 from tests.log.support import NOW_MS, SMALL, batch, fill, flush
@@ -231,3 +232,13 @@ def test_a_directory_that_went_is_no_log(tmp_path: Path) -> None:
     written(tmp_path, 2).close()
     shutil.rmtree(tmp_path / "flights-0")
     assert ends(open_directory(tmp_path), 2) == [-1, 10]
+
+
+def test_recovery_points_of_logs_that_stay_closed_are_kept(tmp_path: Path) -> None:
+    written(tmp_path, 2).close()
+    directory = open_directory(tmp_path)
+    assert directory.get("flights", 1) is not None
+    directory.checkpoint()
+    directory.close(clean=False)
+    points = (tmp_path / RECOVERY_POINTS).read_text().splitlines()[2:]
+    assert sorted(points) == ["flights 0 10", "flights 1 10"]
