@@ -199,9 +199,9 @@ class Compaction:
             )
         except _GivenUp:
             logger.info("the compaction of %s-%d was given up", partition.topic, partition.index)
-            outcome = CleaningFailed("", is_corrupt=False)
+            outcome = CleaningFailed("")
         except (StorageFailed, OSError) as error:
-            outcome = CleaningFailed(str(error), is_corrupt=False)
+            outcome = CleaningFailed(str(error), is_of_disk=True)
         except asyncio.CancelledError:
             await worker.close()  # which was killed, and must not write any more
             await asyncio.to_thread(self._delete_cleaned, partition.log.directory, token)
@@ -280,7 +280,7 @@ class Compaction:
 
     def _failed(self, partition: Partition, outcome: CleaningFailed) -> None:
         progress = self._progress.of(partition)
-        progress.failures += 1
+        progress.failures += not outcome.is_of_disk
         if outcome.is_corrupt or progress.failures >= _MAX_FAILURES:
             self._mark_uncleanable(partition, outcome.reason)
         else:

@@ -58,7 +58,7 @@ class CompactionWorker:
                     return report
                 await take(report)
         except (OSError, asyncio.IncompleteReadError) as error:
-            return CleaningFailed(await self._obituary(error), is_corrupt=False)
+            return CleaningFailed(await self._obituary(error))
         except BaseException:
             self.kill()
             raise

@@ -74,10 +74,14 @@ class CleaningFinished(msgspec.Struct, frozen=True, tag="finished"):
 
 
 class CleaningFailed(msgspec.Struct, frozen=True, tag="failed"):
-    """The cleaning was given up. When the log itself can't be cleaned (`is_corrupt`), trying again is of no use."""
+    """The cleaning was given up. When the log itself can't be cleaned (`is_corrupt`), trying again is of no use.
+
+    When the disk refused (`is_of_disk`: it is full, say) it will do again some day.
+    """
 
     reason: str
-    is_corrupt: bool
+    is_corrupt: bool = False
+    is_of_disk: bool = False
 
 
 CleaningReport = CleanedSegment | CleaningFinished | CleaningFailed

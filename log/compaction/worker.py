@@ -62,7 +62,7 @@ def _done(job: CleaningJob, send: Callable[[CleaningReport], None]) -> CleaningR
     except (LogError, ValueError) as error:
         return CleaningFailed(f"{type(error).__name__}: {error}", is_corrupt=True)
     except (OSError, MemoryError) as error:
-        return CleaningFailed(f"{type(error).__name__}: {error}", is_corrupt=False)
+        return CleaningFailed(f"{type(error).__name__}: {error}", is_of_disk=isinstance(error, OSError))
 
 
 def _die_with(parent_id: int) -> None:
