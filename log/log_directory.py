@@ -17,7 +17,6 @@ import re
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -32,10 +31,9 @@ from log.config import LogConfig
 from log.data_file import DataFile
 from log.environment import LogEnvironment
 from log.errors import IncompatibleFormat
-from log.flush import FlushTicket
+from log.log_closing import close_logs
 from log.names import DELETED_SUFFIX, LOG_SUFFIX, PARTITION_METADATA
 from log.partition_deletion import DELETE_SUFFIX, PartitionDeletion
-from log.recovery import CleanStop
 from log.storage import Storage
 from log.stored_logs import (
     CLEAN_SHUTDOWN,
@@ -58,9 +56,6 @@ KNOWN_NAMES: Final = frozenset({LOCK, META, CLEAN_SHUTDOWN, STORED_LOGS, RECOVER
 """Files of the data directory itself; a sweep takes any other for a leak."""
 FILES_PER_STEP: Final = 200
 """Files deleted in one call of `delete_pending`, so that a large topic holds nobody up."""
-_FEW_LOGS: Final = 16
-_CLOSED_AT_ONCE: Final = 64
-_CLOSING_THREADS: Final = 8
 _UNKNOWN: Final = StoredLog(None, None, 0)
 _PARTITION_DIRECTORY = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)\Z")
 
@@ -371,19 +366,6 @@ class LogDirectory:
                 self._storage.replace_file(str(self.path / RECOVERY_POINTS), encode_offsets(points))
                 self._written_points = points
 
-    def _close_logs(self, *, clean: bool) -> Iterator[CleanStop | None]:
-        """Close the open logs in their order, many flushes at a time."""
-        logs = list(self._logs.values())
-        if not clean or len(logs) < _FEW_LOGS:
-            yield from (log.close(clean=clean) for log in logs)
-            return
-        with ThreadPoolExecutor(_CLOSING_THREADS, "close") as threads:
-            for first in range(0, len(logs), _CLOSED_AT_ONCE):
-                some = logs[first : first + _CLOSED_AT_ONCE]
-                tickets = [log.prepare_close() for log in some]
-                for log, ticket, error in zip(some, tickets, threads.map(_run, tickets), strict=True):
-                    yield log.finish_close(ticket, error)
-
     def close(self, *, clean: bool = True) -> None:
         """Close all logs and give the lock back; a clean close leaves the marker when every log closed cleanly.
 
@@ -392,9 +374,10 @@ class LogDirectory:
         stored_logs = {f"{topic}-{index}": stored for (topic, index), stored in self._stored.items()}
         all_clean = clean and all(stored.stop is not None for stored in self._stored.values())
         points: dict[tuple[str, int], int] = {}
-        for (key, log), stop in zip(self._logs.items(), self._close_logs(clean=clean), strict=True):
-            points[key] = log.recovery_point
-            stored_logs[f"{key[0]}-{key[1]}"] = StoredLog(log.topic_id, stop, log.recovery_point)
+        closed = close_logs(self._storage, str(self.path), list(self._logs.values()), clean=clean)
+        for (key, log), (stop, recovery_point) in zip(self._logs.items(), closed, strict=True):
+            points[key] = recovery_point
+            stored_logs[f"{key[0]}-{key[1]}"] = StoredLog(log.topic_id, stop, recovery_point)
             all_clean = all_clean and stop is not None
         try:
             if clean:
@@ -407,15 +390,6 @@ class LogDirectory:
             self._logs.clear()
             self._stored.clear()
             self._storage.unlock(str(self.path / LOCK))
-
-
-def _run(ticket: FlushTicket | None) -> OSError | None:
-    try:
-        if ticket is not None:
-            ticket.run()
-    except OSError as error:
-        return error
-    return None
 
 
 def _fresh_id() -> str:

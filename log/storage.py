@@ -12,6 +12,7 @@ first.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import fcntl
 import itertools
@@ -25,7 +26,7 @@ from log.errors import DirectoryLocked
 from log.names import DELETED_SUFFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from log.record_batch import Buffer
 
@@ -43,6 +44,26 @@ DEFAULT_MAX_OPEN_FILES: Final = 512
 _BROUGHT_IN: Final = 1024
 """So many paths are remembered as brought in: their directory entries and inodes need no waiting for."""
 _BUFFER_BYTES: Final = 64 << 10
+
+
+class FileSystemFlush:
+    """One flush for what many files got, which takes a fraction of the time of one each. `run` it, once."""
+
+    __slots__ = ("_descriptor", "_path", "_syncfs")
+
+    def __init__(self, path: str, syncfs: Callable[[int], int]) -> None:
+        """Errors count from here on: the kernel tells those of later writes to whoever had the directory open."""
+        self._path = path
+        self._syncfs = syncfs
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def run(self) -> None:
+        """Flush. Raises OSError; nobody knows then what reached the disk."""
+        try:
+            if self._syncfs(self._descriptor):
+                raise OSError(ctypes.get_errno(), "the file system could not be flushed", self._path)
+        finally:
+            os.close(self._descriptor)
 
 
 class Storage:
@@ -292,6 +313,11 @@ class Storage:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+    def begin_file_system_flush(self, path: str) -> FileSystemFlush | None:
+        """A flush of everything that will be written to the file system of `path` until it is run; None without one."""
+        syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+        return None if syncfs is None else FileSystemFlush(path, syncfs)
 
     def rename(self, source: str, target: str) -> None:
         """Rename, replacing `target` atomically."""

@@ -163,6 +163,9 @@ class FaultyStorage(Storage):
         self._add(path, is_directory=True)
         self.sync_directory(os.path.dirname(path))
 
+    def begin_file_system_flush(self, path: str) -> None:
+        return None
+
     def make_undurable_directory(self, path: str) -> None:
         self._check("make_undurable_directory", path)
         super().make_undurable_directory(path)

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from log import IncompatibleFormat, LogConfig, LogDirectory, Storage
+from log import IncompatibleFormat, LogConfig, LogDirectory, Storage, log_closing
 from log.log_directory import RECOVERY_POINTS
 from log.recovery import CleanStop
+from log.storage import FileSystemFlush
 from log.stored_logs import CLEAN_SHUTDOWN, STORED_LOGS, StoredLog
 from tests.log.support import NOW_MS, SMALL, batch, fill, flush
 
@@ -242,3 +243,32 @@ def test_recovery_points_of_logs_that_stay_closed_are_kept(tmp_path: Path) -> No
     directory.close(clean=False)
     points = (tmp_path / RECOVERY_POINTS).read_text().splitlines()[2:]
     assert sorted(points) == ["flights 0 10", "flights 1 10"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_very_many_logs_share_one_flush(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:
+    class Flush(FileSystemFlush):
+        def run(self) -> None:
+            super().run()
+            if fails:
+                raise OSError(5, "Input/output error")
+
+    class Sharing(Counting):
+        def begin_file_system_flush(self, path: str) -> FileSystemFlush | None:
+            flush = super().begin_file_system_flush(path)
+            return None if flush is None else Flush(path, flush._syncfs)
+
+    monkeypatch.setattr(log_closing, "MANY", 4)
+    written(tmp_path, 4).close(clean=False)
+    directory = open_directory(tmp_path, storage := Sharing())
+    for log in directory.logs():
+        fill(log, 5)
+        if log.partition:
+            flush(log)
+    storage.touched.clear()
+    directory.close()
+    assert str(tmp_path / "flights-0") in storage.touched, "its records were not flushed yet"
+    assert str(tmp_path / "flights-1") not in storage.touched
+    directory = open_directory(tmp_path)
+    assert directory.was_clean is not fails
+    assert ends(directory, 4) == [15] * 4
