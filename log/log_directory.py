@@ -82,6 +82,8 @@ class LogDirectory:
         self._deletion = PartitionDeletion(environment, path)
         self._prepared_points: tuple[dict[tuple[str, int], StoredLog], dict[tuple[str, int], int]] = {}, {}
         self._written_points: dict[tuple[str, int], int] = {}
+        self._gathering: list[dict[tuple[str, int], int]] = []
+        """What checkpoints under way have seen so far."""
         self._checkpoint_lock = threading.Lock()
 
     @classmethod
@@ -318,6 +320,8 @@ class LogDirectory:
         """Take a partition away; its files go by and by. Raises OSError."""
         key = topic, partition
         log = self._logs.pop(key, None)
+        for gathered in self._gathering:
+            gathered.pop(key, None)  # it must not vouch for another log of this name
         delay_ms = self._config.file_delete_delay_ms
         if log is not None:
             delay_ms = log.config.file_delete_delay_ms
@@ -349,16 +353,28 @@ class LogDirectory:
 
     def checkpoint(self) -> None:
         """Note how far every log is durable, so that a crash re-reads little. Raises OSError."""
-        self.prepare_checkpoint()()
+        for _ in self.gather_checkpoint():
+            pass
+        self.write_checkpoint()
 
-    def prepare_checkpoint(self) -> Callable[[], None]:
-        """What `checkpoint` is to write now, as a call that any thread may make; it raises OSError."""
-        opened = {key: log.recovery_point for key, log in self._logs.items()}
-        self._prepared_points = self._stored.copy(), opened
-        return self._write_recovery_points
+    def gather_checkpoint(self) -> Iterator[None]:
+        """See how far every log is durable, log by log, so that the caller can do other things between."""
+        opened: dict[tuple[str, int], int] = {}
+        self._gathering.append(opened)
+        try:
+            for log in self.logs():
+                if self._logs.get((log.topic, log.partition)) is log:
+                    opened[log.topic, log.partition] = log.recovery_point
+                yield
+            self._prepared_points = self._stored.copy(), opened
+        finally:
+            self._gathering.remove(opened)
 
-    def _write_recovery_points(self) -> None:
-        """Write what was prepared last, once. A damaged `stored-logs` must cost no recovery point, so all are in it."""
+    def write_checkpoint(self) -> None:
+        """Write what was gathered last; any thread may. A damaged `stored-logs` must cost no recovery point, so all are in it.
+
+        Raises OSError.
+        """
         with self._checkpoint_lock:
             stored, opened = self._prepared_points
             points = {key: log.recovery_point for key, log in stored.items()} | opened
@@ -382,7 +398,7 @@ class LogDirectory:
         try:
             if clean:
                 self._prepared_points = self._stored, points
-                self._write_recovery_points()
+                self.write_checkpoint()
                 write_stored_logs(self._storage, str(self.path), stored_logs, all_clean=all_clean)
         except OSError as error:
             logger.warning("%s: the clean stop can't be noted, the next start checks: %s", self.path, error)

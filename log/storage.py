@@ -294,9 +294,12 @@ class Storage:
 
     def write_file(self, path: str, content: bytes) -> None:
         """Write the whole content, not durable and not atomic."""
-        with open(path, "wb", buffering=0) as stream:
-            if stream.write(content) != len(content):
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            if os.write(descriptor, content) != len(content):
                 raise OSError(errno.ENOSPC, "short write", path)
+        finally:
+            os.close(descriptor)
 
     def sync_path(self, path: str) -> None:
         """Make a file written by `write_file` durable."""

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
 from gateway.config import Config
+from gateway.runtime.checkpointing import write_checkpoint
 from gateway.runtime.clock import Clock
 from gateway.runtime.delayed_delivery import LOOK_EVERY_S, DelayedDelivery
 from gateway.runtime.file_deletion import FileDeletion
@@ -93,7 +94,7 @@ class BackgroundJobs:
                 "checkpoint",
                 config.int("log.flush.offset.checkpoint.interval.ms") / 1000,
                 None,
-                self._checkpoint,
+                lambda: write_checkpoint(self._log_directory),
             ),
             _Job("garbage collection", SETTLE_CHECK_S, None, self._settle),
             _Job("file deletion", 1.0, None, self._file_deletion.run),
@@ -113,7 +114,7 @@ class BackgroundJobs:
                 logger.exception("the job %s failed and will run again after its interval", job.name)
 
     async def _sweep(self, partitions: Iterable[Partition], work: Callable[[Partition], None]) -> None:
-        async for partition in in_slices(list(partitions)):
+        async for partition in in_slices(partitions):
             if partition.log.offline:
                 continue
             try:
@@ -131,14 +132,12 @@ class BackgroundJobs:
 
     async def _flush_by_time(self) -> None:
         await self._sweep(
-            self._partitions.flushed_by_time, lambda partition: partition.flush_by_time(self._clock.now_ms())
+            list(self._partitions.flushed_by_time),
+            lambda partition: partition.flush_by_time(self._clock.now_ms()),
         )
 
     def _settle(self) -> None:
         self._long_lived.settle(self._partitions.opened_count)
-
-    async def _checkpoint(self) -> None:
-        await asyncio.to_thread(self._log_directory.prepare_checkpoint())
 
 
 async def _pause(every_s: float | Interval) -> None:

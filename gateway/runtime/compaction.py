@@ -14,6 +14,7 @@ from typing import Final
 
 from gateway.config import Config
 from gateway.metadata.records import ConfigRecord, MetadataRecord, RemoveTopicRecord
+from gateway.runtime.checkpointing import write_checkpoint
 from gateway.runtime.clock import Clock
 from gateway.runtime.compaction_progress import CompactionProgress
 from gateway.runtime.compaction_worker import CompactionWorker
@@ -116,7 +117,7 @@ class Compaction:
                 self._lifecycle.open_if_compaction_is_due(key, self._progress.clean_end_offset(key))
         found: list[tuple[float, Partition]] = []
         must_checkpoint = False
-        async for partition in in_slices(list(self._partitions)):
+        async for partition in in_slices(self._partitions):
             if partition.log.config.compact and not partition.closed:
                 cleanable = self._cleanable(partition)
                 if cleanable is not None:
@@ -156,7 +157,7 @@ class Compaction:
     async def _checkpoint(self, due: Sequence[Partition]) -> None:
         """Have the recovery points on the disk: a start takes offsets that are missing beyond them for lost."""
         points = [(partition, partition.log.recovery_point) for partition in due]
-        await asyncio.to_thread(self._log_directory.prepare_checkpoint())
+        await write_checkpoint(self._log_directory)
         for partition, recovery_point in points:
             self._progress.of(partition).durable_end_offset = recovery_point
 

@@ -148,8 +148,8 @@ class Partitions:
             self.flushed_by_time.add(partition)
 
     def __iter__(self) -> Iterator[Partition]:
-        """Those that are open."""
-        for topic in self.by_name.values():
+        """Those that are open. Topics may come and go meanwhile: partitions of one that went are closed."""
+        for topic in list(self.by_name.values()):
             yield from topic.opened()
 
     def __len__(self) -> int:

@@ -272,3 +272,15 @@ def test_very_many_logs_share_one_flush(tmp_path: Path, monkeypatch: pytest.Monk
     directory = open_directory(tmp_path)
     assert directory.was_clean is not fails
     assert ends(directory, 4) == [15] * 4
+
+
+def test_a_log_that_goes_while_a_checkpoint_is_gathered_vouches_for_no_other(tmp_path: Path) -> None:
+    directory = written(tmp_path, 2)
+    gathering = directory.gather_checkpoint()
+    next(gathering)
+    next(gathering)
+    directory.delete("flights", 0)
+    directory.create("flights", uuid.UUID(int=6), 0, SMALL)
+    assert list(gathering) == []
+    directory.write_checkpoint()
+    assert (tmp_path / RECOVERY_POINTS).read_text().splitlines()[2:] == ["flights 1 10"]

@@ -20,6 +20,7 @@ from tests.support.setup_peers import POMS, kafka_libs
 from tests.support.wire import Closed, Wire
 
 START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 300.0
 POLL_S = 0.002
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 # What kafka-run-class.sh and kafka-server-start.sh give a JVM that nobody configured.
@@ -121,7 +122,7 @@ class SeqgateBroker(Broker):
         self.pid = self._gateway.pid
 
     def stop(self) -> None:
-        self._gateway.stop()
+        self._gateway.stop(STOP_TIMEOUT_S)
 
     def kill(self) -> None:
         self._gateway.kill()

@@ -73,21 +73,21 @@ class GatewayProcess:
             raise AssertionError(f"the gateway did not start: {line!r}\n{self.stderr_text()[-4000:]}")
         return line.strip()
 
-    def stop(self) -> None:
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """SIGTERM; the gateway must leave cleanly with exit code 0."""
-        code = self._end(signal.SIGTERM)
+        code = self._end(signal.SIGTERM, timeout_s)
         assert code == 0, f"exit code {code} after SIGTERM\n{self.stderr_text()[-4000:]}"
 
     def kill(self) -> None:
         self._end(signal.SIGKILL)
 
-    def _end(self, number: signal.Signals) -> int:
+    def _end(self, number: signal.Signals, timeout_s: float = STOP_TIMEOUT_S) -> int:
         process, self._process = self._process, None
         if process is None:
             return 0
         process.send_signal(number)
         try:
-            return process.wait(STOP_TIMEOUT_S)
+            return process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
