@@ -10,7 +10,9 @@ Source: Kafka's `OffsetIndex`, `TimeIndex`.
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Final, Generic, Protocol, TypeVar
 
 OFFSET_ENTRY: Final = struct.Struct(">ii")
@@ -56,54 +58,28 @@ class SegmentIndexes:
     def position_for(self, relative_offset: int) -> int:
         """A position at or before the batch that holds the offset; 0 when no entry is low enough."""
         entries = self.offset_entries
-        low, high = 0, len(entries) // _OFFSET_BYTES
-        while low < high:
-            middle = (low + high) // 2
-            if OFFSET_ENTRY.unpack_from(entries, middle * _OFFSET_BYTES)[0] <= relative_offset:
-                low = middle + 1
-            else:
-                high = middle
-        if not low:
-            return 0
-        return int(OFFSET_ENTRY.unpack_from(entries, (low - 1) * _OFFSET_BYTES)[1])
+        low = bisect_right(
+            _numbers(entries, OFFSET_ENTRY), relative_offset, key=_column(entries, OFFSET_ENTRY, 0)
+        )
+        return int(OFFSET_ENTRY.unpack_from(entries, (low - 1) * _OFFSET_BYTES)[1]) if low else 0
 
     def offset_for_time(self, timestamp_ms: int) -> int:
         """The relative offset from which on to look for a timestamp of at least `timestamp_ms`."""
         entries = self.time_entries
-        low, high = 0, len(entries) // _TIME_BYTES
-        while low < high:
-            middle = (low + high) // 2
-            if TIME_ENTRY.unpack_from(entries, middle * _TIME_BYTES)[0] <= timestamp_ms:
-                low = middle + 1
-            else:
-                high = middle
-        if not low:
-            return 0
-        return int(TIME_ENTRY.unpack_from(entries, (low - 1) * _TIME_BYTES)[1])
+        low = bisect_right(_numbers(entries, TIME_ENTRY), timestamp_ms, key=_column(entries, TIME_ENTRY, 0))
+        return int(TIME_ENTRY.unpack_from(entries, (low - 1) * _TIME_BYTES)[1]) if low else 0
 
     def offset_after(self, position: int) -> int | None:
         """The relative offset of the first entry that points to `position` or beyond; None when none does."""
         entries = self.offset_entries
-        low, high = 0, len(entries) // _OFFSET_BYTES
-        end = high
-        while low < high:
-            middle = (low + high) // 2
-            if OFFSET_ENTRY.unpack_from(entries, middle * _OFFSET_BYTES)[1] < position:
-                low = middle + 1
-            else:
-                high = middle
-        return int(OFFSET_ENTRY.unpack_from(entries, low * _OFFSET_BYTES)[0]) if low < end else None
+        numbers = _numbers(entries, OFFSET_ENTRY)
+        low = bisect_left(numbers, position, key=_column(entries, OFFSET_ENTRY, 1))
+        return int(OFFSET_ENTRY.unpack_from(entries, low * _OFFSET_BYTES)[0]) if low < len(numbers) else None
 
     def position_before(self, position: int) -> int:
         """The largest position of an entry that is not beyond `position`; 0 when there is none."""
         entries = self.offset_entries
-        low, high = 0, len(entries) // _OFFSET_BYTES
-        while low < high:
-            middle = (low + high) // 2
-            if OFFSET_ENTRY.unpack_from(entries, middle * _OFFSET_BYTES)[1] <= position:
-                low = middle + 1
-            else:
-                high = middle
+        low = bisect_right(_numbers(entries, OFFSET_ENTRY), position, key=_column(entries, OFFSET_ENTRY, 1))
         return int(OFFSET_ENTRY.unpack_from(entries, (low - 1) * _OFFSET_BYTES)[1]) if low else 0
 
     def is_full(self, limit_bytes: int) -> bool:
@@ -130,6 +106,17 @@ class SegmentIndexes:
                 return False
             previous = entry
         return True
+
+
+def _numbers(entries: bytearray, entry: struct.Struct) -> range:
+    """The numbers of the whole entries."""
+    return range(len(entries) // entry.size)
+
+
+def _column(entries: bytearray, entry: struct.Struct, column: int) -> Callable[[int], int]:
+    """What tells one field of the entry of a number."""
+    size, unpack_from = entry.size, entry.unpack_from
+    return lambda number: int(unpack_from(entries, number * size)[column])
 
 
 class SizedIndex(Protocol):
