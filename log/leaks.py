@@ -13,12 +13,12 @@ What changed lately is passed over: it may be in the making.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from enum import StrEnum
 from typing import Final, NamedTuple
 
 from log.names import (
+    CLEANED_SUFFIX,
     DELAYED_RECORDS,
     DELETED_SUFFIX,
     LEADER_EPOCHS,
@@ -27,20 +27,17 @@ from log.names import (
     PARTITION_METADATA,
     SEGMENT_SUFFIXES,
     SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
     TEMPORARY_SUFFIX,
     parse_offset_name,
+    parse_partition_directory,
 )
 from log.partition_deletion import DELETE_SUFFIX
 from log.producer_snapshots import KEPT_SNAPSHOTS
 from log.storage import FileEntry
 
-_CLEANED_SUFFIX: Final = ".cleaned"
-"""What compaction makes is written under this name and renamed when it is whole."""
-_SWAP_SUFFIX: Final = ".swap"
-"""Whole, and perhaps all that is left of the records in it: a start puts it in place."""
-_TEMPORARY: Final = (TEMPORARY_SUFFIX, _CLEANED_SUFFIX, _SWAP_SUFFIX)
+_TEMPORARY: Final = (TEMPORARY_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
 _OF_A_PARTITION: Final = frozenset({PARTITION_METADATA, LEADER_EPOCHS, LOG_START_OFFSET, DELAYED_RECORDS})
-_PARTITION_DIRECTORY: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)\Z")
 _OF_THE_SYSTEM: Final = "lost+found"
 
 
@@ -72,14 +69,6 @@ class OpenPartition(NamedTuple):
     base_offsets: Collection[int]
     log_end_offset: int
     recovery_point: int
-
-
-def parse_partition_directory(name: str) -> tuple[str, int] | None:
-    """(topic, partition) of a partition's directory; None for any other name."""
-    match = _PARTITION_DIRECTORY.match(name)
-    if match is None or str(int(match["partition"])) != match["partition"]:
-        return None
-    return match["topic"], int(match["partition"])
 
 
 def leaks_of_directory(
@@ -133,17 +122,17 @@ def leaks_of_partition(
     """
     names = {entry.name for entry in entries}
     is_cleaning = any(
-        entry.name.endswith(_CLEANED_SUFFIX) and entry.modified_ms > before_ms for entry in entries
+        entry.name.endswith(CLEANED_SUFFIX) and entry.modified_ms > before_ms for entry in entries
     )
-    is_swapping = any(name.endswith(_SWAP_SUFFIX) for name in names)
+    is_swapping = any(name.endswith(SWAP_SUFFIX) for name in names)
     stale_snapshots = _stale_snapshots(names, opened)
     for entry in entries:
         path = f"{directory}/{entry.name}"
         if entry.name in _OF_A_PARTITION or entry.modified_ms > before_ms or waits(path):
             continue
-        if is_cleaning and entry.name.endswith(_CLEANED_SUFFIX):
+        if is_cleaning and entry.name.endswith(CLEANED_SUFFIX):
             continue
-        if is_swapping and not entry.name.endswith((TEMPORARY_SUFFIX, _SWAP_SUFFIX)):
+        if is_swapping and not entry.name.endswith((TEMPORARY_SUFFIX, SWAP_SUFFIX)):
             continue
         kind = LeakKind.UNKNOWN
         parsed = parse_offset_name(entry.name)
@@ -165,7 +154,7 @@ def leaks_of_partition(
                 continue
             kind = LeakKind.SEGMENT if has_log else LeakKind.INDEX
         # records are never thrown away unseen
-        removable = kind is not LeakKind.SEGMENT and not entry.name.endswith(_SWAP_SUFFIX)
+        removable = kind is not LeakKind.SEGMENT and not entry.name.endswith(SWAP_SUFFIX)
         yield FileLeak(kind, path, entry.size_bytes, is_directory=False, removable=removable)
 
 

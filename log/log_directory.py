@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import base64
 import logging
-import re
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -32,7 +31,7 @@ from log.data_file import DataFile
 from log.environment import LogEnvironment
 from log.errors import IncompatibleFormat
 from log.log_closing import close_logs
-from log.names import DELETED_SUFFIX, LOG_SUFFIX, PARTITION_METADATA
+from log.names import DELETED_SUFFIX, LOG_SUFFIX, PARTITION_METADATA, parse_partition_directory
 from log.partition_deletion import DELETE_SUFFIX, PartitionDeletion
 from log.storage import Storage
 from log.stored_logs import (
@@ -57,7 +56,6 @@ KNOWN_NAMES: Final = frozenset({LOCK, META, CLEAN_SHUTDOWN, STORED_LOGS, RECOVER
 FILES_PER_STEP: Final = 200
 """Files deleted in one call of `delete_pending`, so that a large topic holds nobody up."""
 _UNKNOWN: Final = StoredLog(None, None, 0)
-_PARTITION_DIRECTORY = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)\Z")
 
 
 class LogDirectory:
@@ -148,17 +146,15 @@ class LogDirectory:
         recovery_points = self._read_recovery_points()
         cut = 0
         for name in sorted(self._storage.list_directory(str(self.path))):
-            match = _PARTITION_DIRECTORY.match(name)
+            key = parse_partition_directory(name)
             if name.endswith((DELETE_SUFFIX, DELETED_SUFFIX)):
                 self._deletion.found(name)
-            elif match is not None:
-                key = match["topic"], int(match["partition"])
+            elif key is not None:
                 stored = stopped.get(name, _UNKNOWN)
                 recovery_point = recovery_points.get(key, stored.recovery_point)
                 self._stored[key] = stored._replace(recovery_point=recovery_point)
                 if not self._may_stay_closed(name, stored):
                     cut += self._recover(key)
-        self._storage.delete(str(self.path / CLEAN_SHUTDOWN))
         self._storage.sync_directory(str(self.path))
         logger.info(
             "%s: %d partitions loaded after %s",

@@ -1,4 +1,4 @@
-"""File names of a partition directory: Kafka's, with base offsets of 20 digits."""
+"""Names of partition directories and of the files in them: Kafka's, with base offsets of 20 digits."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, T
 DELETED_SUFFIX: Final = ".deleted"
 TEMPORARY_SUFFIX: Final = ".tmp"
 CLEANED_SUFFIX: Final = ".cleaned"
+"""What compaction makes is written under this name and renamed when it is whole."""
 SWAP_SUFFIX: Final = ".swap"
+"""Whole, and perhaps all that is left of the records in it: a start puts it in place."""
 PARTITION_METADATA: Final = "partition.metadata"
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 LOG_START_OFFSET: Final = "log-start-offset-checkpoint"
 DELAYED_RECORDS: Final = "delayed-records"
 
+_PARTITION_DIRECTORY = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)\Z")
 _OFFSET_NAME = re.compile(r"(\d{20})(\.[a-z]+)\Z")
 
 
@@ -37,3 +40,11 @@ def parse_offset_name(name: str) -> tuple[int, str] | None:
     """(offset, suffix) of such a name; None for any other."""
     match = _OFFSET_NAME.match(name)
     return (int(match[1]), match[2]) if match else None
+
+
+def parse_partition_directory(name: str) -> tuple[str, int] | None:
+    """(topic, partition) of a partition's directory; None for any other name."""
+    match = _PARTITION_DIRECTORY.match(name)
+    if match is None or str(int(match["partition"])) != match["partition"]:
+        return None
+    return match["topic"], int(match["partition"])

@@ -25,10 +25,9 @@ from log.leaks import (
     OpenPartition,
     leaks_of_directory,
     leaks_of_partition,
-    parse_partition_directory,
 )
 from log.log_directory import KNOWN_NAMES
-from log.names import DELETED_SUFFIX
+from log.names import DELETED_SUFFIX, parse_partition_directory
 
 logger = logging.getLogger(__name__)
 

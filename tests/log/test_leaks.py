@@ -11,8 +11,8 @@ from log.leaks import (
     OpenPartition,
     leaks_of_directory,
     leaks_of_partition,
-    parse_partition_directory,
 )
+from log.names import parse_partition_directory
 from log.storage import FileEntry
 
 OLD_MS = 1_000
