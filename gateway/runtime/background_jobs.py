@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from gateway.config import Config
@@ -18,11 +18,12 @@ from gateway.runtime.file_deletion import FileDeletion
 from gateway.runtime.garbage import LongLived
 from gateway.runtime.interval import Interval
 from gateway.runtime.partition import Partition
+from gateway.runtime.partition_sweep import sweep_partitions
 from gateway.runtime.partitions import Partitions
 from gateway.runtime.retention import Retention
 from gateway.runtime.slices import in_slices
 from gateway.runtime.topic_lifecycle import TopicLifecycle
-from log import LogDirectory, LogError
+from log import LogDirectory
 
 logger = logging.getLogger(__name__)
 
@@ -109,18 +110,9 @@ class BackgroundJobs:
                 if begun is not None:
                     await begun
                 if job.work is not None:
-                    await self._sweep(self._partitions, job.work)
+                    await sweep_partitions(self._partitions, job.work, job.name)
             except Exception:
                 logger.exception("the job %s failed and will run again after its interval", job.name)
-
-    async def _sweep(self, partitions: Iterable[Partition], work: Callable[[Partition], None]) -> None:
-        async for partition in in_slices(partitions):
-            if partition.log.offline:
-                continue
-            try:
-                work(partition)
-            except LogError as error:
-                logger.warning("%s-%d: %s", partition.topic, partition.index, error)
 
     async def _open_due(self) -> None:
         """Open those partitions of which retention may have to delete something."""
@@ -131,9 +123,10 @@ class BackgroundJobs:
         partition.log.expire_producers(self._clock.now_ms())
 
     async def _flush_by_time(self) -> None:
-        await self._sweep(
+        await sweep_partitions(
             list(self._partitions.flushed_by_time),
             lambda partition: partition.flush_by_time(self._clock.now_ms()),
+            "flush by time",
         )
 
     def _settle(self) -> None:

@@ -32,15 +32,17 @@ from gateway.runtime.held_requests import HeldRequests
 from gateway.runtime.interval import Interval
 from gateway.runtime.metadata_log import MetadataLog
 from gateway.runtime.partition import Partition
+from gateway.runtime.partition_sweep import sweep_partitions
 from gateway.runtime.partitions import Partitions
 from gateway.runtime.share_coordinator import ShareCoordinator
 from gateway.runtime.skipped_records import SkippedRecords
 from gateway.runtime.slices import in_slices
-from log import LogDirectory, LogError, UnifiedLog
+from log import LogDirectory, UnifiedLog
 
 logger = logging.getLogger(__name__)
 
 UNKNOWN_END = 2**63 - 1
+PURPOSE = "measuring the backlog"
 
 Decide = Callable[[PartitionView, Sequence[Reader], BacklogRules, int], list[Move]]
 
@@ -186,7 +188,7 @@ class Backlog:
                 found.append(partition)
         await self._move(found, readers, expired_moves)
         await self._move(found, readers, eviction_moves)
-        await self._each(found, lambda partition: self._measure(partition, readers))
+        await sweep_partitions(found, lambda partition: self._measure(partition, readers), PURPOSE)
         self._note_gates()
 
     def _worth_a_look(self, place: TopicPartition, readers: Iterable[Reader]) -> Partition | None:
@@ -201,16 +203,6 @@ class Backlog:
         stop = None if stored is None else stored.stop
         end_offset = UNKNOWN_END if stop is None else stop.log_end_offset
         return topic.get(place[1]) if any(reader.offset < end_offset for reader in readers) else None
-
-    async def _each(self, partitions: Iterable[Partition], work: Callable[[Partition], None]) -> None:
-        """Do something for every partition that is served, in slices."""
-        async for partition in in_slices(partitions):
-            if partition.log.offline or partition.closed:
-                continue
-            try:
-                work(partition)
-            except LogError as error:
-                logger.warning("%s-%d can't be measured: %s", partition.topic, partition.index, error)
 
     def usage_of(self, partition: Partition, readers: Sequence[Reader]) -> Usage:
         """The backlog of a partition now. Raises LogError."""
@@ -234,7 +226,7 @@ class Backlog:
                 decided = decide(_LogView(partition.log), found, rules, self._clock.now_ms())
                 moves.extend((partition, move) for move in decided)
 
-        await self._each(partitions, look)
+        await sweep_partitions(partitions, look, PURPOSE)
         if moves:
             await self._moves.carry_out(moves, readers)
 
