@@ -8,8 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from log import LogConfig, LogDirectory, RetentionTicket, Storage, StorageFailed, UnifiedLog
+from log import LogConfig, RetentionTicket, Storage, StorageFailed, UnifiedLog
 from log.records import NewRecord, build_batch
+from tests.faults.directory_life import DirectoryLife, now_ms
 from tests.faults.written import COORDINATOR_EPOCH, Transactions, Written, committed_values, read_all
 
 TOPIC = "flights"
@@ -41,30 +42,14 @@ LATER_MS = 1 << 43
 """When every segment is old, those without a timestamp too."""
 
 
-def now_ms() -> int:
-    return 1_000_000
-
-
-class Life:
+class Life(DirectoryLife):
     """Drives a log directory; every step notes what it was promised."""
 
+    topic, topic_id, config = TOPIC, TOPIC_ID, CONFIG
+
     def __init__(self, storage: Storage, root: Path, promises: Promises | None = None) -> None:
-        self.storage = storage
-        self.root = root
+        super().__init__(storage, root)
         self.promises = promises or Promises()
-        self.directory: LogDirectory | None = None
-
-    @property
-    def log(self) -> UnifiedLog:
-        assert self.directory is not None
-        log = self.directory.get(TOPIC, 0)
-        assert log is not None
-        return log
-
-    def open(self) -> None:
-        self.directory = LogDirectory.open(self.root, self.storage, node_id=1, now_ms=now_ms, config=CONFIG)
-        if self.directory.get(TOPIC, 0) is None:
-            self.directory.create(TOPIC, TOPIC_ID, 0, CONFIG)
 
     def append(self, producer_id: int, count: int = 1, leader_epoch: int = 0) -> None:
         promises = self.promises

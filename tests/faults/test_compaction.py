@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from log import LogConfig, LogDirectory, Storage, StorageFailed, UnifiedLog
+from log import LogConfig, Storage, StorageFailed, UnifiedLog
 from log.checkpoints import encode_offsets
 from log.compacted_log import Cleaning
 from log.compaction.job import CleanedSegment
@@ -19,6 +19,7 @@ from log.compaction.swap import delete_cleaned
 from log.log_directory import CLEANER_OFFSETS, RECOVERY_POINTS
 from log.names import CLEANED_SUFFIX, SWAP_SUFFIX
 from log.record_batch import HEADER_BYTES
+from tests.faults.directory_life import DirectoryLife, now_ms
 from tests.faults.faulty_storage import FaultyStorage, PowerCut
 from tests.log.compaction.cleaning import Kept, begin, keyed, run, stored, stored_batches
 from tests.log.compaction.test_model import states, table
@@ -42,29 +43,13 @@ class Known:
     log_start_offset: int = 0
 
 
-def now_ms() -> int:
-    return 1_000_000
+class Life(DirectoryLife):
+    topic, topic_id, config = TOPIC, TOPIC_ID, CONFIG
 
-
-class Life:
     def __init__(self, storage: Storage, root: Path, known: Known | None = None) -> None:
-        self.storage = storage
-        self.root = root
+        super().__init__(storage, root)
         self.known = known or Known()
-        self.directory: LogDirectory | None = None
         self.clean_end_offset: int | None = None
-
-    @property
-    def log(self) -> UnifiedLog:
-        assert self.directory is not None
-        log = self.directory.get(TOPIC, 0)
-        assert log is not None
-        return log
-
-    def open(self) -> None:
-        self.directory = LogDirectory.open(self.root, self.storage, node_id=1, now_ms=now_ms, config=CONFIG)
-        if self.directory.get(TOPIC, 0) is None:
-            self.directory.create(TOPIC, TOPIC_ID, 0, CONFIG)
 
     def send(self, number: int, producer_id: int = 1, *, is_aborted: bool = False) -> None:
         log, base_offset = self.log, self.log.log_end_offset

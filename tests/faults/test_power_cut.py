@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from log import Storage, StorageFailed
+from tests.faults.directory_life import now_ms
 from tests.faults.faulty_storage import FaultyStorage, PowerCut
-from tests.faults.scenario import TOPIC, Life, Promises, check, check_producers, now_ms, steps
+from tests.faults.scenario import TOPIC, Life, Promises, check, check_producers, steps
 
 SEEDS = 5
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from log import OffsetOutOfRange, StorageFailed
+from tests.faults.directory_life import now_ms
 from tests.faults.faulty_storage import FaultyStorage
-from tests.faults.scenario import CONFIG, PRODUCERS, Life, check_producers, check_transactions, encode, now_ms
+from tests.faults.scenario import CONFIG, PRODUCERS, Life, check_producers, check_transactions, encode
 from tests.faults.written import TRANSACTIONAL, read_all
 
 HOUR_MS = 3_600_000

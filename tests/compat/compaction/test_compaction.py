@@ -6,8 +6,7 @@ import os
 import random
 import re
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 
 from log.record_batch import whole_batches
 from log.records import iterate_records
+from tests.compat.groups.members import await_that
 from tests.compat.topics import fresh_topic
 from tests.support.batches import Batch, Record
 from tests.support.gateway_process import GatewayProcess
@@ -35,13 +35,6 @@ WORKER = re.compile(r"a process for compaction was started, pid (\d+)")
 def eager(tmp_path: Path) -> Iterator[GatewayProcess]:
     with GatewayProcess(tmp_path / "data", settings=EAGER) as process:
         yield process
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def cleanings(gateway: GatewayProcess) -> int:
@@ -140,7 +133,7 @@ def test_killed_at_random_points(eager: GatewayProcess) -> None:
             check(eager, topic, writers)
     assert killed_workers > 0
     before = cleanings(eager)
-    wait_until(lambda: cleanings(eager) > before or before > 3)
+    await_that(lambda: cleanings(eager) > before or before > 3, "a compaction is over", timeout_s=TIMEOUT_S)
     check(eager, topic, writers)
     eager.restart()
     check(eager, topic, writers)
@@ -215,15 +208,19 @@ def test_a_damaged_partition_is_left_alone(eager: GatewayProcess) -> None:
     first.write_bytes(content)
     for topic in (damaged, whole):
         alter(eager, topic, "min.cleanable.dirty.ratio", "0.1")
-    wait_until(lambda: f"{whole}-0 was compacted because" in eager.stderr_text())
+    await_that(
+        lambda: f"{whole}-0 was compacted because" in eager.stderr_text(),
+        "the other is compacted",
+        timeout_s=TIMEOUT_S,
+    )
     said = f"{damaged}-0 is not compacted any more until the gateway is started anew: CorruptRecord"
-    wait_until(lambda: said in eager.stderr_text())
+    await_that(lambda: said in eager.stderr_text(), said, timeout_s=TIMEOUT_S)
     alter(eager, damaged, "delete.retention.ms", "5")
     before = cleanings(eager)
     writer = Writer(eager, whole, 2)
     for _ in range(300):
         writer.send(10)
-    wait_until(lambda: cleanings(eager) > before)
+    await_that(lambda: cleanings(eager) > before, "a compaction is over", timeout_s=TIMEOUT_S)
     assert eager.stderr_text().count(said) == 1
 
 

@@ -1,0 +1,40 @@
+"""A log directory with one partition, on a disk that may fail; what happens in it is the scenario's."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import ClassVar
+
+from log import LogConfig, LogDirectory, Storage, UnifiedLog
+
+
+def now_ms() -> int:
+    return 1_000_000
+
+
+class DirectoryLife:
+    """Opens the directory, and makes the partition when there is none."""
+
+    topic: ClassVar[str]
+    topic_id: ClassVar[uuid.UUID]
+    config: ClassVar[LogConfig]
+
+    def __init__(self, storage: Storage, root: Path) -> None:
+        self.storage = storage
+        self.root = root
+        self.directory: LogDirectory | None = None
+
+    @property
+    def log(self) -> UnifiedLog:
+        assert self.directory is not None
+        log = self.directory.get(self.topic, 0)
+        assert log is not None
+        return log
+
+    def open(self) -> None:
+        self.directory = LogDirectory.open(
+            self.root, self.storage, node_id=1, now_ms=now_ms, config=self.config
+        )
+        if self.directory.get(self.topic, 0) is None:
+            self.directory.create(self.topic, self.topic_id, 0, self.config)
