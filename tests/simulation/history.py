@@ -1,0 +1,181 @@
+"""What simulated clients did and were told, in the order in which it happened. Pure values; the checkers judge them.
+
+A record's value names it, `producer/incarnation/transaction/partition/number`: an incarnation is one life of a producer
+(one producer id for idempotent ones), `transaction` its running number or 0 outside of any, `number` counts from 0 per
+incarnation and partition. No value is sent as a new record twice; a retry is the same batch again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: int
+
+
+class RecordName(NamedTuple):
+    producer: str
+    incarnation: int
+    transaction: int
+    partition: int
+    number: int
+
+    def encode(self) -> bytes:
+        return "/".join(map(str, self)).encode()
+
+    @classmethod
+    def decode(cls, value: bytes) -> RecordName:
+        """Raises ValueError for anything that `encode` did not write."""
+        producer, *numbers = value.decode().split("/")
+        incarnation, transaction, partition, number = map(int, numbers)
+        return cls(producer, incarnation, transaction, partition, number)
+
+
+@dataclass(frozen=True)
+class Event:
+    """`at_ms`: virtual time since the simulation began."""
+
+    at_ms: int
+
+
+@dataclass(frozen=True)
+class GotProducerId(Event):
+    """InitProducerId was answered; the transactional id is empty for one that is only idempotent."""
+
+    producer: str
+    incarnation: int
+    producer_id: int
+    producer_epoch: int
+    transactional_id: str = ""
+
+
+@dataclass(frozen=True)
+class Sent(Event):
+    """A record left its producer for the first time."""
+
+    name: RecordName
+    partition: TopicPartition
+
+
+@dataclass(frozen=True)
+class Acknowledged(Event):
+    """With acks=all and without an error, at this offset."""
+
+    name: RecordName
+    partition: TopicPartition
+    offset: int
+
+
+@dataclass(frozen=True)
+class GivenUp(Event):
+    """The producer will never send it again and does not know whether it was stored: at most once in the log."""
+
+    name: RecordName
+    partition: TopicPartition
+    error: str
+
+
+@dataclass(frozen=True)
+class TransactionEnding(Event):
+    """The producer asked for this end of its transaction, with these offsets of a group in it (may be empty)."""
+
+    producer: str
+    incarnation: int
+    transaction: int
+    commit: bool
+    group: str = ""
+    offsets: tuple[tuple[TopicPartition, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class TransactionEnded(Event):
+    """The coordinator answered that the transaction has the end asked for. Without it the end is not known."""
+
+    producer: str
+    incarnation: int
+    transaction: int
+    commit: bool
+
+
+@dataclass(frozen=True)
+class Fetched(Event):
+    """An answer to a Fetch of one partition. `records`: (offset, value); control batches and padding are left out.
+
+    `next_offset` is where the consumer goes on: one past the last offset of the last batch it got.
+    Under read_committed the records of aborted transactions are left out already, by the client's rule.
+    """
+
+    consumer: str
+    partition: TopicPartition
+    read_committed: bool
+    fetch_offset: int
+    next_offset: int
+    records: tuple[tuple[int, bytes], ...]
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+
+
+@dataclass(frozen=True)
+class OffsetsCommitting(Event):
+    """A group member asked for this commit, outside of transactions."""
+
+    group: str
+    member: str
+    offsets: tuple[tuple[TopicPartition, int], ...]
+
+
+@dataclass(frozen=True)
+class OffsetsCommitted(Event):
+    """It was answered without an error."""
+
+    group: str
+    member: str
+    offsets: tuple[tuple[TopicPartition, int], ...]
+
+
+@dataclass(frozen=True)
+class OffsetsFetched(Event):
+    """What OffsetFetch (require_stable) answered; -1 where nothing is committed."""
+
+    group: str
+    offsets: tuple[tuple[TopicPartition, int], ...]
+
+
+@dataclass(frozen=True)
+class Assigned(Event):
+    """A member of a group owns these partitions from now on, in this generation or member epoch."""
+
+    group: str
+    member: str
+    generation: int
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True)
+class GatewayCrashed(Event):
+    """kill -9 ("kill") or a power cut ("power")."""
+
+    kind: str
+
+
+@dataclass(frozen=True)
+class GatewayStarted(Event):
+    pass
+
+
+@dataclass
+class History:
+    """All events of one run, appended as they happen."""
+
+    events: list[Event] = field(default_factory=list)
+    compacted: frozenset[str] = frozenset()
+    """Topics whose records may give way to later ones of their key."""
+    deleted_before: dict[TopicPartition, int] = field(default_factory=dict)
+    """Up to here (exclusive) records may be gone: DeleteRecords or retention was asked for."""
+
+    def add(self, event: Event) -> None:
+        self.events.append(event)
