@@ -27,7 +27,6 @@ from gateway.runtime.altered_limits import (
 )
 from gateway.runtime.background_jobs import BackgroundJobs
 from gateway.runtime.backlog import Backlog
-from gateway.runtime.clock import Clock, SystemClock
 from gateway.runtime.cold_reads import ColdReads
 from gateway.runtime.compaction import Compaction
 from gateway.runtime.fetch_sessions import FetchSessionCache
@@ -36,6 +35,7 @@ from gateway.runtime.group_configs import GroupConfigs
 from gateway.runtime.group_coordinator import GroupCoordinator
 from gateway.runtime.internal_topics import InternalTopics
 from gateway.runtime.line_limit import LineLimit
+from gateway.runtime.machine import Machine
 from gateway.runtime.metadata_log import MetadataLog, open_metadata_log
 from gateway.runtime.partitions import Partitions
 from gateway.runtime.producer_id_source import open_producer_ids, open_store
@@ -46,7 +46,7 @@ from gateway.runtime.transaction_coordinator import TransactionCoordinator
 from gateway.runtime.transaction_markers import TransactionMarkers
 from gateway.server.dispatcher import Dispatcher
 from gateway.server.server import Server
-from log import DirectoryLocked, IncompatibleFormat, LogDirectory, LogError, Storage
+from log import DirectoryLocked, IncompatibleFormat, LogDirectory, LogError
 from pid_allocator import BlockStore
 from seq_validator import ProducerLimit
 
@@ -71,10 +71,11 @@ class StartFailed(Exception):
 class Gateway:
     """One node: a data directory, its partitions, and the listeners that serve them."""
 
-    def __init__(self, config: Config, *, clock: Clock | None = None, storage: Storage | None = None) -> None:
+    def __init__(self, config: Config, machine: Machine | None = None) -> None:
         self.config = config
-        self.clock = clock or SystemClock()
-        self.storage = storage or Storage()
+        self.machine = machine or Machine()
+        self.clock = self.machine.clock
+        self.storage = self.machine.storage
         self.producer_limit = ProducerLimit()
         self.services: Services
         self.server: Server
@@ -88,7 +89,7 @@ class Gateway:
         """Recover the data, then listen. Raises StartFailed."""
         loop = asyncio.get_running_loop()
         config = self.config
-        flusher = Flusher(loop)
+        flusher = Flusher(loop, machine=self.machine)
         follow_flusher(config, flusher)
         follow_open_files(config, self.storage)
         follow_producer_limit(config, self.producer_limit)
@@ -128,6 +129,7 @@ class Gateway:
                 threads=config.int("seqgate.catch.up.threads"),
                 cache_bytes=config.int("seqgate.catch.up.cache.bytes"),
                 ahead_bytes=config.int("seqgate.catch.up.read.ahead.bytes"),
+                machine=self.machine,
             ),
             group_configs=group_configs,
             groups=groups,
@@ -160,7 +162,9 @@ class Gateway:
         self._jobs = BackgroundJobs(config, self.clock, partitions, log_directory, self._lifecycle)
         self._jobs.start()
         self.services.backlog.run()
-        self._compaction = Compaction(config, self.clock, partitions, log_directory, self._lifecycle)
+        self._compaction = Compaction(
+            config, self.clock, partitions, log_directory, self._lifecycle, self.machine.cleaner
+        )
         metadata_log.add_listener(self._compaction.metadata_changed)
         self._compaction.start()
         self._control = ControlServer(self.services, Path(config.str("log.dirs")), traffic=self._traffic)

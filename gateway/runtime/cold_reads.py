@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from queue import SimpleQueue
 from typing import Final, TypeVar
 
 from gateway.runtime.flusher import Flusher
+from gateway.runtime.machine import Machine, Workers
 from log import NotCached, Place, Storage
 
 logger = logging.getLogger(__name__)
@@ -83,8 +82,10 @@ class ColdReads:
         threads: int = 1,
         cache_bytes: int = 64 << 20,
         ahead_bytes: int = 2 << 20,
+        machine: Machine | None = None,
     ) -> None:
         self.storage = storage
+        self._machine = machine or Machine()
         self._loop = loop
         self._flusher = flusher
         self._has_turn = True
@@ -92,8 +93,7 @@ class ColdReads:
         if flusher is not None:
             flusher.after_round.append(self._take_turn)
         self._thread_count = threads
-        self._threads: list[threading.Thread] = []
-        self._work: SimpleQueue[_Load | Place | None] = SimpleQueue()
+        self._workers: Workers[_Load | Place] | None = None
         self._blocks_kept = max(1, cache_bytes // BLOCK_BYTES)
         self._blocks_ahead = min(-(-ahead_bytes // BLOCK_BYTES), self._blocks_kept // 2)
         self._known: OrderedDict[BlockKey, Place] = OrderedDict()
@@ -107,10 +107,8 @@ class ColdReads:
 
     def start(self) -> None:
         """Start the threads."""
-        for number in range(self._thread_count):
-            thread = threading.Thread(target=self._work_loop, name=f"cold-read-{number}", daemon=True)
-            thread.start()
-            self._threads.append(thread)
+        if self._thread_count:
+            self._workers = self._machine.workers("cold-read", self._thread_count, self._work)
 
     def stop(self) -> None:
         """End the threads when what they are at is done; nobody is called back any more."""
@@ -119,16 +117,14 @@ class ColdReads:
         for queue in (self._urgent, self._ahead):
             while queue:
                 del self._loads[queue.popitem()[0]]
-        for _ in self._threads:
-            self._work.put(None)
-        for thread in self._threads:
-            thread.join()
-        self._threads.clear()
+        workers, self._workers = self._workers, None
+        if workers is not None:
+            workers.stop()
 
     @property
     def is_on(self) -> bool:
         """Whether readers can be kept from waiting for the disk: here, and on this system and file system."""
-        return bool(self._threads) and self.storage.tells_cached
+        return self._workers is not None and self.storage.tells_cached
 
     @property
     def blocks_kept(self) -> int:
@@ -243,7 +239,8 @@ class ColdReads:
         load.blocks_ahead = max(load.blocks_ahead, blocks_ahead)
 
     def _start_loads(self) -> None:
-        while self._running < len(self._threads):
+        workers = self._workers
+        while workers is not None and self._running < self._thread_count:
             queue = self._urgent or self._ahead
             if not queue:
                 return
@@ -254,7 +251,7 @@ class ColdReads:
             _, load = queue.popitem(last=False)
             load.queue = None
             self._count_running(1)
-            self._work.put(load)
+            workers.put(load)
 
     def _count_running(self, more: int) -> None:
         self._running += more
@@ -266,24 +263,21 @@ class ColdReads:
         self._has_turn = True
         self._start_loads()
 
-    def _work_loop(self) -> None:
-        while (job := self._work.get()) is not None:
-            try:
-                if isinstance(job, Place):
-                    self.storage.drop_cached(job)
-                    continue
-                job.size_bytes = self.storage.bring_in(job.place)
-            except OSError as error:
-                logger.debug("%s: %s", job, error)  # who reads it meets the error
-                failed = True
-            except Exception:
-                logger.exception("old data could not be read ahead")
-                failed = True
-            else:
-                failed = False
-            if isinstance(job, _Load):
-                job.failed = failed
-                self._loop.call_soon_threadsafe(self._finish, job)
+    def _work(self, job: _Load | Place) -> None:
+        failed = True
+        try:
+            if isinstance(job, Place):
+                self.storage.drop_cached(job)
+                return
+            job.size_bytes = self.storage.bring_in(job.place)
+            failed = False
+        except OSError as error:
+            logger.debug("%s: %s", job, error)  # who reads it meets the error
+        except Exception:
+            logger.exception("old data could not be read ahead")
+        if isinstance(job, _Load):
+            job.failed = failed
+            self._loop.call_soon_threadsafe(self._finish, job)
 
     def _finish(self, load: _Load) -> None:
         self._count_running(-1)
@@ -307,8 +301,8 @@ class ColdReads:
         self._known.move_to_end(key)
         while len(self._known) > self._blocks_kept:
             _, dropped = self._known.popitem(last=False)
-            if dropped.size_bytes:  # 0 would be everything from there on
-                self._work.put(dropped)
+            if dropped.size_bytes and self._workers is not None:  # 0 would be everything from there on
+                self._workers.put(dropped)
 
 
 def _blocks_of(place: Place) -> Iterator[tuple[BlockKey, Place]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from gateway.config import Config
@@ -17,7 +17,7 @@ from gateway.metadata.records import ConfigRecord, MetadataRecord, RemoveTopicRe
 from gateway.runtime.checkpointing import write_checkpoint
 from gateway.runtime.clock import Clock
 from gateway.runtime.compaction_progress import CompactionProgress
-from gateway.runtime.compaction_worker import CompactionWorker
+from gateway.runtime.machine import Cleaner
 from gateway.runtime.partition import Partition
 from gateway.runtime.partitions import Partitions
 from gateway.runtime.slices import in_slices
@@ -50,7 +50,9 @@ class Compaction:
         partitions: Partitions,
         log_directory: LogDirectory,
         lifecycle: TopicLifecycle,
+        cleaner: Callable[[], Cleaner],
     ) -> None:
+        """Each of the `log.cleaner.threads` has a `cleaner` of its own while there is something to clean."""
         self._config = config
         self._clock = clock
         self._partitions = partitions
@@ -61,7 +63,8 @@ class Compaction:
         self._wake = asyncio.Event()
         self._configs_changed = True
         self._task: asyncio.Task[None] | None = None
-        self._workers: set[CompactionWorker] = set()
+        self._cleaner = cleaner
+        self._workers: dict[Cleaner, None] = {}
         self._swaps: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
@@ -169,21 +172,21 @@ class Compaction:
         return any(outcomes)
 
     async def _clean_some(self, queue: list[Partition], threads: int) -> bool:
-        worker = CompactionWorker()
-        self._workers.add(worker)
+        worker = self._cleaner()
+        self._workers[worker] = None
         did_something = False
         try:
             while queue:
                 did_something |= await self._clean(queue.pop(), worker, threads)
         finally:
-            self._workers.discard(worker)
+            del self._workers[worker]
             worker.kill()
             await worker.close()
         return did_something
 
     # One partition.
 
-    async def _clean(self, partition: Partition, worker: CompactionWorker, threads: int) -> bool:
+    async def _clean(self, partition: Partition, worker: Cleaner, threads: int) -> bool:
         """Clean a partition; whether it is cleaner now."""
         found = None if partition.closed else self._cleanable(partition)
         progress = self._progress.of(partition)

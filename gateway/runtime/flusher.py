@@ -14,12 +14,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from queue import SimpleQueue
 from typing import Protocol
 
+from gateway.runtime.machine import Machine, Workers
 from log import FlushTicket, StorageFailed, UnifiedLog
 
 logger = logging.getLogger(__name__)
@@ -92,14 +91,13 @@ class Flusher:
         *,
         threads: int = 4,
         inline_limit_s: float = 0.0,
-        seconds: Callable[[], float] = time.perf_counter,
+        machine: Machine | None = None,
     ) -> None:
         self._loop = loop
-        self._seconds = seconds
-        self._pace = _Pace(inline_limit_s, seconds)
+        self._machine = machine or Machine()
+        self._pace = _Pace(inline_limit_s, self._machine.seconds)
         self._thread_count = threads
-        self._threads: list[threading.Thread] = []
-        self._work: SimpleQueue[tuple[_Round, Sequence[int]] | None] = SimpleQueue()
+        self._workers: Workers[tuple[_Round, Sequence[int]]]
         self._lock = threading.Lock()
         self._dirty: dict[UnifiedLog, FlushObserver | None] = {}
         self._waiters: list[Callable[[], None]] = []
@@ -119,7 +117,7 @@ class Flusher:
 
     @inline_limit_s.setter
     def inline_limit_s(self, limit_s: float) -> None:
-        self._pace = _Pace(limit_s, self._seconds)
+        self._pace = _Pace(limit_s, self._machine.seconds)
 
     @property
     def is_flushing(self) -> bool:
@@ -127,18 +125,11 @@ class Flusher:
         return self._running is not None
 
     def start(self) -> None:
-        for number in range(self._thread_count):
-            thread = threading.Thread(target=self._work_loop, name=f"flush-{number}", daemon=True)
-            thread.start()
-            self._threads.append(thread)
+        self._workers = self._machine.workers("flush", self._thread_count, self._do_share)
 
     def stop(self) -> None:
         """End the worker threads; call after the last round."""
-        for _ in self._threads:
-            self._work.put(None)
-        for thread in self._threads:
-            thread.join()
-        self._threads.clear()
+        self._workers.stop()
 
     def mark_dirty(self, log: UnifiedLog, observer: FlushObserver | None) -> None:
         """Have the next round flush what this log holds now."""
@@ -216,17 +207,16 @@ class Flusher:
         shares = min(self._thread_count, -(-len(entries) // TICKETS_PER_THREAD))
         current.shares_left = shares
         for share in range(shares):
-            self._work.put((current, range(share, len(entries), shares)))
+            self._workers.put((current, range(share, len(entries), shares)))
 
-    def _work_loop(self) -> None:
-        while (item := self._work.get()) is not None:
-            current, indexes = item
-            self._flush(current, indexes)
-            with self._lock:
-                current.shares_left -= 1
-                finished = current.shares_left == 0
-            if finished:
-                self._loop.call_soon_threadsafe(self._finish_round)
+    def _do_share(self, share: tuple[_Round, Sequence[int]]) -> None:
+        current, indexes = share
+        self._flush(current, indexes)
+        with self._lock:
+            current.shares_left -= 1
+            finished = current.shares_left == 0
+        if finished:
+            self._loop.call_soon_threadsafe(self._finish_round)
 
     def _flush(self, current: _Round, indexes: Sequence[int]) -> None:
         for index in indexes:

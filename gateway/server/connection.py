@@ -91,7 +91,9 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
         self.peer_host = peer[0] if isinstance(peer, tuple) else "unix"
-        self._server.suit_peer(transport.get_extra_info("socket"), self.peer_host)
+        connected = transport.get_extra_info("socket")
+        if connected is not None:
+            self._server.suit_peer(connected, self.peer_host)
         transport.set_write_buffer_limits(high=self._server.limits.response_backlog_bytes)
         self.last_active_s = self._server.loop.time()
         if not self._server.admit(self):

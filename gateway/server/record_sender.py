@@ -59,7 +59,12 @@ class RecordSender:
         self._transport = transport
         self.backlog_bytes = backlog_bytes
         shared = transport.get_extra_info("socket")
-        self._socket = socket.socket(shared.family, shared.type, shared.proto, fileno=shared.fileno())
+        self._socket = (
+            None
+            if shared is None
+            else socket.socket(shared.family, shared.type, shared.proto, fileno=shared.fileno())
+        )
+        """None where the transport is all there is: records then go through its buffer, a little at a time."""
         self._pieces: deque[bytes | FileRegion] = deque()
         self._sent = 0
         self._waits = False
@@ -97,7 +102,8 @@ class RecordSender:
         self._pieces.clear()
         if self._wanted is not None:
             self._wanted.cancel()
-        self._socket.detach()
+        if self._socket is not None:
+            self._socket.detach()
 
     def _tell_when_drained(self, wanted: bool) -> None:
         """Have `resume_writing` called when the transport's buffer is empty, or as usual."""
@@ -152,6 +158,8 @@ class RecordSender:
         self._go_on()
 
     def _send_piece(self, piece: bytes | FileRegion) -> int:
+        if self._socket is None:
+            raise BlockingIOError
         if isinstance(piece, FileRegion):
             count = piece.send(self._socket.fileno(), self._sent, self._ready - self._sent)
             if not count:

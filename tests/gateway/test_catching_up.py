@@ -12,6 +12,7 @@ import pytest
 
 from gateway.config import load_config
 from gateway.gateway import Gateway
+from gateway.runtime.machine import Machine
 from log.names import LOG_SUFFIX
 from tests.faults.cold_storage import ColdStorage
 from tests.support.batches import Batch, read_batches, records
@@ -30,7 +31,7 @@ async def running(
     data_dir: Path, storage: ColdStorage | None = None, *settings: str
 ) -> AsyncIterator[Gateway]:
     overrides = [f"log.dirs={data_dir}", "listeners=PLAINTEXT://127.0.0.1:0", *settings]
-    gateway = Gateway(load_config(overrides=overrides), storage=storage)
+    gateway = Gateway(load_config(overrides=overrides), Machine(storage=storage))
     await gateway.start()
     try:
         yield gateway

@@ -13,6 +13,7 @@ import pytest
 
 from gateway.config import load_config
 from gateway.gateway import Gateway
+from gateway.runtime.machine import Machine
 from log import Storage
 from tests.gateway.commands.clients import create_topic, described_producers, next_producer_id, produce
 from tests.gateway.commands.conftest import seqgate
@@ -158,7 +159,8 @@ async def test_a_partition_comes_back_after_the_disk_was_full(tmp_path: Path) ->
     disk = FullDisk()
     data_dir = tmp_path / "data"
     gateway = Gateway(
-        load_config(overrides=[f"log.dirs={data_dir}", "listeners=PLAINTEXT://127.0.0.1:0"]), storage=disk
+        load_config(overrides=[f"log.dirs={data_dir}", "listeners=PLAINTEXT://127.0.0.1:0"]),
+        Machine(storage=disk),
     )
     await gateway.start()
     endpoint = gateway.services.advertised["PLAINTEXT"]

@@ -11,6 +11,7 @@ import pytest
 
 from gateway.config import load_config
 from gateway.runtime.compaction import Compaction
+from gateway.runtime.machine import Machine
 from gateway.runtime.partitions import Partitions
 from log import Storage
 from log.compaction.job import CleaningFailed
@@ -29,7 +30,9 @@ from tests.gateway.handlers.support import FixedClock
 def test_what_failed_so_often(tmp_path: Path, failed: CleaningFailed, times: int, left_alone: bool) -> None:
     directory: Any = SimpleNamespace(path=tmp_path, environment=SimpleNamespace(storage=Storage()))
     lifecycle: Any = None
-    compaction = Compaction(load_config(), FixedClock(), Partitions(), directory, lifecycle)
+    compaction = Compaction(
+        load_config(), FixedClock(), Partitions(), directory, lifecycle, Machine().cleaner
+    )
     partition: Any = SimpleNamespace(topic="t", index=0, topic_id=uuid.UUID(int=1))
     for _ in range(times):
         compaction._failed(partition, failed)

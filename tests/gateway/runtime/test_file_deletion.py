@@ -14,6 +14,7 @@ import pytest
 from gateway.config import load_config
 from gateway.gateway import Gateway
 from gateway.runtime.file_deletion import FileDeletion
+from gateway.runtime.machine import Machine
 from log import LogDirectory, Storage
 from log.checkpoints import decode_offsets, encode_offsets
 from log.log_directory import RECOVERY_POINTS
@@ -59,7 +60,7 @@ def settings(data: Path) -> list[str]:
 async def running(
     data: Path, storage: Storage
 ) -> AsyncIterator[tuple[Gateway, Callable[[], Awaitable[Connection]]]]:
-    gateway = Gateway(load_config(overrides=settings(data)), storage=storage)
+    gateway = Gateway(load_config(overrides=settings(data)), Machine(storage=storage))
     await gateway.start()
     address = gateway.services.advertised["PLAINTEXT"]
     connections = []

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.runtime.flusher import TICKETS_PER_THREAD, Flusher
+from gateway.runtime.machine import Machine
 from log import StorageFailed
 
 
@@ -198,6 +199,15 @@ class TimedLog(FakeLog):
         return None if ticket is None else TimedTicket(self, ticket.end_offset)
 
 
+class TimedMachine(Machine):
+    def __init__(self, disk: Disk) -> None:
+        super().__init__()
+        self._disk = disk
+
+    def seconds(self) -> float:
+        return self._disk()
+
+
 class TimedTicket(FakeTicket):
     log: TimedLog
 
@@ -208,7 +218,7 @@ class TimedTicket(FakeTicket):
 
 async def test_a_lone_flush_runs_in_the_event_loop_while_the_disk_is_quick() -> None:
     disk = Disk()
-    flusher = Flusher(asyncio.get_running_loop(), inline_limit_s=0.001, seconds=disk)
+    flusher = Flusher(asyncio.get_running_loop(), inline_limit_s=0.001, machine=TimedMachine(disk))
     flusher.start()
     log: Any = TimedLog(disk)
     here = threading.current_thread().name
@@ -244,7 +254,7 @@ async def test_a_lone_flush_runs_in_the_event_loop_while_the_disk_is_quick() -> 
 
 async def test_what_many_wait_for_never_runs_in_the_event_loop() -> None:
     disk = Disk()
-    flusher = Flusher(asyncio.get_running_loop(), inline_limit_s=0.001, seconds=disk)
+    flusher = Flusher(asyncio.get_running_loop(), inline_limit_s=0.001, machine=TimedMachine(disk))
     flusher.start()
     log: Any = TimedLog(disk)
     here = threading.current_thread().name
