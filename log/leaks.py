@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from log.disk import FileEntry
 from log.names import (
     CLEANED_SUFFIX,
     DELAYED_RECORDS,
@@ -34,7 +35,6 @@ from log.names import (
 )
 from log.partition_deletion import DELETE_SUFFIX
 from log.producer_snapshots import KEPT_SNAPSHOTS
-from log.storage import FileEntry
 
 _TEMPORARY: Final = (TEMPORARY_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
 _OF_A_PARTITION: Final = frozenset({PARTITION_METADATA, LEADER_EPOCHS, LOG_START_OFFSET, DELAYED_RECORDS})

@@ -8,9 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from log.disk import FileSystemFlush
     from log.flush import FlushTicket
     from log.recovery import CleanStop
-    from log.storage import FileSystemFlush, Storage
+    from log.storage import Storage
     from log.unified_log import UnifiedLog
 
 _logger = logging.getLogger(__name__)

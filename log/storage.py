@@ -1,8 +1,8 @@
-# ruff: noqa: PTH102, PTH105, PTH106, PTH108, PTH110, PTH112, PTH116, PTH120, PTH123, PTH208
-"""The one place that opens, writes, flushes, renames and deletes data files.
+# ruff: noqa: PTH120 - paths are plain strings here
+"""The data files of one process: which are open, pinned, read or failed, on a disk (log.disk) that does the rest.
 
 `Storage` keeps at most `max_open_files` descriptors open and closes the least recently used ones (second chance). A
-`DataFile` is a name that is opened when needed. Tests put a storage with a faulty disk in its place.
+`DataFile` is a name that is opened when needed. Tests put a simulated disk under it.
 All methods raise OSError. Only `sync`, `sync_directory`, `bring_in`, `drop_cached` and what takes paths (whole files and
 directories) may be called from another thread than the owner's. An owner that must not wait for the disk sets `waits` to
 False while it reads: what is not in the page cache then raises NotCached, which tells what another thread must bring in
@@ -12,69 +12,43 @@ first.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
-import fcntl
-import itertools
 import os
 import weakref
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from log import page_cache
 from log.data_file import CLOSED, JUST_WRITTEN_BYTES, NEVER, DataFile, NotCached, Place
+from log.disk import FileSystemFlush, SystemDisk
 from log.errors import DirectoryLocked
 from log.names import DELETED_SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from log.disk import Disk, FileEntry
     from log.record_batch import Buffer
-
-
-class FileEntry(NamedTuple):
-    """A name in a directory; the size is 0 for a directory."""
-
-    name: str
-    size_bytes: int
-    modified_ms: int
-    is_directory: bool
-
 
 DEFAULT_MAX_OPEN_FILES: Final = 512
 _BROUGHT_IN: Final = 1024
 """So many paths are remembered as brought in: their directory entries and inodes need no waiting for."""
+_READ: Final = os.O_RDONLY | os.O_CLOEXEC
 _BUFFER_BYTES: Final = 64 << 10
-
-
-class FileSystemFlush:
-    """One flush for what many files got, which takes a fraction of the time of one each. `run` it, once."""
-
-    __slots__ = ("_descriptor", "_path", "_syncfs")
-
-    def __init__(self, path: str, syncfs: Callable[[int], int]) -> None:
-        """Errors count from here on: the kernel tells those of later writes to whoever had the directory open."""
-        self._path = path
-        self._syncfs = syncfs
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-
-    def run(self) -> None:
-        """Flush. Raises OSError; nobody knows then what reached the disk."""
-        try:
-            if self._syncfs(self._descriptor):
-                raise OSError(ctypes.get_errno(), "the file system could not be flushed", self._path)
-        finally:
-            os.close(self._descriptor)
+_READ_BYTES: Final = 64 << 10
 
 
 class Storage:
-    """Files of one data directory on a real disk."""
+    """Files of one data directory."""
 
-    def __init__(self, max_open_files: int = DEFAULT_MAX_OPEN_FILES) -> None:
-        """Bound the descriptors kept open; pinned files may exceed the bound."""
+    def __init__(self, max_open_files: int = DEFAULT_MAX_OPEN_FILES, disk: Disk | None = None) -> None:
+        """Bound the descriptors kept open; pinned files may exceed the bound. Without `disk` it is the system's."""
+        disk = SystemDisk() if disk is None else disk
+        self._disk = disk
+        self._pread, self._pwritev, self._sendfile = disk.pread, disk.pwritev, disk.sendfile
         self.max_open_files = max_open_files
         self.waits = True
         """Whether `read` and `check_brought_in` let their caller wait for the disk."""
-        self.tells_cached = page_cache.TELLS
+        self.tells_cached = disk.tells_cached
         """Whether it can be told what would mean to wait; where it can't, everything counts as cached."""
         self._bytes_written = 0
         self._brought_in: dict[str, None] = {}
@@ -82,7 +56,7 @@ class Storage:
         self._open_files: dict[DataFile, None] = {}
         self._locks: dict[str, int] = {}
         self._outliving = 0
-        weakref.finalize(self, _close_descriptors, self._open_files, self._locks)
+        weakref.finalize(self, _close_descriptors, disk.close, self._open_files, self._locks)
 
     @property
     def open_files(self) -> int:
@@ -94,7 +68,9 @@ class Storage:
     def create(self, file: DataFile) -> None:
         """Create the file empty, or empty it, and open it."""
         self.release(file)
-        self._adopt(file, os.open(file.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644))
+        self._adopt(
+            file, self._disk.open(file.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        )
 
     def write(self, file: DataFile, buffers: Sequence[Buffer], position: int) -> int:
         """Write the buffers one after the other at `position` with one call; the bytes written may be fewer."""
@@ -105,7 +81,7 @@ class Storage:
         if self._bytes_written - file.written_after >= JUST_WRITTEN_BYTES:
             file.written_after = self._bytes_written
             file.written_from = position
-        count = os.pwritev(descriptor, buffers, position)
+        count = self._pwritev(descriptor, buffers, position)
         self._bytes_written += count
         return count
 
@@ -117,7 +93,7 @@ class Storage:
         if descriptor < 0:
             descriptor = self._open(file)
         file.recently_used = True
-        return os.pread(descriptor, size_bytes, position)
+        return self._pread(descriptor, size_bytes, position)
 
     def send(self, file: DataFile, socket_descriptor: int, position: int, size_bytes: int) -> int:
         """Send up to `size_bytes` from `position` on to a non-blocking socket, past this process's memory."""
@@ -125,11 +101,11 @@ class Storage:
         if descriptor < 0:
             descriptor = self._open(file)
         file.recently_used = True
-        return os.sendfile(socket_descriptor, descriptor, position, size_bytes)
+        return self._sendfile(socket_descriptor, descriptor, position, size_bytes)
 
     def truncate(self, file: DataFile, size_bytes: int) -> None:
         """Cut the file to `size_bytes`."""
-        os.ftruncate(file.descriptor if file.descriptor >= 0 else self._open(file), size_bytes)
+        self._disk.ftruncate(file.descriptor if file.descriptor >= 0 else self._open(file), size_bytes)
 
     def sync(self, file: DataFile) -> None:
         """Make the file's bytes durable. After one failure it fails for ever: a second fsync would lie."""
@@ -146,9 +122,7 @@ class Storage:
 
         Only flushed pages can be dropped, so `sync` the file first.
         """
-        if hasattr(os, "posix_fadvise"):
-            descriptor = file.descriptor if file.descriptor >= 0 else self._open(file)
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        self._disk.drop_cached(file.descriptor if file.descriptor >= 0 else self._open(file), 0, 0)
 
     # The page cache.
 
@@ -186,25 +160,26 @@ class Storage:
 
         Of a segment that was removed and may still be read, too, for as long as its file is there.
         """
+        disk = self._disk
         try:
-            descriptor = os.open(place.path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = disk.open(place.path, _READ)
         except FileNotFoundError:
-            descriptor = os.open(place.path + DELETED_SUFFIX, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = disk.open(place.path + DELETED_SUFFIX, _READ)
         try:
-            page_cache.be_asked(descriptor)
-            size_bytes = place.size_bytes or os.fstat(descriptor).st_size
-            return page_cache.bring_in(descriptor, place.position, size_bytes)
+            disk.be_asked(descriptor)
+            size_bytes = place.size_bytes or disk.open_size_bytes(descriptor)
+            return disk.bring_in(descriptor, place.position, size_bytes)
         finally:
-            os.close(descriptor)
+            disk.close(descriptor)
 
     def drop_cached(self, place: Place) -> None:
         """Take what is durable of a place out of the page cache; a file that is gone is fine."""
         with contextlib.suppress(FileNotFoundError):
-            descriptor = os.open(place.path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = self._disk.open(place.path, _READ)
             try:
-                page_cache.drop(descriptor, place.position, place.size_bytes)
+                self._disk.drop_cached(descriptor, place.position, place.size_bytes)
             finally:
-                os.close(descriptor)
+                self._disk.close(descriptor)
 
     def _opens_at_once(self, file: DataFile) -> bool:
         # of a file that this process wrote to the inode is in memory
@@ -218,7 +193,7 @@ class Storage:
 
     def _is_cached(self, file: DataFile, position: int, size_bytes: int) -> bool:
         descriptor = file.descriptor if file.descriptor >= 0 else self._open(file)
-        return page_cache.is_cached(descriptor, position, size_bytes)
+        return self._disk.is_cached(descriptor, position, size_bytes)
 
     def _read_cached(self, file: DataFile, size_bytes: int, position: int) -> bytes:
         if not file.retired and not self._opens_at_once(file):
@@ -228,10 +203,10 @@ class Storage:
         large = size_bytes > _BUFFER_BYTES
         buffer = memoryview(bytearray(size_bytes)) if large else self._buffer[:size_bytes]
         try:
-            count = page_cache.read(descriptor, buffer, position)
+            count = self._disk.read_cached(descriptor, buffer, position)
         except page_cache.Untold:
             self.tells_cached = False
-            return os.pread(descriptor, size_bytes, position)
+            return self._pread(descriptor, size_bytes, position)
         if count < 0:
             raise NotCached((Place(file.path, position, size_bytes),))
         return bytes(buffer[:count])
@@ -289,112 +264,107 @@ class Storage:
 
     def read_file(self, path: str) -> bytes:
         """The whole content. Raises FileNotFoundError."""
-        with open(path, "rb") as stream:
-            return stream.read()
+        descriptor = self._disk.open(path, _READ)
+        try:
+            parts = []
+            position = 0
+            while part := self._pread(descriptor, _READ_BYTES, position):
+                parts.append(part)
+                position += len(part)
+            return b"".join(parts)
+        finally:
+            self._disk.close(descriptor)
 
     def write_file(self, path: str, content: bytes) -> None:
         """Write the whole content, not durable and not atomic."""
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        descriptor = self._disk.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
-            if os.write(descriptor, content) != len(content):
+            if self._pwritev(descriptor, (content,), 0) != len(content):
                 raise OSError(errno.ENOSPC, "short write", path)
         finally:
-            os.close(descriptor)
+            self._disk.close(descriptor)
 
     def sync_path(self, path: str) -> None:
         """Make a file written by `write_file` durable."""
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        self._sync_name(path, _READ)
 
     def sync_directory(self, path: str) -> None:
         """Make the names in the directory durable."""
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._sync_name(path, _READ | os.O_DIRECTORY)
+
+    def _sync_name(self, path: str, flags: int) -> None:
+        descriptor = self._disk.open(path, flags)
         try:
-            os.fsync(descriptor)
+            self._disk.fsync(descriptor)
         finally:
-            os.close(descriptor)
+            self._disk.close(descriptor)
 
     def begin_file_system_flush(self, path: str) -> FileSystemFlush | None:
         """A flush of everything that will be written to the file system of `path` until it is run; None without one."""
-        syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
-        return None if syncfs is None else FileSystemFlush(path, syncfs)
+        syncfs = self._disk.find_syncfs()
+        return None if syncfs is None else FileSystemFlush(self._disk, path, syncfs)
 
     def rename(self, source: str, target: str) -> None:
         """Rename, replacing `target` atomically."""
-        os.replace(source, target)
+        self._disk.replace(source, target)
 
     def delete(self, path: str) -> None:
         """Delete one file; one that is gone already is fine."""
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
+            self._disk.unlink(path)
 
     def make_directory(self, path: str) -> None:
         """Create the directory and its missing parents, their names durable; one that exists is fine."""
-        if os.path.isdir(path):
+        if self._disk.is_directory(path):
             return
         parent = os.path.dirname(path) or "."
         self.make_directory(parent)
         with contextlib.suppress(FileExistsError):
-            os.mkdir(path)
+            self._disk.mkdir(path)
         self.sync_directory(parent)
 
     def make_undurable_directory(self, path: str) -> None:
         """Create the directory in one that exists; its name is durable once the parent is synced."""
-        os.mkdir(path)
+        self._disk.mkdir(path)
 
     def delete_directory(self, path: str) -> None:
         """Delete an empty directory."""
-        os.rmdir(path)
+        self._disk.rmdir(path)
 
     def list_directory(self, path: str) -> list[str]:
         """The names in the directory, unordered."""
-        return os.listdir(path)
+        return self._disk.list_directory(path)
 
     def some_names(self, path: str, limit: int) -> list[str]:
         """At most `limit` of the names in the directory, without a look at the others."""
-        with os.scandir(path) as entries:
-            return [entry.name for entry in itertools.islice(entries, limit)]
+        return self._disk.some_names(path, limit)
 
     def entries(self, path: str) -> list[FileEntry]:
         """Everything in the directory with its size (0 of a directory) and when it was last modified.
 
         What vanishes meanwhile is left out.
         """
-        found = []
-        with os.scandir(path) as entries:
-            for entry in entries:
-                with contextlib.suppress(FileNotFoundError):
-                    status = entry.stat(follow_symlinks=False)
-                    is_directory = entry.is_dir(follow_symlinks=False)
-                    size_bytes = 0 if is_directory else status.st_size
-                    found.append(
-                        FileEntry(entry.name, size_bytes, status.st_mtime_ns // 1_000_000, is_directory)
-                    )
-        return found
+        return self._disk.entries(path)
 
     def list_files(self, path: str) -> dict[str, int]:
         """The plain files of the directory with their sizes in bytes."""
-        with os.scandir(path) as entries:
-            return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
+        return self._disk.list_files(path)
 
     def size_bytes(self, path: str) -> int:
         """How large the file is."""
-        return os.lstat(path).st_size
+        return self._disk.size_bytes(path)
 
     def modified_ms(self, path: str) -> int:
         """When the file was last modified, in ms."""
-        return os.stat(path).st_mtime_ns // 1_000_000
+        return self._disk.modified_ms(path)
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
         """Have the file look as if it was last modified then."""
-        os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+        self._disk.set_modified_ms(path, modified_ms)
 
     def exists(self, path: str) -> bool:
         """Whether there is anything of this name."""
-        return os.path.exists(path)
+        return self._disk.exists(path)
 
     def replace_file(self, path: str, content: bytes) -> None:
         """Write the file anew, atomically and durably: a crash leaves the old content or the new."""
@@ -406,11 +376,11 @@ class Storage:
 
     def lock(self, path: str) -> None:
         """Lock the file for this process. Raises DirectoryLocked when another holder has it."""
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = self._disk.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._disk.lock(descriptor)
         except OSError as error:
-            os.close(descriptor)
+            self._disk.close(descriptor)
             raise DirectoryLocked(
                 f"{os.path.dirname(path)} is in use by another process; stop that one first, or choose another data directory"
             ) from error
@@ -420,20 +390,20 @@ class Storage:
         """Give the lock back."""
         descriptor = self._locks.pop(path, None)
         if descriptor is not None:
-            os.close(descriptor)
+            self._disk.close(descriptor)
 
     # Descriptors.
 
     def _open(self, file: DataFile) -> int:
         if file.retired:
             raise FileNotFoundError(errno.ENOENT, "the file is no longer part of the log", file.path)
-        descriptor = os.open(file.path, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = self._disk.open(file.path, os.O_RDWR | os.O_CLOEXEC)
         self._adopt(file, descriptor)
         return descriptor
 
     def _adopt(self, file: DataFile, descriptor: int) -> None:
         if self.tells_cached:
-            page_cache.be_asked(descriptor)
+            self._disk.be_asked(descriptor)
         file.descriptor = descriptor
         file.recently_used = True
         file.closing = False
@@ -455,17 +425,19 @@ class Storage:
                 return
 
     def _sync(self, file: DataFile) -> None:
-        os.fdatasync(file.descriptor)
+        self._disk.fdatasync(file.descriptor)
 
     def _close(self, descriptor: int) -> None:
-        os.close(descriptor)
+        self._disk.close(descriptor)
 
 
-def _close_descriptors(open_files: dict[DataFile, None], locks: dict[str, int]) -> None:
+def _close_descriptors(
+    close: Callable[[int], None], open_files: dict[DataFile, None], locks: dict[str, int]
+) -> None:
     """What a storage that nobody needs any more still had open goes with it."""
     for descriptor in (*(file.descriptor for file in open_files), *locks.values()):
         with contextlib.suppress(OSError):
-            os.close(descriptor)
+            close(descriptor)
     for file in open_files:
         file.descriptor = CLOSED
     locks.clear()

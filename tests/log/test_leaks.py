@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from log import names
+from log.disk import FileEntry
 from log.leaks import (
     FileLeak,
     LeakKind,
@@ -13,7 +14,6 @@ from log.leaks import (
     leaks_of_partition,
 )
 from log.names import parse_partition_directory
-from log.storage import FileEntry
 
 OLD_MS = 1_000
 BEFORE_MS = 2_000

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +8,7 @@ import pytest
 
 from log import DirectoryLocked, Storage
 from log.data_file import DataFile
+from log.disk import SystemDisk
 
 
 def files(tmp_path: Path, count: int) -> list[DataFile]:
@@ -66,16 +66,20 @@ class TestOpenFiles:
 
 
 class TestSync:
-    def test_is_never_tried_again_after_a_failure(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        storage = Storage()
+    def test_is_never_tried_again_after_a_failure(self, tmp_path: Path) -> None:
+        class FailsOnce(SystemDisk):
+            failures = 0
+
+            def fdatasync(self, descriptor: int) -> None:
+                if not self.failures:
+                    self.failures += 1
+                    raise OSError(5, "EIO")
+
+        storage = Storage(disk=FailsOnce())
         (file,) = files(tmp_path, 1)
         storage.create(file)
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "fdatasync", lambda descriptor: (_ for _ in ()).throw(OSError(5, "EIO")))
-            with pytest.raises(OSError, match="EIO"):
-                storage.sync(file)
+        with pytest.raises(OSError, match="EIO"):
+            storage.sync(file)
         with pytest.raises(OSError, match="earlier"):
             storage.sync(file)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from log import IncompatibleFormat, LogConfig, LogDirectory, Storage, log_closing
+from log.disk import FileSystemFlush
 from log.log_directory import RECOVERY_POINTS
 from log.recovery import CleanStop
-from log.storage import FileSystemFlush
 from log.stored_logs import CLEAN_SHUTDOWN, STORED_LOGS, StoredLog
 from tests.log.support import NOW_MS, SMALL, batch, fill, flush
 
@@ -256,7 +256,7 @@ def test_very_many_logs_share_one_flush(tmp_path: Path, monkeypatch: pytest.Monk
     class Sharing(Counting):
         def begin_file_system_flush(self, path: str) -> FileSystemFlush | None:
             flush = super().begin_file_system_flush(path)
-            return None if flush is None else Flush(path, flush._syncfs)
+            return None if flush is None else Flush(flush._disk, path, flush._syncfs)
 
     monkeypatch.setattr(log_closing, "MANY", 4)
     written(tmp_path, 4).close(clean=False)
