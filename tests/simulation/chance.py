@@ -1,0 +1,26 @@
+"""All chance from one seed, also where production code asks the system for it."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest import mock
+
+
+@contextmanager
+def seeded(chance: random.Random) -> Iterator[None]:
+    """Ids and random numbers come from `chance` as long as this is open."""
+    state = random.getstate()
+    random.seed(chance.getrandbits(64))
+    ids = random.Random(chance.getrandbits(64))
+
+    def fresh_id() -> uuid.UUID:
+        return uuid.UUID(int=ids.getrandbits(128), version=4)
+
+    with mock.patch.object(uuid, "uuid4", fresh_id):
+        try:
+            yield
+        finally:
+            random.setstate(state)

@@ -1,0 +1,176 @@
+"""An event loop in virtual time: nothing waits, nothing runs beside it, and the same seed gives the same run.
+
+When there is nothing to do the time of the next timer comes at once. Threads are timers: what `run_in_executor` is given
+runs in the loop, some virtual time later. Callbacks of a dead process are passed over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from asyncio import base_events, events
+from collections.abc import Callable
+from contextvars import Context
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation.process import PowerCut, Process, process_of
+
+if TYPE_CHECKING:
+    from tests.simulation.network import Network
+
+RESOLUTION_S = 1e-7
+THREAD_LATENCY_S = (0.00005, 0.002)
+SLOW_THREAD_LATENCY_S = 0.3
+SLOW_THREADS = 0.01
+
+
+class Stuck(Exception):
+    """There is nothing left that could ever happen."""
+
+
+class _Handle(events.Handle):
+    __slots__ = ("process",)
+    process: Process
+
+    def _run(self) -> None:
+        if self.process.alive:
+            super()._run()
+
+
+class _TimerHandle(events.TimerHandle):
+    __slots__ = ("process",)
+    process: Process
+
+    def _run(self) -> None:
+        if self.process.alive:
+            super()._run()
+
+
+class _Selector:
+    """What the base class waits with."""
+
+    def __init__(self, loop: SimulatedLoop) -> None:
+        self._loop = loop
+
+    def select(self, timeout: float | None) -> tuple[()]:
+        if timeout is None:
+            raise Stuck
+        self._loop.pass_time(timeout)
+        return ()
+
+
+class SimulatedLoop(base_events.BaseEventLoop):
+    """See above. `network` takes connections; `chance` decides how long threads take."""
+
+    network: Network
+
+    def __init__(self, chance: Random) -> None:
+        super().__init__()
+        self.chance = chance
+        self.unhandled: list[str] = []
+        """What no code of a living process has taken care of."""
+        self._now_s = 0.0
+        self._selector = _Selector(self)
+        self._clock_resolution = RESOLUTION_S
+        self.set_exception_handler(SimulatedLoop._note_unhandled)
+
+    def time(self) -> float:
+        return self._now_s
+
+    def pass_time(self, seconds: float) -> None:
+        """Whoever runs now takes that long, and all others wait."""
+        self._now_s += max(0.0, seconds)
+
+    @staticmethod
+    def _note_unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        assert isinstance(loop, SimulatedLoop)
+        exception = context.get("exception")
+        work = context.get("future") or context.get("task")
+        if isinstance(exception, PowerCut) or (
+            isinstance(work, asyncio.Task) and not process_of(work.get_context()).alive
+        ):
+            return
+        loop.unhandled.append(f"{context.get('message')}: {exception!r} ({work!r})")
+
+    # Callbacks know their process.
+
+    def _call_soon(
+        self, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
+    ) -> _Handle:
+        handle = _Handle(callback, args, self, context)
+        handle.process = process_of(handle._context)  # type: ignore[attr-defined]
+        self._ready.append(handle)  # type: ignore[attr-defined]
+        return handle
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> _TimerHandle:
+        timer = _TimerHandle(when, callback, args, self, context)
+        timer.process = process_of(timer._context)  # type: ignore[attr-defined]
+        heapq.heappush(self._scheduled, timer)  # type: ignore[attr-defined]
+        timer._scheduled = True  # type: ignore[attr-defined]
+        return timer
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> _TimerHandle:
+        return self.call_at(self._now_s + delay, callback, *args, context=context)
+
+    def call_soon_threadsafe(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> _TimerHandle:
+        return self.call_later(self.thread_latency_s(), callback, *args, context=context)
+
+    # Threads.
+
+    def thread_latency_s(self) -> float:
+        """How long until a thread, or the loop, is given its turn."""
+        if self.chance.random() < SLOW_THREADS:
+            return self.chance.uniform(0, SLOW_THREAD_LATENCY_S)
+        return self.chance.uniform(*THREAD_LATENCY_S)
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: object, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
+        done = self.create_future()
+
+        def finish(set_outcome: Callable[[Any], None], outcome: Any) -> None:
+            if not done.done():
+                set_outcome(outcome)
+
+        def work() -> None:
+            try:
+                result = func(*args)
+            except Exception as error:
+                self.call_soon_threadsafe(finish, done.set_exception, error)
+            else:
+                self.call_soon_threadsafe(finish, done.set_result, result)
+
+        self.call_later(self.thread_latency_s(), work)
+        return done
+
+    # Connections.
+
+    async def create_server(  # type: ignore[override]
+        self, protocol_factory: Callable[[], Any], host: str | None = None, port: int | None = None, **_: Any
+    ) -> Any:
+        return self.network.listen(protocol_factory, host or "0.0.0.0", port or 0)
+
+    async def create_connection(  # type: ignore[override]
+        self, protocol_factory: Callable[[], Any], host: str | None = None, port: int | None = None, **_: Any
+    ) -> Any:
+        assert host is not None
+        assert port is not None
+        return await self.network.connect(protocol_factory, host, port)
+
+    async def create_unix_server(self, *_: Any, **__: Any) -> Any:  # type: ignore[override]
+        raise OSError("there are no local sockets here")
+
+    # What the base class asks of its kinds.
+
+    def _process_events(self, event_list: object) -> None:
+        pass
+
+    def _write_to_self(self) -> None:
+        pass

@@ -1,0 +1,111 @@
+"""The machine a simulated gateway runs on: virtual time, a disk that can fail, threads that are timers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Any
+
+from gateway.runtime.machine import Machine, Workers
+from log import LogError, Storage
+from log.compaction.cleaner import clean
+from log.compaction.job import CleanedSegment, CleaningFailed, CleaningFinished, CleaningJob
+from log.compaction.throttle import Throttle
+from tests.simulation.loop import SimulatedLoop
+
+EPOCH_MS = 1_700_000_000_000
+
+
+class SimulatedClock:
+    """Wall-clock time, which may jump while the loop's does not."""
+
+    def __init__(self, loop: SimulatedLoop) -> None:
+        self._loop = loop
+        self.jumped_ms = 0
+
+    def now_ms(self) -> int:
+        return EPOCH_MS + int(self._loop.time() * 1000) + self.jumped_ms
+
+
+class SimulatedWorkers:
+    """`count` threads, as timers of the process that started them."""
+
+    def __init__(self, loop: SimulatedLoop, count: int, work: Callable[[Any], None]) -> None:
+        self._loop = loop
+        self._work = work
+        self._idle = count
+        self._items: deque[Any] = deque()
+
+    def put(self, item: Any) -> None:
+        self._items.append(item)
+        self._begin()
+
+    def stop(self) -> None:
+        while self._items:
+            self._work(self._items.popleft())
+
+    def _begin(self) -> None:
+        if self._idle and self._items:
+            self._idle -= 1
+            self._loop.call_later(self._loop.thread_latency_s(), self._do, self._items.popleft())
+
+    def _do(self, item: Any) -> None:
+        self._work(item)
+        self._idle += 1
+        self._begin()
+
+
+class SimulatedCleaner:
+    """Cleans a log in the loop, at one moment; its segments are taken one after the other."""
+
+    def __init__(self, loop: SimulatedLoop, storage: Storage, chance: Random) -> None:
+        self._loop = loop
+        self._storage = storage
+        self._chance = chance
+
+    async def clean(
+        self, job: CleaningJob, take: Callable[[CleanedSegment], Awaitable[None]]
+    ) -> CleaningFinished | CleaningFailed:
+        if self._chance.random() < 0.1:
+            return CleaningFailed("its process ended with -9")
+        reports: list[CleanedSegment] = []
+        outcome = await self._loop.run_in_executor(None, self._clean, job, reports)
+        for report in reports:
+            await asyncio.sleep(self._loop.thread_latency_s())
+            await take(report)
+        return outcome  # type: ignore[no-any-return]
+
+    def _clean(self, job: CleaningJob, reports: list[CleanedSegment]) -> CleaningFinished | CleaningFailed:
+        throttle = Throttle(0, self._loop.time, self._loop.pass_time)
+        try:
+            return clean(
+                self._storage, job, throttle=throttle, salt=self._chance.randbytes(16), report=reports.append
+            )
+        except (LogError, ValueError) as error:
+            return CleaningFailed(f"{type(error).__name__}: {error}", is_corrupt=True)
+        except OSError as error:
+            return CleaningFailed(f"{type(error).__name__}: {error}", is_of_disk=True)
+
+    def kill(self) -> None:
+        """What it does is done at once or not at all."""
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+class SimulatedMachine(Machine):
+    def __init__(self, loop: SimulatedLoop, clock: SimulatedClock, storage: Storage, chance: Random) -> None:
+        super().__init__(clock, storage)
+        self._loop = loop
+        self._chance = chance
+
+    def seconds(self) -> float:
+        return self._loop.time()
+
+    def workers(self, name: str, count: int, work: Callable[[Any], None]) -> Workers[Any]:
+        return SimulatedWorkers(self._loop, count, work)
+
+    def cleaner(self) -> SimulatedCleaner:
+        return SimulatedCleaner(self._loop, self.storage, self._chance)

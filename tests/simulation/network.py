@@ -1,0 +1,354 @@
+"""A virtual network: connections with latency, whose bytes come in any portions, which are cut, held up, and lost.
+
+Within a connection bytes keep their order; between connections nothing is certain.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable
+from itertools import count
+from random import Random
+from typing import Any
+
+from tests.simulation.loop import SimulatedLoop
+from tests.simulation.process import Process, process_of
+
+WINDOW_BYTES = 64 << 10
+"""So much is on its way or unread at most; the rest waits at the sender's."""
+LATENCY_S = (0.0001, 0.002)
+SLOW_LATENCY_S = 0.5
+SLOW = 0.005
+"""The share of portions that take long."""
+LEAST_PORT = 9092
+
+
+class _Socket:
+    """What a listener shows of its socket."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self._address = address
+
+    def getsockname(self) -> tuple[str, int]:
+        return self._address
+
+    def setsockopt(self, *_: Any) -> None:
+        """There is nothing to choose here."""
+
+
+class Listener:
+    """A process that accepts connections at an address."""
+
+    def __init__(
+        self, network: Network, process: Process, factory: Callable[[], Any], address: tuple[str, int]
+    ) -> None:
+        self.process = process
+        self.factory = factory
+        self.sockets = [_Socket(address)]
+        self._network = network
+        self._address = address
+
+    def close(self) -> None:
+        if self._network.listeners.get(self._address) is self:
+            del self._network.listeners[self._address]
+
+    async def wait_closed(self) -> None:
+        """There is nothing to wait for."""
+
+
+class End(asyncio.Transport):
+    """One end of a connection."""
+
+    peer: End
+
+    def __init__(self, network: Network, process: Process, protocol: Any, names: dict[str, Any]) -> None:
+        super().__init__(names)
+        self.network = network
+        self.process = process
+        self.protocol = protocol
+        self.is_over = False
+        """Nothing more is sent or told here."""
+        self._closing = False
+        self._outgoing = bytearray()
+        self._on_the_way = 0
+        self._arrived: deque[bytes] = deque()
+        self._paused = False
+        self._low, self._high = 16 << 10, 64 << 10
+        self._writing_paused = False
+        self._last_delivery_s = 0.0
+        self._line: deque[tuple[Callable[..., None], object]] = deque()
+        """What was sent and did not arrive, in order."""
+        self._due = 0
+        """How much of it would have arrived by now."""
+
+    # asyncio's interface
+
+    def get_protocol(self) -> Any:
+        return self.protocol
+
+    def set_protocol(self, protocol: Any) -> None:
+        self.protocol = protocol
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def is_reading(self) -> bool:
+        return not self._paused
+
+    def pause_reading(self) -> None:
+        self._paused = True
+
+    def resume_reading(self) -> None:
+        if self._paused:
+            self._paused = False
+            self.network.loop.call_soon(self._read, context=self.process.context())
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._high = (64 << 10) if high is None else high
+        self._low = self._high // 4 if low is None else low
+        self._watch_buffer()
+
+    def get_write_buffer_size(self) -> int:
+        return len(self._outgoing)
+
+    def write(self, data: Any) -> None:
+        if self.is_over or self._closing or not self.process.alive:
+            return
+        self._outgoing += data
+        self._transmit()
+        self._watch_buffer()
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        if not self._closing and not self.is_over:
+            self._closing = True
+            self._transmit()
+
+    def abort(self) -> None:
+        if not self.is_over:
+            self._closing = True
+            self.network.loop.call_soon(self._lost, None, context=self.process.context())
+            self._hang_up(ConnectionResetError("the other end aborted"))
+
+    # bytes on their way
+
+    def _watch_buffer(self) -> None:
+        size = len(self._outgoing)
+        if not self._writing_paused and size > self._high:
+            self._writing_paused = True
+            self.protocol.pause_writing()
+        elif self._writing_paused and size <= self._low:
+            self._writing_paused = False
+            # not within `write`, as real transports
+            self.network.loop.call_soon(self._resume_writing, context=self.process.context())
+
+    def _resume_writing(self) -> None:
+        if not self.is_over:
+            self.protocol.resume_writing()
+
+    def _transmit(self) -> None:
+        while self._outgoing and self._on_the_way < WINDOW_BYTES:
+            size = self.network.portion_bytes(min(len(self._outgoing), WINDOW_BYTES - self._on_the_way))
+            portion = bytes(self._outgoing[:size])
+            del self._outgoing[:size]
+            self._on_the_way += size
+            self._send(self.peer._deliver, portion)
+        if self._closing and not self._outgoing and not self.is_over:
+            self._lost(None)
+            self._send(self.peer._other_end_closed, None)
+
+    def _hang_up(self, error: Exception | None) -> None:
+        self._send(self.peer._other_end_closed, error)
+
+    def _send(self, callback: Callable[..., None], argument: object) -> None:
+        """In order, after some time, in the other process."""
+        self._line.append((callback, argument))
+        loop = self.network.loop
+        at_s = max(self._last_delivery_s, loop.time() + self.network.latency_s())
+        self._last_delivery_s = at_s + 1e-6
+        loop.call_at(at_s, self._arrive, context=self.peer.process.context())
+
+    def _arrive(self) -> None:
+        self._due += 1
+        self.arrive_due()
+
+    def arrive_due(self) -> None:
+        """What is due arrives, unless the network holds it up."""
+        while self._due and not self.network.holds_up(self.process, self.peer.process):
+            self._due -= 1
+            callback, argument = self._line.popleft()
+            callback(argument)
+
+    def _deliver(self, portion: bytes) -> None:
+        if self.is_over or self._closing:
+            return
+        self._arrived.append(portion)
+        self._read()
+
+    def _read(self) -> None:
+        while self._arrived and not self._paused and not self.is_over and not self._closing:
+            portion = self._arrived.popleft()
+            self.peer._taken(len(portion))
+            self.network.bytes_delivered += len(portion)
+            self._give(portion)
+
+    def _give(self, portion: bytes) -> None:
+        protocol = self.protocol
+        if not isinstance(protocol, asyncio.BufferedProtocol):
+            protocol.data_received(portion)
+            return
+        position = 0
+        while position < len(portion) and not self.is_over:
+            buffer = protocol.get_buffer(-1)
+            size = min(len(buffer), len(portion) - position)
+            buffer[:size] = portion[position : position + size]
+            position += size
+            protocol.buffer_updated(size)
+            if self._paused and position < len(portion):
+                self._arrived.appendleft(portion[position:])
+                self.peer._on_the_way += len(portion) - position
+                return
+
+    def _taken(self, size: int) -> None:
+        self._on_the_way -= size
+        if not self.is_over and self.process.alive:
+            self.network.loop.call_soon(self._go_on, context=self.process.context())
+
+    def _go_on(self) -> None:
+        if not self.is_over:
+            self._transmit()
+            self._watch_buffer()
+
+    # the end
+
+    def _other_end_closed(self, error: Exception | None) -> None:
+        self._read()
+        self._lost(error)
+
+    def _lost(self, error: Exception | None) -> None:
+        if self.is_over:
+            return
+        self.is_over = True
+        self._closing = True
+        self._outgoing.clear()
+        self._arrived.clear()
+        self.network.ends.pop(self, None)
+        if error is None and hasattr(self.protocol, "eof_received"):
+            self.protocol.eof_received()
+        self.protocol.connection_lost(error)
+
+    def cut(self) -> None:
+        """The connection breaks; what is on its way is lost, and each end hears of it some time."""
+        for end in (self, self.peer):
+            if not end._closing:
+                end._closing = True
+                self.network.loop.call_later(
+                    self.network.latency_s(),
+                    end._lost,
+                    ConnectionResetError("the connection broke"),
+                    context=end.process.context(),
+                )
+
+    def vanish(self, *, polite: bool) -> None:
+        """The process died. If the kernel lives on (`polite`), what was sent arrives, and then the end."""
+        self.is_over = True
+        self.network.ends.pop(self, None)
+        loop, peer = self.network.loop, self.peer
+        if polite and self.network.chance.random() < 0.5:
+            self._send(peer._other_end_closed, ConnectionResetError("the other end died"))
+            return
+        peer._closing = peer._closing or not polite
+        wait_s = self.network.latency_s() if polite else self.network.chance.uniform(0.0, 3.0)
+        loop.call_later(
+            wait_s, peer._lost, ConnectionResetError("the other end died"), context=peer.process.context()
+        )
+
+
+class Network:
+    """All connections. `chance` decides latency and portions."""
+
+    def __init__(self, loop: SimulatedLoop, chance: Random) -> None:
+        self.loop = loop
+        self.chance = chance
+        self.listeners: dict[tuple[str, int], Listener] = {}
+        self.ends: dict[End, None] = {}
+        self.one_byte_portions = 0.0
+        """The share of writes that arrive byte by byte."""
+        self.slow = SLOW
+        self.faults: Counter[str] = Counter()
+        self.bytes_delivered = 0
+        self._apart: dict[frozenset[str], None] = {}
+        self._ports = count(40_000)
+        loop.network = self
+
+    def latency_s(self) -> float:
+        if self.chance.random() < self.slow:
+            return self.chance.uniform(0, SLOW_LATENCY_S)
+        return self.chance.uniform(*LATENCY_S)
+
+    def portion_bytes(self, most: int) -> int:
+        """How many bytes arrive at once."""
+        roll = self.chance.random()
+        if roll < self.one_byte_portions:
+            return min(most, self.chance.choice((1, 1, 2, 3, 5)))
+        return most if roll < 0.8 else self.chance.randint(1, most)
+
+    def listen(self, factory: Callable[[], Any], host: str, port: int) -> Listener:
+        address = (host, port or LEAST_PORT + len(self.listeners))
+        if address in self.listeners and self.listeners[address].process.alive:
+            raise OSError(98, "Address already in use")
+        listener = Listener(self, process_of(), factory, address)
+        self.listeners[address] = listener
+        return listener
+
+    async def connect(self, factory: Callable[[], Any], host: str, port: int) -> tuple[End, Any]:
+        """Raises ConnectionRefusedError where nobody listens, TimeoutError where nothing is heard."""
+        await asyncio.sleep(self.latency_s())
+        listener = self.listeners.get((host, port))
+        if listener is None or not listener.process.alive:
+            raise ConnectionRefusedError(f"nobody listens at {host}:{port}")
+        here = process_of()
+        if self.holds_up(here, listener.process):
+            await asyncio.sleep(1.0)
+            raise TimeoutError("connection timed out")
+        address = ("127.0.0.1", next(self._ports))
+        near = End(self, here, factory(), {"peername": (host, port), "sockname": address})
+        far_context = listener.process.context()
+        protocol = far_context.run(listener.factory)
+        far = End(self, listener.process, protocol, {"peername": address, "sockname": (host, port)})
+        near.peer, far.peer = far, near
+        self.ends[near] = self.ends[far] = None
+        far_context.run(protocol.connection_made, far)
+        near.protocol.connection_made(near)
+        return near, near.protocol
+
+    # faults
+
+    def holds_up(self, one: Process, other: Process) -> bool:
+        return frozenset((one.name, other.name)) in self._apart
+
+    def part(self, one: str, other: str) -> None:
+        """Nothing gets through between two processes until `heal`, and nothing is lost."""
+        self.faults["partition"] += 1
+        self._apart[frozenset((one, other))] = None
+
+    def heal(self) -> None:
+        self._apart.clear()
+        for end in list(self.ends):
+            self.loop.call_later(self.latency_s(), end.arrive_due, context=end.peer.process.context())
+
+    def cut_some(self, share: float) -> None:
+        """Break that share of all connections."""
+        for end in list(self.ends):
+            if end in self.ends and self.chance.random() < share / 2 and not end.is_over:
+                self.faults["connection cut"] += 1
+                end.cut()
+
+    def process_died(self, process: Process, *, polite: bool) -> None:
+        """Its connections go; `polite` when only the process died, and the kernel tells the others."""
+        for end in list(self.ends):
+            if end.process is process and not end.is_over:
+                end.vanish(polite=polite)

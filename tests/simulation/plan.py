@@ -1,0 +1,77 @@
+"""What a seed stands for: how the gateway is configured, how long it runs, and what befalls it how often."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+HOST = "gateway"
+PORT = 9092
+PAGE_CACHE = 9223372036854775807
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`befalls`: the mean seconds between two faults of a kind, for those that happen in this run at all."""
+
+    duration_s: float
+    settings: tuple[str, ...]
+    befalls: dict[str, float]
+    one_byte_portions: float = 0.0
+
+    def without(self, *kinds: str) -> Plan:
+        befalls = {kind: mean_s for kind, mean_s in self.befalls.items() if kind not in kinds}
+        return Plan(self.duration_s, self.settings, befalls, self.one_byte_portions)
+
+
+MEAN_S = {
+    "kill": 5.0,
+    "power cut": 5.0,
+    "stop": 10.0,
+    "cut": 2.0,
+    "part": 4.0,
+    "clock": 5.0,
+    "slow network": 6.0,
+    "disk": 6.0,
+}
+"""How often each kind comes in a run that has it, on average, in virtual seconds."""
+
+
+def plan_of(seed: int) -> Plan:
+    """Some of the faults, some of the settings that change what happens, all from the seed."""
+    chance = Random(f"plan {seed}")
+    befalls = {
+        kind: mean_s * chance.uniform(0.4, 2.0) for kind, mean_s in MEAN_S.items() if chance.random() < 0.6
+    }
+    durable = chance.random() < 0.8
+    if not durable:
+        # what is acknowledged from the page cache may be lost with the power, and with the disk
+        befalls.pop("power cut", None)
+        befalls.pop("disk", None)
+    return Plan(
+        duration_s=chance.choice((4.0, 8.0, 8.0, 15.0, 30.0)),
+        settings=_settings(chance, durable=durable),
+        befalls=befalls,
+        one_byte_portions=chance.choice((0.0, 0.0, 0.02, 0.3)),
+    )
+
+
+def _settings(chance: Random, *, durable: bool) -> tuple[str, ...]:
+    chosen = {
+        "listeners": f"PLAINTEXT://{HOST}:{PORT}",
+        "log.flush.interval.messages": 1 if durable else PAGE_CACHE,
+        "log.segment.bytes": chance.choice((2_000, 8_000, 30_000, 1 << 20)),
+        "log.index.interval.bytes": chance.choice((0, 200, 1_000, 4_096)),
+        "log.flush.offset.checkpoint.interval.ms": chance.choice((200, 2_000, 60_000)),
+        "seqgate.flush.inline.max.ms": chance.choice((0, 1)),
+        "offsets.topic.num.partitions": chance.choice((1, 3)),
+        "transaction.state.log.num.partitions": chance.choice((1, 3)),
+        "share.coordinator.state.topic.num.partitions": 1,
+        "group.initial.rebalance.delay.ms": chance.choice((0, 0, 300)),
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
+        "seqgate.producer.id.block.size": chance.choice((1, 5, 1_000)),
+        "log.cleaner.backoff.ms": 500,
+        "log.retention.check.interval.ms": 1_000,
+        "log.segment.delete.delay.ms": chance.choice((0, 1_000)),
+    }
+    return tuple(f"{name}={value}" for name, value in chosen.items())
