@@ -87,9 +87,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
         assert isinstance(loop, SimulatedLoop)
         exception = context.get("exception")
         work = context.get("future") or context.get("task")
-        if isinstance(exception, PowerCut) or (
-            isinstance(work, asyncio.Task) and not process_of(work.get_context()).alive
-        ):
+        if isinstance(exception, PowerCut):
             return
         loop.unhandled.append(f"{context.get('message')}: {exception!r} ({work!r})")
 
@@ -111,6 +109,13 @@ class SimulatedLoop(base_events.BaseEventLoop):
         heapq.heappush(self._scheduled, timer)  # type: ignore[attr-defined]
         timer._scheduled = True  # type: ignore[attr-defined]
         return timer
+
+    def create_task(  # type: ignore[override]
+        self, coro: Any, *, name: str | None = None, context: Context | None = None
+    ) -> asyncio.Task[Any]:
+        task = super().create_task(coro, name=name, context=context)
+        process_of(context).has_begun(task)
+        return task
 
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None

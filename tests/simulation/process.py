@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import weakref
 from collections.abc import Coroutine
 from contextvars import Context, ContextVar, copy_context
 from typing import Any
@@ -15,6 +16,7 @@ class Process:
     def __init__(self, name: str) -> None:
         self.name = name
         self.alive = True
+        self._tasks: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
         self._left_behind: list[asyncio.Task[Any]] = []
 
     def context(self) -> Context:
@@ -28,11 +30,14 @@ class Process:
         loop = asyncio.get_running_loop()
         return loop.create_task(work, name=name or self.name, context=self.context())
 
+    def has_begun(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.add(task)
+
     def die(self) -> None:
         """Nothing of it runs from now on. Its tasks are kept as they are: to clear them away would run their ends."""
         self.alive = False
-        for task in asyncio.all_tasks(asyncio.get_running_loop()):
-            if task.get_context().get(_PROCESS) is self:
+        for task in self._tasks:
+            if not task.done():
                 task._log_destroy_pending = False  # type: ignore[attr-defined] # it is meant to be pending
                 self._left_behind.append(task)
 

@@ -1,0 +1,143 @@
+"""The virtual network: within a connection everything in order or not at all, whatever happens around it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.simulation.loop import SimulatedLoop
+from tests.simulation.network import Network
+from tests.simulation.process import Process
+
+SENT = bytes(range(256)) * 1200
+"""More than is on its way at a time."""
+
+
+class Scene:
+    def __init__(self, seed: int) -> None:
+        chance = Random(seed)
+        self.loop = SimulatedLoop(chance)
+        self.network = Network(self.loop, chance)
+        self.server = Process("server")
+        self.client = Process("client")
+        self.received: list[bytes] = []
+
+    async def serve(self) -> None:
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            self.received.append(b"")
+            number = len(self.received) - 1
+            with contextlib.suppress(OSError):
+                while data := await reader.read(1000):
+                    self.received[number] += data
+                    writer.write(data)
+                    await writer.drain()
+            writer.close()
+
+        await asyncio.start_server(answer, "server", 1)
+
+    async def echoed(self, size: int) -> bytes:
+        """What comes back of `size` bytes, up to the end of the connection."""
+        reader, writer = await asyncio.open_connection("server", 1)
+        writer.write(SENT[:size])
+        got = b""
+        with contextlib.suppress(OSError):
+            while len(got) < size and (data := await reader.read(5000)):
+                got += data
+        writer.close()
+        return got
+
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        async def scene() -> None:
+            await self.server.begin(self.serve())
+            await work
+
+        self.loop.run_until_complete(scene())
+        assert not self.loop.unhandled
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_bytes_arrive_whole_and_in_order(seed: int) -> None:
+    scene = Scene(seed)
+    scene.network.one_byte_portions = 0.5 if seed % 2 else 0.0
+    scene.network.slow = 0.1
+    size = len(SENT) if seed % 2 == 0 else 5_000
+
+    async def work() -> None:
+        assert await scene.client.begin(scene.echoed(size)) == SENT[:size]
+
+    scene.run(work())
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_held_up_bytes_keep_their_order(seed: int) -> None:
+    scene = Scene(seed)
+    scene.network.slow = 0.3
+
+    async def work() -> None:
+        echoed = scene.client.begin(scene.echoed(len(SENT)))
+        while not scene.received:
+            await asyncio.sleep(0.001)
+        while not echoed.done():
+            scene.network.part("server", "client")
+            await asyncio.sleep(0.05)
+            scene.network.heal()
+            await asyncio.sleep(0.01)
+        assert echoed.result() == SENT
+
+    scene.run(work())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_a_cut_leaves_is_a_beginning(seed: int) -> None:
+    scene = Scene(seed)
+
+    async def work() -> None:
+        echoed = scene.client.begin(scene.echoed(len(SENT)))
+        await asyncio.sleep(scene.loop.chance.uniform(0.0, 0.02))
+        scene.network.cut_some(2.0)
+        got = await echoed
+        received = b"".join(scene.received)
+        assert SENT.startswith(got)
+        assert SENT.startswith(received)
+        assert len(got) <= len(received)
+
+    scene.run(work())
+
+
+@pytest.mark.parametrize("polite", [True, False])
+@pytest.mark.parametrize("seed", range(10))
+def test_a_client_hears_of_the_death_of_its_server(seed: int, *, polite: bool) -> None:
+    scene = Scene(seed)
+
+    async def work() -> None:
+        echoed = scene.client.begin(scene.echoed(len(SENT)))
+        while not scene.received:
+            await asyncio.sleep(0.0005)
+        scene.server.die()
+        scene.network.process_died(scene.server, polite=polite)
+        assert SENT.startswith(await echoed)
+        with pytest.raises(ConnectionRefusedError):
+            await scene.client.begin(scene.echoed(1))
+
+    scene.run(work())
+
+
+def test_one_that_does_not_read_holds_its_sender_up() -> None:
+    scene = Scene(0)
+
+    async def work() -> None:
+        reader, writer = await asyncio.open_connection("server", 1)
+        for _ in range(100):
+            writer.write(SENT)
+        await asyncio.sleep(60.0)
+        assert len(scene.received[0]) < 2_000_000
+        for _ in range(100):
+            assert await reader.readexactly(len(SENT)) == SENT
+        writer.close()
+
+    scene.run(work())
