@@ -50,6 +50,8 @@ class GotProducerId(Event):
     producer_id: int
     producer_epoch: int
     transactional_id: str = ""
+    asked_at_ms: int = 0
+    """When the request that was answered was sent first; so everywhere."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,7 @@ class Sent(Event):
 
     name: RecordName
     partition: TopicPartition
+    key: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -100,12 +103,22 @@ class TransactionEnded(Event):
     commit: bool
 
 
+class Marker(NamedTuple):
+    """The end of a transaction in a partition: a control batch of one record."""
+
+    offset: int
+    producer_id: int
+    producer_epoch: int
+    commit: bool
+
+
 @dataclass(frozen=True)
 class Fetched(Event):
-    """An answer to a Fetch of one partition. `records`: (offset, value); control batches and padding are left out.
+    """An answer without an error to a Fetch of one partition. `records`: (offset, value) from fetch_offset on.
 
     `next_offset` is where the consumer goes on: one past the last offset of the last batch it got.
-    Under read_committed the records of aborted transactions are left out already, by the client's rule.
+    Under read_committed the records of aborted transactions are left out already, by the client's rule. `markers`
+    are the control batches in between.
     """
 
     consumer: str
@@ -117,6 +130,10 @@ class Fetched(Event):
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
+    markers: tuple[Marker, ...] = ()
+    asked_at_ms: int = 0
+    is_final: bool = False
+    """Of the last reading, from log_start_offset to the end, once per isolation level, when all has come to rest."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +143,8 @@ class OffsetsCommitting(Event):
     group: str
     member: str
     offsets: tuple[tuple[TopicPartition, int], ...]
+    generation: int = -1
+    """Of a member of a classic group; -1 for others, who may commit with an older epoch (KIP-1251)."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +154,7 @@ class OffsetsCommitted(Event):
     group: str
     member: str
     offsets: tuple[tuple[TopicPartition, int], ...]
+    asked_at_ms: int = 0
 
 
 @dataclass(frozen=True)
@@ -143,6 +163,7 @@ class OffsetsFetched(Event):
 
     group: str
     offsets: tuple[tuple[TopicPartition, int], ...]
+    asked_at_ms: int = 0
 
 
 @dataclass(frozen=True)
@@ -153,6 +174,13 @@ class Assigned(Event):
     member: str
     generation: int
     partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True)
+class Unexpected(Event):
+    """Anything that no correct gateway does to a client: an answer of nonsense, an error that has no cause, a hang."""
+
+    sentence: str
 
 
 @dataclass(frozen=True)
