@@ -82,6 +82,41 @@ class GivenUp(Event):
 
 
 @dataclass(frozen=True)
+class Refused(Event):
+    """A batch was answered with an error about its sequence or its producer epoch: it was not stored by this attempt.
+
+    `explained`: the producer itself can say why, for what was sent before it may be missing or another instance has
+    fenced it. A refusal that is not explained is a breach.
+    """
+
+    producer: str
+    incarnation: int
+    partition: TopicPartition
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    error: str
+    explained: bool
+
+
+@dataclass(frozen=True)
+class Fenced(Event):
+    """The producer was told that another instance has its transactional id; it sends nothing more."""
+
+    producer: str
+    incarnation: int
+    transactional_id: str
+
+
+@dataclass(frozen=True)
+class Unexpected(Event):
+    """An answer that this valid request must never get, or none within any patience. A breach by itself."""
+
+    client: str
+    sentence: str
+
+
+@dataclass(frozen=True)
 class TransactionEnding(Event):
     """The producer asked for this end of its transaction, with these offsets of a group in it (may be empty)."""
 
@@ -132,8 +167,23 @@ class Fetched(Event):
     log_start_offset: int
     markers: tuple[Marker, ...] = ()
     asked_at_ms: int = 0
-    is_final: bool = False
-    """Of the last reading, from log_start_offset to the end, once per isolation level, when all has come to rest."""
+
+
+@dataclass(frozen=True)
+class OffsetListed(Event):
+    """ListOffsets of one partition: at a time, or −1 latest, −2 earliest, −3 of the largest timestamp; −1 for none."""
+
+    consumer: str
+    partition: TopicPartition
+    read_committed: bool
+    timestamp: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class FinalRead(Event):
+    """From here on the rest of the history is the last read of every partition, from log start to end; all clients
+    but the readers have stopped, nothing is in flight."""
 
 
 @dataclass(frozen=True)
@@ -174,13 +224,6 @@ class Assigned(Event):
     member: str
     generation: int
     partitions: frozenset[TopicPartition]
-
-
-@dataclass(frozen=True)
-class Unexpected(Event):
-    """Anything that no correct gateway does to a client: an answer of nonsense, an error that has no cause, a hang."""
-
-    sentence: str
 
 
 @dataclass(frozen=True)

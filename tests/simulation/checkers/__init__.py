@@ -1,0 +1,68 @@
+"""Judge a history: one function per promise, each pure. All sentences name the time, the records and the offsets."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.simulation.checkers.committed_offsets import committed_offsets
+from tests.simulation.checkers.dense import dense
+from tests.simulation.checkers.facts import Checker, Facts, place
+from tests.simulation.checkers.groups import old_generations, owners
+from tests.simulation.checkers.order import order
+from tests.simulation.checkers.producer_ids import fencing, producer_ids
+from tests.simulation.checkers.repeatable import compaction, repeatable, whole_answers
+from tests.simulation.checkers.stored import acknowledged_offsets, doubled, lost, misplaced
+from tests.simulation.checkers.transactions import aborted_data, ends, half_seen, outside
+from tests.simulation.checkers.watermarks import beyond, log_start, watermarks
+from tests.simulation.history import History, Refused, Unexpected
+
+
+def unexpected(facts: Facts) -> list[str]:
+    """What no client should meet, refusals of a producer's batches that it can't explain among them."""
+    return [f"{event.at_ms} ms: {event.client}: {event.sentence}" for event in facts.all(Unexpected)] + [
+        f"{event.at_ms} ms: {event.producer}/{event.incarnation} was refused sequence {event.base_sequence} of "
+        f"producer id {event.producer_id}, epoch {event.producer_epoch}, in {place(event.partition)}: {event.error}"
+        for event in facts.all(Refused)
+        if not event.explained
+    ]
+
+
+CHECKERS: Final[dict[str, Checker]] = {
+    checker.__name__: checker
+    for checker in (
+        lost,
+        doubled,
+        acknowledged_offsets,
+        misplaced,
+        order,
+        dense,
+        watermarks,
+        beyond,
+        log_start,
+        repeatable,
+        whole_answers,
+        compaction,
+        producer_ids,
+        fencing,
+        aborted_data,
+        half_seen,
+        outside,
+        ends,
+        committed_offsets,
+        owners,
+        old_generations,
+        unexpected,
+    )
+}
+
+
+def check(history: History) -> dict[str, list[str]]:
+    """The breaches that each checker found, by its name; those that found none are left out."""
+    facts = Facts(history)
+    found = {name: checker(facts) for name, checker in CHECKERS.items()}
+    return {name: breaches for name, breaches in found.items() if breaches}
+
+
+def breaches(history: History) -> list[str]:
+    """Every breach in a sentence that begins with the promise it breaks."""
+    return [f"{name}: {sentence}" for name, sentences in check(history).items() for sentence in sentences]

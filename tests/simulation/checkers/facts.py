@@ -1,0 +1,268 @@
+"""A history put in order once for all checkers: who sent what, what was told, what the last reading found."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple, TypeVar
+
+from tests.simulation.history import (
+    Acknowledged,
+    Event,
+    Fetched,
+    FinalRead,
+    GatewayCrashed,
+    GivenUp,
+    GotProducerId,
+    History,
+    Marker,
+    RecordName,
+    Sent,
+    TopicPartition,
+    TransactionEnded,
+    TransactionEnding,
+)
+
+NEVER = math.inf
+OneEvent = TypeVar("OneEvent", bound=Event)
+
+
+class IncarnationName(NamedTuple):
+    producer: str
+    incarnation: int
+
+    def __str__(self) -> str:
+        return f"{self.producer}/{self.incarnation}"
+
+
+class TransactionName(NamedTuple):
+    producer: str
+    incarnation: int
+    transaction: int
+
+    def __str__(self) -> str:
+        return f"transaction {self.producer}/{self.incarnation}/{self.transaction}"
+
+
+@dataclass
+class Transaction:
+    """What its producer asked for and was told. Times are NEVER for what did not happen."""
+
+    commit_asked_at_ms: float = NEVER
+    ends: list[TransactionEnded] = field(default_factory=list)
+    offsets: dict[tuple[str, TopicPartition], int] = field(default_factory=dict)
+    """Per group and partition, of the commit that was asked for."""
+
+    @property
+    def end(self) -> bool | None:
+        """Whether it was committed, as far as its producer knows."""
+        return self.ends[0].commit if self.ends else None
+
+
+@dataclass
+class Reading:
+    """What the last reading of one partition found, from `start_offset` to `end_offset` (exclusive)."""
+
+    start_offset: int
+    end_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    records: list[tuple[int, bytes]] = field(default_factory=list)
+    markers: list[Marker] = field(default_factory=list)
+
+
+class Facts:
+    """Each attribute is computed when it is asked for first."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.compacted = history.compacted
+        self.deleted_before = history.deleted_before
+        self._by_type: dict[type[Event], list[Event]] = defaultdict(list)
+        for event in history.events:
+            self._by_type[type(event)].append(event)
+
+    def all(self, kind: type[OneEvent]) -> list[OneEvent]:
+        """The events of a kind in their order."""
+        return self._by_type[kind]  # type: ignore[return-value]
+
+    # What producers did and were told.
+
+    @cached_property
+    def sent(self) -> dict[RecordName, Sent]:
+        return {event.name: event for event in self.all(Sent)}
+
+    @cached_property
+    def acknowledged(self) -> dict[RecordName, Acknowledged]:
+        """The first acknowledgement of each record."""
+        return {event.name: event for event in reversed(self.all(Acknowledged))}
+
+    @cached_property
+    def given_up(self) -> set[RecordName]:
+        return {event.name for event in self.all(GivenUp)}
+
+    @cached_property
+    def incarnations(self) -> dict[IncarnationName, GotProducerId]:
+        """The first producer id and epoch of each."""
+        answers = reversed(self.all(GotProducerId))
+        return {IncarnationName(event.producer, event.incarnation): event for event in answers}
+
+    @cached_property
+    def transactions(self) -> dict[TransactionName, Transaction]:
+        """Every transaction that its producer asked to end."""
+        found: dict[TransactionName, Transaction] = defaultdict(Transaction)
+        for asked in self.all(TransactionEnding):
+            transaction = found[TransactionName(asked.producer, asked.incarnation, asked.transaction)]
+            if asked.commit:
+                transaction.commit_asked_at_ms = min(transaction.commit_asked_at_ms, asked.at_ms)
+                transaction.offsets |= {
+                    (asked.group, partition): offset for partition, offset in asked.offsets
+                }
+        for told in self.all(TransactionEnded):
+            found[TransactionName(told.producer, told.incarnation, told.transaction)].ends.append(told)
+        return dict(found)
+
+    @cached_property
+    def acknowledged_in(self) -> dict[TransactionName, list[Acknowledged]]:
+        """The acknowledged records of each transaction."""
+        found: dict[TransactionName, list[Acknowledged]] = defaultdict(list)
+        for event in self.acknowledged.values():
+            if event.name.transaction:
+                found[transaction_of(event.name)].append(event)
+        return found
+
+    # What consumers were given.
+
+    @cached_property
+    def _names(self) -> dict[bytes, RecordName | None]:
+        return {}
+
+    def name(self, value: bytes) -> RecordName | None:
+        """The record of this value; None when nobody sent it."""
+        if value not in self._names:
+            try:
+                name = RecordName.decode(value)
+            except ValueError:
+                self._names[value] = None
+            else:
+                self._names[value] = name if name in self.sent else None
+        return self._names[value]
+
+    @cached_property
+    def _final_answers(self) -> list[Fetched]:
+        events = self.history.events
+        begins = [index for index, event in enumerate(events) if isinstance(event, FinalRead)]
+        return [event for event in events[begins[-1] :] if isinstance(event, Fetched)] if begins else []
+
+    @cached_property
+    def uncommitted(self) -> dict[TopicPartition, Reading]:
+        """The last reading of everything."""
+        return _readings(self._final_answers, read_committed=False)
+
+    @cached_property
+    def committed(self) -> dict[TopicPartition, Reading]:
+        """The last reading of what is committed."""
+        return _readings(self._final_answers, read_committed=True)
+
+    @cached_property
+    def stored(self) -> dict[RecordName, int]:
+        """Where the last reading found each record; the first place of a doubled one."""
+        return self._places(self.uncommitted)
+
+    @cached_property
+    def visible(self) -> dict[RecordName, int]:
+        """Where the last reading of what is committed found each record."""
+        return self._places(self.committed)
+
+    def _places(self, readings: dict[TopicPartition, Reading]) -> dict[RecordName, int]:
+        places: dict[RecordName, int] = {}
+        for reading in readings.values():
+            for offset, value in reading.records:
+                name = self.name(value)
+                if name is not None:
+                    places.setdefault(name, offset)
+        return places
+
+    @cached_property
+    def first_read_committed(self) -> dict[RecordName, Fetched]:
+        """The first answer of committed records that had each record."""
+        found: dict[RecordName, Fetched] = {}
+        for event in self.all(Fetched):
+            if event.read_committed:
+                for _, value in event.records:
+                    name = self.name(value)
+                    if name is not None:
+                        found.setdefault(name, event)
+        return found
+
+    @cached_property
+    def first_visible_ms(self) -> dict[TransactionName, int]:
+        """When a record of each transaction was first given out as committed."""
+        found: dict[TransactionName, int] = {}
+        for name, event in self.first_read_committed.items():
+            if name.transaction:
+                transaction = transaction_of(name)
+                found[transaction] = min(found.get(transaction, event.at_ms), event.at_ms)
+        return found
+
+    @cached_property
+    def _crashes(self) -> list[int]:
+        return [event.at_ms for event in self.all(GatewayCrashed)]
+
+    def next_crash_ms(self, at_ms: int) -> float:
+        """When the gateway that was asked at this time died; no request outlives it."""
+        index = bisect_left(self._crashes, at_ms)
+        return self._crashes[index] if index < len(self._crashes) else NEVER
+
+    def may_be_gone(self, partition: TopicPartition, offset: int) -> bool:
+        """Whether what was at this offset was deleted on purpose."""
+        reading = self.uncommitted.get(partition)
+        return (
+            reading is not None
+            and offset < reading.log_start_offset
+            and offset < self.deleted_before.get(partition, 0)
+        )
+
+
+Checker = Callable[[Facts], list[str]]
+
+
+def transaction_of(name: RecordName) -> TransactionName:
+    return TransactionName(name.producer, name.incarnation, name.transaction)
+
+
+def incarnation_of(name: RecordName) -> IncarnationName:
+    return IncarnationName(name.producer, name.incarnation)
+
+
+def told(name: RecordName) -> str:
+    """A record in a sentence."""
+    return name.encode().decode()
+
+
+def place(partition: TopicPartition, offset: int | None = None) -> str:
+    """A partition, or an offset in it, in a sentence."""
+    where = f"{partition.topic}-{partition.partition}"
+    return where if offset is None else f"offset {offset} of {where}"
+
+
+def _readings(answers: Iterable[Fetched], *, read_committed: bool) -> dict[TopicPartition, Reading]:
+    readings: dict[TopicPartition, Reading] = {}
+    for event in answers:
+        if event.read_committed != read_committed:
+            continue
+        reading = readings.get(event.partition)
+        if reading is None:
+            reading = readings[event.partition] = Reading(event.fetch_offset, event.fetch_offset, 0, 0, 0)
+        reading.end_offset = max(reading.end_offset, event.next_offset)
+        reading.high_watermark = event.high_watermark
+        reading.last_stable_offset = event.last_stable_offset
+        reading.log_start_offset = event.log_start_offset
+        reading.records += event.records
+        reading.markers += event.markers
+    return readings

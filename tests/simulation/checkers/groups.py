@@ -1,0 +1,59 @@
+"""A partition has one owner per generation of a group, and who is of an older generation commits nothing."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from tests.simulation.checkers.facts import Facts, place
+from tests.simulation.history import Assigned, OffsetsCommitted, OffsetsCommitting, TopicPartition
+
+
+def owners(facts: Facts) -> list[str]:
+    """Partitions with two owners at a time in one generation or member epoch; generations that go back."""
+    breaches = []
+    held: dict[tuple[str, int], dict[TopicPartition, tuple[str, int]]] = defaultdict(dict)
+    generations: dict[tuple[str, str], int] = {}
+    for event in facts.all(Assigned):
+        owner_of = held[event.group, event.generation]
+        for partition, (owner, _) in list(owner_of.items()):
+            if owner == event.member and partition not in event.partitions:
+                del owner_of[partition]
+        for partition in sorted(event.partitions):
+            owner, at_ms = owner_of.setdefault(partition, (event.member, event.at_ms))
+            if owner != event.member:
+                breaches.append(
+                    f"{event.at_ms} ms: {place(partition)} was assigned to {event.member} in generation "
+                    f"{event.generation} of {event.group}, and at {at_ms} ms to {owner}"
+                )
+        newest = generations.setdefault((event.group, event.member), event.generation)
+        if event.generation < newest:
+            breaches.append(
+                f"{event.at_ms} ms: {event.member} came to generation {event.generation} of {event.group} "
+                f"after {newest}"
+            )
+        generations[event.group, event.member] = max(newest, event.generation)
+    return breaches
+
+
+def old_generations(facts: Facts) -> list[str]:
+    """Commits of members of classic groups that were asked for when a later generation had its assignment already."""
+    answered = {
+        (event.group, event.member, event.asked_at_ms): event for event in facts.all(OffsetsCommitted)
+    }
+    newest: dict[str, Assigned] = {}
+    breaches = []
+    for event in facts.history.events:
+        if isinstance(event, Assigned):
+            known = newest.get(event.group)
+            if known is None or event.generation > known.generation:
+                newest[event.group] = event
+        if isinstance(event, OffsetsCommitting) and event.generation >= 0:
+            known = newest.get(event.group)
+            accepted = answered.get((event.group, event.member, event.at_ms))
+            if known and accepted and event.generation < known.generation and known.at_ms < event.at_ms:
+                breaches.append(
+                    f"{accepted.at_ms} ms: a commit of {event.member} in generation {event.generation} of "
+                    f"{event.group} was accepted, asked for at {event.at_ms} ms, and generation "
+                    f"{known.generation} was assigned at {known.at_ms} ms"
+                )
+    return breaches

@@ -1,0 +1,88 @@
+"""What was read at an offset once is read there always, by every consumer of that isolation level."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+
+from tests.simulation.checkers.facts import Facts, place, told, transaction_of
+from tests.simulation.history import Fetched, RecordName, TopicPartition
+
+
+def repeatable(facts: Facts) -> list[str]:
+    """The same value at the same offset at all times."""
+    breaches = []
+    values: dict[tuple[TopicPartition, int], tuple[bytes, int]] = {}
+    for event in facts.all(Fetched):
+        for offset, value in event.records:
+            first, at_ms = values.setdefault((event.partition, offset), (value, event.at_ms))
+            if first != value:
+                breaches.append(
+                    f"{event.at_ms} ms: {place(event.partition, offset)} holds {value!r}, "
+                    f"and at {at_ms} ms it was {first!r}"
+                )
+    return breaches
+
+
+def whole_answers(facts: Facts) -> list[str]:
+    """No answer leaves out a record in its middle that another answer has, of the same isolation level.
+
+    Every answer that says it went over an offset is comparable: a high watermark and a last stable offset have passed it.
+    """
+    breaches = []
+    for read_committed in (False, True):
+        answers = [event for event in facts.all(Fetched) if event.read_committed == read_committed]
+        known: dict[TopicPartition, dict[int, bytes]] = defaultdict(dict)
+        for event in answers:
+            known[event.partition].update(event.records)
+        offsets = {partition: sorted(values) for partition, values in known.items()}
+        for event in answers:
+            if event.partition.topic in facts.compacted or event.partition not in known:
+                continue
+            here = offsets[event.partition]
+            expected = here[bisect_left(here, event.fetch_offset) : bisect_left(here, event.next_offset)]
+            if len(expected) == len(event.records):
+                continue
+            missing = sorted(set(expected) - {offset for offset, _ in event.records})
+            if missing:
+                value = known[event.partition][missing[0]]
+                name = facts.name(value)
+                breaches.append(
+                    f"{event.at_ms} ms: {event.consumer} read {place(event.partition, event.fetch_offset)} up to "
+                    f"{event.next_offset} without {told(name) if name else value!r} at {missing[0]}, "
+                    f"which others got"
+                )
+    return breaches
+
+
+def compaction(facts: Facts) -> list[str]:
+    """In a compacted topic a record gives way only to a later one of its key, and a committed one to a committed one."""
+    latest: dict[tuple[TopicPartition, bytes], int] = {}
+    for name, offset in facts.visible.items():
+        sent = facts.sent[name]
+        key = sent.partition, sent.key
+        latest[key] = max(latest.get(key, -1), offset)
+    breaches = []
+    for event in facts.acknowledged.values():
+        name = event.name
+        if event.partition.topic not in facts.compacted or name in facts.stored or name not in facts.sent:
+            continue
+        if facts.may_be_gone(event.partition, event.offset) or _counts_for_nothing(facts, name):
+            continue
+        if latest.get((event.partition, facts.sent[name].key), -1) < event.offset:
+            breaches.append(
+                f"{event.at_ms} ms: {told(name)} was acknowledged at {place(event.partition, event.offset)} "
+                f"and is gone, and no later record has its key"
+            )
+    return breaches
+
+
+def _counts_for_nothing(facts: Facts, name: RecordName) -> bool:
+    """Whether its transaction was aborted, or has an end that nobody knows and that no consumer saw as a commit."""
+    if not name.transaction:
+        return False
+    transaction = facts.transactions.get(transaction_of(name))
+    is_committed = (transaction is not None and transaction.end) or transaction_of(
+        name
+    ) in facts.first_visible_ms
+    return not is_committed

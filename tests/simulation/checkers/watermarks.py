@@ -1,0 +1,93 @@
+"""High watermark, last stable offset and log start never go back, and no answer is beyond them.
+
+Two answers are comparable when the second was asked for after the first had arrived: what overlapped in flight may have
+been decided in any order. The high watermark moves only over what is persisted, so a crash is no excuse.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+
+from tests.simulation.checkers.facts import Facts, place
+from tests.simulation.history import Acknowledged, Fetched, TopicPartition
+
+
+class _Told:
+    """The highest value that had been told by a time."""
+
+    def __init__(self) -> None:
+        self._times: list[int] = []
+        self._values: list[int] = []
+
+    def add(self, at_ms: int, value: int) -> None:
+        """Times come in their order."""
+        if not self._values or value > self._values[-1]:
+            self._times.append(at_ms)
+            self._values.append(value)
+
+    def before(self, at_ms: int) -> tuple[int, int]:
+        """The highest value told before this time, and when."""
+        index = bisect_left(self._times, at_ms)
+        return (self._values[index - 1], self._times[index - 1]) if index else (-1, 0)
+
+
+def watermarks(facts: Facts) -> list[str]:
+    """An acknowledgement with acks=all says too that the high watermark is past its record."""
+    breaches = []
+    told: dict[tuple[TopicPartition, str], _Told] = defaultdict(_Told)
+    for event in facts.history.events:
+        if isinstance(event, Acknowledged):
+            told[event.partition, "high watermark"].add(event.at_ms, event.offset + 1)
+        if not isinstance(event, Fetched):
+            continue
+        for what, value in (
+            ("high watermark", event.high_watermark),
+            ("last stable offset", event.last_stable_offset),
+            ("log start", event.log_start_offset),
+        ):
+            highest, at_ms = told[event.partition, what].before(event.asked_at_ms)
+            if value < highest:
+                breaches.append(
+                    f"{event.at_ms} ms: the {what} of {place(event.partition)} was told as {value} "
+                    f"to a Fetch of {event.asked_at_ms} ms, and at {at_ms} ms it was {highest}"
+                )
+            told[event.partition, what].add(event.at_ms, value)
+    return breaches
+
+
+def beyond(facts: Facts) -> list[str]:
+    """Answers with what lies above the high watermark or last stable offset, or below what was asked for."""
+    breaches = []
+    for event in facts.all(Fetched):
+        limit = event.last_stable_offset if event.read_committed else event.high_watermark
+        name = "last stable offset" if event.read_committed else "high watermark"
+        where = f"{event.at_ms} ms: a Fetch of {place(event.partition, event.fetch_offset)}"
+        offsets = [offset for offset, _ in event.records]
+        if event.next_offset > limit:
+            breaches.append(f"{where} was answered up to {event.next_offset}, beyond the {name} of {limit}")
+        if offsets and (max(offsets) >= event.next_offset or min(offsets) < event.fetch_offset):
+            breaches.append(
+                f"{where} with next offset {event.next_offset} got {min(offsets)} to {max(offsets)}"
+            )
+        if offsets != sorted(set(offsets)):
+            breaches.append(f"{where} got offsets out of order")
+        if not event.log_start_offset <= event.last_stable_offset <= event.high_watermark:
+            breaches.append(
+                f"{where} tells log start {event.log_start_offset}, last stable offset "
+                f"{event.last_stable_offset} and high watermark {event.high_watermark}"
+            )
+    return breaches
+
+
+def log_start(facts: Facts) -> list[str]:
+    """A log begins no later than somebody asked for."""
+    breaches = []
+    for event in facts.all(Fetched):
+        allowed = facts.deleted_before.get(event.partition, 0)
+        if event.log_start_offset > allowed:
+            breaches.append(
+                f"{event.at_ms} ms: {place(event.partition)} begins at {event.log_start_offset}, "
+                f"and nobody deleted beyond {allowed}"
+            )
+    return breaches
