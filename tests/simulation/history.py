@@ -178,6 +178,7 @@ class OffsetListed(Event):
     read_committed: bool
     timestamp: int
     offset: int
+    asked_at_ms: int = 0
 
 
 @dataclass(frozen=True)

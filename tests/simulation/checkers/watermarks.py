@@ -8,9 +8,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
+from typing import Final
 
 from tests.simulation.checkers.facts import Facts, place
-from tests.simulation.history import Acknowledged, Fetched, TopicPartition
+from tests.simulation.history import Acknowledged, Fetched, OffsetListed, TopicPartition
+
+LATEST, EARLIEST = -1, -2  # of ListOffsets
+_HIGH_WATERMARK: Final = "high watermark"
+_LAST_STABLE: Final = "last stable offset"
+_LOG_START: Final = "log start"
 
 
 class _Told:
@@ -33,27 +39,35 @@ class _Told:
 
 
 def watermarks(facts: Facts) -> list[str]:
-    """An acknowledgement with acks=all says too that the high watermark is past its record."""
+    """As answers to Fetch and ListOffsets tell them; an acknowledgement says that the high watermark is past its record."""
     breaches = []
     told: dict[tuple[TopicPartition, str], _Told] = defaultdict(_Told)
     for event in facts.history.events:
         if isinstance(event, Acknowledged):
-            told[event.partition, "high watermark"].add(event.at_ms, event.offset + 1)
-        if not isinstance(event, Fetched):
+            told[event.partition, _HIGH_WATERMARK].add(event.at_ms, event.offset + 1)
+        if not isinstance(event, Fetched | OffsetListed):
             continue
-        for what, value in (
-            ("high watermark", event.high_watermark),
-            ("last stable offset", event.last_stable_offset),
-            ("log start", event.log_start_offset),
-        ):
+        for what, value in _values(event):
             highest, at_ms = told[event.partition, what].before(event.asked_at_ms)
             if value < highest:
                 breaches.append(
-                    f"{event.at_ms} ms: the {what} of {place(event.partition)} was told as {value} "
-                    f"to a Fetch of {event.asked_at_ms} ms, and at {at_ms} ms it was {highest}"
+                    f"{event.at_ms} ms: the {what} of {place(event.partition)} was told as {value}, asked for at "
+                    f"{event.asked_at_ms} ms, and at {at_ms} ms it was {highest}"
                 )
             told[event.partition, what].add(event.at_ms, value)
     return breaches
+
+
+def _values(event: Fetched | OffsetListed) -> list[tuple[str, int]]:
+    if isinstance(event, Fetched):
+        return [
+            (_HIGH_WATERMARK, event.high_watermark),
+            (_LAST_STABLE, event.last_stable_offset),
+            (_LOG_START, event.log_start_offset),
+        ]
+    if event.timestamp == LATEST:
+        return [(_LAST_STABLE if event.read_committed else _HIGH_WATERMARK, event.offset)]
+    return [(_LOG_START, event.offset)] if event.timestamp == EARLIEST else []
 
 
 def beyond(facts: Facts) -> list[str]:

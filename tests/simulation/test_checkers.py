@@ -1,0 +1,34 @@
+"""The checkers call nothing a breach that a correct gateway does, and miss nothing that is altered."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from tests.simulation.alterations import ALTERATIONS, Alteration
+from tests.simulation.checkers import breaches, check
+from tests.simulation.history import History
+from tests.simulation.naive_gateway import NaiveGateway
+
+SEEDS = st.integers(0, 2**32)
+
+
+@given(SEEDS)
+@settings(max_examples=150, deadline=None)
+def test_a_sound_history_has_no_breach(seed: int) -> None:
+    assert breaches(NaiveGateway(Random(seed)).run(80)) == []
+
+
+@pytest.mark.parametrize("alteration", ALTERATIONS, ids=lambda alteration: alteration.__name__)
+@given(seed=SEEDS)
+@settings(max_examples=25, deadline=None)
+def test_one_alteration_of_a_sound_history_is_a_breach(alteration: Alteration, seed: int) -> None:
+    chance = Random(seed)
+    history = NaiveGateway(chance).run(80)
+    events = alteration(history, chance)
+    assume(events is not None)
+    assert events is not None
+    assert check(History(events, history.compacted, history.deleted_before))
