@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import partial
 
 from tests.simulation.checkers.facts import (
     Facts,
@@ -91,16 +92,19 @@ def fencing(facts: Facts) -> list[str]:
 def _fences(facts: Facts) -> dict[IncarnationName, GotProducerId]:
     """The answer to a newer incarnation that came first, of each that has one."""
     fences: dict[IncarnationName, GotProducerId] = {}
+    answers: dict[str, list[GotProducerId]] = defaultdict(list)
+    for event in facts.all(GotProducerId):
+        answers[event.transactional_id].append(event)
     for incarnation, answer in facts.incarnations.items():
-        for other in facts.all(GotProducerId):
-            if answer.transactional_id and _is_newer(other, answer):
-                fences[incarnation] = other
-                break
+        if answer.transactional_id:
+            fence = next(filter(partial(_is_newer, answer), answers[answer.transactional_id]), None)
+            if fence is not None:
+                fences[incarnation] = fence
     return fences
 
 
-def _is_newer(other: GotProducerId, answer: GotProducerId) -> bool:
-    """Whether it went to another incarnation, with the same id and a later epoch, or asked for when this was there."""
+def _is_newer(answer: GotProducerId, other: GotProducerId) -> bool:
+    """Whether `other` went to another incarnation, with a later epoch of the id or asked for when `answer` was there."""
     if other.transactional_id != answer.transactional_id or _incarnation(other) == _incarnation(answer):
         return False
     if other.producer_id == answer.producer_id:
@@ -118,11 +122,11 @@ def _check_stored(facts: Facts) -> list[str]:
             if name is None or answer is None or not answer.transactional_id:
                 continue
             known = newest.setdefault((partition, answer.transactional_id), answer)
-            if _is_newer(known, answer):
+            if _is_newer(answer, known):
                 breaches.append(
                     f"{place(partition, offset)} holds {told(name)} after records of {_incarnation(known)}, "
                     f"which had fenced it off"
                 )
-            elif _is_newer(answer, known):
+            elif _is_newer(known, answer):
                 newest[partition, answer.transactional_id] = answer
     return breaches
