@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from log import compression
 from log.errors import InvalidRecord
 from log.record_batch import HEADER_BYTES
-from log.records import read_varint
+from log.records import read_varint, read_varlong
 
 if TYPE_CHECKING:
     from log.record_batch import BatchHeader
@@ -64,7 +64,7 @@ def _read(
     data: bytes, plain: memoryview, start: int, end: int, name: bytes
 ) -> tuple[int, bool, bytes | None]:
     """(offset_delta, whether it has the header, the header's value) of the record between two positions."""
-    _, position = read_varint(plain, start + _ATTRIBUTES_BYTES)
+    _, position = read_varlong(plain, start + _ATTRIBUTES_BYTES)
     offset_delta, position = read_varint(plain, position)
     size, position = read_varint(plain, position)  # the key
     size, position = read_varint(plain, position + max(0, size))

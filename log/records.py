@@ -36,7 +36,10 @@ if TYPE_CHECKING:
 
 _UINT32 = struct.Struct(">I")
 _INT64_MASK = 0xFFFFFFFFFFFFFFFF
-_VARINT_MAX_BYTES = 10
+_INT64_SIGN = 1 << 63
+_INT32_MASK = 0xFFFFFFFF
+_VARINT_MAX_BYTES = 5
+_VARLONG_MAX_BYTES = 10
 
 
 class Record(NamedTuple):
@@ -144,7 +147,7 @@ def iterate_body(header: BatchHeader, body: memoryview, limit_bytes: int) -> Ite
 def _read_record(header: BatchHeader, data: memoryview) -> Record:
     if not data:
         raise InvalidRecord("a record is empty")
-    timestamp_delta, position = read_varint(data, 1)
+    timestamp_delta, position = read_varlong(data, 1)
     offset_delta, position = read_varint(data, position)
     key, position = _read_bytes(data, position)
     value, position = _read_bytes(data, position)
@@ -160,7 +163,11 @@ def _read_record(header: BatchHeader, data: memoryview) -> Record:
         headers.append((name.decode("utf-8", "replace"), content))
     if position != len(data):
         raise InvalidRecord("a record is longer than its content")
-    timestamp = header.max_timestamp if header.is_log_append_time else header.base_timestamp + timestamp_delta
+    timestamp = (
+        header.max_timestamp
+        if header.is_log_append_time
+        else as_int64(header.base_timestamp + timestamp_delta)
+    )
     return Record(header.base_offset + offset_delta, timestamp, key, value, tuple(headers))
 
 
@@ -175,17 +182,37 @@ def _read_bytes(data: memoryview, position: int) -> tuple[bytes | None, int]:
 
 
 def read_varint(data: Buffer, position: int) -> tuple[int, int]:
-    """The zigzag varint at `position` and the position after it. Raises InvalidRecord."""
+    """The zigzag varint of an int32 at `position` and the position after it. Raises InvalidRecord.
+
+    What is over 32 bits is dropped, as in Kafka's `ByteUtils.readVarint`.
+    """
+    return _read_zigzag(data, position, _VARINT_MAX_BYTES, _INT32_MASK)
+
+
+def read_varlong(data: Buffer, position: int) -> tuple[int, int]:
+    """The same of an int64 (`ByteUtils.readVarlong`)."""
+    return _read_zigzag(data, position, _VARLONG_MAX_BYTES, _INT64_MASK)
+
+
+def _read_zigzag(data: Buffer, position: int, max_bytes: int, mask: int) -> tuple[int, int]:
     result = shift = 0
-    for index in range(position, position + _VARINT_MAX_BYTES):
+    for index in range(position, position + max_bytes):
         if index >= len(data):
             break
         byte = data[index]
         result |= (byte & 0x7F) << shift
         if byte < 0x80:
+            result &= mask
             return (result >> 1) ^ -(result & 1), index + 1
         shift += 7
     raise InvalidRecord("a varint is cut or too long")
+
+
+def as_int64(value: int) -> int:
+    """A sum of two int64 as Java has it, which goes on at the other end: timestamps may be anything."""
+    if -_INT64_SIGN <= value < _INT64_SIGN:
+        return value
+    return ((value + _INT64_SIGN) & _INT64_MASK) - _INT64_SIGN
 
 
 def write_varint(output: bytearray, value: int) -> None:

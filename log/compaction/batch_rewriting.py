@@ -26,7 +26,7 @@ from log.record_batch import (
     NO_TIMESTAMP,
     BatchHeader,
 )
-from log.records import read_varint, write_varint
+from log.records import as_int64, read_varint, read_varlong, write_varint
 
 _UINT32: Final = struct.Struct(">I")
 _new_tuple = tuple.__new__
@@ -63,7 +63,7 @@ def stored_records(header: BatchHeader, plain: bytes) -> Iterator[StoredRecord]:
             start = position
             length, position = _varint(plain, position)
             end = position + length
-            timestamp_delta, rest = _varint(plain, position + 1)
+            timestamp_delta, rest = _varlong(plain, position + 1)
             offset_delta, position = _varint(plain, rest)
             if not previous < offset_delta <= last_offset_delta:
                 raise InvalidRecord(f"a record has the offset delta {offset_delta} after {previous}")
@@ -94,6 +94,13 @@ def _varint(plain: bytes, position: int) -> tuple[int, int]:
     return read_varint(plain, position)
 
 
+def _varlong(plain: bytes, position: int) -> tuple[int, int]:
+    byte = plain[position]
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), position + 1
+    return read_varlong(plain, position)
+
+
 def delete_horizon_ms(header: BatchHeader) -> int | None:
     """When the tombstones or the marker in the batch may go (ms); None when that is not decided yet."""
     return header.base_timestamp if header.attributes & DELETE_HORIZON_FLAG else None
@@ -111,7 +118,7 @@ def rewritten_batch(
     base_timestamp, attributes = header.base_timestamp, header.attributes
     max_timestamp = header.max_timestamp
     if not header.is_log_append_time:
-        max_timestamp = base_timestamp + max(record.timestamp_delta for record in kept)
+        max_timestamp = _max_timestamp(base_timestamp, kept)
     if new_horizon_ms is None:
         body = b"".join([plain[record.start : record.end] for record in kept])
     else:
@@ -127,12 +134,20 @@ def empty_batch(header: BatchHeader) -> bytes:
     return _sealed(header, attributes, NO_TIMESTAMP, header.max_timestamp, 0, b"")
 
 
+def _max_timestamp(base_timestamp: int, kept: Sequence[StoredRecord]) -> int:
+    deltas = [record.timestamp_delta for record in kept]
+    earliest, latest = base_timestamp + min(deltas), base_timestamp + max(deltas)
+    if earliest == as_int64(earliest) and latest == as_int64(latest):
+        return latest
+    return max(as_int64(base_timestamp + delta) for delta in deltas)
+
+
 def _relative_to(horizon_ms: int, base_timestamp: int, plain: bytes, kept: Sequence[StoredRecord]) -> bytes:
     body = bytearray()
     for record in kept:
         # the attributes of a record are one byte that has no meaning yet
         content = bytearray(1)
-        write_varint(content, base_timestamp + record.timestamp_delta - horizon_ms)
+        write_varint(content, as_int64(base_timestamp + record.timestamp_delta - horizon_ms))
         content += plain[record.rest : record.end]
         write_varint(body, len(content))
         body += content

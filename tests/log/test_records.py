@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from log import CorruptRecord, InvalidRecord
-from log.records import NewRecord, build_batch, iterate_records, read_varint, write_varint
+from log.records import NewRecord, build_batch, iterate_records, read_varint, read_varlong, write_varint
 from tests.support import batches
 
 HEADERS = (("a", b"1"), ("b", None), ("a", b""))
@@ -83,11 +83,33 @@ class TestRefuses:
 
 
 @pytest.mark.parametrize("value", [0, -1, 1, 63, -64, 64, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63)])
-def test_varint(value: int) -> None:
+def test_varlong(value: int) -> None:
     output = bytearray()
     write_varint(output, value)
     assert bytes(output) == batches.varint(value)
-    assert read_varint(memoryview(output), 0) == (value, len(output))
+    assert read_varlong(memoryview(output), 0) == (value, len(output))
+
+
+@pytest.mark.parametrize("value", [0, -1, 1, 2**31 - 1, -(2**31)])
+def test_varint(value: int) -> None:
+    assert read_varint(batches.varint(value), 0) == (value, len(batches.varint(value)))
+
+
+def test_a_varint_has_five_bytes_and_a_varlong_ten() -> None:
+    assert read_varint(b"\xff\xff\xff\xff\x7f", 0) == (-(2**31), 5)
+    assert read_varlong(b"\xff" * 9 + b"\x7f", 0) == (-(2**63), 10)
+    with pytest.raises(InvalidRecord):
+        read_varint(b"\x80" * 5 + b"\x00", 0)
+    with pytest.raises(InvalidRecord):
+        read_varlong(b"\x80" * 10 + b"\x00", 0)
+
+
+@pytest.mark.parametrize(("base_timestamp", "delta"), [(2**63 - 1, 1), (-(2**63), -1)])
+def test_a_timestamp_beyond_int64_goes_on_at_the_other_end(base_timestamp: int, delta: int) -> None:
+    batch = batches.Batch(
+        (batches.Record(timestamp_delta=delta),), base_timestamp=base_timestamp, max_timestamp=0
+    ).encode()
+    assert next(iterate_records(batch)).timestamp == -base_timestamp - 1
 
 
 def test_header_of_build_batch_is_61_bytes() -> None:

@@ -127,3 +127,18 @@ def test_damaged_records(batch: Batch) -> None:
     header = parse_header(data)
     with pytest.raises(InvalidRecord):
         list(stored_records(header, plain_records(header, memoryview(data), LIMIT_BYTES)))
+
+
+@pytest.mark.parametrize("horizon_ms", [None, 2**63 - 1, -(2**63), 5])
+@pytest.mark.parametrize(("base_timestamp", "delta"), [(2**63 - 1, 7), (-(2**63), -7), (5, 2**63 - 1)])
+def test_timestamps_beyond_int64_go_on_at_the_other_end(
+    base_timestamp: int, delta: int, horizon_ms: int | None
+) -> None:
+    written = (Record(timestamp_delta=delta), Record(timestamp_delta=1))
+    batch = Batch(written, base_timestamp=base_timestamp, max_timestamp=0).encode()
+    header = parse_header(batch)
+    plain = plain_records(header, memoryview(batch), LIMIT_BYTES)
+    rest = rewritten_batch(header, plain, list(stored_records(header, plain)), new_horizon_ms=horizon_ms)
+    timestamps = [record.timestamp for record in iterate_records(batch)]
+    assert [record.timestamp for record in iterate_records(rest)] == timestamps
+    assert parse_header(rest).max_timestamp == max(timestamps)
