@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import deque
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -16,12 +17,26 @@ from typing import Self
 REPOSITORY = Path(__file__).resolve().parents[2]
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 30.0
+PORTS_KEPT = 200
+
+_kept: deque[socket.socket] = deque()
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port for a server of this process's tests only: the last PORTS_KEPT are given to nobody else, also while no server
+    is there.
+
+    A bound socket that does not listen keeps a port. Servers that let addresses be reused listen beside it; whoever wants
+    any port gets another: other test processes, and clients that dial, which could end up connected to themselves.
+    """
+    keeper = socket.socket()
+    keeper.bind(("127.0.0.1", 0))
+    # Only now: a socket that asks for any port and says this first may be given one that is kept.
+    keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    _kept.append(keeper)
+    if len(_kept) > PORTS_KEPT:
+        _kept.popleft().close()
+    return int(keeper.getsockname()[1])
 
 
 class GatewayProcess:
