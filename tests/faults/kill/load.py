@@ -16,9 +16,12 @@ from typing import Self
 
 from tests.faults.kill.checker import Ledger, RecordName
 from tests.support.gateway_process import REPOSITORY, GatewayProcess
+from tests.support.kafka_tools import java_command
 from tests.support.wire import Wire
 
-LIBRARIES = ("kafka-python", "aiokafka", "confluent-kafka")
+LIBRARIES = ("kafka-python", "aiokafka", "confluent-kafka", "jvm")
+JVM_SOURCE = Path(__file__).with_name("LoadProducer.java")
+REQUEST_TIMEOUT_MS = 30_000
 POLL_S = 0.002
 PROGRESS_TIMEOUT_S = 60.0
 FINISH_TIMEOUT_S = 60.0
@@ -72,21 +75,24 @@ class KillableGateway(GatewayProcess):
 class ProducerProcess:
     """One client library under load; what it tells goes into its ledger."""
 
-    def __init__(self, library: str, bootstrap: str, topic: str, partitions: int, directory: Path) -> None:
+    def __init__(
+        self,
+        library: str,
+        bootstrap: str,
+        topic: str,
+        partitions: int,
+        directory: Path,
+        request_timeout_ms: int = REQUEST_TIMEOUT_MS,
+    ) -> None:
         self.ledger = Ledger(library)
         self.sessions_lost: list[str] = []
         self._ended = False
         self._changed = threading.Condition()
         self._stderr_path = directory / f"{library}.stderr"
-        command = [
-            sys.executable,
-            "-m",
-            "tests.faults.kill.producers",
-            library,
-            bootstrap,
-            topic,
-            str(partitions),
-        ]
+        command = [sys.executable, "-m", "tests.faults.kill.producers"]
+        if library == "jvm":
+            command = java_command(str(JVM_SOURCE), heap="64m")
+        command += [library, bootstrap, topic, str(partitions), str(request_timeout_ms)]
         with self._stderr_path.open("wb") as stderr:
             self._process = subprocess.Popen(
                 command,
@@ -98,6 +104,10 @@ class ProducerProcess:
             )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     @property
     def acknowledged(self) -> int:
@@ -177,9 +187,11 @@ class Producers:
         partitions: int,
         directory: Path,
         libraries: Sequence[str] = LIBRARIES,
+        request_timeout_ms: int = REQUEST_TIMEOUT_MS,
     ) -> None:
         self.all = [
-            ProducerProcess(library, bootstrap, topic, partitions, directory) for library in libraries
+            ProducerProcess(library, bootstrap, topic, partitions, directory, request_timeout_ms)
+            for library in libraries
         ]
 
     @property

@@ -1,4 +1,4 @@
-"""One producer under load in a process of its own: `python -m tests.faults.kill.producers LIBRARY BOOTSTRAP TOPIC N`.
+"""One producer under load in a process of its own: `python -m tests.faults.kill.producers LIBRARY BOOTSTRAP TOPIC N TIMEOUT_MS`.
 
 It sends without a pause, as far as its window allows, until its standard input ends; then it waits for all answers.
 On standard output it tells what happened, one line each:
@@ -98,7 +98,7 @@ class Session(Protocol):
 
 
 class ConfluentSession:
-    def __init__(self, bootstrap: str, topic: str, reporter: Reporter) -> None:
+    def __init__(self, bootstrap: str, topic: str, reporter: Reporter, request_timeout_ms: int) -> None:
         from confluent_kafka import Producer
 
         self._topic = topic
@@ -110,6 +110,8 @@ class ConfluentSession:
                 "enable.idempotence": True,
                 "acks": "all",
                 "message.timeout.ms": 0,
+                "socket.timeout.ms": request_timeout_ms,
+                "request.timeout.ms": request_timeout_ms,
                 "retries": FOREVER_MS,
                 "retry.backoff.ms": QUICK_BACKOFF_MS,
                 "retry.backoff.max.ms": SLOWEST_BACKOFF_MS,
@@ -155,7 +157,7 @@ class ConfluentSession:
 
 
 class KafkaPythonSession:
-    def __init__(self, bootstrap: str, topic: str, reporter: Reporter) -> None:
+    def __init__(self, bootstrap: str, topic: str, reporter: Reporter, request_timeout_ms: int) -> None:
         from kafka import KafkaProducer
 
         self._topic = topic
@@ -168,6 +170,7 @@ class KafkaPythonSession:
             batch_size=1000,
             linger_ms=1,
             delivery_timeout_ms=FOREVER_MS,
+            request_timeout_ms=request_timeout_ms,
             bootstrap_timeout_ms=FOREVER_MS,
             max_block_ms=FOREVER_MS,
             retry_backoff_ms=QUICK_BACKOFF_MS,
@@ -196,15 +199,15 @@ class KafkaPythonSession:
 class AiokafkaSession:
     """aiokafka behind plain calls: its loop runs whenever one of them is made."""
 
-    def __init__(self, bootstrap: str, topic: str, reporter: Reporter) -> None:
+    def __init__(self, bootstrap: str, topic: str, reporter: Reporter, request_timeout_ms: int) -> None:
         self._topic = topic
         self._reporter = reporter
         self._loop = asyncio.new_event_loop()
         self._pending: set[asyncio.Future[Any]] = set()
-        self._producer = self._loop.run_until_complete(self._open(bootstrap))
+        self._producer = self._loop.run_until_complete(self._open(bootstrap, request_timeout_ms))
 
     @staticmethod
-    async def _open(bootstrap: str) -> Any:
+    async def _open(bootstrap: str, request_timeout_ms: int) -> Any:
         from aiokafka import AIOKafkaProducer
         from aiokafka.errors import KafkaConnectionError
 
@@ -214,6 +217,7 @@ class AiokafkaSession:
                 enable_idempotence=True,
                 acks="all",
                 max_batch_size=1000,
+                request_timeout_ms=request_timeout_ms,
                 linger_ms=1,
                 retry_backoff_ms=QUICK_BACKOFF_MS,
             )
@@ -257,7 +261,7 @@ class AiokafkaSession:
         self._loop.run_until_complete(asyncio.wait_for(self._producer.stop(), 5))
 
 
-SESSIONS: dict[str, Callable[[str, str, Reporter], Session]] = {
+SESSIONS: dict[str, Callable[[str, str, Reporter, int], Session]] = {
     "confluent-kafka": ConfluentSession,
     "kafka-python": KafkaPythonSession,
     "aiokafka": AiokafkaSession,
@@ -267,11 +271,13 @@ SESSIONS: dict[str, Callable[[str, str, Reporter], Session]] = {
 class Load:
     """Sends round robin to the partitions until told to stop, with a new session whenever the old one is lost."""
 
-    def __init__(self, library: str, bootstrap: str, topic: str, partitions: int) -> None:
+    def __init__(
+        self, library: str, bootstrap: str, topic: str, partitions: int, request_timeout_ms: int
+    ) -> None:
         self._library = library
         self._partitions = partitions
         self._reporter = Reporter()
-        self._open_session = lambda: SESSIONS[library](bootstrap, topic, self._reporter)
+        self._open_session = lambda: SESSIONS[library](bootstrap, topic, self._reporter, request_timeout_ms)
         self._sent: Counter[tuple[int, int]] = Counter()
         self._stopping = threading.Event()
 
@@ -323,4 +329,4 @@ class Load:
 
 
 if __name__ == "__main__":
-    Load(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])).run()
+    Load(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5])).run()

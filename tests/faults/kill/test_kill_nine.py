@@ -1,4 +1,4 @@
-"""Fifty times `kill -9` under load from three client libraries: nothing acknowledged is lost, nothing doubled."""
+"""Fifty times `kill -9` under load from four client libraries: nothing acknowledged is lost, nothing doubled."""
 
 from __future__ import annotations
 
