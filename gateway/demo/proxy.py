@@ -188,11 +188,15 @@ class LossyProxy:
                 api_key, api_version = struct.unpack_from(">hh", frame, 4)
                 fault = self._choose(api_key)
                 pending.append(_Pending(api_key, api_version, fault))
-                upstream_writer.write(frame)
-                await upstream_writer.drain()
+                await self._send(upstream_writer, frame)
                 if fault is Fault.DROP_CONNECTION:
                     writer.close()
                     return
+
+    async def _send(self, writer: asyncio.StreamWriter, frame: bytes) -> None:
+        """Pass one whole frame on."""
+        writer.write(frame)
+        await writer.drain()
 
     def _choose(self, api_key: int) -> Fault | None:
         self.report.produce_requests += api_key == PRODUCE
@@ -219,8 +223,7 @@ class LossyProxy:
                 if delivered:
                     # A client that left must not keep the other answers from being counted.
                     with contextlib.suppress(ConnectionError):
-                        writer.write(frame)
-                        await writer.drain()
+                        await self._send(writer, frame)
                 if exchange.requests_ended and not exchange.pending:
                     return
         writer.close()  # of an endpoint that is gone no answer comes any more

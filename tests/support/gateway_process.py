@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections import deque
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -42,9 +43,20 @@ def free_port() -> int:
 class GatewayProcess:
     """`python -m gateway serve` on a data directory; restartable on the same port, killable."""
 
-    def __init__(self, data_dir: Path, *, settings: dict[str, str] | None = None, port: int = 0) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        settings: dict[str, str] | None = None,
+        port: int = 0,
+        environment: Mapping[str, str] | None = None,
+        under: Sequence[str] = (),
+    ) -> None:
+        """`under` is a command that runs the one behind it, such as one that sets limits first."""
         self.data_dir = data_dir
         self.settings = dict(settings or {})
+        self.environment = dict(environment or {})
+        self.under = tuple(under)
         self.port = port or free_port()
         self.stderr_path = data_dir.parent / f"{data_dir.name}.stderr"
         self.ready_line = ""
@@ -60,7 +72,7 @@ class GatewayProcess:
         return self._process.pid
 
     def start(self) -> GatewayProcess:
-        command = [sys.executable, "-m", "gateway", "serve", "--listen", self.bootstrap]
+        command = [*self.under, sys.executable, "-m", "gateway", "serve", "--listen", self.bootstrap]
         command += ["--data-dir", str(self.data_dir)]
         for name, value in self.settings.items():
             command += ["--set", f"{name}={value}"]
@@ -72,7 +84,7 @@ class GatewayProcess:
                 stderr=stderr,
                 stdin=subprocess.DEVNULL,
                 text=True,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                env={**os.environ, "PYTHONUNBUFFERED": "1", **self.environment},
             )
         self.ready_line = self._await_line(time.monotonic() + START_TIMEOUT_S)
         return self

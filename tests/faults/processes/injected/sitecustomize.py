@@ -1,0 +1,60 @@
+"""For a gateway that a test starts with this folder on its PYTHONPATH: a clock and a disk that the test has in its hand.
+
+`SEQGATE_TEST_CLOCK` names a file of 8 bytes, the nanoseconds by which the wall clock is wrong (signed, native order).
+`SEQGATE_TEST_DISK` names a file; while it holds anything, no byte can be written to files below the folder that it is in.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import struct
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def _shift_clock(path: Path) -> None:
+    with path.open("r+b") as file:
+        shift = mmap.mmap(file.fileno(), 8)
+    read = struct.Struct("=q").unpack_from
+    real_ns, real = time.time_ns, time.time
+    time.time_ns = lambda: real_ns() + int(read(shift)[0])
+    time.time = lambda: real() + int(read(shift)[0]) / 1e9
+
+
+def _limit_disk(flag: Path) -> None:
+    folder = flag.resolve().parent
+    write, pwritev, statvfs = os.write, os.pwritev, os.statvfs
+
+    def is_full() -> bool:
+        return flag.stat().st_size > 0
+
+    def check(descriptor: int) -> None:
+        if is_full() and Path(f"/proc/self/fd/{descriptor}").readlink().is_relative_to(folder):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def checked_write(descriptor: int, data: bytes) -> int:
+        check(descriptor)
+        return write(descriptor, data)
+
+    def checked_pwritev(descriptor: int, buffers: Sequence[bytes], position: int) -> int:
+        check(descriptor)
+        return pwritev(descriptor, buffers, position)
+
+    def checked_statvfs(place: str) -> os.statvfs_result:
+        told = statvfs(place)
+        if not is_full() or not Path(place).resolve().is_relative_to(folder):
+            return told
+        return os.statvfs_result((*told[:3], 0, 0, *told[5:]))
+
+    os.write = checked_write  # type: ignore[assignment]
+    os.pwritev = checked_pwritev  # type: ignore[assignment]
+    os.statvfs = checked_statvfs  # type: ignore[assignment]
+
+
+if "SEQGATE_TEST_CLOCK" in os.environ:
+    _shift_clock(Path(os.environ["SEQGATE_TEST_CLOCK"]))
+if "SEQGATE_TEST_DISK" in os.environ:
+    _limit_disk(Path(os.environ["SEQGATE_TEST_DISK"]))

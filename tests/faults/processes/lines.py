@@ -1,0 +1,39 @@
+"""Bad lines: requests whose answers are lost, connections cut, single bytes, halves, and answers that come too late."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from gateway.demo.proxy import Fault
+from tests.faults.kill.load import KillableGateway
+from tests.faults.processes.rough_proxy import RoughProxy
+from tests.faults.processes.scene import Outcome, Scene, Setting, play
+
+REQUEST_TIMEOUT_MS = 1500
+RECORDS = 1000
+
+
+def run(directory: Path, seed: int, rounds: int) -> Outcome:
+    """Have some records sent over a line that is bad from the first byte to the last."""
+    proxies = []
+
+    @contextmanager
+    def through_proxy(gateway: KillableGateway) -> Iterator[RoughProxy]:
+        late_s = 2 * REQUEST_TIMEOUT_MS / 1000
+        with RoughProxy(("127.0.0.1", gateway.port), seed=seed, late_s=late_s) as proxy:
+            proxies.append(proxy)
+            yield proxy
+
+    def act(scene: Scene) -> None:
+        for _ in range(rounds):
+            scene.producers.await_further(RECORDS)
+
+    outcome = play(directory, seed, act, Setting(request_timeout_ms=REQUEST_TIMEOUT_MS, way=through_proxy))
+    (proxy,) = proxies
+    outcome.counts += proxy.counts
+    outcome.counts["answers lost"] += proxy.report.faults[Fault.LOSE_ACKNOWLEDGEMENT]
+    outcome.counts["connections cut"] += proxy.report.faults[Fault.DROP_CONNECTION]
+    outcome.counts["retries recognised"] += proxy.report.duplicate_answers
+    return outcome

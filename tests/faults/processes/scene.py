@@ -1,0 +1,168 @@
+"""Four client libraries at once on a gateway that is treated badly, and the check of what is left.
+
+A part of these tests is a function that gets a `Scene` and does the bad things; `play` does what is before and after.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random, SystemRandom
+from typing import Protocol
+
+from tests.faults.kill.checker import check, summary
+from tests.faults.kill.load import (
+    LIBRARIES,
+    REQUEST_TIMEOUT_MS,
+    KillableGateway,
+    Producers,
+    create_topic,
+    fixed_port,
+    read_back,
+)
+from tests.support.gateway_process import REPOSITORY
+
+SEED_VARIABLE = "SEQGATE_PROCESSES_SEED"
+TOPIC = "suffering"
+PARTITIONS = 4
+WAIT_S = 60.0
+POLL_S = 0.01
+COMMAND_TIMEOUT_S = 60.0
+
+
+def chosen_seed() -> int:
+    """The seed to replay, or any."""
+    return int(os.environ.get(SEED_VARIABLE) or SystemRandom().randrange(2**32))
+
+
+def until(condition: Callable[[], object], what: str, timeout_s: float = WAIT_S) -> None:
+    """Returns once the condition holds; fails with `what` when it does not in time."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
+        # Paces the polling of foreign processes, which offer nothing to wait on.
+        time.sleep(POLL_S)
+
+
+@dataclass
+class Outcome:
+    """What was done, by name, and what came out wrong, in sentences."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    breaches: list[str] = field(default_factory=list)
+
+    def merge(self, other: Outcome) -> None:
+        self.counts += other.counts
+        self.breaches += other.breaches
+
+
+@dataclass
+class Scene:
+    """A gateway under load from several client libraries."""
+
+    rng: Random
+    directory: Path
+    gateway: KillableGateway
+    producers: Producers
+    outcome: Outcome
+
+    @property
+    def counts(self) -> Counter[str]:
+        return self.outcome.counts
+
+
+Act = Callable[[Scene], None]
+
+
+class Way(Protocol):
+    """What lies between clients and gateway."""
+
+    @property
+    def address(self) -> str: ...
+
+
+def direct(gateway: KillableGateway) -> AbstractContextManager[None]:
+    return nullcontext(None)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where a scene plays; `way` gives what clients connect to instead of the gateway, None for the gateway itself."""
+
+    settings: Mapping[str, str] = field(default_factory=dict)
+    configs: Mapping[str, int] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    under: Sequence[str] = ()
+    libraries: Sequence[str] = LIBRARIES
+    request_timeout_ms: int = REQUEST_TIMEOUT_MS
+    way: Callable[[KillableGateway], AbstractContextManager[Way | None]] = direct
+    data_dir: Path | None = None
+    errors_expected: bool = False
+    """Whether the gateway may tell of errors with a traceback."""
+
+
+def play(directory: Path, seed: int, act: Act, setting: Setting) -> Outcome:
+    """Start the gateway and the producers, act, let them finish, and compare what they were told with what is there."""
+    directory.mkdir(parents=True, exist_ok=True)
+    rng = Random(seed)
+    gateway = KillableGateway(
+        setting.data_dir or directory / "data",
+        settings=dict(setting.settings),
+        port=fixed_port(rng),
+        environment=setting.environment,
+        under=setting.under,
+    )
+    gateway.stderr_path = directory / "gateway.stderr"
+    outcome = Outcome()
+    with gateway, setting.way(gateway) as way:
+        create_topic(gateway.bootstrap, TOPIC, PARTITIONS, **setting.configs)
+        bootstrap = gateway.bootstrap if way is None else way.address
+        with Producers(
+            bootstrap, TOPIC, PARTITIONS, directory, setting.libraries, setting.request_timeout_ms
+        ) as producers:
+            producers.await_further(1)
+            act(Scene(rng, directory, gateway, producers, outcome))
+            producers.finish()
+            print(producers.summary())
+            outcome.merge(examined(gateway, producers))
+    if not setting.errors_expected and "Traceback" in gateway.stderr_text():
+        outcome.breaches.append("the gateway told of an exception that nobody expected")
+    return outcome
+
+
+def examined(gateway: KillableGateway, producers: Producers) -> Outcome:
+    """What was read back, compared with what the producers were told."""
+    rows = read_back(gateway.bootstrap, TOPIC, PARTITIONS)
+    breaches = check(producers.ledgers, rows)
+    counts = Counter(
+        {
+            "records checked": sum(map(len, rows.values())),
+            "records acknowledged": producers.acknowledged,
+            "records given up by clients": sum(len(ledger.failed) for ledger in producers.ledgers),
+            "records lost": sum(breach.endswith("is lost") for breach in breaches),
+            "records doubled": sum("is doubled" in breach for breach in breaches),
+        }
+    )
+    if breaches:
+        print(summary(breaches))
+    return Outcome(counts, breaches)
+
+
+def command(gateway: KillableGateway, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run `seqgate WORDS --data-dir ...` beside the gateway."""
+    return subprocess.run(
+        [sys.executable, "-m", "gateway", *words, "--data-dir", str(gateway.data_dir)],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=COMMAND_TIMEOUT_S,
+        check=False,
+    )
