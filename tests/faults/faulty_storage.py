@@ -18,10 +18,7 @@ from pathlib import Path
 from log.data_file import DataFile
 from log.record_batch import Buffer
 from log.storage import Storage
-
-
-class PowerCut(BaseException):
-    """The machine lost its power before the chosen operation."""
+from tests.faults.disk_faults import PowerCut
 
 
 class _Node:

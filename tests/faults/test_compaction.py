@@ -20,7 +20,8 @@ from log.log_directory import CLEANER_OFFSETS, RECOVERY_POINTS
 from log.names import CLEANED_SUFFIX, SWAP_SUFFIX
 from log.record_batch import HEADER_BYTES
 from tests.faults.directory_life import DirectoryLife, now_ms
-from tests.faults.faulty_storage import FaultyStorage, PowerCut
+from tests.faults.disk_faults import PowerCut
+from tests.faults.faulty_storage import FaultyStorage
 from tests.log.compaction.cleaning import Kept, begin, keyed, run, stored, stored_batches
 from tests.log.compaction.test_model import states, table
 

@@ -9,7 +9,8 @@ import pytest
 
 from log import Storage, StorageFailed
 from tests.faults.directory_life import now_ms
-from tests.faults.faulty_storage import FaultyStorage, PowerCut
+from tests.faults.disk_faults import PowerCut
+from tests.faults.faulty_storage import FaultyStorage
 from tests.faults.scenario import TOPIC, Life, Promises, check, check_producers, steps
 
 SEEDS = 5

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from log import StorageFailed
-from tests.faults.faulty_storage import FaultyStorage, PowerCut
+from tests.faults.disk_faults import PowerCut
+from tests.faults.faulty_storage import FaultyStorage
 from tests.faults.scenario import Life, Promises, check
 from tests.faults.test_power_cut import check_promises_after, copy_of, recover_and_check, recover_in_place
 

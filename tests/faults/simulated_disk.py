@@ -1,0 +1,254 @@
+"""A disk in memory that fails as told, and what one process sees of it.
+
+    disk = SimulatedDisk(random.Random(seed))
+    disk.provide_directory("/data")
+    storage = Storage(disk=disk.process())
+    ...
+    disk.power_cut(random.Random(seed))     # or disk.kill(): the page cache stays
+    storage = Storage(disk=disk.process())  # what is there now
+
+Every call of a process that is no more raises PowerCut, so nothing of it reaches the disk; only `close` is silent.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from tests.faults.disk_contents import Chance, Directory, File, Naming, Node
+from tests.faults.disk_faults import Faults, PowerCut
+from tests.faults.disk_process import COLD_BLOCK_BYTES, SimulatedProcess
+
+__all__ = ["PowerCut", "SimulatedDisk", "SimulatedProcess"]
+_LOGGED: Final = 100_000
+
+
+class SimulatedDisk:
+    """Files and directories in memory. `chance` chooses faults by `plan.rates` and what a failed sync leaves."""
+
+    def __init__(
+        self,
+        chance: random.Random | None = None,
+        *,
+        capacity_bytes: int | None = None,
+        max_descriptors: int | None = None,
+        now_ms: Callable[[], int] = lambda: 0,
+        on_latency: Callable[[float], None] | None = None,
+        tells_cached: bool = False,
+    ) -> None:
+        self.chance = chance
+        self.capacity_bytes = capacity_bytes
+        self.max_descriptors = max_descriptors
+        """Of one process."""
+        self.now_ms = now_ms
+        self.on_latency = on_latency
+        self.tells_cached = tells_cached
+        self.plan = Faults(chance or random.Random(0))
+        """What is to fail."""
+        self.faults: Counter[str] = Counter()
+        """How often each kind of fault came true."""
+        self.log: deque[str] = deque(maxlen=_LOGGED)
+        """The last operations that changed something or made it durable."""
+        self.bytes_read = 0
+        self.root = Directory()
+        self.root.is_linked = True
+        self.used_bytes = 0
+        self.last_descriptor = 999
+        """Descriptors are never used again, so that a stale one is found out."""
+        self.lock = threading.RLock()
+        self.locks: dict[int, tuple[SimulatedProcess, int]] = {}
+        """Who holds the lock of a node, by its id, and with which descriptor."""
+        self._processes: list[SimulatedProcess] = []
+
+    def process(self) -> SimulatedProcess:
+        """What a new process sees: a `log.disk.Disk`."""
+        process = SimulatedProcess(self)
+        self._processes.append(process)
+        return process
+
+    # What becomes of all processes.
+
+    def kill(self) -> None:
+        """All processes die at once; what they wrote stays, durable or not."""
+        with self.lock:
+            self.faults["kill"] += 1
+            self.end_processes()
+
+    def end_processes(self) -> None:
+        """All of them are dead from here on."""
+        with self.lock:
+            for process in self._processes:
+                process.die()
+            self._processes.clear()
+
+    def power_cut(self, chance: Chance | None, *, tears: bool = True) -> None:
+        """The machine loses its power: of what is not durable a part stays that `chance` chooses, nothing without it.
+
+        With `tears` False writes are whole and only the small choices are asked for, so that all can be gone through.
+        """
+        with self.lock:
+            self.end_processes()
+            self.faults["power cut"] += 1
+            self._lose_power(self.root, chance, tears=tears, seen=set())
+            self.used_bytes = sum(len(node.cached) for _, node in self._walk() if isinstance(node, File))
+
+    def power_cut_by_seed(self, seed: int) -> None:
+        """Seed 0 leaves only what is durable, seed 1 everything, the others a part."""
+        if seed == 1:
+            self.make_durable()
+        self.power_cut(random.Random(seed) if seed > 1 else None)
+
+    def _lose_power(
+        self, directory: Directory, chance: Chance | None, *, tears: bool, seen: set[int]
+    ) -> None:
+        directory.lose_power(chance, tears=tears)
+        for node in directory.cached.values():
+            node.is_linked = True
+            if isinstance(node, Directory):
+                self._lose_power(node, chance, tears=tears, seen=seen)
+            elif id(node) not in seen:
+                seen.add(id(node))
+                node.lose_power(chance, tears=tears)
+
+    def make_durable(self) -> None:
+        """Everything that is there reaches the platter."""
+        with self.lock:
+            for node in self.nodes():
+                node.sync()
+
+    def nodes(self) -> Iterator[Node]:
+        """Everything that has a name."""
+        yield self.root
+        for _, node in self._walk():
+            yield node
+
+    def copy(self) -> SimulatedDisk:
+        """The same contents on a disk of its own, without faults or processes."""
+        with self.lock:
+            twin = SimulatedDisk(
+                self.chance,
+                capacity_bytes=self.capacity_bytes,
+                max_descriptors=self.max_descriptors,
+                now_ms=self.now_ms,
+                tells_cached=self.tells_cached,
+            )
+            copied: dict[int, Node] = {}
+            root = _copy(self.root, copied)
+            assert isinstance(root, Directory)
+            twin.root = root
+            twin.used_bytes = self.used_bytes
+            return twin
+
+    # Looking in from outside, past all faults.
+
+    def provide_directory(self, path: str) -> None:
+        """A durable directory with all above it."""
+        directory = self.root
+        for name in _names(path):
+            node = directory.cached.get(name)
+            if node is None:
+                node = Directory()
+                node.is_linked = True
+                directory.cached[name] = directory.platter[name] = node
+            assert isinstance(node, Directory)
+            directory = node
+
+    def put(self, path: str, content: bytes) -> None:
+        """Have the file be so, durable, its name too."""
+        with self.lock:
+            directory, name = self.find_parent(path)
+            node = directory.cached.get(name)
+            if node is None:
+                node = File()
+                node.is_linked = True
+            assert isinstance(node, File)
+            self.used_bytes += len(content) - len(node.cached)
+            directory.cached[name] = directory.platter[name] = node
+            node.pending.clear()
+            node.cached, node.platter = bytearray(content), bytearray(content)
+
+    def content(self, path: str) -> bytes:
+        """What a process would read."""
+        with self.lock:
+            node = self.find(path)
+            assert isinstance(node, File)
+            return bytes(node.cached)
+
+    def files(self, under: str = "/") -> dict[str, int]:
+        """All files below a directory with their sizes in bytes, in the order of their names."""
+        with self.lock:
+            prefix = under.rstrip("/") + "/"
+            found = {path: len(node.cached) for path, node in self._walk() if isinstance(node, File)}
+            return {path: found[path] for path in sorted(found) if path.startswith(prefix)}
+
+    def flip_bit(self, path: str, bit: int) -> None:
+        """One bit of a file turns over at rest."""
+        with self.lock:
+            node = self.find(path)
+            assert isinstance(node, File)
+            for content in (node.cached, node.platter):
+                if bit // 8 < len(content):
+                    content[bit // 8] ^= 1 << bit % 8
+            self.faults["bit flip"] += 1
+
+    def make_cold(self, path: str) -> None:
+        """Nothing of the file is in the page cache any more."""
+        with self.lock:
+            node = self.find(path)
+            assert isinstance(node, File)
+            node.cold.update(range(-(-len(node.cached) // COLD_BLOCK_BYTES)))
+
+    def find(self, path: str) -> Node:
+        """The node of a path. Raises FileNotFoundError, NotADirectoryError."""
+        node: Node = self.root
+        for name in _names(path):
+            if not isinstance(node, Directory):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+            found = node.cached.get(name)
+            if found is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+            node = found
+        return node
+
+    def find_parent(self, path: str) -> tuple[Directory, str]:
+        """The directory of a path, and the name in it."""
+        *above, name = _names(path)
+        directory = self.find("/" + "/".join(above))
+        if not isinstance(directory, Directory):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+        return directory, name
+
+    def _walk(self) -> Iterator[tuple[str, Node]]:
+        below: list[tuple[str, Directory]] = [("", self.root)]
+        while below:
+            above, directory = below.pop()
+            for name, node in directory.cached.items():
+                yield f"{above}/{name}", node
+                if isinstance(node, Directory):
+                    below.append((f"{above}/{name}", node))
+
+
+def _names(path: str) -> list[str]:
+    return [name for name in path.split("/") if name and name != "."]
+
+
+def _copy(node: Node, copied: dict[int, Node]) -> Node:
+    twin = copied.get(id(node))
+    if twin is not None:
+        return twin
+    if isinstance(node, File):
+        twin = copied[id(node)] = File()
+        twin.cached, twin.platter = bytearray(node.cached), bytearray(node.platter)
+        twin.pending = list(node.pending)
+    else:
+        twin = copied[id(node)] = Directory()
+        twin.cached = {name: _copy(child, copied) for name, child in node.cached.items()}
+        twin.platter = {name: _copy(child, copied) for name, child in node.platter.items()}
+        twin.pending = [Naming(_copy(child, copied), old, new) for child, old, new in node.pending]
+    twin.modified_ms, twin.is_linked = node.modified_ms, node.is_linked
+    return twin
