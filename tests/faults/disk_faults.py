@@ -64,6 +64,8 @@ class Faults:
     """Whether nothing can grow until `heal`."""
     only: Callable[[str, str], bool] | None = None
     """Whether an operation on a path may fail by chance."""
+    on_cut: Callable[[], None] | None = None
+    """Called before PowerCut is raised, to end the process and its disk."""
     operations: int = 0
     reads: int = 0
 

@@ -328,6 +328,8 @@ class SimulatedProcess:
 
     def _fail(self, kind: str, path: str) -> None:
         if kind == "cut":
+            if self.disk.plan.on_cut is not None:
+                self.disk.plan.on_cut()
             self.disk.end_processes()
             raise PowerCut(self.disk.log[-1] if self.disk.log else path)
         if kind:
