@@ -2,7 +2,7 @@
 
 A record's value names it, `producer/incarnation/transaction/partition/number`: an incarnation is one life of a producer
 (one producer id for idempotent ones), `transaction` its running number or 0 outside of any, `number` counts from 0 per
-incarnation and partition. No value is sent as a new record twice; a retry is the same batch again.
+incarnation and partition number, over all topics: within one partition it grows and may have gaps. No value is sent as a new record twice; a retry is the same batch again.
 """
 
 from __future__ import annotations
@@ -179,6 +179,23 @@ class OffsetListed(Event):
     timestamp: int
     offset: int
     asked_at_ms: int = 0
+
+
+@dataclass(frozen=True)
+class FinalRead(Event):
+    """From here on the rest of the history is the last read of every partition, from log start to end; all clients
+    but the readers have stopped, nothing is in flight."""
+
+
+@dataclass(frozen=True)
+class OffsetListed(Event):
+    """ListOffsets of one partition: at a time, or −1 latest, −2 earliest, −3 of the largest timestamp; −1 for none."""
+
+    consumer: str
+    partition: TopicPartition
+    read_committed: bool
+    timestamp: int
+    offset: int
 
 
 @dataclass(frozen=True)

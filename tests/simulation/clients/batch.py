@@ -1,0 +1,180 @@
+"""Batches as producers keep them until they are acknowledged, and as consumers decode them; independent of the gateway's code."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import cramjam
+
+from tests.simulation.history import RecordName, TopicPartition
+from tests.support import batches
+
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+CODEC_MASK = 0x07
+NO_PRODUCER_ID = -1
+NO_SEQUENCE = -1
+XERIAL_MAGIC = b"\x82SNAPPY\0"
+XERIAL_HEADER_BYTES = 16
+
+
+@dataclass(eq=False)
+class ProducerBatch:
+    """Records of one partition on their way. `doubtful`: an attempt may have been stored although its answer is lost."""
+
+    partition: TopicPartition
+    record_count: int
+    created_at: float
+    codec: str
+    timestamp_ms: int
+    keys: tuple[bytes | None, ...]
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = -1
+    base_sequence: int = NO_SEQUENCE
+    transactional: bool = False
+    names: tuple[RecordName, ...] = ()
+    attempts: int = 0
+    retry_at: float = 0.0
+    sequence_was_reset: bool = False
+    doubtful: bool = False
+    in_request: bool = False
+    done: bool = False
+    encoded: bytes = field(default=b"", repr=False)
+
+    @property
+    def last_sequence(self) -> int:
+        return self.base_sequence + self.record_count - 1
+
+    @property
+    def has_sequence(self) -> bool:
+        return self.base_sequence != NO_SEQUENCE
+
+    def take_place(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
+        self.producer_id, self.producer_epoch = producer_id, producer_epoch
+        self.base_sequence = base_sequence
+        self.encoded = b""
+
+    def encode(self) -> bytes:
+        """The same bytes for every attempt with the same sequence."""
+        if not self.encoded:
+            records = tuple(
+                batches.Record(name.encode(), key) for name, key in zip(self.names, self.keys, strict=True)
+            )
+            attributes = TRANSACTIONAL if self.transactional else 0
+            batch = batches.Batch(
+                records, codec=self.codec, attributes=attributes, base_timestamp=self.timestamp_ms
+            )
+            self.encoded = batch.of(self.producer_id, self.producer_epoch, self.base_sequence).encode()
+        return self.encoded
+
+
+@dataclass(frozen=True)
+class DecodedBatch:
+    """What a consumer needs of a batch; `records` are (offset, key, value)."""
+
+    last_offset: int
+    producer_id: int
+    transactional: bool
+    control: bool
+    records: tuple[tuple[int, bytes | None, bytes | None], ...]
+
+    @property
+    def is_abort(self) -> bool:
+        """The key of a control record: version, type (0 abort, 1 commit)."""
+        _, key, _ = self.records[0]
+        assert key is not None
+        _, kind = struct.unpack_from(">hh", key)
+        return bool(kind == 0)
+
+
+class Corrupt(Exception):
+    """Bytes in a Fetch answer that no client can read."""
+
+
+def decode(data: bytes) -> list[DecodedBatch]:
+    """The whole batches at the front of a Fetch answer, each checked; a cut one at the end is left out.
+
+    Raises `Corrupt`.
+    """
+    views, _ = batches.read_batches(data)
+    return [_decode_batch(view) for view in views]
+
+
+def _decode_batch(view: batches.BatchView) -> DecodedBatch:
+    if view.magic != 2:
+        raise Corrupt(f"magic {view.magic} at {view.base_offset}")
+    if not view.crc_is_right:
+        raise Corrupt(f"wrong CRC at {view.base_offset}")
+    payload = _decompress(view.attributes & CODEC_MASK, view.payload)
+    try:
+        records = tuple(_records(payload, view.base_offset, view.record_count))
+    except (IndexError, struct.error) as error:
+        raise Corrupt(f"records of the batch at {view.base_offset}: {error}") from None
+    return DecodedBatch(
+        view.base_offset + view.last_offset_delta,
+        view.producer_id,
+        bool(view.attributes & TRANSACTIONAL),
+        bool(view.attributes & CONTROL),
+        records,
+    )
+
+
+def _decompress(codec: int, payload: bytes) -> bytes:
+    if codec == 0:
+        return payload
+    if codec == 1:
+        return bytes(cramjam.gzip.decompress(payload))
+    if codec == 2:
+        if payload.startswith(XERIAL_MAGIC):
+            return b"".join(_xerial_blocks(payload))
+        return bytes(cramjam.snappy.decompress_raw(payload))
+    if codec == 3:
+        return bytes(cramjam.lz4.decompress(payload))
+    if codec == 4:
+        return bytes(cramjam.zstd.decompress(payload))
+    raise Corrupt(f"codec {codec}")
+
+
+def _xerial_blocks(payload: bytes) -> Iterator[bytes]:
+    position = XERIAL_HEADER_BYTES
+    while position < len(payload):
+        (size,) = struct.unpack_from(">i", payload, position)
+        yield bytes(cramjam.snappy.decompress_raw(payload[position + 4 : position + 4 + size]))
+        position += 4 + size
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    shift = result = 0
+    while True:
+        byte = data[position]
+        position += 1
+        result |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (result >> 1) ^ -(result & 1), position
+        shift += 7
+
+
+def _sized(data: bytes, position: int) -> tuple[bytes | None, int]:
+    size, position = _varint(data, position)
+    if size < 0:
+        return None, position
+    return data[position : position + size], position + size
+
+
+def _records(
+    payload: bytes, base_offset: int, count: int
+) -> Iterator[tuple[int, bytes | None, bytes | None]]:
+    position = 0
+    for _ in range(count):
+        size, position = _varint(payload, position)
+        end = position + size
+        _, at = _varint(payload, position + 1)
+        offset_delta, at = _varint(payload, at)
+        key, at = _sized(payload, at)
+        value, at = _sized(payload, at)
+        yield base_offset + offset_delta, key, value
+        position = end
+    if position != len(payload):
+        raise Corrupt(f"{len(payload) - position} bytes left over in the batch at {base_offset}")

@@ -1,0 +1,288 @@
+"""What idempotent and transactional producers share: batches leave in order, and again until they are answered for good.
+
+A model of Apache Kafka's Sender and RecordAccumulator: up to five requests in flight, one batch per partition and
+request, a retry is the same batch with the same sequence, and only the first in line is sent again. In one thing it is
+more careful: after an epoch bump Kafka sends every batch again that has no answer; here those that may be stored are
+given up, so that a record found twice is never the producer's doing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from tests.simulation.clients.batch import ProducerBatch
+from tests.simulation.clients.connection import Connection
+from tests.simulation.clients.error_codes import SEQUENCE_ERRORS
+from tests.simulation.clients.partition_queue import PartitionQueue
+from tests.simulation.clients.surroundings import Surroundings
+from tests.simulation.history import Acknowledged, GivenUp, RecordName, Refused, Sent, TopicPartition
+from tests.support.wire import Plain
+
+MAX_IN_FLIGHT = 5
+RETRY_BACKOFF_S = 0.1
+RETRY_BACKOFF_MAX_S = 1.0
+CODECS = ("none", "none", "none", "gzip", "snappy", "lz4")
+ZSTD_SINCE = 7
+KEYS = tuple(f"key-{number}".encode() for number in range(8))
+
+ErrorJudge = Callable[[PartitionQueue, ProducerBatch, ErrorCode], bool]
+"""Whether the batch is to be sent again."""
+
+
+class BatchSender:
+    """`woken` is set whenever something may have become possible."""
+
+    def __init__(
+        self,
+        surroundings: Surroundings,
+        name: str,
+        random: Random,
+        judge: ErrorJudge,
+        transactional_id: str | None = None,
+    ) -> None:
+        self._surroundings = surroundings
+        self._judge = judge
+        self._random = random
+        self._transactional_id = transactional_id
+        self.name = name
+        versions = (3, 5, 7, 8, 9, 10, 11, 12, 13)
+        self.produce_version = random.choice(versions)
+        zstd = surroundings.zstd and self.produce_version >= ZSTD_SINCE
+        self._codecs = (*CODECS, "zstd") if zstd else CODECS
+        self.delivery_timeout_s = random.choice((5.0, 30.0, 120.0))
+        self.request_timeout_s = min(random.choice((0.5, 2.0, 10.0, 30.0)), self.delivery_timeout_s)
+        self.producer_id = -1
+        self.producer_epoch = -1
+        self.incarnation = 0
+        self.transaction = 0
+        self.queues: dict[TopicPartition, PartitionQueue] = {}
+        self._next_numbers: dict[int, int] = {}
+        self.requests_in_flight = 0
+        self.woken = asyncio.Event()
+
+    def queue(self, partition: TopicPartition) -> PartitionQueue:
+        return self.queues.setdefault(partition, PartitionQueue(partition))
+
+    @property
+    def is_settled(self) -> bool:
+        return all(queue.is_settled for queue in self.queues.values())
+
+    def enqueue(self, partition: TopicPartition, record_count: int) -> ProducerBatch:
+        """A new batch at the end of its partition's queue."""
+        batch = ProducerBatch(
+            partition,
+            record_count,
+            self._surroundings.now(),
+            self._random.choice(self._codecs),
+            self._surroundings.wall_ms(),
+            tuple(self._random.choice(KEYS) for _ in range(record_count)),
+            transactional=self._transactional_id is not None,
+        )
+        self.queue(partition).waiting.append(batch)
+        self.woken.set()
+        return batch
+
+    def become(self, producer_id: int, producer_epoch: int) -> None:
+        """A new producer id: nothing of the old one is ever sent again, and records count from 0."""
+        self.give_up_all("NEW_PRODUCER_ID")
+        self.producer_id, self.producer_epoch = producer_id, producer_epoch
+        self.incarnation += 1
+        self._next_numbers.clear()
+        for queue in self.queues.values():
+            queue.start_at_beginning(producer_id, producer_epoch)
+
+    def give_up_all(self, error: str) -> None:
+        """Every batch that was ever sent; what was not stays in the queues."""
+        for queue in self.queues.values():
+            for batch in list(queue.in_flight):
+                self.give_up(queue, batch, error)
+
+    def give_up(self, queue: PartitionQueue, batch: ProducerBatch, error: str) -> None:
+        queue.take_out(batch)
+        for name in batch.names:
+            self._surroundings.history.add(GivenUp(self._surroundings.at_ms(), name, batch.partition, error))
+
+    def expire(self) -> None:
+        """delivery.timeout.ms: what is older is failed, and the place it leaves in the sequence is to be resolved."""
+        oldest = self._surroundings.now() - self.delivery_timeout_s
+        for queue in self.queues.values():
+            expired = [batch for batch in (*queue.in_flight, *queue.waiting) if batch.created_at < oldest]
+            for batch in expired:
+                if batch.done:
+                    continue
+                if batch.has_sequence:
+                    queue.mark_unresolved(batch)
+                self.give_up(queue, batch, "DELIVERY_TIMEOUT")
+
+    def send_ready(self, connection: Connection) -> None:
+        """As many requests as may be in flight, each with at most one batch of every partition."""
+        while not connection.closed and self.requests_in_flight < MAX_IN_FLIGHT:
+            batches = self._drain()
+            if not batches:
+                return
+            self.requests_in_flight += 1
+            for batch in batches:
+                batch.in_request = True
+            answer = connection.send(
+                "produce", self.produce_version, self._request(batches), self.request_timeout_s
+            )
+            answer.add_done_callback(partial(self._answered, batches))
+
+    def _drain(self) -> list[ProducerBatch]:
+        now = self._surroundings.now()
+        drained = []
+        for queue in self.queues.values():
+            batch = queue.next_to_send(self.producer_id, self.producer_epoch, now)
+            if batch is None:
+                continue
+            queue.waiting.popleft()
+            if not batch.has_sequence:
+                self._first_time(queue, batch)
+            drained.append(batch)
+        return drained
+
+    def _first_time(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        identity = self.producer_id, self.producer_epoch
+        if (queue.producer_id, queue.producer_epoch) != identity:
+            queue.start_at_beginning(*identity)
+        batch.take_place(*identity, queue.next_sequence)
+        queue.next_sequence += batch.record_count
+        queue.in_flight.append(batch)
+        place = batch.partition
+        first_number = self._next_numbers.get(place.partition, 0)
+        self._next_numbers[place.partition] = first_number + batch.record_count
+        numbers = range(first_number, first_number + batch.record_count)
+        batch.names = tuple(
+            RecordName(self.name, self.incarnation, self.transaction, place.partition, number)
+            for number in numbers
+        )
+        at_ms = self._surroundings.at_ms()
+        for name in batch.names:
+            self._surroundings.history.add(Sent(at_ms, name, place))
+
+    def _request(self, batches: list[ProducerBatch]) -> Plain:
+        topics: dict[str, list[Plain]] = {}
+        for batch in batches:
+            rows = topics.setdefault(batch.partition.topic, [])
+            rows.append({"index": batch.partition.partition, "records": batch.encode()})
+        return {
+            "transactional_id": self._transactional_id,
+            "acks": -1,
+            "timeout": 30_000,
+            "topic_data": [self._named(topic) | {"partition_data": rows} for topic, rows in topics.items()],
+        }
+
+    def _named(self, topic: str) -> Plain:
+        if self.produce_version >= 13:
+            return {"topic_id": self._surroundings.topics[topic].topic_id}
+        return {"name": topic}
+
+    def _answered(self, batches: list[ProducerBatch], answer: asyncio.Future[Any]) -> None:
+        self.requests_in_flight -= 1
+        self.woken.set()
+        rows: dict[tuple[str, int], Any] = {}
+        if answer.cancelled() or answer.exception() is not None:
+            for batch in batches:
+                self._lost(batch)
+            return
+        for topic in answer.result().responses:
+            key = str(topic.topic_id) if self.produce_version >= 13 else topic.name
+            for row in topic.partition_responses:
+                rows[key, row.index] = row
+        for batch in batches:
+            place = batch.partition
+            topic_id = self._surroundings.topics[place.topic].topic_id
+            row = rows.get((topic_id if self.produce_version >= 13 else place.topic, place.partition))
+            if row is None:
+                self._surroundings.unexpected(self.name, f"no row for {place} in the answer to a Produce")
+                self._lost(batch)
+            else:
+                self._complete(batch, row)
+
+    def _lost(self, batch: ProducerBatch) -> None:
+        batch.in_request = False
+        batch.doubtful = True
+        if not batch.done:
+            self._again(self.queue(batch.partition), batch)
+
+    def _again(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        batch.attempts += 1
+        backoff_s = min(RETRY_BACKOFF_S * 2 ** min(batch.attempts, 8), RETRY_BACKOFF_MAX_S)
+        batch.retry_at = self._surroundings.now() + backoff_s * self._random.uniform(0.8, 1.2)
+        queue.enqueue_again(batch)
+
+    def _complete(self, batch: ProducerBatch, row: Any) -> None:
+        """Sender.completeBatch; the answer to a batch that is given up still tells how far the sequence is."""
+        batch.in_request = False
+        queue = self.queue(batch.partition)
+        same_identity = (queue.producer_id, queue.producer_epoch) == (batch.producer_id, batch.producer_epoch)
+        if row.error_code is ErrorCode.none:
+            if same_identity:
+                queue.last_acked_sequence = max(queue.last_acked_sequence, batch.last_sequence)
+            if not batch.done:
+                self._acknowledge(queue, batch, row.base_offset)
+            return
+        if row.error_code not in SEQUENCE_ERRORS:
+            batch.doubtful = True
+        elif same_identity:
+            self._record_refusal(queue, batch, row.error_code)
+        if batch.done:
+            return
+        if self._judge(queue, batch, row.error_code):
+            self._again(queue, batch)
+        else:
+            self.give_up(queue, batch, row.error_code.name)
+
+    def _acknowledge(self, queue: PartitionQueue, batch: ProducerBatch, base_offset: int) -> None:
+        queue.take_out(batch)
+        at_ms = self._surroundings.at_ms()
+        for index, name in enumerate(batch.names):
+            acknowledged = Acknowledged(at_ms, name, batch.partition, base_offset + index)
+            self._surroundings.history.add(acknowledged)
+
+    def _record_refusal(self, queue: PartitionQueue, batch: ProducerBatch, error: ErrorCode) -> None:
+        """Out of order is only what follows something that is not known to be stored."""
+        missing_before = batch.base_sequence != 0 and not queue.is_next(batch.base_sequence)
+        out_of_order = error is ErrorCode.out_of_order_sequence_number
+        self._surroundings.history.add(
+            Refused(
+                self._surroundings.at_ms(),
+                self.name,
+                self.incarnation,
+                batch.partition,
+                batch.producer_id,
+                batch.producer_epoch,
+                batch.base_sequence,
+                error.name,
+                explained=(out_of_order and missing_before) or self.may_be_fenced(error),
+            )
+        )
+
+    def may_be_fenced(self, error: ErrorCode) -> bool:
+        """Only an instance with a transactional id can be fenced by another, or by its coordinator's time-out."""
+        fencing = error in {ErrorCode.producer_fenced, ErrorCode.invalid_producer_epoch}
+        return self._transactional_id is not None and fencing
+
+    async def wait(self, until: float) -> None:
+        """Until something happens, or a retry, an expiry or `until` is due."""
+        due = [until]
+        for queue in self.queues.values():
+            if queue.waiting:
+                due.append(queue.waiting[0].retry_at)
+            oldest = queue.in_flight[0] if queue.in_flight else queue.waiting[0] if queue.waiting else None
+            if oldest is not None:
+                due.append(oldest.created_at + self.delivery_timeout_s)
+        now = self._surroundings.now()
+        later = [moment for moment in due if moment > now]
+        try:
+            async with asyncio.timeout_at(min(later) + 0.001 if later else now + RETRY_BACKOFF_S):
+                await self.woken.wait()
+        except TimeoutError:
+            pass
+        self.woken.clear()

@@ -1,0 +1,210 @@
+"""One Kafka connection of a simulated client: frames, correlation ids, any number of requests in flight.
+
+Answers come in the order of the requests. As in Kafka's NetworkClient a request that is not answered in time closes the
+connection, and then nothing is known about any request in flight.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from io import BytesIO
+from random import Random
+from typing import Any
+
+from kio.serial import entity_reader, entity_writer
+from kio.static.constants import EntityType
+
+from tests.simulation.clients.surroundings import Surroundings
+from tests.support.wire import API_KEYS, Plain, build, encode_header, entity
+
+LENGTH = struct.Struct(">i")
+CORRELATION_MASK = 0x7FFF_FFFF
+
+
+class Disconnected(Exception):
+    """The connection ended before the answer; the request may have been carried out or not, or be so later."""
+
+
+@dataclass
+class Pending:
+    api: str
+    version: int
+    correlation_id: int
+    deadline: float
+    answer: asyncio.Future[Any]
+
+
+@cache
+def _writer(api: str, version: int) -> tuple[type[Any], Callable[..., None]]:
+    request_type = entity(api, version, EntityType.request)
+    return request_type, entity_writer(request_type)
+
+
+@cache
+def _reader(api: str, version: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    response_type = entity(api, version, EntityType.response)
+    return entity_reader(response_type.__header_schema__), entity_reader(response_type)
+
+
+def encode_frame(api: str, version: int, request: Plain, correlation_id: int, client_id: str) -> bytes:
+    request_type, write = _writer(api, version)
+    flexible = request_type.__flexible__
+    buffer = BytesIO()
+    buffer.write(b"\0\0\0\0")
+    buffer.write(
+        encode_header(API_KEYS[api], version, correlation_id, flexible=flexible, client_id=client_id)
+    )
+    write(buffer, build(request_type, request))
+    frame = bytearray(buffer.getvalue())
+    LENGTH.pack_into(frame, 0, len(frame) - LENGTH.size)
+    return bytes(frame)
+
+
+class Connection(asyncio.Protocol):
+    """Answers are kio's entities of the version asked for."""
+
+    def __init__(self, surroundings: Surroundings, client_id: str) -> None:
+        self._surroundings = surroundings
+        self._client_id = client_id
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._received = bytearray()
+        self._pending: deque[Pending] = deque()
+        self._correlation_id = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self.closed = False
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._pending)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._end()
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        while not self.closed and len(self._received) >= LENGTH.size:
+            (size,) = LENGTH.unpack_from(self._received)
+            if len(self._received) < LENGTH.size + size:
+                return
+            frame = bytes(self._received[LENGTH.size : LENGTH.size + size])
+            del self._received[: LENGTH.size + size]
+            self._answer(frame)
+
+    def _answer(self, frame: bytes) -> None:
+        if not self._pending:
+            self._breach(f"an answer to no request: {frame[:40]!r}")
+            return
+        pending = self._pending[0]
+        what = f"{pending.api} v{pending.version}"
+        read_header, read_body = _reader(pending.api, pending.version)
+        try:
+            header, size = read_header(frame, 0)
+            response, _ = read_body(frame, size)
+        except Exception as error:
+            self._breach(f"an answer to {what} that cannot be read: {error!r}")
+            return
+        if header.correlation_id != pending.correlation_id:
+            self._breach(f"answer {header.correlation_id} to request {pending.correlation_id} of {what}")
+            return
+        self._pending.popleft()
+        if not pending.answer.done():
+            pending.answer.set_result(response)
+
+    def _breach(self, sentence: str) -> None:
+        self._surroundings.unexpected(self._client_id, sentence)
+        self.close()
+
+    def send(self, api: str, version: int, request: Plain, timeout_s: float) -> asyncio.Future[Any]:
+        """Sends at once; the future raises `Disconnected`."""
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        if self.closed or self._transport is None:
+            answer.set_exception(Disconnected())
+            return answer
+        self._correlation_id = (self._correlation_id + 1) & CORRELATION_MASK
+        deadline = self._loop.time() + timeout_s
+        self._pending.append(Pending(api, version, self._correlation_id, deadline, answer))
+        self._transport.write(encode_frame(api, version, request, self._correlation_id, self._client_id))
+        if self._timer is None:
+            self._timer = self._loop.call_at(deadline, self._check_deadlines)
+        return answer
+
+    def _check_deadlines(self) -> None:
+        self._timer = None
+        if not self._pending:
+            return
+        earliest = min(pending.deadline for pending in self._pending)
+        if earliest <= self._loop.time():
+            self.close()
+        else:
+            self._timer = self._loop.call_at(earliest, self._check_deadlines)
+
+    def close(self) -> None:
+        """Ends the connection; what was sent may still arrive."""
+        transport = self._transport
+        self._end()
+        if transport is not None:
+            transport.abort()
+
+    def _end(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        lost, self._pending = self._pending, deque()
+        for pending in lost:
+            if not pending.answer.done():
+                pending.answer.set_exception(Disconnected())
+                pending.answer.exception()
+
+
+class Link:
+    """A connection that is made again whenever it is needed and gone; tries for ever, with a growing backoff."""
+
+    def __init__(self, surroundings: Surroundings, client_id: str, random: Random) -> None:
+        self._surroundings = surroundings
+        self._client_id = client_id
+        self._random = random
+        self._failures = 0
+        self.request_timeout_s = random.choice((0.5, 2.0, 10.0, 30.0))
+        self.connection: Connection | None = None
+
+    async def connect(self) -> Connection:
+        while self.connection is None or self.connection.closed:
+            if self._failures:
+                highest = min(0.05 * 2**self._failures, 2.0)
+                await asyncio.sleep(highest * self._random.uniform(0.5, 1.0))
+            try:
+                self.connection = await self._open()
+                self._failures = 0
+            except (OSError, TimeoutError):
+                self._failures += 1
+        return self.connection
+
+    async def _open(self) -> Connection:
+        where = self._surroundings
+        async with asyncio.timeout(self.request_timeout_s):
+            _, connection = await asyncio.get_running_loop().create_connection(
+                lambda: Connection(where, self._client_id), where.host, where.port
+            )
+        return connection
+
+    async def call(self, api: str, version: int, request: Plain, timeout_s: float | None = None) -> Any:
+        """One request and its answer; raises `Disconnected`, also where no connection was to be had."""
+        connection = await self.connect()
+        return await connection.send(api, version, request, timeout_s or self.request_timeout_s)
+
+    def close(self) -> None:
+        if self.connection is not None:
+            self.connection.close()
+            self.connection = None

@@ -1,0 +1,53 @@
+"""Kafka's error codes as simulated clients treat them (org.apache.kafka.common.protocol.Errors)."""
+
+from __future__ import annotations
+
+from kio.schema.errors import ErrorCode
+
+SEQUENCE_ERRORS = frozenset(
+    {
+        ErrorCode.out_of_order_sequence_number,
+        ErrorCode.invalid_producer_epoch,
+        ErrorCode.unknown_producer_id,
+        ErrorCode.producer_fenced,
+    }
+)
+"""The batch was judged and not stored."""
+
+RETRIABLE = frozenset(
+    {
+        ErrorCode.corrupt_message,
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.leader_not_available,
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.request_timed_out,
+        ErrorCode.network_exception,
+        ErrorCode.coordinator_load_in_progress,
+        ErrorCode.coordinator_not_available,
+        ErrorCode.not_coordinator,
+        ErrorCode.not_enough_replicas,
+        ErrorCode.not_enough_replicas_after_append,
+        ErrorCode.concurrent_transactions,
+        ErrorCode.kafka_storage_error,
+        ErrorCode.throttling_quota_exceeded,
+        ErrorCode.unknown_topic_id,
+        ErrorCode.inconsistent_topic_id,
+        ErrorCode.unstable_offset_commit,
+        ErrorCode.fetch_session_id_not_found,
+        ErrorCode.invalid_fetch_session_epoch,
+    }
+)
+"""Worth another attempt, whatever the request."""
+
+FAULTS = frozenset(
+    {
+        ErrorCode.leader_not_available,
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.request_timed_out,
+        ErrorCode.coordinator_load_in_progress,
+        ErrorCode.coordinator_not_available,
+        ErrorCode.not_coordinator,
+        ErrorCode.kafka_storage_error,
+    }
+)
+"""What any valid request may get while disks fail and coordinators load."""

@@ -1,0 +1,196 @@
+"""Reading partitions over one link: Fetch and ListOffsets, decoded and written into the history."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from tests.simulation.clients.batch import Corrupt, DecodedBatch, decode
+from tests.simulation.clients.connection import Disconnected, Link
+from tests.simulation.clients.error_codes import FAULTS
+from tests.simulation.clients.fetch_session import (
+    NO_SESSION,
+    NO_SESSION_EPOCH,
+    SESSIONS_SINCE,
+    TOPIC_IDS_SINCE,
+    FetchSession,
+    Wanted,
+    by_topic,
+)
+from tests.simulation.clients.surroundings import Surroundings
+from tests.simulation.history import Fetched, OffsetListed, TopicPartition
+from tests.support.wire import Plain
+
+LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
+MAX_TIMESTAMP_SINCE = 7
+ZSTD_SINCE = 10
+SESSION_ERRORS = {ErrorCode.fetch_session_id_not_found, ErrorCode.invalid_fetch_session_epoch}
+
+
+class Fetcher:
+    """`out_of_range`: partitions whose last Fetch was answered so."""
+
+    def __init__(
+        self,
+        surroundings: Surroundings,
+        link: Link,
+        name: str,
+        random: Random,
+        *,
+        read_committed: bool,
+    ) -> None:
+        self._surroundings = surroundings
+        self._link = link
+        self._random = random
+        self.name = name
+        self.read_committed = read_committed
+        self.fetch_version = random.randint(ZSTD_SINCE if surroundings.zstd else 4, 18)
+        self.list_version = random.randint(2, 11)
+        self._session = FetchSession()
+        self._uses_session = self.fetch_version >= SESSIONS_SINCE and random.random() < 0.5
+        self.out_of_range: list[TopicPartition] = []
+
+    async def fetch(
+        self, wanted: dict[TopicPartition, Wanted], *, max_wait_ms: int, apart: bool = False
+    ) -> list[Fetched]:
+        """What came of each partition that was answered without an error; `apart` stays out of the session.
+
+        Raises `Disconnected`.
+        """
+        in_session = self._uses_session and not apart
+        request = self._request(wanted, max_wait_ms, in_session=in_session)
+        try:
+            answer = await self._link.call("fetch", self.fetch_version, request)
+        except Disconnected:
+            self._session.forget()
+            raise
+        self.out_of_range = []
+        if self.fetch_version >= SESSIONS_SINCE:
+            if answer.error_code in SESSION_ERRORS:
+                self._session.forget()
+                return []
+            if answer.error_code is not ErrorCode.none:
+                self._surroundings.unexpected(self.name, f"Fetch: {answer.error_code.name}")
+            if in_session:
+                self._session.answered(answer.session_id)
+        return self._take(answer, wanted)
+
+    def _request(self, wanted: dict[TopicPartition, Wanted], max_wait_ms: int, *, in_session: bool) -> Plain:
+        session: Plain = {"session_id": NO_SESSION, "session_epoch": NO_SESSION_EPOCH}
+        named, forgotten = wanted, list[TopicPartition]()
+        if in_session:
+            session, named, forgotten = self._session.request(wanted)
+        rows = {
+            place: {
+                "partition": place.partition,
+                "current_leader_epoch": -1,
+                "fetch_offset": want.fetch_offset,
+                "last_fetched_epoch": -1,
+                "log_start_offset": -1,
+                "partition_max_bytes": want.max_bytes,
+            }
+            for place, want in named.items()
+        }
+        return session | {
+            "replica_id": -1,
+            "max_wait": max_wait_ms,
+            "min_bytes": 1,
+            "max_bytes": max((want.max_bytes for want in wanted.values()), default=1) * 4,
+            "isolation_level": int(self.read_committed),
+            "topics": by_topic(self._surroundings, self.fetch_version, rows, "topic"),
+            "forgotten_topics_data": self._forgotten(forgotten),
+        }
+
+    def _forgotten(self, places: list[TopicPartition]) -> list[Plain]:
+        rows: dict[TopicPartition, Any] = {place: place.partition for place in places}
+        return by_topic(self._surroundings, self.fetch_version, rows, "topic")
+
+    def _take(self, answer: Any, wanted: dict[TopicPartition, Wanted]) -> list[Fetched]:
+        names = {topic.topic_id: topic.name for topic in self._surroundings.topics.values()}
+        taken = []
+        for topic in answer.responses:
+            by_id = self.fetch_version >= TOPIC_IDS_SINCE
+            name = names.get(str(topic.topic_id), "") if by_id else topic.topic
+            for row in topic.partitions:
+                place = TopicPartition(name, row.partition_index)
+                if place not in wanted:
+                    self._surroundings.unexpected(
+                        self.name, f"Fetch answered {place}, which was not asked for"
+                    )
+                elif row.error_code is ErrorCode.offset_out_of_range:
+                    self.out_of_range.append(place)
+                elif row.error_code is not ErrorCode.none:
+                    if row.error_code not in FAULTS:
+                        self._surroundings.unexpected(self.name, f"Fetch of {place}: {row.error_code.name}")
+                else:
+                    found = self._fetched(place, wanted[place].fetch_offset, row)
+                    if found is not None:
+                        taken.append(found)
+        return taken
+
+    def _fetched(self, place: TopicPartition, fetch_offset: int, row: Any) -> Fetched | None:
+        try:
+            batches = decode(bytes(row.records or b""))
+        except Corrupt as corrupt:
+            self._surroundings.unexpected(self.name, f"Fetch of {place} from {fetch_offset}: {corrupt}")
+            return None
+        visible = without_aborted(batches, row.aborted_transactions or ()) if self.read_committed else batches
+        fetched = Fetched(
+            self._surroundings.at_ms(),
+            self.name,
+            place,
+            self.read_committed,
+            fetch_offset,
+            max([fetch_offset, *(batch.last_offset + 1 for batch in batches)]),
+            tuple(
+                (offset, value or b"")
+                for batch in visible
+                if not batch.control
+                for offset, _, value in batch.records
+                if offset >= fetch_offset
+            ),
+            row.high_watermark,
+            row.last_stable_offset,
+            getattr(row, "log_start_offset", -1),
+        )
+        self._surroundings.history.add(fetched)
+        return fetched
+
+    async def list_offset(self, place: TopicPartition, timestamp: int) -> int | None:
+        """The offset, -1 where there is none; None where the answer is an error. Raises `Disconnected`."""
+        row = {"partition_index": place.partition, "current_leader_epoch": -1, "timestamp": timestamp}
+        request = {
+            "replica_id": -1,
+            "isolation_level": int(self.read_committed),
+            "topics": [{"name": place.topic, "partitions": [row]}],
+        }
+        answer = await self._link.call("list_offsets", self.list_version, request)
+        found = answer.topics[0].partitions[0]
+        if found.error_code is not ErrorCode.none:
+            if found.error_code not in FAULTS:
+                self._surroundings.unexpected(self.name, f"ListOffsets of {place}: {found.error_code.name}")
+            return None
+        listed = OffsetListed(
+            self._surroundings.at_ms(), self.name, place, self.read_committed, timestamp, found.offset
+        )
+        self._surroundings.history.add(listed)
+        return int(found.offset)
+
+
+def without_aborted(batches: list[DecodedBatch], aborted_transactions: Any) -> list[DecodedBatch]:
+    """The consumer's rule for read_committed (CompletedFetch.nextFetchedRecord)."""
+    coming = sorted(aborted_transactions, key=lambda aborted: aborted.first_offset)
+    coming.reverse()
+    aborted: dict[int, None] = {}
+    visible = []
+    for batch in batches:
+        while coming and coming[-1].first_offset <= batch.last_offset:
+            aborted[coming.pop().producer_id] = None
+        if batch.control:
+            if batch.is_abort:
+                aborted.pop(batch.producer_id, None)
+        elif not (batch.transactional and batch.producer_id in aborted):
+            visible.append(batch)
+    return visible

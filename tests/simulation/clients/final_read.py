@@ -1,0 +1,82 @@
+"""The last reading of a run: every partition from its log start to its end, by both kinds of reader."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+from tests.simulation.clients.connection import Disconnected, Link
+from tests.simulation.clients.fetch_session import Wanted
+from tests.simulation.clients.fetcher import EARLIEST, LATEST, Fetcher
+from tests.simulation.clients.surroundings import Surroundings
+from tests.simulation.history import FinalRead, TopicPartition
+
+RETRY_S = 0.2
+MAX_BYTES = 1_000_000
+
+
+class FinalReader:
+    """`settle_s`: how long transactions that nobody ends may stay open, and reading may take in all."""
+
+    def __init__(self, surroundings: Surroundings, random: Random, settle_s: float) -> None:
+        self._surroundings = surroundings
+        self._settle_s = settle_s
+        self._link = Link(surroundings, "final", random)
+        self._readers = {
+            committed: Fetcher(
+                surroundings,
+                self._link,
+                "final-committed" if committed else "final",
+                random,
+                read_committed=committed,
+            )
+            for committed in (False, True)
+        }
+
+    async def run(self) -> None:
+        """Waits until no transaction is open anywhere, then reads."""
+        try:
+            async with asyncio.timeout(self._settle_s):
+                for place in self._surroundings.partitions():
+                    await self._await_stable(place)
+        except TimeoutError:
+            self._surroundings.unexpected("final", f"a transaction is still open after {self._settle_s} s")
+        self._surroundings.history.add(FinalRead(self._surroundings.at_ms()))
+        try:
+            async with asyncio.timeout(self._settle_s):
+                for place in self._surroundings.partitions():
+                    for reader in self._readers.values():
+                        await self._read(reader, place)
+        except TimeoutError:
+            self._surroundings.unexpected("final", f"the last read is not done after {self._settle_s} s")
+        self._link.close()
+
+    async def _offset(self, reader: Fetcher, place: TopicPartition, timestamp: int) -> int:
+        while True:
+            try:
+                found = await reader.list_offset(place, timestamp)
+            except Disconnected:
+                found = None
+            if found is not None:
+                return found
+            await asyncio.sleep(RETRY_S)
+
+    async def _await_stable(self, place: TopicPartition) -> None:
+        while True:
+            stable = await self._offset(self._readers[True], place, LATEST)
+            if stable == await self._offset(self._readers[False], place, LATEST):
+                return
+            await asyncio.sleep(RETRY_S)
+
+    async def _read(self, reader: Fetcher, place: TopicPartition) -> None:
+        position = await self._offset(reader, place, EARLIEST)
+        end = await self._offset(reader, place, LATEST)
+        while position < end:
+            try:
+                found = await reader.fetch({place: Wanted(position, MAX_BYTES)}, max_wait_ms=0, apart=True)
+            except Disconnected:
+                continue
+            if found:
+                position = found[0].next_offset
+            else:
+                await asyncio.sleep(RETRY_S)

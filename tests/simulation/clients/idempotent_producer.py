@@ -1,0 +1,178 @@
+"""A producer with enable.idempotence and acks=all: Kafka's TransactionManager without a transactional id.
+
+Some bump their epoch themselves as clients since 2.5 do, some ask InitProducerId for another id, which is what remains
+when the epoch is used up. Now and then one dies with all it has in flight, and comes back as another producer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from random import Random
+
+from kio.schema.errors import ErrorCode
+
+from tests.simulation.clients.batch import ProducerBatch
+from tests.simulation.clients.batch_sender import BatchSender
+from tests.simulation.clients.connection import Connection, Disconnected, Link
+from tests.simulation.clients.error_codes import FAULTS, RETRIABLE
+from tests.simulation.clients.partition_queue import PartitionQueue
+from tests.simulation.clients.surroundings import Surroundings
+from tests.simulation.history import GotProducerId, TopicPartition
+
+MAX_EPOCH = 32_767
+MAX_WAITING_BATCHES = 20
+IDLE_S = 1.0
+
+
+@dataclass(frozen=True)
+class Habits:
+    """How an application uses its producer. `pause_s`: the mean between two batches."""
+
+    pause_s: float = 0.05
+    max_records: int = 5
+    death_chance: float = 0.002
+    local_bump: bool = True
+
+
+class IdempotentProducer:
+    def __init__(
+        self,
+        surroundings: Surroundings,
+        name: str,
+        random: Random,
+        partitions: list[TopicPartition],
+        habits: Habits,
+    ) -> None:
+        self._surroundings = surroundings
+        self._random = random
+        self._partitions = partitions
+        self._habits = habits
+        self._link = Link(surroundings, name, random)
+        self._init_version = random.randint(3, 5)
+        self._sender = BatchSender(surroundings, name, random, self._judge)
+        self._new_id_wanted = True
+        self._finished = False
+
+    async def run(self) -> None:
+        """Until the end of the run, and then until every batch is acknowledged or given up."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._apply())
+            await self._send()
+        self._link.close()
+
+    async def _apply(self) -> None:
+        """The application: batches of random partitions at random times, as long as there is room."""
+        sender = self._sender
+        while not self._surroundings.ending:
+            if sum(len(queue.waiting) for queue in sender.queues.values()) < MAX_WAITING_BATCHES:
+                partition = self._random.choice(self._partitions)
+                sender.enqueue(partition, self._random.randint(1, self._habits.max_records))
+            await self._surroundings.pause(self._random, self._habits.pause_s)
+        self._finished = True
+        sender.woken.set()
+
+    async def _send(self) -> None:
+        sender = self._sender
+        while True:
+            self._maybe_die()
+            self._resolve_sequences()
+            sender.expire()
+            if self._finished and sender.is_settled:
+                return
+            connection = await self._link.connect()
+            if self._new_id_wanted:
+                await self._get_producer_id(connection)
+                continue
+            self._bump_if_wanted()
+            sender.send_ready(connection)
+            await sender.wait(self._surroundings.now() + IDLE_S)
+
+    def _maybe_die(self) -> None:
+        if not self._finished and self._random.random() < self._habits.death_chance:
+            self._link.close()
+            self._sender.give_up_all("DEAD")
+            self._new_id_wanted = True
+
+    async def _get_producer_id(self, connection: Connection) -> None:
+        sender = self._sender
+        request = {
+            "transactional_id": None,
+            "transaction_timeout": 2**31 - 1,
+            "producer_id": sender.producer_id,
+            "producer_epoch": sender.producer_epoch,
+        }
+        try:
+            answer = await connection.send(
+                "init_producer_id", self._init_version, request, sender.request_timeout_s
+            )
+        except Disconnected:
+            return
+        if answer.error_code is not ErrorCode.none:
+            if answer.error_code not in FAULTS:
+                self._surroundings.unexpected(sender.name, f"InitProducerId: {answer.error_code.name}")
+            await asyncio.sleep(0.1)
+            return
+        sender.become(answer.producer_id, answer.producer_epoch)
+        self._new_id_wanted = False
+        self._surroundings.history.add(
+            GotProducerId(
+                self._surroundings.at_ms(),
+                sender.name,
+                sender.incarnation,
+                sender.producer_id,
+                sender.producer_epoch,
+            )
+        )
+
+    def _judge(self, queue: PartitionQueue, batch: ProducerBatch, error: ErrorCode) -> bool:
+        """TransactionManager.canRetry and handleFailedBatch."""
+        if error is ErrorCode.out_of_order_sequence_number:
+            if queue.unresolved_sequence is None and (
+                batch.sequence_was_reset or not queue.is_next(batch.base_sequence)
+            ):
+                return True
+            if queue.unresolved_sequence in {None, batch.base_sequence}:
+                queue.bump_wanted = True
+            return True
+        if error in RETRIABLE:
+            if error not in FAULTS:
+                self._surroundings.unexpected(
+                    self._sender.name, f"Produce to {queue.partition}: {error.name}"
+                )
+            return True
+        if error in {
+            ErrorCode.invalid_producer_epoch,
+            ErrorCode.unknown_producer_id,
+            ErrorCode.producer_fenced,
+        }:
+            self._new_id_wanted = True
+            return False
+        self._surroundings.unexpected(self._sender.name, f"Produce to {queue.partition}: {error.name}")
+        queue.bump_wanted = True
+        return False
+
+    def _resolve_sequences(self) -> None:
+        """After an expiry: if everything sent was acknowledged in the end nothing is missing, else a new epoch begins."""
+        for queue in self._sender.queues.values():
+            if queue.unresolved_sequence is not None and not queue.in_flight:
+                if not queue.is_next(queue.next_sequence):
+                    queue.bump_wanted = True
+                queue.unresolved_sequence = None
+
+    def _bump_if_wanted(self) -> None:
+        """When no batch concerned can be answered any more; those that may be stored are not sent again."""
+        sender = self._sender
+        wanting = [queue for queue in sender.queues.values() if queue.bump_wanted]
+        if not wanting or not all(queue.is_answered for queue in wanting):
+            return
+        if not self._habits.local_bump or sender.producer_epoch == MAX_EPOCH:
+            self._new_id_wanted = True
+            sender.woken.set()
+            return
+        sender.producer_epoch += 1
+        for queue in wanting:
+            for batch in list(queue.in_flight):
+                if batch.doubtful:
+                    sender.give_up(queue, batch, "EPOCH_BUMP")
+            queue.start_at_beginning(sender.producer_id, sender.producer_epoch)

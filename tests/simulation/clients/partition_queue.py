@@ -1,0 +1,85 @@
+"""One producer's batches of one partition, and its place in the sequence (TxnPartitionEntry and a deque of RecordAccumulator)."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from tests.simulation.clients.batch import ProducerBatch
+from tests.simulation.history import TopicPartition
+
+NOTHING_ACKNOWLEDGED = -1
+
+
+@dataclass
+class PartitionQueue:
+    """`waiting`: to be sent, those to be sent again first. `in_flight`: have a sequence and are not done, in its order."""
+
+    partition: TopicPartition
+    producer_id: int = -1
+    producer_epoch: int = -1
+    next_sequence: int = 0
+    last_acked_sequence: int = NOTHING_ACKNOWLEDGED
+    unresolved_sequence: int | None = None
+    bump_wanted: bool = False
+    waiting: deque[ProducerBatch] = field(default_factory=deque)
+    in_flight: list[ProducerBatch] = field(default_factory=list)
+
+    @property
+    def is_settled(self) -> bool:
+        return not self.waiting and not self.in_flight
+
+    @property
+    def is_answered(self) -> bool:
+        """No batch of this partition is in a request that may yet be answered."""
+        return not any(batch.in_request for batch in self.in_flight)
+
+    def is_next(self, sequence: int) -> bool:
+        return sequence - self.last_acked_sequence == 1
+
+    def start_at_beginning(self, producer_id: int, producer_epoch: int) -> None:
+        """In-flight batches keep their order and get the first sequences of the new epoch."""
+        self.producer_id, self.producer_epoch = producer_id, producer_epoch
+        self.last_acked_sequence = NOTHING_ACKNOWLEDGED
+        self.unresolved_sequence = None
+        self.bump_wanted = False
+        self.next_sequence = 0
+        for batch in self.in_flight:
+            batch.take_place(producer_id, producer_epoch, self.next_sequence)
+            batch.sequence_was_reset = True
+            self.next_sequence += batch.record_count
+
+    def enqueue_again(self, batch: ProducerBatch) -> None:
+        """Back into the queue in the order of sequences, before everything that has none."""
+        earlier = []
+        while self.waiting and self.waiting[0].has_sequence:
+            if self.waiting[0].base_sequence > batch.base_sequence:
+                break
+            earlier.append(self.waiting.popleft())
+        self.waiting.appendleft(batch)
+        self.waiting.extendleft(reversed(earlier))
+
+    def take_out(self, batch: ProducerBatch) -> None:
+        batch.done = True
+        if batch in self.in_flight:
+            self.in_flight.remove(batch)
+        if batch in self.waiting:
+            self.waiting.remove(batch)
+
+    def mark_unresolved(self, batch: ProducerBatch) -> None:
+        following = batch.last_sequence + 1
+        self.unresolved_sequence = max(self.unresolved_sequence or 0, following)
+
+    def next_to_send(self, producer_id: int, producer_epoch: int, now: float) -> ProducerBatch | None:
+        """RecordAccumulator.shouldStopDrainBatchesForPartition: what may be sent now, if anything."""
+        if not self.waiting or self.bump_wanted:
+            return None
+        first = self.waiting[0]
+        if first.retry_at > now:
+            return None
+        if first.has_sequence:
+            return first if first is self.in_flight[0] else None
+        stale = (self.producer_id, self.producer_epoch) != (producer_id, producer_epoch)
+        if (self.in_flight and stale) or self.unresolved_sequence is not None:
+            return None
+        return first

@@ -1,0 +1,60 @@
+"""What every simulated client of one run shares: where the gateway is, what time it is, what there is to read and write."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+from tests.simulation.history import History, TopicPartition, Unexpected
+
+
+@dataclass
+class Topic:
+    """A topic as it was created; `partitions` grows when the administrator adds some."""
+
+    name: str
+    topic_id: str
+    partitions: int
+
+
+@dataclass
+class Surroundings:
+    """`end_at`: loop time from which on clients begin nothing new. `wall_ms`: the gateway's wall clock, for timestamps."""
+
+    host: str
+    port: int
+    history: History
+    wall_ms: Callable[[], int]
+    end_at: float
+    began_at: float = 0.0
+    zstd: bool = False
+    """Producers use it, so consumers speak Fetch v10 or later."""
+    topics: dict[str, Topic] = field(default_factory=dict)
+
+    def now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def at_ms(self) -> int:
+        """Virtual milliseconds since the run began, for events."""
+        return round((self.now() - self.began_at) * 1000)
+
+    @property
+    def ending(self) -> bool:
+        return self.now() >= self.end_at
+
+    def partitions(self) -> list[TopicPartition]:
+        """All that clients know of, in a fixed order."""
+        return [
+            TopicPartition(topic.name, partition)
+            for topic in self.topics.values()
+            for partition in range(topic.partitions)
+        ]
+
+    def unexpected(self, client: str, sentence: str) -> None:
+        self.history.add(Unexpected(self.at_ms(), client, sentence))
+
+    async def pause(self, random: Random, mean_s: float) -> None:
+        """A random rest, at most ten times the mean."""
+        await asyncio.sleep(min(random.expovariate(1 / mean_s), 10 * mean_s))

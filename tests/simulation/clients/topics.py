@@ -1,0 +1,72 @@
+"""Creating a run's topics and learning their ids, against a gateway that may crash meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from random import Random
+
+from kio.schema.errors import ErrorCode
+
+from tests.simulation.clients.connection import Disconnected, Link
+from tests.simulation.clients.error_codes import FAULTS
+from tests.simulation.clients.surroundings import Surroundings, Topic
+
+RETRY_S = 0.2
+CREATE_VERSION, METADATA_VERSION = 5, 12
+NOT_YET = FAULTS | {ErrorCode.unknown_topic_or_partition}
+
+
+@dataclass(frozen=True)
+class TopicPlan:
+    name: str
+    partitions: int
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+async def create_topics(surroundings: Surroundings, plans: list[TopicPlan], random: Random) -> None:
+    """Until every topic is there; a topic that exists already counts, for the answer before may be lost."""
+    link = Link(surroundings, "topics", random)
+    for plan in plans:
+        while not await _create(surroundings, link, plan):
+            await asyncio.sleep(RETRY_S)
+        while not await learn(surroundings, link, plan.name):
+            await asyncio.sleep(RETRY_S)
+    link.close()
+
+
+async def _create(surroundings: Surroundings, link: Link, plan: TopicPlan) -> bool:
+    configs = [{"name": name, "value": value} for name, value in plan.configs.items()]
+    topic = {
+        "name": plan.name,
+        "num_partitions": plan.partitions,
+        "replication_factor": 1,
+        "configs": configs,
+    }
+    try:
+        answer = await link.call("create_topics", CREATE_VERSION, {"topics": [topic], "timeout": 10_000})
+    except Disconnected:
+        return False
+    error = answer.topics[0].error_code
+    if error in {ErrorCode.none, ErrorCode.topic_already_exists}:
+        return True
+    if error not in FAULTS:
+        surroundings.unexpected("topics", f"CreateTopics of {plan.name}: {error.name}")
+    return False
+
+
+async def learn(surroundings: Surroundings, link: Link, name: str) -> bool:
+    """Takes the topic's id and number of partitions from Metadata."""
+    request = {"topics": [{"topic_id": None, "name": name}], "allow_auto_topic_creation": False}
+    try:
+        answer = await link.call("metadata", METADATA_VERSION, request)
+    except Disconnected:
+        return False
+    topic = answer.topics[0]
+    if topic.error_code is not ErrorCode.none:
+        if topic.error_code not in NOT_YET:
+            surroundings.unexpected("topics", f"Metadata of {name}: {topic.error_code.name}")
+        return False
+    surroundings.topics[name] = Topic(name, str(topic.topic_id), len(topic.partitions))
+    return True
