@@ -188,23 +188,6 @@ class FinalRead(Event):
 
 
 @dataclass(frozen=True)
-class OffsetListed(Event):
-    """ListOffsets of one partition: at a time, or −1 latest, −2 earliest, −3 of the largest timestamp; −1 for none."""
-
-    consumer: str
-    partition: TopicPartition
-    read_committed: bool
-    timestamp: int
-    offset: int
-
-
-@dataclass(frozen=True)
-class FinalRead(Event):
-    """From here on the rest of the history is the last read of every partition, from log start to end; all clients
-    but the readers have stopped, nothing is in flight."""
-
-
-@dataclass(frozen=True)
 class OffsetsCommitting(Event):
     """A group member asked for this commit, outside of transactions."""
 

@@ -14,7 +14,8 @@ from contextvars import Context
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.process import PowerCut, Process, process_of
+from tests.faults.disk_faults import PowerCut
+from tests.simulation.process import Process, process_of
 
 if TYPE_CHECKING:
     from tests.simulation.network import Network

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 HOST = "gateway"
@@ -18,21 +18,27 @@ class Plan:
     settings: tuple[str, ...]
     befalls: dict[str, float]
     one_byte_portions: float = 0.0
+    cold_reads: bool = False
+    """Whether the disk tells what is cached, so that the gateway reads what is not in threads."""
+    max_descriptors: int | None = None
 
     def without(self, *kinds: str) -> Plan:
-        befalls = {kind: mean_s for kind, mean_s in self.befalls.items() if kind not in kinds}
-        return Plan(self.duration_s, self.settings, befalls, self.one_byte_portions)
+        return replace(self, befalls={kind: s for kind, s in self.befalls.items() if kind not in kinds})
 
 
 MEAN_S = {
     "kill": 5.0,
     "power cut": 5.0,
+    "kill amid": 4.0,
+    "power cut amid": 4.0,
     "stop": 10.0,
     "cut": 2.0,
     "part": 4.0,
     "clock": 5.0,
     "slow network": 6.0,
     "disk": 6.0,
+    "slow disk": 6.0,
+    "cold": 3.0,
 }
 """How often each kind comes in a run that has it, on average, in virtual seconds."""
 
@@ -46,13 +52,14 @@ def plan_of(seed: int) -> Plan:
     durable = chance.random() < 0.8
     if not durable:
         # what is acknowledged from the page cache may be lost with the power, and with the disk
-        befalls.pop("power cut", None)
-        befalls.pop("disk", None)
+        for kind in ("power cut", "power cut amid", "disk"):
+            befalls.pop(kind, None)
     return Plan(
         duration_s=chance.choice((4.0, 8.0, 8.0, 15.0, 30.0)),
         settings=_settings(chance, durable=durable),
         befalls=befalls,
         one_byte_portions=chance.choice((0.0, 0.0, 0.02, 0.3)),
+        cold_reads=chance.random() < 0.5,
     )
 
 

@@ -56,7 +56,3 @@ _PROCESS: ContextVar[Process] = ContextVar("_PROCESS", default=NOBODY)
 def process_of(context: Context | None = None) -> Process:
     """The process that a context belongs to, or that runs now."""
     return _PROCESS.get() if context is None else context.get(_PROCESS, NOBODY)
-
-
-class PowerCut(BaseException):
-    """Raised into a process that is dead, so that it does nothing more."""

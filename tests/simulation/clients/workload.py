@@ -14,6 +14,7 @@ from tests.simulation.clients.idempotent_producer import Habits, IdempotentProdu
 from tests.simulation.clients.surroundings import Surroundings
 from tests.simulation.clients.topics import TopicPlan, create_topics
 from tests.simulation.history import History
+from tests.simulation.process import Process
 
 SETTLE_S = 600.0
 Client = Coroutine[Any, Any, None]
@@ -62,7 +63,7 @@ async def run(
     end_at = began_at + duration_s
     surroundings = Surroundings(*address, history, wall_ms, end_at, began_at, zstd=workload.zstd)
     await create_topics(surroundings, list(workload.topics), Random(f"topics {workload.seed}"))
-    tasks = [loop.create_task(client, name=name) for name, client in _clients(workload, surroundings)]
+    tasks = [Process(name).begin(client) for name, client in _clients(workload, surroundings)]
     await asyncio.sleep(max(0.0, surroundings.end_at - loop.time()))
     if on_settling is not None:
         await on_settling()
