@@ -1,0 +1,90 @@
+"""Runs seeds of the whole-gateway simulation: `python -m tests.simulation --seed 7`, or many with --seeds or --seconds.
+
+Prints every seed that shows a breach, and how to replay it; at the end one line of JSON with the counts of all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from itertools import count, islice, takewhile
+
+HASH_SEED = "0"
+"""The order of sets of strings depends on it, and a replay must not."""
+
+
+def main() -> int:
+    arguments = _parser().parse_args()
+    if os.environ.get("PYTHONHASHSEED") != HASH_SEED:
+        environment = {**os.environ, "PYTHONHASHSEED": HASH_SEED}
+        os.execve(sys.executable, [sys.executable, "-m", "tests.simulation", *sys.argv[1:]], environment)
+    if arguments.seed is not None:
+        return _run_one(arguments.seed)
+    return _run_many(arguments)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seed", type=int, help="replay this one, and tell its fingerprint")
+    parser.add_argument("--first", type=int, default=0, help="the first seed of many")
+    parser.add_argument("--seeds", type=int, help="how many")
+    parser.add_argument("--seconds", type=float, default=60.0, help="begin no seed after so long")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many at a time")
+    return parser
+
+
+def _run_one(seed: int) -> int:
+    from tests.simulation.simulation import run_seed
+
+    outcome = run_seed(seed)
+    print(outcome.told())
+    print(json.dumps({"counts": dict(sorted(outcome.counts.items())), "fingerprint": outcome.fingerprint}))
+    return 1 if outcome.breaches else 0
+
+
+def _told(seed: int) -> tuple[int, Counter[str], list[str], str, str]:
+    from tests.simulation.simulation import run_seed
+
+    outcome = run_seed(seed)
+    return seed, outcome.counts, outcome.breaches, outcome.told(), outcome.fingerprint
+
+
+def _seeds(arguments: argparse.Namespace) -> Iterator[int]:
+    if arguments.seeds is not None:
+        return iter(range(arguments.first, arguments.first + arguments.seeds))
+    deadline = time.monotonic() + arguments.seconds
+    return takewhile(lambda _: time.monotonic() < deadline, count(arguments.first))
+
+
+def _run_many(arguments: argparse.Namespace) -> int:
+    counts: Counter[str] = Counter()
+    breaches: list[str] = []
+    seeds = _seeds(arguments)
+    with ProcessPoolExecutor(arguments.jobs) as pool:
+        # one job each is under way, so that the seeds end with the time
+        running = {pool.submit(_told, seed) for seed in islice(seeds, arguments.jobs)}
+        while running:
+            for future in [future for future in running if future.done()]:
+                running.discard(future)
+                seed, counted, found, told, _ = future.result()
+                counts.update(counted)
+                counts["seeds"] += 1
+                if found:
+                    print(told, flush=True)
+                    breaches += [f"seed {seed}: {breach}" for breach in found[:3]]
+                following = next(seeds, None)
+                if following is not None:
+                    running.add(pool.submit(_told, following))
+            wait(running, return_when=FIRST_COMPLETED)
+    print(json.dumps({"part": "simulation", "counts": dict(sorted(counts.items())), "breaches": breaches}))
+    return 1 if breaches else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

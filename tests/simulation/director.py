@@ -1,0 +1,161 @@
+"""What befalls the gateway of a simulation, and when."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from random import Random
+
+from tests.faults.disk_faults import FaultRates
+from tests.simulation.loop import SimulatedLoop
+from tests.simulation.network import SLOW, Network
+from tests.simulation.node import NAME, Node
+from tests.simulation.plan import Plan
+
+KILLED_WHILE_STARTING = 0.3
+AT_ONCE = 0.2
+"""The share of crashes and cuts that come in quick succession after the one before."""
+CLOCK_JUMPS_MS = (-3_600_000, 600_000)
+
+
+class Director:
+    """Goes by the plan until told to end, then puts everything right."""
+
+    def __init__(self, loop: SimulatedLoop, network: Network, node: Node, plan: Plan, chance: Random) -> None:
+        self.faults: Counter[str] = Counter()
+        self._loop = loop
+        self._network = network
+        self._node = node
+        self._plan = plan
+        self._chance = chance
+        self._restarting = asyncio.Lock()
+
+    async def run(self, until_s: float) -> None:
+        """Every kind of fault on its own."""
+        tasks = [
+            asyncio.create_task(self._again_and_again(kind, mean_s, until_s), name=f"fault: {kind}")
+            for kind, mean_s in self._plan.befalls.items()
+        ]
+        for task in tasks:
+            await task
+
+    async def _again_and_again(self, kind: str, mean_s: float, until_s: float) -> None:
+        happen = {
+            "kill": self._kill,
+            "power cut": self._cut_power,
+            "stop": self._stop,
+            "cut": self._cut_connections,
+            "part": self._part,
+            "clock": self._jump,
+            "slow network": self._slow_down,
+            "disk": self._fail_disk,
+            "slow disk": self._slow_disk,
+            "cold": self._forget_cached,
+            "kill amid": self._kill_amid,
+            "power cut amid": self._cut_power_amid,
+        }[kind]
+        while True:
+            mean = mean_s / 20 if self._chance.random() < AT_ONCE else mean_s
+            await asyncio.sleep(self._chance.expovariate(1 / mean))
+            if self._loop.time() >= until_s:
+                return
+            self.faults[kind] += 1
+            await happen()
+
+    async def end(self) -> None:
+        """No fault any more, and the gateway is up."""
+        self._network.heal()
+        self._network.slow = SLOW
+        self._network.one_byte_portions = 0.0
+        async with self._restarting:
+            self._node.heal_disk()
+            if self._node.is_up and self._node.disk_has_failed:
+                # what a failed flush took offline comes back with a start
+                self._node.kill()
+            await self._bring_up()
+
+    # The gateway.
+
+    async def _kill(self) -> None:
+        async with self._restarting:
+            self._node.kill()
+            await self._bring_up()
+
+    async def _cut_power(self) -> None:
+        async with self._restarting:
+            self._node.cut_power()
+            await self._bring_up()
+
+    async def _stop(self) -> None:
+        async with self._restarting:
+            if self._node.is_up:
+                await self._node.stop()
+            await self._bring_up()
+
+    async def _bring_up(self) -> None:
+        """Start it, now and then with a crash on the way, however often that takes."""
+        while not self._node.is_up:
+            await asyncio.sleep(self._chance.expovariate(1 / 0.3))
+            killed_after_s = None
+            if "kill" in self._plan.befalls and self._chance.random() < KILLED_WHILE_STARTING:
+                killed_after_s = self._chance.expovariate(1 / 0.02)
+                self.faults["kill while starting"] += 1
+            await self._node.start(killed_after_s=killed_after_s)
+
+    async def _kill_amid(self) -> None:
+        await self._crash_amid(power=False)
+
+    async def _cut_power_amid(self) -> None:
+        await self._crash_amid(power=True)
+
+    async def _crash_amid(self, *, power: bool) -> None:
+        async with self._restarting:
+            await self._node.crash_amid(power=power)
+            await self._bring_up()
+
+    async def _fail_disk(self) -> None:
+        """The disk fails for a while; then it is sound again, and the gateway started anew."""
+        rate = self._chance.choice((0.001, 0.01, 0.1, 0.5))
+        kinds = self._chance.choice(
+            (
+                ("sync_eio",),
+                ("write_enospc", "write_short"),
+                ("write_eio", "name_eio", "sync_eio"),
+                ("read_eio", "open_eio", "open_emfile"),
+            )
+        )
+        async with self._restarting:
+            self._node.fail_disk(FaultRates(**dict.fromkeys(kinds, rate)))
+            await asyncio.sleep(self._chance.expovariate(1 / 0.5))
+            self._node.heal_disk()
+            self._node.kill()
+            await self._bring_up()
+
+    async def _slow_disk(self) -> None:
+        rates = self._node.disk.plan.rates
+        rates.latency, rates.latency_s = 0.2, self._chance.choice((0.01, 0.2))
+        await asyncio.sleep(self._chance.expovariate(1 / 0.5))
+        rates.latency = 0.0
+
+    async def _forget_cached(self) -> None:
+        self._node.forget_cached()
+
+    # What is around it.
+
+    async def _cut_connections(self) -> None:
+        self._network.cut_some(self._chance.choice((0.1, 0.3, 1.0)))
+
+    async def _part(self) -> None:
+        others = sorted({end.process.name for end in self._network.ends} - {NAME})
+        if others:
+            self._network.part(NAME, self._chance.choice(others))
+            await asyncio.sleep(self._chance.expovariate(1 / 1.0))
+            self._network.heal()
+
+    async def _jump(self) -> None:
+        self._node.clock.jumped_ms += self._chance.randint(*CLOCK_JUMPS_MS)
+
+    async def _slow_down(self) -> None:
+        self._network.slow = self._chance.choice((0.05, 0.5))
+        await asyncio.sleep(self._chance.expovariate(1 / 0.5))
+        self._network.slow = SLOW

@@ -1,0 +1,167 @@
+"""The gateway of a simulation: its disk and clock outlive it, it is started, stopped, killed, and started again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from random import Random
+
+from gateway.config import load_config
+from gateway.gateway import Gateway, StartFailed
+from log import Storage
+from tests.faults.disk_faults import FaultRates
+from tests.faults.simulated_disk import SimulatedDisk
+from tests.simulation.history import GatewayCrashed, GatewayStarted, History
+from tests.simulation.loop import SimulatedLoop
+from tests.simulation.machine import SimulatedClock, SimulatedMachine
+from tests.simulation.network import Network
+from tests.simulation.plan import Plan
+from tests.simulation.process import Process
+
+logger = logging.getLogger(__name__)
+
+DATA = "/data"
+START_PATIENCE_S = 600.0
+AMID_PATIENCE_S = 5.0
+NAME = "gateway"
+
+
+class Node:
+    """One node and the machine below it."""
+
+    def __init__(
+        self, loop: SimulatedLoop, network: Network, plan: Plan, history: History, chance: Random
+    ) -> None:
+        self.clock = SimulatedClock(loop)
+        self.disk = SimulatedDisk(
+            chance,
+            max_descriptors=plan.max_descriptors,
+            now_ms=self.clock.now_ms,
+            on_latency=loop.pass_time,
+            tells_cached=plan.cold_reads,
+        )
+        self.disk_has_failed = False
+        """Since the last start: what was taken offline by it comes back with the next one."""
+        self.counts: Counter[str] = Counter()
+        self.gateway: Gateway | None = None
+        self._loop = loop
+        self._network = network
+        self._plan = plan
+        self._history = history
+        self._chance = chance
+        self._process: Process | None = None
+        self._dead: list[Process] = []
+        self._is_over = asyncio.Event()
+
+    @property
+    def is_up(self) -> bool:
+        return self._process is not None and self._process.alive
+
+    def _at_ms(self) -> int:
+        return round(self._loop.time() * 1000)
+
+    async def start(self, *, killed_after_s: float | None = None) -> bool:
+        """Start it; whether it is up. With `killed_after_s` it is killed then, started or not."""
+        process = self._process = Process(NAME)
+        self._is_over.clear()
+        self.disk_has_failed = False
+        machine = SimulatedMachine(self._loop, self.clock, Storage(disk=self.disk.process()), self._chance)
+        gateway = Gateway(load_config(overrides=[f"log.dirs={DATA}", *self._plan.settings]), machine)
+        starting = process.begin(gateway.start())
+        over = asyncio.ensure_future(self._is_over.wait())
+        patience_s = START_PATIENCE_S if killed_after_s is None else killed_after_s
+        await asyncio.wait({starting, over}, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
+        over.cancel()
+        if not process.alive:
+            return False
+        if killed_after_s is not None:
+            self.kill()
+            return False
+        if not starting.done():
+            raise AssertionError(f"the gateway did not start within {START_PATIENCE_S} s")
+        error = starting.exception()
+        if error is not None:
+            self._note_failed_start(error)
+            self.kill()
+            return False
+        self.gateway = gateway
+        self.counts["starts"] += 1
+        self._history.add(GatewayStarted(self._at_ms()))
+        return True
+
+    def _note_failed_start(self, error: BaseException) -> None:
+        """A disk that fails may keep a gateway from starting, in a sentence."""
+        self.counts["failed starts"] += 1
+        if not isinstance(error, StartFailed) or not self.disk_has_failed:
+            raise AssertionError(f"the gateway can't start: {error!r}") from error
+
+    def kill(self) -> None:
+        """kill -9: what was written stays, what was sent may arrive."""
+        self._end("kill")
+        self.disk.kill()
+
+    def cut_power(self) -> None:
+        """What was not made durable stays in part, or not at all."""
+        self._end("power cut")
+        self.disk.power_cut(self._chance)
+        self.forget_cached()
+
+    async def crash_amid(self, *, power: bool) -> None:
+        """Crash before one of the next operations of the disk, in the middle of whatever asks for it."""
+        plan = self.disk.plan
+        plan.kind, plan.fail_at = "cut", plan.operations + self._chance.randint(1, 40)
+        plan.on_cut = self.cut_power if power else self.kill
+        over = asyncio.ensure_future(self._is_over.wait())
+        await asyncio.wait({over}, timeout=AMID_PATIENCE_S)
+        over.cancel()
+        plan.fail_at, plan.on_cut = 0, None
+
+    def fail_disk(self, rates: FaultRates) -> None:
+        """From now on operations fail by chance, until `heal_disk`."""
+        self.disk_has_failed = True
+        self.disk.plan.rates = rates
+
+    def heal_disk(self) -> None:
+        self.disk.plan.heal()
+
+    def forget_cached(self) -> None:
+        """What is read next has to be waited for."""
+        for path in self.disk.files():
+            self.disk.make_cold(path)
+
+    def _end(self, kind: str) -> None:
+        process, self._process, self.gateway = self._process, None, None
+        if process is None:
+            return
+        if process.alive:
+            process.die()
+        self._dead.append(process)
+        self._is_over.set()
+        self.counts[kind] += 1
+        self._network.process_died(process, polite=kind == "kill")
+        self._history.add(GatewayCrashed(self._at_ms(), "power" if kind == "power cut" else kind))
+
+    async def stop(self) -> None:
+        """As SIGTERM does it."""
+        process, gateway = self._process, self.gateway
+        assert process is not None
+        assert gateway is not None
+        stopping = process.begin(gateway.stop())
+        await asyncio.wait({stopping}, timeout=START_PATIENCE_S)
+        if not stopping.done():
+            raise AssertionError("the gateway did not stop")
+        self.counts["stops"] += 1
+        error = stopping.exception()
+        if error is not None and not self.disk_has_failed:
+            raise AssertionError(f"the gateway did not stop properly: {error!r}") from error
+        process.die()
+        self._dead.append(process)
+        self._is_over.set()
+        self._process = self.gateway = None
+        self._network.process_died(process, polite=True)
+        self.disk.kill()
+
+    def bury(self) -> None:
+        for process in self._dead:
+            process.bury()

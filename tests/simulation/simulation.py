@@ -1,0 +1,153 @@
+"""One run of a whole gateway with its clients in one thread, in virtual time, from a seed."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import hashlib
+import logging
+from collections import Counter
+from dataclasses import dataclass, field
+from random import Random
+
+from tests.simulation.chance import seeded
+from tests.simulation.checkers import breaches
+from tests.simulation.clients.workload import Workload, run
+from tests.simulation.director import Director
+from tests.simulation.history import Acknowledged, Fetched, History
+from tests.simulation.loop import SimulatedLoop
+from tests.simulation.network import Network
+from tests.simulation.node import Node
+from tests.simulation.plan import HOST, PORT, Plan, plan_of
+
+PATIENCE_S = 3_600.0
+"""Virtual time within which a run must end."""
+
+
+@dataclass
+class Outcome:
+    """What came of a run. `fingerprint` is of everything that happened: the same seed must give it again."""
+
+    seed: int
+    plan: Plan
+    history: History
+    breaches: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    fingerprint: str = ""
+
+    def told(self) -> str:
+        """For people: the seed, how to replay it, and what is wrong."""
+        lines = [
+            f"seed {self.seed}: {len(self.breaches)} breaches; python -m tests.simulation --seed {self.seed}",
+            f"  {self.plan}",
+        ]
+        return "\n".join([*lines, *(f"  {breach}" for breach in self.breaches[:20])])
+
+
+class _Complaints(logging.Handler):
+    """Errors that production code could only log: with a traceback they are bugs."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.breaches: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info and record.exc_info[1] is not None:
+            formatted = logging.Formatter().format(record)
+            self.breaches.append(f"logged: {formatted}")
+
+
+def run_seed(seed: int, plan: Plan | None = None) -> Outcome:
+    """Run it whole and judge it."""
+    return Simulation(seed, plan or plan_of(seed)).run()
+
+
+class Simulation:
+    """The parts of one run."""
+
+    def __init__(self, seed: int, plan: Plan) -> None:
+        self.outcome = Outcome(seed, plan, History())
+        self._plan = plan
+        self._chance = Random(f"run {seed}")
+        self._loop = SimulatedLoop(self._part_of_chance("loop"))
+        self._network = Network(self._loop, self._part_of_chance("network"))
+        self._network.one_byte_portions = plan.one_byte_portions
+        self._node = Node(
+            self._loop, self._network, plan, self.outcome.history, self._part_of_chance("machine")
+        )
+        self._director = Director(
+            self._loop, self._network, self._node, plan, self._part_of_chance("director")
+        )
+
+    def _part_of_chance(self, name: str) -> Random:
+        return Random(f"{name} {self.outcome.seed}")
+
+    def run(self) -> Outcome:
+        complaints = _Complaints()
+        root = logging.getLogger()
+        before = (root.handlers, root.level)
+        root.handlers = [complaints]
+        root.setLevel(logging.WARNING)
+        try:
+            with seeded(self._chance):
+                self._run_to_the_end()
+        finally:
+            root.handlers = before[0]
+            root.setLevel(before[1])
+        self.outcome.breaches += complaints.breaches + self._loop.unhandled
+        self._count()
+        return self.outcome
+
+    def _run_to_the_end(self) -> None:
+        outcome = self.outcome
+        gc.disable()  # when it runs depends on what ran before
+        try:
+            self._loop.run_until_complete(self._live())
+        except Exception as error:  # whatever it was, the seed has to be told
+            logging.getLogger(__name__).exception("seed %d", outcome.seed)
+            outcome.breaches.append(f"the run came to no end: {error!r}")
+        finally:
+            self._node.bury()
+            gc.enable()
+        outcome.breaches += breaches(outcome.history)
+
+    async def _live(self) -> None:
+        seed, duration_s = self.outcome.seed, self._plan.duration_s
+        assert await self._node.start()
+        director = asyncio.create_task(self._director.run(self._loop.time() + duration_s))
+
+        async def calm_down() -> None:
+            await director
+            await self._director.end()
+
+        clients = asyncio.create_task(
+            run(
+                Workload.from_seed(seed),
+                (HOST, PORT),
+                self.outcome.history,
+                duration_s,
+                self._node.clock.now_ms,
+                calm_down,
+            )
+        )
+        await asyncio.wait({clients}, timeout=PATIENCE_S)
+        if not clients.done():
+            raise AssertionError(f"the clients did not come to an end within {PATIENCE_S:g} s")
+        await clients
+        await self._node.stop()
+
+    def _count(self) -> None:
+        outcome = self.outcome
+        counts = outcome.counts
+        counts.update(self._director.faults)
+        counts.update(self._network.faults)
+        counts.update({f"disk: {kind}": number for kind, number in self._node.disk.faults.items()})
+        counts.update(self._node.counts)
+        events = outcome.history.events
+        counts["records acknowledged"] = sum(isinstance(event, Acknowledged) for event in events)
+        counts["records read"] = sum(len(event.records) for event in events if isinstance(event, Fetched))
+        counts["events"] = len(events)
+        counts["virtual seconds"] = round(self._loop.time())
+        digest = hashlib.sha256(repr(events).encode())
+        digest.update(str((self._network.bytes_delivered, self._loop.time())).encode())
+        outcome.fingerprint = digest.hexdigest()[:16]
