@@ -7,7 +7,8 @@ from random import Random
 
 HOST = "gateway"
 PORT = 9092
-PAGE_CACHE = 9223372036854775807
+LONG_MAX = 2**63 - 1
+PAGE_CACHE = LONG_MAX
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,10 @@ def _settings(chance: Random, *, durable: bool) -> tuple[str, ...]:
     chosen = {
         "listeners": f"PLAINTEXT://{HOST}:{PORT}",
         "log.flush.interval.messages": 1 if durable else PAGE_CACHE,
-        "log.segment.bytes": chance.choice((2_000, 8_000, 30_000, 1 << 20)),
+        "offsets.topic.segment.bytes": chance.choice((2_000, 30_000, 1 << 20)),
+        "transaction.state.log.segment.bytes": chance.choice((2_000, 30_000, 1 << 20)),
+        # a clock that is set back makes what was written before too new
+        "log.message.timestamp.after.max.ms": LONG_MAX,
         "log.index.interval.bytes": chance.choice((0, 200, 1_000, 4_096)),
         "log.flush.offset.checkpoint.interval.ms": chance.choice((200, 2_000, 60_000)),
         "seqgate.flush.inline.max.ms": chance.choice((0, 1)),

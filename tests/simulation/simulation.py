@@ -6,6 +6,7 @@ import asyncio
 import gc
 import hashlib
 import logging
+import traceback
 from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
@@ -45,14 +46,17 @@ class Outcome:
 
 
 class _Complaints(logging.Handler):
-    """Errors that production code could only log: with a traceback they are bugs."""
+    """Errors that production code could only log: with a traceback they are bugs, but for those of a failing disk."""
 
-    def __init__(self) -> None:
+    def __init__(self, node: Node) -> None:
         super().__init__(logging.WARNING)
         self.breaches: list[str] = []
+        self._node = node
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.exc_info and record.exc_info[1] is not None:
+            if isinstance(record.exc_info[1], OSError) and self._node.disk_has_failed:
+                return
             formatted = logging.Formatter().format(record)
             self.breaches.append(f"logged: {formatted}")
 
@@ -83,7 +87,7 @@ class Simulation:
         return Random(f"{name} {self.outcome.seed}")
 
     def run(self) -> Outcome:
-        complaints = _Complaints()
+        complaints = _Complaints(self._node)
         root = logging.getLogger()
         before = (root.handlers, root.level)
         root.handlers = [complaints]
@@ -103,9 +107,8 @@ class Simulation:
         gc.disable()  # when it runs depends on what ran before
         try:
             self._loop.run_until_complete(self._live())
-        except Exception as error:  # whatever it was, the seed has to be told
-            logging.getLogger(__name__).exception("seed %d", outcome.seed)
-            outcome.breaches.append(f"the run came to no end: {error!r}")
+        except Exception:
+            outcome.breaches.append(f"the run came to no end: {traceback.format_exc()}")
         finally:
             self._node.bury()
             gc.enable()

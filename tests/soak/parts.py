@@ -1,0 +1,26 @@
+"""The parts of a soak, and which share of the time each gets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Part:
+    """`module` takes --seconds and --seed and ends with a line of JSON; `weight` is its share of the time."""
+
+    name: str
+    module: str
+    does: str
+    weight: float
+
+
+PARTS = (
+    Part("disk", "tests.faults.soak", "a disk that fails, tears, forgets and flips bits", 2),
+    Part("simulation", "tests.simulation", "whole gateways with their clients in virtual time", 4),
+    Part(
+        "processes", "tests.faults.processes.soak", "real clients while real processes are killed and hung", 2
+    ),
+    Part("fuzzing", "tests.fuzzing", "coverage-guided hostile bytes", 2),
+    Part("connections", "tests.faults.hostile.soak", "hostile connections", 1),
+)

@@ -1,0 +1,52 @@
+"""What the parts of a soak did and found, for people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table
+
+SHOWN = 10
+
+
+@dataclass(frozen=True)
+class Result:
+    """Counts by what was counted, and every breach in a sentence."""
+
+    part: str
+    command: str
+    counts: dict[str, int]
+    breaches: list[str]
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.breaches)
+
+    def in_short(self) -> str:
+        if not self.failed:
+            return "no breach"
+        return f"[red]{len(self.breaches)} breaches[/]; again: python {self.command}"
+
+
+def print_table(console: Console, results: list[Result]) -> None:
+    """Every count of every part."""
+    table = Table("part", "what", "count")
+    for result in results:
+        for number, (what, count) in enumerate(sorted(result.counts.items())):
+            table.add_row(result.part if not number else "", what, f"{count:,}")
+    console.print(table)
+    for result in results:
+        for breach in result.breaches[:SHOWN]:
+            console.print(f"[red]{result.part}[/]: {breach}", markup=True)
+
+
+def print_totals(console: Console, results: list[Result]) -> None:
+    """What all parts count by the same name."""
+    totals: Counter[str] = Counter()
+    for result in results:
+        totals.update(result.counts)
+    names = ("records checked", "lost", "doubled", "breaches")
+    totals["breaches"] = sum(len(result.breaches) for result in results)
+    console.print(", ".join(f"{name} {totals[name]:,}" for name in names), style="bold")
