@@ -2,7 +2,8 @@
 
 A record's value names it, `producer/incarnation/transaction/partition/number`: an incarnation is one life of a producer
 (one producer id for idempotent ones), `transaction` its running number or 0 outside of any, `number` counts from 0 per
-incarnation and partition number, over all topics: within one partition it grows and may have gaps. No value is sent as a new record twice; a retry is the same batch again.
+incarnation and partition. `partition` is a number that no other partition of any topic has. No value is sent as a new
+record twice; a retry is the same batch again.
 """
 
 from __future__ import annotations

@@ -76,6 +76,7 @@ class DecodedBatch:
 
     last_offset: int
     producer_id: int
+    producer_epoch: int
     transactional: bool
     control: bool
     records: tuple[tuple[int, bytes | None, bytes | None], ...]
@@ -115,6 +116,7 @@ def _decode_batch(view: batches.BatchView) -> DecodedBatch:
     return DecodedBatch(
         view.base_offset + view.last_offset_delta,
         view.producer_id,
+        view.producer_epoch,
         bool(view.attributes & TRANSACTIONAL),
         bool(view.attributes & CONTROL),
         records,

@@ -62,7 +62,6 @@ class BatchSender:
         self.incarnation = 0
         self.transaction = 0
         self.queues: dict[TopicPartition, PartitionQueue] = {}
-        self._next_numbers: dict[int, int] = {}
         self.requests_in_flight = 0
         self.woken = asyncio.Event()
 
@@ -93,8 +92,8 @@ class BatchSender:
         self.give_up_all("NEW_PRODUCER_ID")
         self.producer_id, self.producer_epoch = producer_id, producer_epoch
         self.incarnation += 1
-        self._next_numbers.clear()
         for queue in self.queues.values():
+            queue.next_number = 0
             queue.start_at_beginning(producer_id, producer_epoch)
 
     def give_up_all(self, error: str) -> None:
@@ -155,16 +154,16 @@ class BatchSender:
         queue.next_sequence += batch.record_count
         queue.in_flight.append(batch)
         place = batch.partition
-        first_number = self._next_numbers.get(place.partition, 0)
-        self._next_numbers[place.partition] = first_number + batch.record_count
-        numbers = range(first_number, first_number + batch.record_count)
+        numbers = range(queue.next_number, queue.next_number + batch.record_count)
+        queue.next_number += batch.record_count
+        partition_number = self._surroundings.number_of(place)
         batch.names = tuple(
-            RecordName(self.name, self.incarnation, self.transaction, place.partition, number)
+            RecordName(self.name, self.incarnation, self.transaction, partition_number, number)
             for number in numbers
         )
         at_ms = self._surroundings.at_ms()
-        for name in batch.names:
-            self._surroundings.history.add(Sent(at_ms, name, place))
+        for name, record_key in zip(batch.names, batch.keys, strict=True):
+            self._surroundings.history.add(Sent(at_ms, name, place, record_key or b""))
 
     def _request(self, batches: list[ProducerBatch]) -> Plain:
         topics: dict[str, list[Plain]] = {}

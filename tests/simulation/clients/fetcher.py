@@ -20,12 +20,12 @@ from tests.simulation.clients.fetch_session import (
     by_topic,
 )
 from tests.simulation.clients.surroundings import Surroundings
-from tests.simulation.history import Fetched, OffsetListed, TopicPartition
+from tests.simulation.history import Fetched, Marker, OffsetListed, TopicPartition
 from tests.support.wire import Plain
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 MAX_TIMESTAMP_SINCE = 7
-ZSTD_SINCE = 10
+LOG_START_SINCE, ZSTD_SINCE = 5, 10
 SESSION_ERRORS = {ErrorCode.fetch_session_id_not_found, ErrorCode.invalid_fetch_session_epoch}
 
 
@@ -46,7 +46,7 @@ class Fetcher:
         self._random = random
         self.name = name
         self.read_committed = read_committed
-        self.fetch_version = random.randint(ZSTD_SINCE if surroundings.zstd else 4, 18)
+        self.fetch_version = random.randint(ZSTD_SINCE if surroundings.zstd else LOG_START_SINCE, 18)
         self.list_version = random.randint(2, 11)
         self._session = FetchSession()
         self._uses_session = self.fetch_version >= SESSIONS_SINCE and random.random() < 0.5
@@ -61,6 +61,7 @@ class Fetcher:
         """
         in_session = self._uses_session and not apart
         request = self._request(wanted, max_wait_ms, in_session=in_session)
+        asked_at_ms = self._surroundings.at_ms()
         try:
             answer = await self._link.call("fetch", self.fetch_version, request)
         except Disconnected:
@@ -75,7 +76,7 @@ class Fetcher:
                 self._surroundings.unexpected(self.name, f"Fetch: {answer.error_code.name}")
             if in_session:
                 self._session.answered(answer.session_id)
-        return self._take(answer, wanted)
+        return self._take(answer, wanted, asked_at_ms)
 
     def _request(self, wanted: dict[TopicPartition, Wanted], max_wait_ms: int, *, in_session: bool) -> Plain:
         session: Plain = {"session_id": NO_SESSION, "session_epoch": NO_SESSION_EPOCH}
@@ -107,7 +108,7 @@ class Fetcher:
         rows: dict[TopicPartition, Any] = {place: place.partition for place in places}
         return by_topic(self._surroundings, self.fetch_version, rows, "topic")
 
-    def _take(self, answer: Any, wanted: dict[TopicPartition, Wanted]) -> list[Fetched]:
+    def _take(self, answer: Any, wanted: dict[TopicPartition, Wanted], asked_at_ms: int) -> list[Fetched]:
         names = {topic.topic_id: topic.name for topic in self._surroundings.topics.values()}
         taken = []
         for topic in answer.responses:
@@ -125,12 +126,14 @@ class Fetcher:
                     if row.error_code not in FAULTS:
                         self._surroundings.unexpected(self.name, f"Fetch of {place}: {row.error_code.name}")
                 else:
-                    found = self._fetched(place, wanted[place].fetch_offset, row)
+                    found = self._fetched(place, wanted[place].fetch_offset, row, asked_at_ms)
                     if found is not None:
                         taken.append(found)
         return taken
 
-    def _fetched(self, place: TopicPartition, fetch_offset: int, row: Any) -> Fetched | None:
+    def _fetched(
+        self, place: TopicPartition, fetch_offset: int, row: Any, asked_at_ms: int
+    ) -> Fetched | None:
         try:
             batches = decode(bytes(row.records or b""))
         except Corrupt as corrupt:
@@ -153,7 +156,13 @@ class Fetcher:
             ),
             row.high_watermark,
             row.last_stable_offset,
-            getattr(row, "log_start_offset", -1),
+            row.log_start_offset,
+            tuple(
+                Marker(batch.last_offset, batch.producer_id, batch.producer_epoch, not batch.is_abort)
+                for batch in batches
+                if batch.control and batch.last_offset >= fetch_offset
+            ),
+            asked_at_ms,
         )
         self._surroundings.history.add(fetched)
         return fetched
@@ -166,6 +175,7 @@ class Fetcher:
             "isolation_level": int(self.read_committed),
             "topics": [{"name": place.topic, "partitions": [row]}],
         }
+        asked_at_ms = self._surroundings.at_ms()
         answer = await self._link.call("list_offsets", self.list_version, request)
         found = answer.topics[0].partitions[0]
         if found.error_code is not ErrorCode.none:
@@ -173,7 +183,13 @@ class Fetcher:
                 self._surroundings.unexpected(self.name, f"ListOffsets of {place}: {found.error_code.name}")
             return None
         listed = OffsetListed(
-            self._surroundings.at_ms(), self.name, place, self.read_committed, timestamp, found.offset
+            self._surroundings.at_ms(),
+            self.name,
+            place,
+            self.read_committed,
+            timestamp,
+            found.offset,
+            asked_at_ms,
         )
         self._surroundings.history.add(listed)
         return int(found.offset)

@@ -96,6 +96,7 @@ class IdempotentProducer:
 
     async def _get_producer_id(self, connection: Connection) -> None:
         sender = self._sender
+        asked_at_ms = self._surroundings.at_ms()
         request = {
             "transactional_id": None,
             "transaction_timeout": 2**31 - 1,
@@ -122,6 +123,7 @@ class IdempotentProducer:
                 sender.incarnation,
                 sender.producer_id,
                 sender.producer_epoch,
+                asked_at_ms=asked_at_ms,
             )
         )
 

@@ -22,6 +22,7 @@ class PartitionQueue:
     last_acked_sequence: int = NOTHING_ACKNOWLEDGED
     unresolved_sequence: int | None = None
     bump_wanted: bool = False
+    next_number: int = 0
     waiting: deque[ProducerBatch] = field(default_factory=deque)
     in_flight: list[ProducerBatch] = field(default_factory=list)
 

@@ -28,17 +28,17 @@ class Surroundings:
     history: History
     wall_ms: Callable[[], int]
     end_at: float
-    began_at: float = 0.0
     zstd: bool = False
     """Producers use it, so consumers speak Fetch v10 or later."""
     topics: dict[str, Topic] = field(default_factory=dict)
+    _numbers: dict[TopicPartition, int] = field(default_factory=dict)
 
     def now(self) -> float:
         return asyncio.get_running_loop().time()
 
     def at_ms(self) -> int:
-        """Virtual milliseconds since the run began, for events."""
-        return round((self.now() - self.began_at) * 1000)
+        """The loop's time in milliseconds, for events."""
+        return round(self.now() * 1000)
 
     @property
     def ending(self) -> bool:
@@ -51,6 +51,10 @@ class Surroundings:
             for topic in self.topics.values()
             for partition in range(topic.partitions)
         ]
+
+    def number_of(self, place: TopicPartition) -> int:
+        """A number for record names that no other partition of any topic has."""
+        return self._numbers.setdefault(place, len(self._numbers))
 
     def unexpected(self, client: str, sentence: str) -> None:
         self.history.add(Unexpected(self.at_ms(), client, sentence))

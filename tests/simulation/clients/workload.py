@@ -16,7 +16,8 @@ from tests.simulation.clients.topics import TopicPlan, create_topics
 from tests.simulation.history import History
 from tests.simulation.process import Process
 
-SETTLE_S = 600.0
+SETTLE_S = 500.0
+"""How long clients may take to come to rest, and open transactions to end, when nothing fails any more."""
 Client = Coroutine[Any, Any, None]
 
 
@@ -59,9 +60,8 @@ async def run(
     come to rest within the workload's patience is a breach in the history, never an exception.
     """
     loop = asyncio.get_running_loop()
-    began_at = loop.time()
-    end_at = began_at + duration_s
-    surroundings = Surroundings(*address, history, wall_ms, end_at, began_at, zstd=workload.zstd)
+    end_at = loop.time() + duration_s
+    surroundings = Surroundings(*address, history, wall_ms, end_at, zstd=workload.zstd)
     await create_topics(surroundings, list(workload.topics), Random(f"topics {workload.seed}"))
     tasks = [Process(name).begin(client) for name, client in _clients(workload, surroundings)]
     await asyncio.sleep(max(0.0, surroundings.end_at - loop.time()))
