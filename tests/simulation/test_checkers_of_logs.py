@@ -6,6 +6,7 @@ import pytest
 
 from tests.simulation.checkers import breaches
 from tests.simulation.history import (
+    FinalRead,
     GatewayCrashed,
     OffsetListed,
     RecordName,
@@ -30,6 +31,15 @@ class TestStored:
         story = Story()
         story.acknowledged(rec(0), 0)
         assert "dense" in story.found()
+
+    def test_an_empty_partition_needs_no_answer_with_records(self) -> None:
+        story = Story(deleted_before={P0: 1})
+        story.acknowledged(rec(0), 0)
+        story.add(FinalRead(story.tick()))
+        for read_committed in (False, True):
+            for timestamp in (-2, -1):
+                story.add(OffsetListed(story.tick(), "c", P0, read_committed, timestamp, 1))
+        assert story.found() == set()
 
     def test_a_record_that_was_read_once_must_stay(self) -> None:
         story = Story()

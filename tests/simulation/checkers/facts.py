@@ -20,6 +20,7 @@ from tests.simulation.history import (
     GotProducerId,
     History,
     Marker,
+    OffsetListed,
     RecordName,
     Sent,
     TopicPartition,
@@ -28,6 +29,7 @@ from tests.simulation.history import (
 )
 
 NEVER = math.inf
+LATEST, EARLIEST = -1, -2  # of ListOffsets
 OneEvent = TypeVar("OneEvent", bound=Event)
 
 
@@ -154,20 +156,20 @@ class Facts:
         return self._names[value]
 
     @cached_property
-    def _final_answers(self) -> list[Fetched]:
+    def _final_events(self) -> list[Event]:
         events = self.history.events
         begins = [index for index, event in enumerate(events) if isinstance(event, FinalRead)]
-        return [event for event in events[begins[-1] :] if isinstance(event, Fetched)] if begins else []
+        return events[begins[-1] :] if begins else []
 
     @cached_property
     def uncommitted(self) -> dict[TopicPartition, Reading]:
         """The last reading of everything."""
-        return _readings(self._final_answers, read_committed=False)
+        return _readings(self._final_events, read_committed=False)
 
     @cached_property
     def committed(self) -> dict[TopicPartition, Reading]:
         """The last reading of what is committed."""
-        return _readings(self._final_answers, read_committed=True)
+        return _readings(self._final_events, read_committed=True)
 
     @cached_property
     def stored(self) -> dict[RecordName, int]:
@@ -251,12 +253,19 @@ def place(partition: TopicPartition, offset: int | None = None) -> str:
     return where if offset is None else f"offset {offset} of {where}"
 
 
-def _readings(answers: Iterable[Fetched], *, read_committed: bool) -> dict[TopicPartition, Reading]:
+def _readings(events: Iterable[Event], *, read_committed: bool) -> dict[TopicPartition, Reading]:
+    """One that is empty has no answers with records: then its ends were listed, and are the same."""
     readings: dict[TopicPartition, Reading] = {}
-    for event in answers:
-        if event.read_committed != read_committed:
+    for event in events:
+        if not isinstance(event, Fetched | OffsetListed) or event.read_committed != read_committed:
             continue
         reading = readings.get(event.partition)
+        if isinstance(event, OffsetListed):
+            if event.timestamp == EARLIEST and reading is None:
+                readings[event.partition] = Reading(*[event.offset] * 5)
+            elif event.timestamp == LATEST and reading is not None:
+                reading.high_watermark = max(reading.high_watermark, event.offset)
+            continue
         if reading is None:
             reading = readings[event.partition] = Reading(event.fetch_offset, event.fetch_offset, 0, 0, 0)
         reading.end_offset = max(reading.end_offset, event.next_offset)

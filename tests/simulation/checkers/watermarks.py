@@ -10,10 +10,9 @@ from bisect import bisect_left
 from collections import defaultdict
 from typing import Final
 
-from tests.simulation.checkers.facts import Facts, place
+from tests.simulation.checkers.facts import EARLIEST, LATEST, Facts, place
 from tests.simulation.history import Acknowledged, Fetched, OffsetListed, TopicPartition
 
-LATEST, EARLIEST = -1, -2  # of ListOffsets
 _HIGH_WATERMARK: Final = "high watermark"
 _LAST_STABLE: Final = "last stable offset"
 _LOG_START: Final = "log start"

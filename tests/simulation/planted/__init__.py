@@ -1,0 +1,17 @@
+"""Mistakes planted in the production code, to see that the simulation and its checkers find them."""
+
+from __future__ import annotations
+
+from tests.simulation.planted import compacting, coordinators, durability, producers, reading, recovering
+from tests.simulation.planted.fault import FAULTS, Fault
+
+__all__ = [
+    "FAULTS",
+    "Fault",
+    "compacting",
+    "coordinators",
+    "durability",
+    "producers",
+    "reading",
+    "recovering",
+]

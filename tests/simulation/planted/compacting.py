@@ -1,0 +1,27 @@
+"""Mistakes of compaction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from log.compaction.cleaned_transactions import CleanedTransactions
+from log.compaction.kept_records import KeptRecords
+from tests.simulation.planted.fault import Change, fault
+
+
+@fault
+def compaction_takes_the_last_value() -> list[Change]:
+    """the newest record of a key goes too: <= instead of <"""
+
+    def stays(self: KeptRecords, record: Any, horizon_ms: int | None) -> bool:
+        if record.offset > self.offset_map.latest_offset:
+            return True
+        return record.key is not None and record.offset > self.offset_map.get(record.key)
+
+    return [(KeptRecords, "_stays", stays)]
+
+
+@fault
+def compaction_counts_aborted_records() -> list[Change]:
+    """a committed record gives way to a later one of its key that was aborted"""
+    return [(CleanedTransactions, "is_aborted", lambda *_, **__: False)]

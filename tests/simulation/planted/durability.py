@@ -1,0 +1,166 @@
+"""Mistakes about what is durable when."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from gateway.runtime.partition import Partition
+from log import AppendInfo, FlushTicket, Storage
+from log.durable_log import DurableLog
+from log.log_start import LogStart
+from log.retained_log import RetainedLog
+from tests.simulation.planted.fault import Change, fault
+
+
+@fault
+def acknowledged_before_the_flush() -> list[Change]:
+    """acks=all is answered when the batch is written, not when it is durable"""
+
+    def is_persisted(self: Partition, last_offset: int) -> bool:
+        return last_offset < self.log.log_end_offset
+
+    return [(Partition, "is_persisted", is_persisted)]
+
+
+@fault
+def visible_before_the_flush() -> list[Change]:
+    """the high watermark moves with the write, though acknowledgements wait for the flush"""
+    append = Partition.append
+
+    def visible(self: Partition, *args: Any, **kwargs: Any) -> AppendInfo:
+        info = append(self, *args, **kwargs)
+        self.log.advance_high_watermark_to_end()
+        return info
+
+    def is_persisted(self: Partition, last_offset: int) -> bool:
+        return last_offset < self.log.recovery_point
+
+    return [(Partition, "append", visible), (Partition, "is_persisted", is_persisted)]
+
+
+@fault
+def duplicate_acknowledged_at_once() -> list[Change]:
+    """a retry is answered without waiting for the flush of its original"""
+    append = Partition.append
+
+    def answered(self: Partition, *args: Any, **kwargs: Any) -> AppendInfo:
+        info = append(self, *args, **kwargs)
+        return info._replace(last_offset=-1) if info.is_duplicate else info
+
+    return [(Partition, "append", answered)]
+
+
+@fault
+def failed_flush_believed() -> list[Change]:
+    """the error of an fsync is logged and forgotten"""
+    sync = Storage.sync
+
+    def believed(self: Storage, file: Any) -> None:
+        with contextlib.suppress(OSError):
+            sync(self, file)
+
+    return [(Storage, "sync", believed)]
+
+
+@fault
+def failed_flush_repeated() -> list[Change]:
+    """after a failed fsync the next one, which succeeds without writing what was dropped, counts (fsyncgate)"""
+
+    def sync(self: Storage, file: Any) -> None:
+        self._sync(file)
+
+    def stay_online(self: DurableLog, ticket: FlushTicket, error: OSError) -> None:
+        self._undurable.came_back(ticket)
+        for file in ticket.files:
+            self._environment.storage.unpin(file)
+
+    return [(Storage, "sync", sync), (DurableLog, "fail_flush", stay_online)]
+
+
+@fault
+def flush_without_the_data() -> list[Change]:
+    """a flush round makes names durable and forgets the data file"""
+    run = FlushTicket.run
+
+    def forgetful(self: FlushTicket) -> None:
+        files, self.files = self.files, []
+        try:
+            run(self)
+        finally:
+            self.files = files
+
+    return [(FlushTicket, "run", forgetful)]
+
+
+@fault
+def flush_of_the_active_segment_only() -> list[Change]:
+    """after a roll what was written to the segment before, and not flushed yet, is never flushed"""
+    run = FlushTicket.run
+
+    def short(self: FlushTicket) -> None:
+        files, self.files = self.files, self.files[-1:]
+        try:
+            run(self)
+        finally:
+            self.files = files
+
+    return [(FlushTicket, "run", short)]
+
+
+@fault
+def roll_without_the_directory() -> list[Change]:
+    """the directory is not flushed after a roll: a power cut takes the new segment's name"""
+    roll = RetainedLog.roll
+
+    def forgetful(self: RetainedLog, now_ms: int) -> None:
+        roll(self, now_ms)
+        self._undurable.came_true()
+
+    return [(RetainedLog, "roll", forgetful)]
+
+
+@fault
+def new_partition_without_its_directory() -> list[Change]:
+    """the names of a new partition are taken for durable with its first write"""
+    init = DurableLog.__init__
+
+    def forgetful(self: DurableLog, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        self._undurable.came_true()
+
+    return [(DurableLog, "__init__", forgetful)]
+
+
+@fault
+def replaced_without_a_flush() -> list[Change]:
+    """a small file is replaced by writing and renaming, and neither is flushed"""
+
+    def replace_file(self: Storage, path: str, content: bytes) -> None:
+        self.write_file(path + ".tmp", content)
+        self.rename(path + ".tmp", path)
+
+    return [(Storage, "replace_file", replace_file)]
+
+
+@fault
+def deleted_records_come_back() -> list[Change]:
+    """DeleteRecords moves the log start in memory only"""
+
+    def advance(self: LogStart, offset: int) -> None:
+        self.durable_offset = max(self.durable_offset, offset)
+
+    return [(LogStart, "advance", advance)]
+
+
+@fault
+def deletes_whole_segments() -> list[Change]:
+    """DeleteRecords rounds up to the end of the segment"""
+    wanted = RetainedLog._wanted_start
+
+    def rounded(self: RetainedLog, offset: int) -> int:
+        start = wanted(self, offset)
+        ends = [base for base in self._bases[1:] if base >= start]
+        return min(ends[0], self.high_watermark) if ends and start > self.log_start_offset else start
+
+    return [(RetainedLog, "_wanted_start", rounded)]

@@ -1,0 +1,39 @@
+"""A mistake planted in production code for the length of a `with`, and the list of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+Change = tuple[Any, str, Any]
+"""An owner, the name of one of its attributes, and what takes its place."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """`mistake`: what an engineer could really get wrong that this stands for."""
+
+    name: str
+    mistake: str
+    changes: Callable[[], list[Change]]
+
+    def plant(self) -> AbstractContextManager[Any]:
+        """Everything that runs inside of the `with` has the mistake."""
+        stack = ExitStack()
+        for owner, name, replacement in self.changes():
+            stack.enter_context(mock.patch.object(owner, name, replacement))
+        return stack
+
+
+FAULTS: dict[str, Fault] = {}
+
+
+def fault(changes: Callable[[], list[Change]]) -> Callable[[], list[Change]]:
+    """Registers a planted fault under its function's name; the docstring names the mistake."""
+    name = changes.__name__
+    assert changes.__doc__
+    FAULTS[name] = Fault(name, changes.__doc__, changes)
+    return changes

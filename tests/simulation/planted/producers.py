@@ -1,0 +1,169 @@
+"""Mistakes about producers: their sequences, epochs and ids."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway.coordinator.transaction import rules
+from gateway.coordinator.transaction.rules import Producer, TransactionRefused
+from gateway.coordinator.transaction.states import EMPTY
+from gateway.metadata.image import MetadataImage
+from gateway.metadata.producer_ids import claim_block
+from gateway.runtime.embedded_block_store import EmbeddedBlockStore, block_of
+from gateway.runtime.transaction_coordinator import TransactionCoordinator
+from pid_allocator import ProducerIdBlock
+from seq_validator import ACCEPTED, Duplicate, ProducerTable, Rejected, RejectionReason, table
+from seq_validator.entry import ProducerEntry
+from tests.simulation.planted.fault import Change, fault
+
+
+def _accepting(*reasons: RejectionReason) -> Any:
+    judge = ProducerTable.judge
+
+    def accept(self: ProducerTable, *args: Any, **kwargs: Any) -> Any:
+        verdict = judge(self, *args, **kwargs)
+        return ACCEPTED if isinstance(verdict, Rejected) and verdict.reason in reasons else verdict
+
+    return accept
+
+
+@fault
+def any_sequence_accepted() -> list[Change]:
+    """what is not the next sequence and no known duplicate is stored"""
+    return [(ProducerTable, "judge", _accepting(RejectionReason.OUT_OF_ORDER_SEQUENCE))]
+
+
+@fault
+def gaps_accepted() -> list[Change]:
+    """a batch after one that failed is stored: only what goes back is out of order"""
+    judge = ProducerTable.judge
+
+    def lenient(self: ProducerTable, batch: Any, *args: Any, **kwargs: Any) -> Any:
+        verdict = judge(self, batch, *args, **kwargs)
+        entry = self.get(batch.producer_id)
+        if (
+            isinstance(verdict, Rejected)
+            and verdict.reason is RejectionReason.OUT_OF_ORDER_SEQUENCE
+            and entry is not None
+            and entry.producer_epoch == batch.producer_epoch
+            and batch.base_sequence > entry.next_sequence
+        ):
+            return ACCEPTED
+        return verdict
+
+    return [(ProducerTable, "judge", lenient)]
+
+
+@fault
+def one_duplicate_remembered() -> list[Change]:
+    """only the last batch of a producer is remembered, five may be in flight"""
+
+    def forgetful(*args: Any, **kwargs: Any) -> ProducerEntry:
+        return ProducerEntry(*args, **kwargs | {"retained_batches": 1})
+
+    return [(table, "ProducerEntry", forgetful)]
+
+
+@fault
+def duplicates_stored_again() -> list[Change]:
+    """a retry is not recognised"""
+    judge = ProducerTable.judge
+
+    def forgetful(self: ProducerTable, *args: Any, **kwargs: Any) -> Any:
+        verdict = judge(self, *args, **kwargs)
+        return ACCEPTED if isinstance(verdict, Duplicate) else verdict
+
+    return [(ProducerTable, "judge", forgetful)]
+
+
+@fault
+def duplicate_answered_with_the_newest_offset() -> list[Change]:
+    """a retry is answered with the offset of the producer's last batch"""
+    judge = ProducerTable.judge
+
+    def confused(self: ProducerTable, batch: Any, *args: Any, **kwargs: Any) -> Any:
+        verdict = judge(self, batch, *args, **kwargs)
+        entry = self.get(batch.producer_id)
+        if isinstance(verdict, Duplicate) and entry is not None:
+            newest = entry.batches[-1]
+            return Duplicate(newest.base_offset, newest.last_offset, newest.timestamp)
+        return verdict
+
+    return [(ProducerTable, "judge", confused)]
+
+
+@fault
+def old_epochs_accepted() -> list[Change]:
+    """who is fenced may still write"""
+    verify_or_add = TransactionCoordinator.verify_or_add
+
+    def lenient(self: TransactionCoordinator, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return verify_or_add(self, *args, **kwargs)
+        except TransactionRefused:
+            return None
+
+    return [
+        (ProducerTable, "judge", _accepting(RejectionReason.INVALID_PRODUCER_EPOCH)),
+        (TransactionCoordinator, "verify_or_add", lenient),
+    ]
+
+
+@fault
+def epoch_not_raised() -> list[Change]:
+    """InitProducerId gives a transactional id its epoch again, so the one before is not fenced"""
+    begin_producer = rules.begin_producer
+
+    def same(*args: Any, **kwargs: Any) -> Any:
+        current, after = args[0], begin_producer(*args, **kwargs)
+        if current is None or after.state is not EMPTY:
+            return after
+        return after._replace(producer_epoch=current.producer_epoch)
+
+    return [(rules, "begin_producer", same)]
+
+
+@fault
+def old_epoch_may_commit() -> list[Change]:
+    """EndTxn does not compare the epoch"""
+    end = rules.end
+
+    def lenient(current: Any, request: Any, *args: Any) -> Any:
+        if current is not None and request.producer.producer_id == current.producer_id:
+            request = request._replace(producer=Producer(current.producer_id, current.producer_epoch))
+        return end(current, request, *args)
+
+    return [(rules, "end", lenient)]
+
+
+@fault
+def ids_before_their_block_is_durable() -> list[Change]:
+    """a block of producer ids is used before its record is flushed"""
+
+    async def claim(self: EmbeddedBlockStore, size: int, owner: str, now_ms: int) -> ProducerIdBlock:
+        metadata_log, node_id = self._metadata_log, self._node_id
+
+        def decide(image: MetadataImage) -> Any:
+            return claim_block(image, size=size, owner=owner, now_ms=now_ms, broker_id=node_id)
+
+        record = decide(metadata_log.image).answer
+        metadata_log.commit_soon(("claim", record.first_producer_id), decide)
+        return block_of(record)
+
+    return [(EmbeddedBlockStore, "claim", claim)]
+
+
+@fault
+def last_block_used_again() -> list[Change]:
+    """after a start the ids go on in the block that was claimed last, from its beginning"""
+    claim = EmbeddedBlockStore.claim
+
+    async def again(self: EmbeddedBlockStore, size: int, owner: str, now_ms: int) -> ProducerIdBlock:
+        known = await self.blocks()
+        if known and not getattr(self, "used_again", False):
+            self.used_again = True  # type: ignore[attr-defined]
+            return known[-1]
+        self.used_again = True  # type: ignore[attr-defined]
+        return await claim(self, size, owner, now_ms)
+
+    return [(EmbeddedBlockStore, "claim", again)]

@@ -1,0 +1,126 @@
+"""Mistakes in what a start makes of what it finds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from log import durable_log, recovery
+from log.durable_log import DurableLog
+from log.leader_epochs import LeaderEpochs
+from log.producer_recovery import load_producers
+from log.recovery import LoadedLog, _Loader
+from log.segment import Segment
+from seq_validator import ProducerTable
+from tests.simulation.planted.fault import Change, fault
+
+
+@fault
+def recovery_drops_the_last_batch() -> list[Change]:
+    """an off-by-one takes the last whole batch for a torn one"""
+    recover = _Loader._recover_segment
+
+    def drop(self: _Loader, segment: Segment, next_offset: int, recovery_point: int) -> int:
+        if segment.size_bytes:
+            segment.size_bytes -= 1
+        return recover(self, segment, next_offset, recovery_point)
+
+    return [(_Loader, "_recover_segment", drop)]
+
+
+@fault
+def recovery_checks_no_crc() -> list[Change]:
+    """a batch whose length is there counts, torn or not"""
+    return [(recovery, "crc_matches", lambda *_: True)]
+
+
+@fault
+def recovery_trusts_offsets() -> list[Change]:
+    """a log with a hole in it, as a lost write leaves one, goes on after the hole"""
+    check = _Loader._check_from
+
+    def trusting(self: _Loader, first: int, recovery_point: int) -> int:
+        return check(self, first, 2**63 - 1)
+
+    return [(_Loader, "_check_from", trusting)]
+
+
+@fault
+def producers_forgotten_at_start() -> list[Change]:
+    """the producer state is not restored: an unknown producer may begin with any sequence, a retry is stored again"""
+    load = load_producers
+
+    def forget(*args: Any, **kwargs: Any) -> ProducerTable:
+        table = load(*args, **kwargs)
+        for entry in table.entries():
+            if not entry.has_open_transaction:
+                table.forget(entry)
+        return table
+
+    return [(recovery, "load_producers", forget)]
+
+
+@fault
+def duplicates_forgotten_at_start() -> list[Change]:
+    """a snapshot keeps the next sequence of a producer but not its last batches"""
+    load = load_producers
+
+    def forget(*args: Any, **kwargs: Any) -> ProducerTable:
+        table = load(*args, **kwargs)
+        for entry in table.entries():
+            while len(entry.batches) > 1:
+                entry.batches.popleft()
+        return table
+
+    return [(recovery, "load_producers", forget)]
+
+
+@fault
+def transactions_forgotten_at_start() -> list[Change]:
+    """which transactions are open in a partition is not restored"""
+    load = load_producers
+
+    def forget(*args: Any, **kwargs: Any) -> ProducerTable:
+        table = load(*args, **kwargs)
+        for entry in table.entries():
+            entry.current_transaction_first_offset = -1
+        return table
+
+    return [(recovery, "load_producers", forget)]
+
+
+@fault
+def aborts_forgotten_at_start() -> list[Change]:
+    """the index of aborted transactions is not made anew after a crash"""
+
+    def forget(self: _Loader) -> None:
+        for segment in self.segments:
+            segment.forget_aborted()
+        self.segments[-1].hold_transaction_index()
+
+    return [(_Loader, "load_transaction_indexes", forget)]
+
+
+@fault
+def high_watermark_goes_back() -> list[Change]:
+    """after a start consumers see only what the last checkpoint covers, until the next flush"""
+    take = DurableLog._take
+
+    def behind(self: DurableLog, loaded: LoadedLog) -> None:
+        take(self, loaded)
+        self.high_watermark = max(self.log_start_offset, self._active.base_offset)
+        self._reader.high_watermark_moved(self.high_watermark, self.log_end_offset)
+
+    return [(DurableLog, "_take", behind)]
+
+
+@fault
+def leader_epochs_forgotten() -> list[Change]:
+    """the leader epochs are not restored"""
+    load = recovery.load_log
+
+    def forget(*args: Any, **kwargs: Any) -> LoadedLog:
+        loaded = load(*args, **kwargs)
+        loaded.leader_epochs = LeaderEpochs()
+        return loaded
+
+    return [(durable_log, "load_log", forget)]

@@ -1,0 +1,18 @@
+"""Every planted fault still finds the code that it changes, and takes itself back."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.planted import FAULTS, Fault
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+def test_it_can_be_planted_and_taken_back(fault: Fault) -> None:
+    changes = fault.changes()
+    before = [getattr(owner, name) for owner, name, _ in changes]
+    with fault.plant():
+        assert all(
+            getattr(owner, name) is not old for (owner, name, _), old in zip(changes, before, strict=True)
+        )
+    assert [getattr(owner, name) for owner, name, _ in changes] == before
