@@ -89,7 +89,7 @@ class DelayedLog(CompactedLog):
     def _begin_delaying(self) -> DelayedRecords:
         if self.delays is None:
             self.delays = DelayedRecords(self._environment.delayed_limit, self.config.delivery_delay_hold_ms)
-            self._environment.delaying.add(self)
+            self._environment.delaying[self] = None
         return self.delays
 
     def _stop_delaying(self) -> None:
@@ -97,7 +97,7 @@ class DelayedLog(CompactedLog):
         if self.delays is not None:
             self.delays.clear()
             self.delays = None
-        self._environment.delaying.discard(self)
+        self._environment.delaying.pop(self, None)
         self.held_from = NOT_HELD
         self._noted = None
 

@@ -28,7 +28,7 @@ class LogEnvironment:
     recovery_points_lost: bool = False
     """Nobody knows what was durable, so offsets that are missing may be compaction's doing anywhere."""
     delayed_limit: DelayedLimit = field(default_factory=DelayedLimit)
-    delaying: set[DelayedLog] = field(default_factory=set)
+    delaying: dict[DelayedLog, None] = field(default_factory=dict)
     """The logs whose topics delay records."""
 
     def forget_indexes(self, path: str) -> None:

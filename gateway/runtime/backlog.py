@@ -85,7 +85,7 @@ class Backlog:
         self._shares = shares
         self._rules = TopicRules(config, metadata_log.image)
         self._moves = GroupMoves(groups, shares)
-        self._gated: set[Partition] = set()
+        self._gated: dict[Partition, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._passes = asyncio.Lock()
         self.holds = False
@@ -158,10 +158,10 @@ class Backlog:
         """The gate of a partition, if its topic has one."""
         if partition.closed or not self._rules.of(partition.topic).limits_producers:
             partition.gate = None
-            self._gated.discard(partition)
+            self._gated.pop(partition, None)
         elif partition.gate is None:
             partition.gate = ProduceGate(self._config.int("seqgate.backlog.refused.producers.max"))
-            self._gated.add(partition)
+            self._gated[partition] = None
         return partition.gate
 
     def _note_gates(self) -> None:
@@ -179,7 +179,7 @@ class Backlog:
     async def _look_over(self) -> None:
         readers = await self.readers(self._rules.names())
         self.skipped.keep_only(readers)
-        self._gated = {partition for partition in self._gated if not partition.closed}
+        self._gated = {partition: None for partition in self._gated if not partition.closed}
         gated = {(partition.topic, partition.index) for partition in self._gated}
         found = []
         async for place in in_slices(sorted(gated.union(readers))):

@@ -38,12 +38,12 @@ class Wanted:
     def __init__(self, cold_reads: ColdReads, callback: Callable[[], None]) -> None:
         self._cold_reads = cold_reads
         self.callback: Callable[[], None] | None = callback
-        self.loads: set[_Load] = set()
+        self.loads: dict[_Load, None] = {}
 
     def cancel(self) -> None:
         """Call nobody back; what nobody else waits for and is not begun is not read."""
         self.callback = None
-        loads, self.loads = self.loads, set()
+        loads, self.loads = self.loads, {}
         for load in loads:
             self._cold_reads.give_up(load, self)
 
@@ -182,7 +182,7 @@ class ColdReads:
                     load.queue = self._urgent
                     self._urgent[key] = self._ahead.pop(key)
                 load.waiting[wanted] = None
-                wanted.loads.add(load)
+                wanted.loads[load] = None
                 if self._is_in_sequence(key):
                     load.blocks_ahead = self._blocks_ahead
         self._start_loads()
@@ -289,7 +289,7 @@ class ColdReads:
             self._keep(load.key, Place(path, position, load.size_bytes))
             self._read_on(load.key, load.blocks_ahead)
         for wanted in load.waiting:
-            wanted.loads.discard(load)
+            wanted.loads.pop(load, None)
             callback = wanted.callback
             if callback is not None and not wanted.loads:
                 wanted.callback = None

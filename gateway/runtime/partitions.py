@@ -96,7 +96,7 @@ class Partitions:
         self.by_id: dict[uuid.UUID, TopicPartitions] = {}
         self.by_key: dict[str | bytes, TopicPartitions] = {}
         """By name and by the 16 bytes of the id, as requests name topics."""
-        self.flushed_by_time: set[Partition] = set()
+        self.flushed_by_time: dict[Partition, None] = {}
         """Those open ones that have a `flush.ms`."""
         self.opened_count = 0
         """How many were opened since the start, also those that are gone."""
@@ -135,7 +135,7 @@ class Partitions:
         self.by_key.pop(topic.topic_id_bytes, None)
         for partition in topic.opened():
             partition.close()
-            self.flushed_by_time.discard(partition)
+            self.flushed_by_time.pop(partition, None)
         return topic
 
     def set_flush_policy(self, partition: Partition, flush_messages: int, flush_ms: int) -> None:
@@ -143,9 +143,9 @@ class Partitions:
         partition.flush_messages = flush_messages
         partition.flush_ms = flush_ms
         if flush_ms == FLUSH_NEVER:
-            self.flushed_by_time.discard(partition)
+            self.flushed_by_time.pop(partition, None)
         else:
-            self.flushed_by_time.add(partition)
+            self.flushed_by_time[partition] = None
 
     def __iter__(self) -> Iterator[Partition]:
         """Those that are open. Topics may come and go meanwhile: partitions of one that went are closed."""

@@ -51,7 +51,7 @@ class Server:
         self.outbox = Outbox(loop)
         self.refused_connections = 0
         self._config = config
-        self._connections: set[Connection] = set()
+        self._connections: dict[Connection, None] = {}
         self._per_host: Counter[str] = Counter()
         self._servers: list[asyncio.Server] = []
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -115,7 +115,7 @@ class Server:
         limit = self._config.int("max.connections")
         overrides = parse_overrides(self._config.str("max.connections.per.ip.overrides"))
         per_host = overrides.get(connection.peer_host, self._config.int("max.connections.per.ip"))
-        self._connections.add(connection)
+        self._connections[connection] = None
         self._per_host[connection.peer_host] += 1
         if len(self._connections) > limit:
             reason = f"max.connections is {limit}"
@@ -129,7 +129,7 @@ class Server:
 
     def dismiss(self, connection: Connection) -> None:
         """A connection is gone."""
-        self._connections.discard(connection)
+        self._connections.pop(connection, None)
         self._per_host[connection.peer_host] -= 1
         if not self._per_host[connection.peer_host]:
             del self._per_host[connection.peer_host]

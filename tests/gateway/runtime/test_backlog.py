@@ -316,7 +316,7 @@ class TestHolding:
             await delete(node, TOPIC)
             await node.services.backlog.look_over()
             assert (await answer(begun))["error_code"] == UNKNOWN_TOPIC
-            assert node.services.backlog._gated == set()
+            assert node.services.backlog._gated == {}
             assert not node.services.backlog.holds
 
 
