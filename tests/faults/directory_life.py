@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+import random
 import uuid
 from pathlib import Path
 from typing import ClassVar
 
 from log import LogConfig, LogDirectory, Storage, UnifiedLog
+from tests.faults.simulated_disk import SimulatedDisk
+
+ROOT = Path("/data")
+
+
+def new_disk(seed: int = 0) -> SimulatedDisk:
+    """An empty disk with a place for the data."""
+    disk = SimulatedDisk(random.Random(seed))
+    disk.provide_directory(str(ROOT))
+    return disk
+
+
+def failing_disk(fail_at: int, kind: str) -> SimulatedDisk:
+    """One of whose operations fails."""
+    disk = new_disk(fail_at)
+    disk.plan.fail_at, disk.plan.kind = fail_at, kind
+    return disk
 
 
 def now_ms() -> int:
@@ -20,8 +38,9 @@ class DirectoryLife:
     topic_id: ClassVar[uuid.UUID]
     config: ClassVar[LogConfig]
 
-    def __init__(self, storage: Storage, root: Path) -> None:
-        self.storage = storage
+    def __init__(self, disk: SimulatedDisk, root: Path = ROOT) -> None:
+        self.disk = disk
+        self.storage = Storage(disk=disk.process())
         self.root = root
         self.directory: LogDirectory | None = None
 

@@ -321,10 +321,13 @@ class SimulatedProcess:
                 disk.on_latency(seconds)
 
     def _decide(self, operation: str, path: str) -> str:
-        kind = self.disk.plan.decide(operation, path)
+        disk = self.disk
         if operation not in {"open", "read", "list"}:
-            self.disk.log.append(f"{operation} {path}")
-        return kind
+            described = f"{operation} {path}"
+            if disk.before_operation is not None:
+                disk.before_operation(described)
+            disk.log.append(described)
+        return disk.plan.decide(operation, path)
 
     def _fail(self, kind: str, path: str) -> None:
         if kind == "cut":

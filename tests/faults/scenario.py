@@ -6,11 +6,11 @@ import struct
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
-from log import LogConfig, RetentionTicket, Storage, StorageFailed, UnifiedLog
+from log import LogConfig, RetentionTicket, StorageFailed, UnifiedLog
 from log.records import NewRecord, build_batch
 from tests.faults.directory_life import DirectoryLife, now_ms
+from tests.faults.simulated_disk import SimulatedDisk
 from tests.faults.written import COORDINATOR_EPOCH, Transactions, Written, committed_values, read_all
 
 TOPIC = "flights"
@@ -37,6 +37,9 @@ class Promises:
             last = kept[-1] if kept else None
             self.sequences[producer_id] = last.base_sequence + len(last.values) if last else 0
 
+    def copy(self) -> Promises:
+        return replace(self, written=list(self.written), sequences=dict(self.sequences))
+
 
 LATER_MS = 1 << 43
 """When every segment is old, those without a timestamp too."""
@@ -47,8 +50,8 @@ class Life(DirectoryLife):
 
     topic, topic_id, config = TOPIC, TOPIC_ID, CONFIG
 
-    def __init__(self, storage: Storage, root: Path, promises: Promises | None = None) -> None:
-        super().__init__(storage, root)
+    def __init__(self, disk: SimulatedDisk, promises: Promises | None = None) -> None:
+        super().__init__(disk)
         self.promises = promises or Promises()
 
     def append(self, producer_id: int, count: int = 1, leader_epoch: int = 0) -> None:

@@ -54,6 +54,8 @@ class SimulatedDisk:
         """How often each kind of fault came true."""
         self.log: deque[str] = deque(maxlen=_LOGGED)
         """The last operations that changed something or made it durable."""
+        self.before_operation: Callable[[str], None] | None = None
+        """Told of each operation that is numbered, before anything of it happens."""
         self.bytes_read = 0
         self.root = Directory()
         self.root.is_linked = True
@@ -143,6 +145,14 @@ class SimulatedDisk:
             twin.root = root
             twin.used_bytes = self.used_bytes
             return twin
+
+    def fingerprint(self) -> tuple[object, ...]:
+        """The same for disks that a process could not tell apart, and whose bytes and names are all durable."""
+        return tuple(
+            sorted(
+                (path, bytes(node.cached) if isinstance(node, File) else b"") for path, node in self._walk()
+            )
+        )
 
     # Looking in from outside, past all faults.
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 import pytest
 
-from log import LogConfig, Storage, StorageFailed, UnifiedLog
+from log import LogConfig, StorageFailed, UnifiedLog
 from log.checkpoints import encode_offsets
 from log.compacted_log import Cleaning
 from log.compaction.job import CleanedSegment
@@ -19,9 +17,9 @@ from log.compaction.swap import delete_cleaned
 from log.log_directory import CLEANER_OFFSETS, RECOVERY_POINTS
 from log.names import CLEANED_SUFFIX, SWAP_SUFFIX
 from log.record_batch import HEADER_BYTES
-from tests.faults.directory_life import DirectoryLife, now_ms
-from tests.faults.disk_faults import PowerCut
-from tests.faults.faulty_storage import FaultyStorage
+from tests.faults.crash_images import Image, images, left_by_power_cut
+from tests.faults.directory_life import ROOT, DirectoryLife, failing_disk, new_disk, now_ms
+from tests.faults.simulated_disk import SimulatedDisk
 from tests.log.compaction.cleaning import Kept, begin, keyed, run, stored, stored_batches
 from tests.log.compaction.test_model import states, table
 
@@ -29,7 +27,7 @@ TOPIC, TOPIC_ID = "flights", uuid.UUID(int=78)
 CONFIG = LogConfig(
     segment_bytes=600, index_interval_bytes=100, retention_ms=-1, file_delete_delay_ms=0, compact=True
 )
-SEEDS = 2
+SAMPLES = 4
 
 
 @dataclass
@@ -43,12 +41,15 @@ class Known:
     durable_end_offset: int = 0
     log_start_offset: int = 0
 
+    def copy(self) -> Known:
+        return replace(self, records=list(self.records), states=dict(self.states))
+
 
 class Life(DirectoryLife):
     topic, topic_id, config = TOPIC, TOPIC_ID, CONFIG
 
-    def __init__(self, storage: Storage, root: Path, known: Known | None = None) -> None:
-        super().__init__(storage, root)
+    def __init__(self, disk: SimulatedDisk, known: Known | None = None) -> None:
+        super().__init__(disk)
         self.known = known or Known()
         self.clean_end_offset: int | None = None
 
@@ -189,15 +190,14 @@ def check(log: UnifiedLog, known: Known) -> None:
     assert all(header.size_bytes >= HEADER_BYTES for header, _ in stored_batches(log))
 
 
-def check_files(root: Path) -> None:
-    names = [path.name for path in root.rglob("*")]
-    assert not [name for name in names if name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX))]
+def check_files(disk: SimulatedDisk) -> None:
+    assert not [name for name in disk.files() if name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX))]
 
 
-def recover_and_check(root: Path, known: Known) -> None:
-    life = Life(Storage(), root, Known(list(known.records), dict(known.states), known.durable_end_offset))
+def recover_and_check(disk: SimulatedDisk, known: Known) -> None:
+    life = Life(disk, known.copy())
     life.open()
-    check_files(root)
+    check_files(disk)
     check(life.log, known)
     life.flush()
     life.checkpoint()
@@ -210,97 +210,91 @@ def recover_and_check(root: Path, known: Known) -> None:
     life.stop()
 
 
-def live_until(root: Path, fail_at: int) -> tuple[FaultyStorage, Life]:
-    root.mkdir()
-    storage = FaultyStorage(root, fail_at=fail_at, kind="cut")
-    life = Life(storage, root)
-    with contextlib.suppress(PowerCut):
-        for step in steps(life):
-            step()
-    return storage, life
+def live(life: Life) -> Life:
+    for step in steps(life):
+        step()
+    return life
 
 
-def span_of_compactions(tmp_path: Path, kind_of_operation: str = "") -> list[int]:
+def compactions(log: Sequence[str]) -> range:
     """The numbers of the operations of both compactions, and of what lies between them."""
-    storage, life = live_until(tmp_path / "counted", 0)
+    first = next(number for number, name in enumerate(log) if CLEANED_SUFFIX in name)
+    last = max(number for number, name in enumerate(log) if SWAP_SUFFIX in name)
+    return range(first, last + 8)
+
+
+def moments() -> list[Image[Known]]:
+    life = Life(new_disk())
+    taken = images(life.disk, lambda: live(life), life.known.copy)
+    span = compactions([image.operation for image in taken])
+    return taken[span.start - 1 : span.stop - 1]
+
+
+def test_life_without_a_fault() -> None:
+    life = live(Life(new_disk()))
     assert life.clean_end_offset is not None
-    first = next(number for number, name in enumerate(storage.log) if CLEANED_SUFFIX in name)
-    last = max(number for number, name in enumerate(storage.log) if SWAP_SUFFIX in name)
-    return [
-        number for number in range(first, last + 8) if storage.log[number - 1].startswith(kind_of_operation)
-    ]
-
-
-def test_life_without_a_fault(tmp_path: Path) -> None:
-    storage, life = live_until(tmp_path / "data", 0)
-    assert sum(f".log{SWAP_SUFFIX}" in name for name in storage.log) >= 3
-    assert sum(".txnindex" in name and CLEANED_SUFFIX in name for name in storage.log) >= 2
-    recover_and_check(tmp_path / "data", life.known)
+    assert sum(f".log{SWAP_SUFFIX}" in name for name in life.disk.log) >= 3
+    assert sum(".txnindex" in name and CLEANED_SUFFIX in name for name in life.disk.log) >= 2
+    recover_and_check(life.disk, life.known)
 
 
 @pytest.mark.parametrize("what", ["damaged", "missing"])
-def test_without_recovery_points_gaps_are_taken_for_compaction(tmp_path: Path, what: str) -> None:
+def test_without_recovery_points_gaps_are_taken_for_compaction(what: str) -> None:
     """They are all that tells a compacted log from a torn one; a log must not end at its first gap for want of them."""
-    root = tmp_path / "data"
-    root.mkdir()
-    life = Life(Storage(), root)
+    life = Life(new_disk())
     for step in steps(life)[:16]:
         step()
     life.flush()
     before = stored(life.log)
     assert life.directory is not None
     life.directory.close(clean=False)
-    checkpoint = root / RECOVERY_POINTS
+    checkpoint = str(ROOT / RECOVERY_POINTS)
     if what == "damaged":
-        checkpoint.write_bytes(checkpoint.read_bytes()[:-3])
+        life.disk.put(checkpoint, life.disk.content(checkpoint)[:-3])
     else:
-        checkpoint.unlink()
-        (root / CLEANER_OFFSETS).write_bytes(encode_offsets({(TOPIC, 0): 11}))
+        life.storage.delete(checkpoint)
+        life.disk.put(str(ROOT / CLEANER_OFFSETS), encode_offsets({(TOPIC, 0): 11}))
     life.open()
     assert stored(life.log) == before
     check(life.log, life.known)
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_power_cut_before_any_operation(tmp_path: Path, part: int) -> None:
-    for fail_at in span_of_compactions(tmp_path)[part::4]:
-        storage, life = live_until(tmp_path / f"{fail_at}", fail_at)
-        for seed in range(SEEDS):
-            image = tmp_path / f"{fail_at}-{seed}"
-            storage.power_cut(image, seed + 2 * fail_at if seed else 0)
+def test_power_cut_before_any_operation(part: int) -> None:
+    seen: set[object] = set()
+    for image in moments()[part::4]:
+        for left in left_by_power_cut(image, SAMPLES, seen):
             try:
-                recover_and_check(image, life.known)
+                recover_and_check(left.disk, image.known)
             except Exception as error:
-                where = storage.log[-1] if storage.log else ""
-                raise AssertionError(f"operation {fail_at} ({where}), seed {seed}: {error!r}") from error
-            shutil.rmtree(image)
-        shutil.rmtree(tmp_path / f"{fail_at}")
+                raise AssertionError(f"{left.described}: {error!r}") from error
+    assert len(seen) > 30
 
 
 @pytest.mark.parametrize("kind", ["EIO", "short"])
-def test_one_operation_fails_and_life_goes_on(tmp_path: Path, kind: str) -> None:
-    every = span_of_compactions(tmp_path, "write" if kind == "short" else "")
-    for fail_at in every if kind == "short" else every[::2]:
-        root = tmp_path / f"{fail_at}"
-        root.mkdir()
-        storage = FaultyStorage(root, fail_at=fail_at, kind=kind)
-        life = Life(storage, root)
+def test_one_operation_fails_and_life_goes_on(kind: str) -> None:
+    operations = list(live(Life(new_disk())).disk.log)
+    for fail_at in compactions(operations):
+        operation = operations[fail_at - 1]
+        if kind == "short" and not operation.startswith("write"):
+            continue
+        life = Life(failing_disk(fail_at, kind))
         try:
-            for step in steps(life):
-                try:
-                    step()
-                except (StorageFailed, OSError):
-                    mend(life)
-                    if step in {life.open, life.flush}:
-                        step()
-            image = tmp_path / f"{fail_at}-image"
-            storage.power_cut(image, 0)
-            recover_and_check(image, life.known)
+            live_on(life)
+            life.disk.power_cut(None)
+            recover_and_check(life.disk, life.known)
         except Exception as error:
-            where = storage.log[fail_at - 1 : fail_at]
-            raise AssertionError(f"operation {fail_at} ({where}): {error!r}") from error
-        shutil.rmtree(root)
-        shutil.rmtree(image)
+            raise AssertionError(f"operation {fail_at} ({operation}): {error!r}") from error
+
+
+def live_on(life: Life) -> None:
+    for step in steps(life):
+        try:
+            step()
+        except (StorageFailed, OSError):
+            mend(life)
+            if step in {life.open, life.flush}:
+                step()
 
 
 def mend(life: Life) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
+from contextlib import AbstractAsyncContextManager
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -11,9 +11,11 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.group.committer import Committer
 from gateway.runtime.coordinator_shards import Unavailable
 from gateway.runtime.partition import Partition
-from tests.faults.faulty_storage import FaultyStorage
+from log import Storage
+from tests.faults.directory_life import ROOT, new_disk
+from tests.faults.simulated_disk import SimulatedDisk
 from tests.gateway.handlers.requests import create
-from tests.gateway.handlers.support import NOW_MS, open_node
+from tests.gateway.handlers.support import NOW_MS, Node, open_node
 from tests.gateway.runtime.test_group_coordinator import (
     ONE_PARTITION,
     commit,
@@ -33,15 +35,13 @@ GROUP = "g"
 TOPIC = "flights"
 
 
-def disk(tmp_path: Path) -> tuple[Path, FaultyStorage]:
-    root = tmp_path / "data"
-    root.mkdir()
-    return root, FaultyStorage(root)
+def open_on(disk: SimulatedDisk, *overrides: str) -> AbstractAsyncContextManager[Node]:
+    return open_node(ROOT, *overrides, storage=Storage(disk=disk.process()))
 
 
-def fail_next(storage: FaultyStorage, operation: int, kind: str) -> None:
+def fail_next(disk: SimulatedDisk, operation: int, kind: str) -> None:
     """The commit's write, or the sync that makes it durable."""
-    storage.fail_at, storage.kind = storage.operations + operation, kind
+    disk.plan.fail_at, disk.plan.kind = disk.plan.operations + operation, kind
 
 
 def reopen(partition: Partition) -> None:
@@ -51,23 +51,21 @@ def reopen(partition: Partition) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("operation", [WRITE, SYNC])
-async def test_commits_are_refused_until_the_partition_is_back(
-    tmp_path: Path, operation: int, kind: str
-) -> None:
-    root, storage = disk(tmp_path)
-    async with open_node(root, *ONE_PARTITION, storage=storage) as node:
+async def test_commits_are_refused_until_the_partition_is_back(operation: int, kind: str) -> None:
+    disk = new_disk()
+    async with open_on(disk, *ONE_PARTITION) as node:
         groups = node.services.groups
         await groups.ensure_topic()
         await commit(groups, GROUP, 1)
         await commit(groups, "other", 7)
-        fail_next(storage, operation, kind)
+        fail_next(disk, operation, kind)
         for offset in (2, 3):
             with pytest.raises(Unavailable) as refused:
                 await commit(groups, GROUP, offset)
             assert refused.value.error_code in RETRIABLE
         with pytest.raises(Unavailable):
             await offsets_of(groups, GROUP)
-        storage.heal()
+        disk.plan.heal()
         reopen(offsets_partition(node))
         told = await offsets_of(groups, GROUP)
         assert told in ({0: 1}, {0: 2}), "what was written and not acknowledged may be there"
@@ -75,16 +73,17 @@ async def test_commits_are_refused_until_the_partition_is_back(
         await commit(groups, GROUP, 4)
         assert await offsets_of(groups, GROUP) == {0: 4}
         before = contents(groups)
-        storage.power_cut(tmp_path / "image", 0)
-    async with open_node(tmp_path / "image", *ONE_PARTITION) as node:
+        image = disk.copy()
+    image.power_cut(None)
+    async with open_on(image, *ONE_PARTITION) as node:
         assert contents(node.services.groups) == before
 
 
 @pytest.mark.parametrize("operation", [WRITE, SYNC])
-async def test_members_that_wait_are_answered(tmp_path: Path, operation: int) -> None:
+async def test_members_that_wait_are_answered(operation: int) -> None:
     """The leader's assignment can't be stored: the leader, and who waits for it, look for the coordinator again."""
-    root, storage = disk(tmp_path)
-    async with open_node(root, *ONE_PARTITION, storage=storage) as node:
+    disk = new_disk()
+    async with open_on(disk, *ONE_PARTITION) as node:
         groups = node.services.groups
         await groups.ensure_topic()
         replies = await asyncio.gather(*(groups.join(GROUP, joining(name)) for name in ("a", "b")))
@@ -93,27 +92,27 @@ async def test_members_that_wait_are_answered(tmp_path: Path, operation: int) ->
         (follower,) = members.values()
         waiting = asyncio.create_task(groups.sync(follower, ("other", "range"), {}))
         await asyncio.sleep(0)
-        fail_next(storage, operation, "EIO")
+        fail_next(disk, operation, "EIO")
         with pytest.raises(Unavailable) as refused:
             await groups.sync(leader, ("other", "range"), {leader.member_id: b"x", follower.member_id: b"y"})
         assert refused.value.error_code in RETRIABLE
         with pytest.raises(Unavailable):
             await asyncio.wait_for(waiting, 10)
-        storage.heal()
+        disk.plan.heal()
         reopen(offsets_partition(node))
         member = await form_group(groups, "another", "c")
         assert groups.heartbeat(member) is ErrorCode.none
 
 
-async def test_a_join_that_waits_is_answered_when_others_notice(tmp_path: Path) -> None:
-    root, storage = disk(tmp_path)
+async def test_a_join_that_waits_is_answered_when_others_notice() -> None:
+    disk = new_disk()
     slow = ("offsets.topic.num.partitions=1", "group.initial.rebalance.delay.ms=60000")
-    async with open_node(root, *slow, storage=storage) as node:
+    async with open_on(disk, *slow) as node:
         groups = node.services.groups
         await groups.ensure_topic()
         joining_one = asyncio.create_task(groups.join(GROUP, joining("a")))
         await asyncio.sleep(0)
-        fail_next(storage, WRITE, "EIO")
+        fail_next(disk, WRITE, "EIO")
         with pytest.raises(Unavailable):
             await commit(groups, "other", 1)
         with pytest.raises(Unavailable) as refused:
@@ -121,31 +120,32 @@ async def test_a_join_that_waits_is_answered_when_others_notice(tmp_path: Path) 
         assert refused.value.error_code in RETRIABLE
 
 
-async def test_what_nobody_waited_for_is_undone_with_the_log(tmp_path: Path) -> None:
+async def test_what_nobody_waited_for_is_undone_with_the_log() -> None:
     """A state that is ahead of the log it was reopened with is not told."""
-    root, storage = disk(tmp_path)
-    async with open_node(root, *ONE_PARTITION, storage=storage) as node:
+    disk = new_disk()
+    disk.chance = None
+    async with open_on(disk, *ONE_PARTITION) as node:
         groups = node.services.groups
         await groups.ensure_topic()
         await commit(groups, GROUP, 1)
         partition = offsets_partition(node)
         shard = groups.shards.at(0).shard
-        fail_next(storage, SYNC, "EIO")
+        fail_next(disk, SYNC, "EIO")
         groups._apply(groups.shards.at(0), GROUP, lambda shard, effects: shard.delete_group(GROUP, effects))
         assert not shard.groups
         await node.services.flusher.idle()
         assert partition.log.offline
-        storage.heal()
+        disk.plan.heal()
         reopen(partition)
         assert partition.log.log_end_offset == 1, "the failed sync dropped the pages of the deletion"
         assert await offsets_of(groups, GROUP) == {0: 1}
 
 
-async def test_many_commits_under_failures_lose_nothing(tmp_path: Path) -> None:
-    root, storage = disk(tmp_path)
+async def test_many_commits_under_failures_lose_nothing() -> None:
+    disk = new_disk()
     acknowledged: dict[str, int] = {}
     tried: dict[str, int] = {}
-    async with open_node(root, *ONE_PARTITION, storage=storage) as node:
+    async with open_on(disk, *ONE_PARTITION) as node:
         groups = node.services.groups
         await groups.ensure_topic()
         partition = offsets_partition(node)
@@ -159,17 +159,18 @@ async def test_many_commits_under_failures_lose_nothing(tmp_path: Path) -> None:
                     assert (await offsets_of(groups, group_id))[0] == offset
                 except Unavailable:
                     if partition.log.offline:
-                        storage.heal()
+                        disk.plan.heal()
                         reopen(partition)
                 if offset % 10 == 0:
-                    fail_next(storage, 1 + offset % 3, KINDS[offset % 3])
+                    fail_next(disk, 1 + offset % 3, KINDS[offset % 3])
 
         await asyncio.gather(*(commit_on(f"group-{number}") for number in range(8)))
-        storage.heal()
+        disk.plan.heal()
         if partition.log.offline:
             reopen(partition)
-        storage.power_cut(tmp_path / "image", 0)
-    async with open_node(tmp_path / "image", *ONE_PARTITION) as node:
+        image = disk.copy()
+    image.power_cut(None)
+    async with open_on(image, *ONE_PARTITION) as node:
         for group_id, offset in acknowledged.items():
             held = (await offsets_of(node.services.groups, group_id))[0]
             assert offset <= held <= tried[group_id]
@@ -178,20 +179,20 @@ async def test_many_commits_under_failures_lose_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("operation", [WRITE, SYNC])
 async def test_members_of_a_share_group_are_told_nothing_that_the_log_may_lose(
-    tmp_path: Path, operation: int, kind: str
+    operation: int, kind: str
 ) -> None:
-    root, storage = disk(tmp_path)
-    async with open_node(root, *ONE_PARTITION, storage=storage) as node:
+    disk = new_disk()
+    async with open_on(disk, *ONE_PARTITION) as node:
         await node.services.groups.ensure_topic()
         await node.services.shares.ensure_topic()
         await create(node, TOPIC)
         first = await beat(node, "a", 0, TOPIC)
         assert first.error_code is ErrorCode.none
-        fail_next(storage, operation, kind)
+        fail_next(disk, operation, kind)
         for _ in range(2):
             refused = await beat(node, "b", 0, TOPIC)
             assert refused.error_code in RETRIABLE
-        storage.heal()
+        disk.plan.heal()
         reopen(offsets_partition(node))
         group = node.services.shares.group(SHARE_GROUP)
         assert group is not None
@@ -200,8 +201,9 @@ async def test_members_of_a_share_group_are_told_nothing_that_the_log_may_lose(
         assert second.member_epoch == first.member_epoch + 1
         told = await beat(node, "a", first.member_epoch)
         assert told.member_epoch == second.member_epoch
-        storage.power_cut(tmp_path / "image", 0)
-    async with open_node(tmp_path / "image", *ONE_PARTITION) as node:
+        image = disk.copy()
+    image.power_cut(None)
+    async with open_on(image, *ONE_PARTITION) as node:
         again = node.services.shares.group(SHARE_GROUP)
         assert again is not None
         assert {name: member.member_epoch for name, member in again.members.items()} == {

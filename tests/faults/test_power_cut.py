@@ -2,39 +2,32 @@
 
 from __future__ import annotations
 
-import shutil
-from pathlib import Path
-
 import pytest
 
-from log import Storage, StorageFailed
-from tests.faults.directory_life import now_ms
-from tests.faults.disk_faults import PowerCut
-from tests.faults.faulty_storage import FaultyStorage
+from log import StorageFailed
+from log.names import SNAPSHOT_SUFFIX
+from tests.faults.crash_images import Image, images, left_by_power_cut
+from tests.faults.directory_life import ROOT, failing_disk, new_disk, now_ms
 from tests.faults.scenario import TOPIC, Life, Promises, check, check_producers, steps
+from tests.faults.simulated_disk import SimulatedDisk
 
-SEEDS = 5
-
-
-def live_until(root: Path, fail_at: int, kind: str = "cut") -> tuple[FaultyStorage, Life]:
-    root.mkdir()
-    storage = FaultyStorage(root, fail_at=fail_at, kind=kind)
-    life = Life(storage, root)
-    try:
-        for step in steps(life):
-            step()
-    except PowerCut:
-        pass
-    return storage, life
+SAMPLES = 4
+PARTS = 4
 
 
-def operations(tmp_path: Path) -> int:
-    storage, _ = live_until(tmp_path / "counted", 0)
-    return storage.operations
+def live(life: Life) -> Life:
+    for step in steps(life):
+        step()
+    return life
 
 
-def recover_and_check(root: Path, promises: Promises) -> None:
-    life = Life(Storage(), root, promises)
+def moments() -> list[Image[Promises]]:
+    life = Life(new_disk())
+    return images(life.disk, lambda: live(life), life.promises.copy)
+
+
+def recover_and_check(disk: SimulatedDisk, promises: Promises) -> None:
+    life = Life(disk, promises)
     life.open()
     check(life.log, promises)
     promises.cut(life.log.log_end_offset)
@@ -50,60 +43,49 @@ def recover_and_check(root: Path, promises: Promises) -> None:
     life.stop(clean=False)
 
 
-def copy_of(promises: Promises) -> Promises:
-    return Promises(
-        written=list(promises.written),
-        durable_end_offset=promises.durable_end_offset,
-        log_start_offset=promises.log_start_offset,
-        asked_log_start_offset=promises.asked_log_start_offset,
-        sequences=dict(promises.sequences),
-    )
-
-
-def test_life_without_a_fault(tmp_path: Path) -> None:
-    storage, life = live_until(tmp_path / "data", 0)
+def test_life_without_a_fault() -> None:
+    life = live(Life(new_disk()))
     assert life.promises.durable_end_offset > 40
     assert life.promises.log_start_offset > 9
-    assert storage.operations > 150
-    assert any("write_file" in operation and ".txnindex" in operation for operation in storage.log)
-    recover_and_check(tmp_path / "data", life.promises)
+    assert life.disk.plan.operations > 150
+    assert any("create" in operation and ".txnindex" in operation for operation in life.disk.log)
+    recover_and_check(life.disk, life.promises)
 
 
-@pytest.mark.parametrize("part", range(8))
-def test_power_cut_before_any_operation(tmp_path: Path, part: int) -> None:
-    for fail_at in range(1 + part, operations(tmp_path) + 2, 8):
-        storage, life = live_until(tmp_path / f"{fail_at}", fail_at)
-        for seed in range(SEEDS):
-            image = tmp_path / f"{fail_at}-{seed}"
-            storage.power_cut(image, seed if seed < 2 else seed + SEEDS * fail_at)
-            try:
-                recover_and_check(image, copy_of(life.promises))
-            except Exception as error:
-                where = storage.log[-1] if storage.log else ""
-                raise AssertionError(f"operation {fail_at} ({where}), seed {seed}: {error!r}") from error
-            shutil.rmtree(image)
-        shutil.rmtree(tmp_path / f"{fail_at}")
+@pytest.mark.parametrize("part", range(PARTS))
+def test_power_cut_before_any_operation(part: int) -> None:
+    seen: set[object] = set()
+    for image in moments()[part::PARTS]:
+        for left in left_by_power_cut(image, SAMPLES, seen):
+            verify(left.described, left.disk, image.known.copy())
+    assert len(seen) > 100
+
+
+def verify(described: str, disk: SimulatedDisk, promises: Promises) -> None:
+    try:
+        recover_and_check(disk, promises)
+    except Exception as error:
+        raise AssertionError(f"{described}: {error!r}") from error
 
 
 @pytest.mark.parametrize("kind", ["EIO", "ENOSPC", "short"])
-@pytest.mark.parametrize("part", range(4))
-def test_one_operation_fails_and_the_partition_is_reopened(tmp_path: Path, kind: str, part: int) -> None:
-    for fail_at in range(1 + part, operations(tmp_path) + 1, 4):
-        root = tmp_path / f"{fail_at}"
-        root.mkdir()
-        storage = FaultyStorage(root, fail_at=fail_at, kind=kind)
-        life = Life(storage, root)
-        try:
-            live_on(life)
-            check_promises_after(life)
-            # What was promised after the failure must hold on the disk too, not only in the page cache.
-            image = tmp_path / f"{fail_at}-image"
-            storage.power_cut(image, 0)
-            recover_and_check(image, copy_of(life.promises))
-        except Exception as error:
-            raise AssertionError(f"operation {fail_at} ({storage.log[fail_at - 1]}): {error!r}") from error
-        shutil.rmtree(root)
-        shutil.rmtree(image)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_one_operation_fails_and_the_partition_is_reopened(kind: str, part: int) -> None:
+    life = live(Life(new_disk()))
+    for fail_at in range(1 + part, life.disk.plan.operations + 1, PARTS):
+        fail_once(Life(failing_disk(fail_at, kind)), fail_at)
+
+
+def fail_once(life: Life, fail_at: int) -> None:
+    try:
+        live_on(life)
+        check_promises_after(life)
+        # What was promised after the failure must hold on the disk too, not only in the page cache.
+        life.disk.plan.heal()
+        life.disk.power_cut(None)
+        recover_and_check(life.disk, life.promises.copy())
+    except Exception as error:
+        raise AssertionError(f"operation {fail_at} ({life.disk.log[fail_at - 1]}): {error!r}") from error
 
 
 def live_on(life: Life) -> None:
@@ -151,14 +133,9 @@ def check_promises_after(life: Life) -> None:
 
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("seed", range(12))
-def test_the_snapshot_that_recovery_used_survives_a_power_cut(
-    tmp_path: Path, seed: int, restarted: bool
-) -> None:
+def test_the_snapshot_that_recovery_used_survives_a_power_cut(seed: int, restarted: bool) -> None:
     """It was written at a roll and never flushed; after the segment before it is deleted, nothing else remembers."""
-    root = tmp_path / "before"
-    root.mkdir()
-    storage = FaultyStorage(root)
-    life = Life(storage, root)
+    life = Life(new_disk())
     life.open()
     life.append(0)
     life.log.roll(now_ms())
@@ -171,28 +148,23 @@ def test_the_snapshot_that_recovery_used_survives_a_power_cut(
         life.reopen()
     life.log.advance_high_watermark(life.log.log_end_offset)
     life.delete_records(1)
-    after = tmp_path / "after"
-    storage.power_cut(after, seed)
-    survivor = FaultyStorage(after)
-    survivor.adopt()
-    second = Life(survivor, after, life.promises)
+    life.disk.power_cut_by_seed(seed)
+    second = Life(life.disk, life.promises)
     second.open()
     check_producers(second.log, life.promises.written)
 
 
-def test_a_spoiled_snapshot_is_replaced_before_segments_go(tmp_path: Path) -> None:
+def test_a_spoiled_snapshot_is_replaced_before_segments_go() -> None:
     """Its producers are in the log still, but not for long."""
-    root = tmp_path / "data"
-    root.mkdir()
-    life = Life(Storage(), root)
+    life = Life(new_disk())
     life.open()
     life.append(0)
     life.log.roll(now_ms())
     life.append(1)
     life.flush()
     life.stop(clean=False)
-    (snapshot,) = (root / f"{TOPIC}-0").glob("*.snapshot")
-    snapshot.write_bytes(b"")
+    (snapshot,) = (path for path in life.disk.files(str(ROOT)) if path.endswith(SNAPSHOT_SUFFIX))
+    life.disk.put(snapshot, b"")
     life.open()
     life.log.advance_high_watermark(life.log.log_end_offset)
     life.delete_records(1)

@@ -5,21 +5,18 @@ Segments roll by time, go by size, by DeleteRecords and by time with the active 
 
 from __future__ import annotations
 
-import contextlib
-import shutil
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from log import StorageFailed
-from tests.faults.disk_faults import PowerCut
-from tests.faults.faulty_storage import FaultyStorage
-from tests.faults.scenario import Life, Promises, check
-from tests.faults.test_power_cut import check_promises_after, copy_of, recover_and_check, recover_in_place
+from tests.faults.crash_images import images, left_by_power_cut
+from tests.faults.directory_life import failing_disk, new_disk
+from tests.faults.scenario import Life, check
+from tests.faults.test_power_cut import check_promises_after, recover_and_check, recover_in_place, verify
 
-SEEDS = 2
-PARTS = 4
+SAMPLES = 2
+PARTS = 2
 
 
 def steps(life: Life) -> list[Callable[[], object]]:
@@ -59,62 +56,42 @@ def steps(life: Life) -> list[Callable[[], object]]:
     ]
 
 
-def live(life: Life) -> None:
+def live(life: Life) -> Life:
     for step in steps(life):
         step()
+    return life
 
 
-def life_at(root: Path, fail_at: int = 0, kind: str = "EIO") -> Life:
-    root.mkdir()
-    return Life(FaultyStorage(root, fail_at=fail_at, kind=kind), root)
-
-
-def faulty(life: Life) -> FaultyStorage:
-    assert isinstance(life.storage, FaultyStorage)
-    return life.storage
-
-
-def operations(tmp_path: Path) -> list[str]:
-    life = life_at(tmp_path / "counted")
-    live(life)
-    return faulty(life).log
-
-
-def test_the_life_without_a_fault(tmp_path: Path) -> None:
-    life = life_at(tmp_path / "data")
-    live(life)
-    done = [operation.split()[0] for operation in faulty(life).log]
+def test_the_life_without_a_fault() -> None:
+    life = live(Life(new_disk()))
+    done = [operation.split()[0] for operation in life.disk.log]
     assert done.count("rename") > 40
-    assert done.count("delete") > 6
+    assert done.count("unlink") > 6
     assert life.promises.log_start_offset >= life.promises.durable_end_offset - 2
-    recover_and_check(tmp_path / "data", life.promises)
+    recover_and_check(life.disk, life.promises)
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_power_cut_before_any_operation(tmp_path: Path, part: int) -> None:
-    for fail_at in range(1 + part, len(operations(tmp_path)) + 2, PARTS):
-        life = life_at(tmp_path / f"{fail_at}", fail_at, "cut")
-        with contextlib.suppress(PowerCut):
-            live(life)
-        for seed in range(SEEDS):
-            image = tmp_path / f"{fail_at}-{seed}"
-            faulty(life).power_cut(image, seed and 1 + fail_at)
-            described = f"operation {fail_at} ({(faulty(life).log or [''])[-1]}), seed {seed}"
-            verify(described, image, copy_of(life.promises))
+def test_power_cut_before_any_operation(part: int) -> None:
+    life = Life(new_disk())
+    seen: set[object] = set()
+    for image in images(life.disk, lambda: live(life), life.promises.copy)[part::PARTS]:
+        for left in left_by_power_cut(image, SAMPLES, seen):
+            verify(left.described, left.disk, image.known.copy())
+    assert len(seen) > 100
 
 
 @pytest.mark.parametrize(("kind", "names"), [("EIO", ""), ("short", "write")])
-def test_one_operation_fails_and_the_partition_is_reopened(tmp_path: Path, kind: str, names: str) -> None:
-    for fail_at, operation in enumerate(operations(tmp_path), 1):
+def test_one_operation_fails_and_the_partition_is_reopened(kind: str, names: str) -> None:
+    for fail_at, operation in enumerate(live(Life(new_disk())).disk.log, 1):
         if not operation.startswith(names):
             continue
-        life = life_at(tmp_path / f"{fail_at}", fail_at, kind)
+        life = Life(failing_disk(fail_at, kind))
         try:
             live_on(life)
             check_promises_after(life)
         except Exception as error:
             raise AssertionError(f"operation {fail_at} ({operation}): {error!r}") from error
-        shutil.rmtree(tmp_path / f"{fail_at}")
 
 
 def live_on(life: Life) -> None:
@@ -131,16 +108,8 @@ def live_on(life: Life) -> None:
         life.stop()
 
 
-def verify(described: str, image: Path, promises: Promises) -> None:
-    try:
-        recover_and_check(image, promises)
-    except Exception as error:
-        raise AssertionError(f"{described}: {error!r}") from error
-    shutil.rmtree(image)
-
-
-def test_records_and_producers_of_a_log_that_retention_emptied(tmp_path: Path) -> None:
-    life = life_at(tmp_path / "data")
+def test_records_and_producers_of_a_log_that_retention_emptied() -> None:
+    life = Life(new_disk())
     life.open()
     for producer in (0, 1, 2, 0):
         life.append(producer)

@@ -6,15 +6,16 @@ another gateway goes on with what the disk still has.
 
 from __future__ import annotations
 
-from contextlib import suppress
-from pathlib import Path
+from contextlib import AbstractAsyncContextManager, suppress
 
 import pytest
 
 from gateway.coordinator.transaction.rules import TransactionRefused
 from gateway.runtime import transaction_endings
 from gateway.runtime.coordinator_shards import Unavailable
-from tests.faults.faulty_storage import FaultyStorage
+from log import Storage
+from tests.faults.directory_life import ROOT, new_disk
+from tests.faults.simulated_disk import SimulatedDisk
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import Node, open_node
 from tests.support.transactional_client import (
@@ -66,22 +67,30 @@ async def work(node: Node, version: int, attempts: list[Attempt]) -> None:
     await successor.transact(attempts[-1], commit=True)
 
 
-async def run_until(root: Path, fail_at: int, version: int) -> tuple[FaultyStorage, int, list[Attempt]]:
-    """Work with a disk that fails from operation `fail_at` of the work on; returns how many operations there were."""
-    root.mkdir()
-    storage = FaultyStorage(root, fail_for_ever=True)
+async def run_until(fail_at: int, version: int) -> tuple[SimulatedDisk, int, list[Attempt]]:
+    """Work with a disk that fails from operation `fail_at` of the work on.
+
+    Returns what the power leaves of the disk then, and how many operations there were.
+    """
+    disk = new_disk()
     attempts: list[Attempt] = []
-    async with open_node(root, *SETTINGS, storage=storage) as node:
+    async with open_on(disk) as node:
         await prepare(node)
-        before = storage.operations
-        storage.fail_at = before + fail_at if fail_at else 0
+        before = disk.plan.operations
+        disk.plan.fail_for_ever = True
+        disk.plan.fail_at = before + fail_at if fail_at else 0
         with suppress(Unavailable, TransactionRefused, Refused):
             await work(node, version, attempts)
-        done = storage.operations - before
+        done = disk.plan.operations - before
         node.services.transactions.stop()
-        storage.power_cut(root.parent / "image", SEEDS[fail_at % len(SEEDS)])
-        storage.heal()
-    return storage, done, attempts
+        image = disk.copy()
+        disk.plan.heal()
+    image.power_cut_by_seed(SEEDS[fail_at % len(SEEDS)])
+    return image, done, attempts
+
+
+def open_on(disk: SimulatedDisk) -> AbstractAsyncContextManager[Node]:
+    return open_node(ROOT, *SETTINGS, storage=Storage(disk=disk.process()))
 
 
 def check(attempts: list[Attempt], found: dict[str, list[Outcome]], offset: int | None) -> None:
@@ -102,25 +111,21 @@ def check(attempts: list[Attempt], found: dict[str, list[Outcome]], offset: int 
 
 
 @pytest.mark.parametrize("version", [ADDS_BY_PRODUCE, ADDS_FIRST])
-async def test_nothing_fails(tmp_path: Path, version: int) -> None:
-    _, done, attempts = await run_until(tmp_path / "data", 0, version)
+async def test_nothing_fails(version: int) -> None:
+    image, done, attempts = await run_until(0, version)
     assert done > 30, "there is something to fail"
     assert [attempt.answered for attempt in attempts] == [True] * len(ENDS) + [False, True]
-    async with open_node(tmp_path / "image", *SETTINGS) as node:
+    async with open_on(image) as node:
         await settle(node)
         check(attempts, outcomes(node), await committed_offset(node))
 
 
 @pytest.mark.parametrize("version", [ADDS_BY_PRODUCE, ADDS_FIRST])
-async def test_any_operation_fails(tmp_path: Path, version: int) -> None:
-    clean = tmp_path / "clean"
-    clean.mkdir()
-    _, total, _ = await run_until(clean / "data", 0, version)
+async def test_any_operation_fails(version: int) -> None:
+    _, total, _ = await run_until(0, version)
     for fail_at in range(1, total + 1):
-        root = tmp_path / str(fail_at)
-        root.mkdir()
-        _, _, attempts = await run_until(root / "data", fail_at, version)
-        async with open_node(root / "image", *SETTINGS) as node:
+        image, _, attempts = await run_until(fail_at, version)
+        async with open_on(image) as node:
             await settle(node)
             check(attempts, outcomes(node), await committed_offset(node))
             client = Client(node, "payments", version)
