@@ -38,10 +38,10 @@ class DirectoryLife:
     topic_id: ClassVar[uuid.UUID]
     config: ClassVar[LogConfig]
 
-    def __init__(self, disk: SimulatedDisk, root: Path = ROOT) -> None:
+    def __init__(self, disk: SimulatedDisk, max_open_files: int = 512) -> None:
         self.disk = disk
-        self.storage = Storage(disk=disk.process())
-        self.root = root
+        self.storage = Storage(max_open_files, disk.process())
+        self.root = ROOT
         self.directory: LogDirectory | None = None
 
     @property

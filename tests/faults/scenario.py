@@ -50,8 +50,10 @@ class Life(DirectoryLife):
 
     topic, topic_id, config = TOPIC, TOPIC_ID, CONFIG
 
-    def __init__(self, disk: SimulatedDisk, promises: Promises | None = None) -> None:
-        super().__init__(disk)
+    def __init__(
+        self, disk: SimulatedDisk, promises: Promises | None = None, max_open_files: int = 512
+    ) -> None:
+        super().__init__(disk, max_open_files)
         self.promises = promises or Promises()
 
     def append(self, producer_id: int, count: int = 1, leader_epoch: int = 0) -> None:

@@ -18,6 +18,7 @@ import random
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Final
 
 from tests.faults.disk_contents import Chance, Directory, File, Naming, Node
@@ -181,6 +182,15 @@ class SimulatedDisk:
             directory.cached[name] = directory.platter[name] = node
             node.pending.clear()
             node.cached, node.platter = bytearray(content), bytearray(content)
+
+    def adopt(self, real: Path) -> None:
+        """Take over a directory of the system's disk with all in it, durable."""
+        self.provide_directory(str(real))
+        for path in sorted(real.rglob("*")):
+            if path.is_dir():
+                self.provide_directory(str(path))
+            else:
+                self.put(str(path), path.read_bytes())
 
     def content(self, path: str) -> bytes:
         """What a process would read."""

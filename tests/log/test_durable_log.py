@@ -10,7 +10,7 @@ import pytest
 from log import Storage, StorageFailed
 from log.data_file import DataFile
 from log.record_batch import Buffer
-from tests.faults.faulty_storage import FaultyStorage
+from tests.faults.simulated_disk import SimulatedDisk
 from tests.log.support import NOW_MS, SMALL, batch, fill, flush, offsets_read, open_log
 
 
@@ -97,13 +97,13 @@ class TestTickets:
 
     def test_failed_flush(self, tmp_path: Path) -> None:
         root = tmp_path / "data"
-        storage = FaultyStorage(tmp_path)
-        storage.make_directory(str(root))
-        log = open_log(root, storage=storage)
+        disk = SimulatedDisk()
+        disk.provide_directory(str(root))
+        log = open_log(root, storage=Storage(disk=disk.process()))
         fill(log, 2)
         ticket = log.prepare_flush()
         assert ticket is not None
-        storage.fail_at = storage.operations + 1
+        disk.plan.fail_at = disk.plan.operations + 1
         with pytest.raises(OSError, match="error") as caught:
             ticket.run()
         log.fail_flush(ticket, caught.value)

@@ -11,7 +11,7 @@ from log import DirectoryLocked, IncompatibleFormat, LogConfig, LogDirectory, St
 from log.checkpoints import encode_partition_metadata
 from log.log_directory import FILES_PER_STEP, META, RECOVERY_POINTS
 from log.stored_logs import CLEAN_SHUTDOWN
-from tests.faults.faulty_storage import FaultyStorage
+from tests.faults.simulated_disk import SimulatedDisk
 from tests.log.support import NOW_MS, SMALL, fill, flush, offsets_read
 
 TOPIC_ID = uuid.UUID(int=5)
@@ -152,23 +152,23 @@ class TestCreate:
         assert log.log_end_offset == 0, "records of the old topic must not appear in the new one"
 
     def test_interrupted_anywhere(self, tmp_path: Path) -> None:
-        def create(root: Path, fail_at: int, kind: str) -> tuple[FaultyStorage, LogDirectory]:
-            root.mkdir()
-            storage = FaultyStorage(root)
-            directory = open_directory(root, storage)
-            storage.operations, storage.fail_at, storage.kind = 0, fail_at, kind
-            return storage, directory
+        def create(fail_at: int, kind: str) -> tuple[SimulatedDisk, LogDirectory]:
+            disk = SimulatedDisk()
+            disk.provide_directory(str(tmp_path))
+            directory = open_directory(tmp_path, Storage(disk=disk.process()))
+            disk.plan.operations, disk.plan.fail_at, disk.plan.kind = 0, fail_at, kind
+            return disk, directory
 
-        storage, directory = create(tmp_path / "whole", 0, "EIO")
+        disk, directory = create(0, "EIO")
         directory.create("flights", TOPIC_ID, 0, SMALL)
-        for fail_at in range(1, storage.operations + 1):
-            storage, directory = create(tmp_path / f"{fail_at}", fail_at, "ENOSPC")
+        for fail_at in range(1, disk.plan.operations + 1):
+            disk, directory = create(fail_at, "ENOSPC")
             with pytest.raises(OSError, match="space"):
                 directory.create("flights", TOPIC_ID, 0, SMALL)
             for seed in range(4):
-                image = tmp_path / f"{fail_at}-{seed}"
-                storage.power_cut(image, seed)
-                again = open_directory(image)
+                image = disk.copy()
+                image.power_cut_by_seed(seed)
+                again = open_directory(tmp_path, Storage(disk=image.process()))
                 assert again.get("flights", 0) is None or get(again).topic_id == TOPIC_ID
                 again.close()
             log = directory.create("flights", TOPIC_ID, 0, SMALL)
@@ -176,7 +176,7 @@ class TestCreate:
             flush(log)
             assert log.recovery_point == 1
             directory.delete_pending(NOW_MS)
-            assert not list((tmp_path / f"{fail_at}").glob("*-delete"))
+            assert not [path for path in disk.files() if "-delete/" in path]
 
 
 class TestDelete:

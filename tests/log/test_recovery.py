@@ -5,24 +5,32 @@ from pathlib import Path
 
 import pytest
 
-from log import UnifiedLog
+from log import Storage, UnifiedLog
+from log.data_file import DataFile
 from log.leader_epochs import LeaderEpochs
 from log.names import LEADER_EPOCHS, LOG_START_OFFSET
 from log.recovery import CleanStop
-from tests.faults.faulty_storage import FaultyStorage
+from tests.faults.simulated_disk import SimulatedDisk
 from tests.log.support import NOW_MS, SMALL, batch, fill, flush, offsets_read, open_log
 
 HOUR_MS = 3_600_000
 
 
-class Counting(FaultyStorage):
-    """Counts the record bytes read; see `bytes_read`."""
+class Counting(Storage):
+    """Counts the bytes read of records and indexes."""
+
+    bytes_read = 0
+
+    def read(self, file: DataFile, size_bytes: int, position: int) -> bytes:
+        data = super().read(file, size_bytes, position)
+        self.bytes_read += len(data)
+        return data
 
 
-def counting(root: Path) -> Counting:
-    storage = Counting(root)
-    storage._add(str(root / "log"), is_directory=True)
-    return storage
+def adopted(root: Path) -> SimulatedDisk:
+    disk = SimulatedDisk()
+    disk.adopt(root)
+    return disk
 
 
 def written(tmp_path: Path, batches: int = 30) -> UnifiedLog:
@@ -48,17 +56,16 @@ def assert_whole(log: UnifiedLog, end: int = 30) -> None:
 class TestCleanStop:
     def test_start_reads_no_record_data(self, tmp_path: Path) -> None:
         stop = written(tmp_path).close(clean=True)
-        storage = counting(tmp_path)
+        disk = adopted(tmp_path)
+        storage = Counting(disk=disk.process())
         log = open_log(tmp_path / "log", storage=storage, clean_stop=stop)
         assert storage.bytes_read == 0
-        assert storage.operations == 0
+        assert disk.plan.operations == 0
         assert_whole(log)
 
     def test_start_after_a_crash_does(self, tmp_path: Path) -> None:
         written(tmp_path).close(clean=False)
-        storage = counting(tmp_path)
-        for path in (tmp_path / "log").iterdir():
-            storage._add(str(path))
+        storage = Counting(disk=adopted(tmp_path).process())
         assert_whole(open_log(tmp_path / "log", storage=storage))
         assert storage.bytes_read > 0
 
@@ -197,18 +204,17 @@ class TestRecoveryPoint:
 
 class TestProducers:
     def test_only_the_newest_snapshot_remembers_deleted_batches(self, tmp_path: Path) -> None:
-        (tmp_path / "log").mkdir()
-        storage = FaultyStorage(tmp_path)
-        storage._add(str(tmp_path / "log"), is_directory=True)
-        storage.sync_directory(str(tmp_path))
-        log = open_log(tmp_path / "log", storage=storage)
+        disk = SimulatedDisk()
+        disk.provide_directory(str(tmp_path / "log"))
+        log = open_log(tmp_path / "log", storage=Storage(disk=disk.process()))
         log.append(batch(3, producer_id=1, base_sequence=0), now_ms=NOW_MS)
         flush(log)
         log.roll(NOW_MS)
         log.delete_records_before(-1)
         for seed in range(12):
-            storage.power_cut(tmp_path / f"{seed}", seed)
-            again = open_log(tmp_path / f"{seed}" / "log", recovery_point=3)
+            image = disk.copy()
+            image.power_cut_by_seed(seed)
+            again = open_log(tmp_path / "log", storage=Storage(disk=image.process()), recovery_point=3)
             assert again.append(batch(3, producer_id=1, base_sequence=0), now_ms=NOW_MS).is_duplicate
 
     def test_every_snapshot_lost(self, tmp_path: Path) -> None:

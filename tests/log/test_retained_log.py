@@ -11,7 +11,7 @@ import pytest
 from log import DeletionReason, OffsetOutOfRange, Storage, StorageFailed, UnifiedLog
 from log.retained_log import SEGMENTS_AT_ONCE
 from log.segment import NEVER
-from tests.faults.faulty_storage import FaultyStorage
+from tests.faults.simulated_disk import SimulatedDisk
 from tests.log.support import NOW_MS, SMALL, batch, fill, flush, open_log
 
 HOUR_MS = 3_600_000
@@ -92,17 +92,19 @@ class TestRollingByTime:
         assert log.segment_count == 2
 
     def test_the_new_names_are_durable_after_a_flush(self, tmp_path: Path) -> None:
-        storage = FaultyStorage(tmp_path)
-        storage.make_directory(str(tmp_path / "log"))
+        disk = SimulatedDisk()
+        disk.provide_directory(str(tmp_path / "log"))
+        storage = Storage(disk=disk.process())
         log = open_log(tmp_path / "log", HOURLY, storage=storage)
         log.append(batch(producer_id=4, base_sequence=0), now_ms=NOW_MS)
         flush(log)
         assert log.roll_by_time(NOW_MS + 2 * HOUR_MS)
         flush(log)
-        storage.power_cut(tmp_path / "left", 0)
-        assert {path.suffix for path in (tmp_path / "left" / "log").glob(f"{1:020d}.*")} == {
-            ".log",
-            ".snapshot",
+        disk.power_cut(None)
+        names = {Path(path).name for path in disk.files()}
+        assert {name for name in names if name.startswith(f"{1:020d}.")} == {
+            f"{1:020d}.log",
+            f"{1:020d}.snapshot",
         }
 
 
@@ -153,8 +155,9 @@ class TestRetentionByTicket:
     """As the gateway does it: what must be durable becomes so in another thread."""
 
     def test_leaves_no_flush_to_the_deletion(self, tmp_path: Path) -> None:
-        storage = FaultyStorage(tmp_path)
-        storage.make_directory(str(tmp_path / "log"))
+        disk = SimulatedDisk()
+        disk.provide_directory(str(tmp_path / "log"))
+        storage = Storage(disk=disk.process())
         log = open_log(tmp_path / "log", TINY, storage=storage)
         fill(log, 5)
         log.advance_high_watermark_to_end()
@@ -162,9 +165,9 @@ class TestRetentionByTicket:
         assert ticket is not None
         ticket.run()
         log.complete_retention(ticket)
-        before = len(storage.log)
+        before = len(disk.log)
         assert len(log.delete_old_segments(NOW_MS + HOUR_MS)) == 5
-        assert {operation.split()[0] for operation in storage.log[before:]} == {"rename"}
+        assert {operation.split()[0] for operation in list(disk.log)[before:]} == {"rename"}
 
     def test_nothing_to_do(self, tmp_path: Path) -> None:
         assert open_log(tmp_path / "log").prepare_retention(NOW_MS) is None
@@ -181,8 +184,9 @@ class TestRetentionByTicket:
         assert log_start_on_disk(tmp_path / "log") == 9
 
     def test_for_delete_records_leaves_no_flush_either(self, tmp_path: Path) -> None:
-        storage = FaultyStorage(tmp_path)
-        storage.make_directory(str(tmp_path / "log"))
+        disk = SimulatedDisk()
+        disk.provide_directory(str(tmp_path / "log"))
+        storage = Storage(disk=disk.process())
         log = open_log(tmp_path / "log", TINY, storage=storage)
         fill(log, 5)
         log.advance_high_watermark_to_end()
@@ -190,9 +194,9 @@ class TestRetentionByTicket:
         assert ticket is not None
         ticket.run()
         log.complete_retention(ticket)
-        before = len(storage.log)
+        before = len(disk.log)
         assert log.delete_records_before(3) == 3
-        assert {operation.split()[0] for operation in storage.log[before:]} == {"rename"}
+        assert {operation.split()[0] for operation in list(disk.log)[before:]} == {"rename"}
         assert log.prepare_delete_records(3) is None
 
     def test_for_delete_records_beyond_the_end(self, tmp_path: Path) -> None:
@@ -211,20 +215,21 @@ class TestRetentionByTicket:
 
     @pytest.mark.parametrize("operation", range(1, 6))
     def test_a_failure_takes_the_log_offline(self, tmp_path: Path, operation: int) -> None:
-        storage = FaultyStorage(tmp_path)
-        storage.make_directory(str(tmp_path / "log"))
+        disk = SimulatedDisk()
+        disk.provide_directory(str(tmp_path / "log"))
+        storage = Storage(disk=disk.process())
         log = open_log(tmp_path / "log", TINY, storage=storage)
         fill(log, 5)
         flush(log)
         ticket = log.prepare_retention(NOW_MS + HOUR_MS)
         assert ticket is not None
-        storage.fail_at = storage.operations + operation
+        disk.plan.fail_at = disk.plan.operations + operation
         with pytest.raises(OSError, match="Input/output error") as failed:
             ticket.run()
         log.fail_retention(ticket, failed.value)
         with pytest.raises(StorageFailed):
             log.delete_old_segments(NOW_MS + HOUR_MS)
-        storage.heal()
+        disk.plan.heal()
         log.reopen(NOW_MS)
         assert log.log_end_offset == 5
 

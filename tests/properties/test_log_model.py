@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from pathlib import Path
-
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from log import OffsetOutOfRange, StorageFailed
-from tests.faults.directory_life import now_ms
-from tests.faults.faulty_storage import FaultyStorage
+from tests.faults.directory_life import new_disk, now_ms
 from tests.faults.scenario import CONFIG, PRODUCERS, Life, check_producers, check_transactions, encode
 from tests.faults.written import TRANSACTIONAL, read_all
 
@@ -24,16 +19,11 @@ class PartitionLife(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.scratch = Path(tempfile.mkdtemp(prefix="seqgate-model-"))
-        self.lives = 0
         self.leader_epoch = 0
 
     @initialize()
     def begin(self) -> None:
-        root = self.scratch / "0"
-        root.mkdir()
-        self.storage = FaultyStorage(root, max_open_files=3)
-        self.life = Life(self.storage, root)
+        self.life = Life(new_disk(), max_open_files=3)
         self.life.open()
 
     @rule(producer_id=st.integers(0, PRODUCERS - 1), count=st.integers(1, 6))
@@ -123,16 +113,11 @@ class PartitionLife(RuleBasedStateMachine):
         self.life.reopen()
         self.life.promises.durable_end_offset = self.life.log.log_end_offset
 
-    @precondition(lambda self: self.lives < 4)
     @rule(seed=st.integers(0, 10_000))
     def power_cut(self, seed: int) -> None:
-        self.lives += 1
-        root = self.scratch / f"{self.lives}"
-        self.storage.power_cut(root, seed)
-        promises = self.life.promises
-        self.storage = FaultyStorage(root, max_open_files=3)
-        self.storage.adopt()
-        self.life = Life(self.storage, root, promises)
+        promises, disk = self.life.promises, self.life.disk
+        disk.power_cut_by_seed(seed)
+        self.life = Life(disk, promises, max_open_files=3)
         self.life.open()
         log = self.life.log
         assert log.log_end_offset >= promises.durable_end_offset
@@ -147,18 +132,17 @@ class PartitionLife(RuleBasedStateMachine):
         written = self.life.promises.written
         assert read_all(log) == [batch for batch in written if batch.end_offset > log.log_start_offset]
         assert log.log_end_offset == (written[-1].end_offset if written else log.log_start_offset)
-        assert log.size_bytes == sum(path.stat().st_size for path in Path(log.directory).glob("*.log"))
-        assert self.storage.open_files <= 3
+        assert log.size_bytes == sum(
+            size for path, size in self.life.disk.files(log.directory).items() if path.endswith(".log")
+        )
+        assert self.life.storage.open_files <= 3
 
     @invariant()
     def readers_of_committed_records_see_what_is_committed(self) -> None:
         check_transactions(self.life.log, self.life.promises.written)
 
     def teardown(self) -> None:
-        try:
-            check_producers(self.life.log, self.life.promises.written)
-        finally:
-            shutil.rmtree(self.scratch)
+        check_producers(self.life.log, self.life.promises.written)
 
 
 PartitionLife.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -22,7 +22,8 @@ from gateway.coordinator.transaction.rules import TransactionLimits
 from gateway.metadata.topic_names import TRANSACTION_STATE_TOPIC
 from gateway.runtime import transaction_endings
 from gateway.runtime.partition import Partition
-from tests.faults.faulty_storage import FaultyStorage
+from log import Storage
+from tests.faults.directory_life import ROOT, new_disk
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
 from tests.support.transactional_client import ADDS_FIRST, PARTITIONS, TIMEOUT_MS, TOPIC, Client, outcomes
@@ -162,17 +163,15 @@ class TestHanging:
                 await abort_hanging(node.services, AbortHangingRequest(TOPIC, 1, 0, execute=True))
 
     async def test_a_marker_that_does_not_become_durable_is_told(self, tmp_path: Path) -> None:
-        root = tmp_path / "data"
-        root.mkdir()
-        storage = FaultyStorage(root)
-        async with open_node(root, *UNVERIFIED, storage=storage) as node:
+        disk = new_disk()
+        async with open_node(ROOT, *UNVERIFIED, storage=Storage(disk=disk.process())) as node:
             client = await writing(node, ADDS_FIRST)
             offset = client.append("stray", 1)
             assert await partition(node, 1).persisted(offset)
-            storage.fail_at = storage.operations + 2  # the write succeeds, its flush fails
+            disk.plan.fail_at = disk.plan.operations + 2  # the write succeeds, its flush fails
             with pytest.raises(ControlError, match="could not be made durable"):
                 await abort_hanging(node.services, AbortHangingRequest(TOPIC, 1, offset, execute=True))
-            storage.heal()
+            disk.plan.heal()
 
 
 @pytest.mark.parametrize("limit", [0, 10**9])

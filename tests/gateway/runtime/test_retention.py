@@ -14,7 +14,7 @@ from gateway.runtime.flusher import Flusher
 from gateway.runtime.partition import Partition
 from gateway.runtime.retention import Retention
 from log import DeletionReason, LogConfig, LogDirectory, Storage
-from tests.faults.faulty_storage import FaultyStorage
+from tests.faults.directory_life import ROOT, new_disk
 from tests.log.support import batch
 
 NOW_MS = 1_700_000_000_000
@@ -105,17 +105,17 @@ async def test_others_get_their_turn_between_the_slices(
 async def test_an_idle_segment_rolls_and_its_names_become_durable(
     tmp_path: Path, flusher: Flusher, clock: Clock
 ) -> None:
-    (tmp_path / "data").mkdir()
-    storage = FaultyStorage(tmp_path / "data")
-    directory = LogDirectory.open(tmp_path / "data", storage, node_id=1, now_ms=clock.now_ms)
+    disk = new_disk()
+    directory = LogDirectory.open(ROOT, Storage(disk=disk.process()), node_id=1, now_ms=clock.now_ms)
     retention = Retention(clock)
     partition = await filled(directory, flusher, 3, config=replace(CONFIG, retention_ms=-1))
     clock.time_ms += HOUR_MS + 1
     retention.apply(partition)
     assert (retention.rolled_segments, partition.log.segment_count) == (1, 4)
     await flusher.idle()
-    storage.power_cut(tmp_path / "left", 0)
-    assert (tmp_path / "left" / "t-0" / f"{3:020d}.log").exists()
+    left = disk.copy()
+    left.power_cut(None)
+    assert str(ROOT / "t-0" / f"{3:020d}.log") in left.files()
     retention.apply(partition)
     assert retention.rolled_segments == 1
 
@@ -150,18 +150,17 @@ async def test_a_partition_that_goes_meanwhile_is_let_be(
 async def test_a_disk_that_fails_takes_the_partition_offline(
     tmp_path: Path, flusher: Flusher, clock: Clock
 ) -> None:
-    (tmp_path / "data").mkdir()
-    storage = FaultyStorage(tmp_path / "data")
-    directory = LogDirectory.open(tmp_path / "data", storage, node_id=1, now_ms=clock.now_ms)
+    disk = new_disk()
+    directory = LogDirectory.open(ROOT, Storage(disk=disk.process()), node_id=1, now_ms=clock.now_ms)
     retention = Retention(clock)
     partition = await filled(directory, flusher, 5)
     clock.time_ms += HOUR_MS + 1
     retention.apply(partition)
-    storage.fail_at, storage.fail_for_ever = storage.operations + 1, True
+    disk.plan.fail_at, disk.plan.fail_for_ever = disk.plan.operations + 1, True
     await until(lambda: partition.log.offline)
     await retention.stop()
-    storage.heal()
-    storage.fail_for_ever = False
+    disk.plan.heal()
+    disk.plan.fail_for_ever = False
     partition.log.reopen(clock.time_ms)
     retention.apply(partition)
     await until(lambda: partition.log.segment_count == 1)

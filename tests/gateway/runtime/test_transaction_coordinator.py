@@ -21,8 +21,9 @@ from gateway.metadata.topic_names import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from gateway.runtime import transaction_endings
 from gateway.runtime.coordinator_shards import Unavailable
 from gateway.runtime.partition import Partition
-from log import StorageFailed
-from tests.faults.faulty_storage import FaultyStorage
+from log import Storage, StorageFailed
+from tests.faults.directory_life import ROOT, new_disk
+from tests.faults.simulated_disk import SimulatedDisk
 from tests.gateway.handlers.requests import create, delete
 from tests.gateway.handlers.support import Node, open_node
 from tests.support.batches import Batch, Record
@@ -335,16 +336,14 @@ class TestPartitionsThatFail:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(transaction_endings, "END_WAIT_S", 0.01)
-        root = tmp_path / "data"
-        root.mkdir()
-        storage = FaultyStorage(root)
-        async with open_node(root, *SETTINGS, storage=storage) as node:
+        disk = new_disk()
+        async with open_node(ROOT, *SETTINGS, storage=Storage(disk=disk.process())) as node:
             client = await prepared(node)
             other = Client(node, "other")
             await other.begin()
             await client.write("a", 0)
             await client.write("a", 1)
-            fail(storage, node)
+            fail(disk, node)
             await client.end(commit=True)
             assert current(node).state is PREPARE_COMMIT
             added = node.services.transactions.add_partitions(
@@ -355,7 +354,7 @@ class TestPartitionsThatFail:
             await other.write("b", 1)
             await other.end(commit=True)
             assert current(node, "other").state is COMPLETE_COMMIT
-            storage.heal()
+            disk.plan.heal()
             partition(node).log.reopen(node.clock.now_ms())
             partition(node).flush_finished()
             await node.services.transactions.endings.finish()
@@ -363,16 +362,14 @@ class TestPartitionsThatFail:
             assert outcomes(node) == {"a": COMMITTED, "b": [Outcome.COMMITTED]}
 
     async def test_when_the_state_is_lost_it_is_loaded_anew(self, tmp_path: Path) -> None:
-        root = tmp_path / "data"
-        root.mkdir()
-        storage = FaultyStorage(root)
-        async with open_node(root, *SETTINGS, storage=storage) as node:
+        disk = new_disk()
+        async with open_node(ROOT, *SETTINGS, storage=Storage(disk=disk.process())) as node:
             client = await prepared(node)
             await client.write("a", 0)
             await client.write("a", 1)
-            storage.fail_at = storage.operations + 1
+            disk.plan.fail_at = disk.plan.operations + 1
             assert await refusal(client.end(commit=True)) is ErrorCode.not_coordinator
-            storage.heal()
+            disk.plan.heal()
             state = partition(node, topic=TRANSACTION_STATE_TOPIC)
             state.log.reopen(node.clock.now_ms())
             state.flush_finished()
@@ -381,12 +378,12 @@ class TestPartitionsThatFail:
             assert outcomes(node) == {"a": COMMITTED}
 
 
-def fail(storage: FaultyStorage, node: Node) -> None:
+def fail(disk: SimulatedDisk, node: Node) -> None:
     """Take the topic's first partition offline."""
-    storage.fail_at = storage.operations + 1
+    disk.plan.fail_at = disk.plan.operations + 1
     with pytest.raises(StorageFailed):
         partition(node).append(Batch(base_timestamp=node.clock.now_ms()).encode(), node.clock.now_ms())
-    storage.heal()
+    disk.plan.heal()
     assert partition(node).log.offline
 
 
