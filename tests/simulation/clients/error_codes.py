@@ -51,3 +51,6 @@ FAULTS = frozenset(
     }
 )
 """What any valid request may get while disks fail and coordinators load."""
+
+CLOCK_JUMPS = frozenset({ErrorCode.invalid_timestamp})
+"""What a batch may get when the gateway's clock has gone back by more than an hour."""

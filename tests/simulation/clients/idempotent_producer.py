@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 from tests.simulation.clients.batch import ProducerBatch
 from tests.simulation.clients.batch_sender import BatchSender
 from tests.simulation.clients.connection import Connection, Disconnected, Link
-from tests.simulation.clients.error_codes import FAULTS, RETRIABLE
+from tests.simulation.clients.error_codes import CLOCK_JUMPS, FAULTS, RETRIABLE
 from tests.simulation.clients.partition_queue import PartitionQueue
 from tests.simulation.clients.surroundings import Surroundings
 from tests.simulation.history import GotProducerId, TopicPartition
@@ -150,7 +150,8 @@ class IdempotentProducer:
         }:
             self._new_id_wanted = True
             return False
-        self._surroundings.unexpected(self._sender.name, f"Produce to {queue.partition}: {error.name}")
+        if error not in CLOCK_JUMPS:
+            self._surroundings.unexpected(self._sender.name, f"Produce to {queue.partition}: {error.name}")
         queue.bump_wanted = True
         return False
 
