@@ -18,7 +18,7 @@ from kio.schema.errors import ErrorCode
 
 from tests.simulation.clients.batch import ProducerBatch
 from tests.simulation.clients.connection import Connection
-from tests.simulation.clients.error_codes import SEQUENCE_ERRORS
+from tests.simulation.clients.error_codes import FENCED, SEQUENCE_ERRORS
 from tests.simulation.clients.partition_queue import PartitionQueue
 from tests.simulation.clients.surroundings import Surroundings
 from tests.simulation.history import Acknowledged, GivenUp, RecordName, Refused, Sent, TopicPartition
@@ -28,7 +28,8 @@ MAX_IN_FLIGHT = 5
 RETRY_BACKOFF_S = 0.1
 RETRY_BACKOFF_MAX_S = 1.0
 CODECS = ("none", "none", "none", "gzip", "snappy", "lz4")
-ZSTD_SINCE = 7
+ZSTD_SINCE, TOPIC_IDS_SINCE = 7, 13
+PRODUCE_VERSIONS = (3, 5, 7, 8, 9, 10, 11, 12, 13)
 KEYS = tuple(f"key-{number}".encode() for number in range(8))
 
 ErrorJudge = Callable[[PartitionQueue, ProducerBatch, ErrorCode], bool]
@@ -45,14 +46,16 @@ class BatchSender:
         random: Random,
         judge: ErrorJudge,
         transactional_id: str | None = None,
+        may_be_fenced: Callable[[], bool] = lambda: False,
+        produce_versions: tuple[int, ...] = PRODUCE_VERSIONS,
     ) -> None:
         self._surroundings = surroundings
         self._judge = judge
+        self._may_be_fenced = may_be_fenced
         self._random = random
         self._transactional_id = transactional_id
         self.name = name
-        versions = (3, 5, 7, 8, 9, 10, 11, 12, 13)
-        self.produce_version = random.choice(versions)
+        self.produce_version = random.choice(produce_versions)
         zstd = surroundings.zstd and self.produce_version >= ZSTD_SINCE
         self._codecs = (*CODECS, "zstd") if zstd else CODECS
         self.delivery_timeout_s = random.choice((5.0, 30.0, 120.0))
@@ -106,6 +109,13 @@ class BatchSender:
         queue.take_out(batch)
         for name in batch.names:
             self._surroundings.history.add(GivenUp(self._surroundings.at_ms(), name, batch.partition, error))
+
+    def drop_unsent(self) -> None:
+        """What has never left (RecordAccumulator.abortUndrainedBatches)."""
+        for queue in self.queues.values():
+            for batch in list(queue.waiting):
+                if not batch.has_sequence:
+                    queue.take_out(batch)
 
     def expire(self) -> None:
         """delivery.timeout.ms: what is older is failed, and the place it leaves in the sequence is to be resolved."""
@@ -178,7 +188,7 @@ class BatchSender:
         }
 
     def _named(self, topic: str) -> Plain:
-        if self.produce_version >= 13:
+        if self.produce_version >= TOPIC_IDS_SINCE:
             return {"topic_id": self._surroundings.topics[topic].topic_id}
         return {"name": topic}
 
@@ -191,13 +201,15 @@ class BatchSender:
                 self._lost(batch)
             return
         for topic in answer.result().responses:
-            key = str(topic.topic_id) if self.produce_version >= 13 else topic.name
+            key = str(topic.topic_id) if self.produce_version >= TOPIC_IDS_SINCE else topic.name
             for row in topic.partition_responses:
                 rows[key, row.index] = row
         for batch in batches:
             place = batch.partition
             topic_id = self._surroundings.topics[place.topic].topic_id
-            row = rows.get((topic_id if self.produce_version >= 13 else place.topic, place.partition))
+            row = rows.get(
+                (topic_id if self.produce_version >= TOPIC_IDS_SINCE else place.topic, place.partition)
+            )
             if row is None:
                 self._surroundings.unexpected(self.name, f"no row for {place} in the answer to a Produce")
                 self._lost(batch)
@@ -247,8 +259,10 @@ class BatchSender:
 
     def _record_refusal(self, queue: PartitionQueue, batch: ProducerBatch, error: ErrorCode) -> None:
         """Out of order is only what follows something that is not known to be stored."""
-        missing_before = batch.base_sequence != 0 and not queue.is_next(batch.base_sequence)
-        out_of_order = error is ErrorCode.out_of_order_sequence_number
+        if error is ErrorCode.out_of_order_sequence_number:
+            explained = batch.base_sequence != 0 and not queue.is_next(batch.base_sequence)
+        else:
+            explained = error in FENCED and self._may_be_fenced()
         self._surroundings.history.add(
             Refused(
                 self._surroundings.at_ms(),
@@ -259,14 +273,9 @@ class BatchSender:
                 batch.producer_epoch,
                 batch.base_sequence,
                 error.name,
-                explained=(out_of_order and missing_before) or self.may_be_fenced(error),
+                explained=explained,
             )
         )
-
-    def may_be_fenced(self, error: ErrorCode) -> bool:
-        """Only an instance with a transactional id can be fenced by another, or by its coordinator's time-out."""
-        fencing = error in {ErrorCode.producer_fenced, ErrorCode.invalid_producer_epoch}
-        return self._transactional_id is not None and fencing
 
     async def wait(self, until: float) -> None:
         """Until something happens, or a retry, an expiry or `until` is due."""

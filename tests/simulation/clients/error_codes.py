@@ -47,6 +47,8 @@ FAULTS = frozenset(
         ErrorCode.coordinator_load_in_progress,
         ErrorCode.coordinator_not_available,
         ErrorCode.not_coordinator,
+        ErrorCode.not_enough_replicas,
+        ErrorCode.not_enough_replicas_after_append,
         ErrorCode.kafka_storage_error,
     }
 )
@@ -54,3 +56,13 @@ FAULTS = frozenset(
 
 CLOCK_JUMPS = frozenset({ErrorCode.invalid_timestamp})
 """What a batch may get when the gateway's clock has gone back by more than an hour."""
+
+FENCED = frozenset(
+    {
+        ErrorCode.producer_fenced,
+        ErrorCode.invalid_producer_epoch,
+        ErrorCode.invalid_producer_id_mapping,
+        ErrorCode.invalid_txn_state,
+    }
+)
+"""How a transactional producer learns that another has its id, or that its transaction took too long."""

@@ -9,6 +9,8 @@ from random import Random
 
 from tests.simulation.history import History, TopicPartition, Unexpected
 
+CLOCK_TOLERANCE_MS = 50
+
 
 @dataclass
 class Topic:
@@ -31,6 +33,12 @@ class Surroundings:
     zstd: bool = False
     """Producers use it, so consumers speak Fetch v10 or later."""
     topics: dict[str, Topic] = field(default_factory=dict)
+    asked_for_ids: dict[str, int] = field(default_factory=dict)
+    """How many InitProducerId requests left for each transactional id: any of them may fence whoever has it."""
+    clock_jumps: int = 0
+    """How often the gateway's clock has been seen to jump: what is due by its time may be due at once."""
+    _clock_lead_ms: int | None = None
+    _group_offsets: dict[str, int] = field(default_factory=dict)
     _numbers: dict[TopicPartition, int] = field(default_factory=dict)
 
     def now(self) -> float:
@@ -38,7 +46,17 @@ class Surroundings:
 
     def at_ms(self) -> int:
         """The loop's time in milliseconds, for events."""
-        return round(self.now() * 1000)
+        at_ms = round(self.now() * 1000)
+        lead_ms = self.wall_ms() - at_ms
+        if self._clock_lead_ms is None or abs(lead_ms - self._clock_lead_ms) > CLOCK_TOLERANCE_MS:
+            self.clock_jumps += 1
+            self._clock_lead_ms = lead_ms
+        return at_ms
+
+    def next_group_offset(self, group: str) -> int:
+        """An offset to commit that nobody has committed for this group yet."""
+        self._group_offsets[group] = self._group_offsets.get(group, -1) + 1
+        return self._group_offsets[group]
 
     @property
     def ending(self) -> bool:

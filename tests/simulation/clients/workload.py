@@ -13,6 +13,7 @@ from tests.simulation.clients.final_read import FinalReader
 from tests.simulation.clients.idempotent_producer import Habits, IdempotentProducer
 from tests.simulation.clients.surroundings import Surroundings
 from tests.simulation.clients.topics import TopicPlan, create_topics
+from tests.simulation.clients.transactional_producer import TransactionalProducer, TransactionHabits
 from tests.simulation.history import History
 from tests.simulation.process import Process
 
@@ -28,6 +29,7 @@ class Workload:
     seed: int
     topics: tuple[TopicPlan, ...]
     idempotent_producers: int
+    transactional_ids: int
     consumers: int
     zstd: bool = False
     settle_s: float = SETTLE_S
@@ -43,7 +45,14 @@ class Workload:
             )
             for number in range(random.randint(1, 3))
         )
-        return cls(seed, topics, random.randint(1, 3), random.randint(1, 3), random.random() < 0.5)
+        return cls(
+            seed,
+            topics,
+            random.randint(0, 3),
+            random.randint(0, 2),
+            random.randint(1, 3),
+            random.random() < 0.5,
+        )
 
 
 async def run(
@@ -89,6 +98,21 @@ def _clients(workload: Workload, surroundings: Surroundings) -> list[tuple[str, 
             local_bump=random.random() < 0.7,
         )
         clients.append((name, IdempotentProducer(surroundings, name, random, partitions, habits).run()))
+    for number in range(workload.transactional_ids):
+        transactional_id = f"transactional-{number}"
+        timeout_ms = Random(f"{transactional_id} {workload.seed}").choice((1_000, 5_000, 60_000))
+        for instance in ("a", "b"):
+            name = f"{transactional_id}{instance}"
+            random = Random(f"{name} {workload.seed}")
+            if instance == "b" and random.random() < 0.5:
+                continue
+            transactions = TransactionHabits(
+                random.choice((0.02, 0.1, 0.5)), timeout_ms=timeout_ms, death_chance=random.choice((0, 0.03))
+            )
+            transactional = TransactionalProducer(
+                surroundings, name, random, transactional_id, partitions, transactions
+            )
+            clients.append((name, transactional.run()))
     for number in range(workload.consumers):
         name = f"consumer-{number}"
         random = Random(f"{name} {workload.seed}")

@@ -1,0 +1,255 @@
+"""A producer with a transactional id, of one of both protocols: with and without the second part of KIP-890.
+
+Several instances may have one id: each that begins fences the others, which go on trying until they are told. Now and
+then one dies in the middle, and its transaction is left to its successor or to the coordinator's time-out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from kio.schema.errors import ErrorCode
+
+from tests.simulation.clients.batch import ProducerBatch
+from tests.simulation.clients.batch_sender import BatchSender
+from tests.simulation.clients.connection import Link
+from tests.simulation.clients.error_codes import CLOCK_JUMPS, FAULTS, FENCED, RETRIABLE
+from tests.simulation.clients.partition_queue import PartitionQueue
+from tests.simulation.clients.surroundings import Surroundings
+from tests.simulation.clients.transactional_requests import Producer, TransactionalRequests
+from tests.simulation.history import (
+    Fenced,
+    GotProducerId,
+    TopicPartition,
+    TransactionEnded,
+    TransactionEnding,
+)
+
+ADDING_VERSIONS, ADDED_VERSIONS = (12, 13), (3, 5, 7, 8, 9, 10, 11)
+IDLE_S = 1.0
+
+
+@dataclass(frozen=True)
+class TransactionHabits:
+    pause_s: float = 0.2
+    max_batches: int = 6
+    max_records: int = 4
+    timeout_ms: int = 5_000
+    commit_chance: float = 0.75
+    death_chance: float = 0.03
+    offsets_chance: float = 0.4
+
+
+class Lost(Exception):
+    """This incarnation can't go on: it is dead, or fenced."""
+
+
+class TransactionalProducer:
+    def __init__(
+        self,
+        surroundings: Surroundings,
+        name: str,
+        random: Random,
+        transactional_id: str,
+        partitions: list[TopicPartition],
+        habits: TransactionHabits,
+    ) -> None:
+        self._surroundings = surroundings
+        self._name = name
+        self._random = random
+        self._id = transactional_id
+        self._partitions = partitions
+        self._habits = habits
+        self._group = f"offsets-of-{transactional_id}"
+        self._link = Link(surroundings, name, random)
+        self._adds_implicitly = random.random() < 0.5
+        self._requests = TransactionalRequests(
+            surroundings, self._link, random, transactional_id, adds_implicitly=self._adds_implicitly
+        )
+        self.sender = BatchSender(
+            surroundings,
+            name,
+            random,
+            self._judge,
+            transactional_id,
+            self._may_be_fenced,
+            ADDING_VERSIONS if self._adds_implicitly else ADDED_VERSIONS,
+        )
+        self._lost = False
+        self._abort_wanted = False
+        self._began_at = 0.0
+        self._asked_before = 0
+        self._jumps_before = 0
+
+    async def run(self) -> None:
+        while not self._surroundings.ending:
+            try:
+                await self._live()
+            except Lost:
+                self.sender.drop_unsent()
+                self.sender.give_up_all("LOST")
+                self._link.close()
+                await self._surroundings.pause(self._random, self._random.choice((0.1, 2.0)))
+        self._link.close()
+
+    async def _live(self) -> None:
+        """One incarnation, until it is lost or the run is over."""
+        await self._begin(known=None)
+        while not self._surroundings.ending:
+            await self._transact()
+            await self._surroundings.pause(self._random, self._habits.pause_s)
+
+    @property
+    def _producer(self) -> Producer:
+        return Producer(self.sender.producer_id, self.sender.producer_epoch)
+
+    async def _begin(self, known: Producer | None) -> None:
+        """InitProducerId: as a new incarnation, or as the same one with another epoch after an error."""
+        asked_at_ms = self._surroundings.at_ms()
+        self._asked_before = self._surroundings.asked_for_ids.get(self._id, 0)
+        self._start_clock()
+        error, producer = await self._requests.init_producer_id(self._habits.timeout_ms, known)
+        if error is not ErrorCode.none:
+            self._lose(error, "InitProducerId")
+        if known is None:
+            self.sender.become(producer.producer_id, producer.producer_epoch)
+            self._lost = False
+        self._take_identity(producer, asked_at_ms)
+
+    def _take_identity(self, producer: Producer, asked_at_ms: int) -> None:
+        self.sender.producer_id, self.sender.producer_epoch = producer.producer_id, producer.producer_epoch
+        self._surroundings.history.add(
+            GotProducerId(
+                self._surroundings.at_ms(),
+                self._name,
+                self.sender.incarnation,
+                producer.producer_id,
+                producer.producer_epoch,
+                self._id,
+                asked_at_ms,
+            )
+        )
+
+    def _start_clock(self) -> None:
+        self._surroundings.at_ms()
+        self._began_at = self._surroundings.now()
+        self._jumps_before = self._surroundings.clock_jumps
+
+    def _may_be_fenced(self) -> bool:
+        """Another InitProducerId than the last of its own may have been handled, or its transaction timed out."""
+        self._surroundings.at_ms()
+        age_ms = (self._surroundings.now() - self._began_at) * 1000
+        return (
+            self._surroundings.asked_for_ids.get(self._id, 0) > self._asked_before + 1
+            or age_ms >= self._habits.timeout_ms
+            or self._surroundings.clock_jumps > self._jumps_before
+        )
+
+    def _lose(self, error: ErrorCode, what: str) -> None:
+        """Raises `Lost`; an error that this producer can't explain is a breach."""
+        if error not in FENCED or not self._may_be_fenced():
+            self._surroundings.unexpected(self._name, f"{what}: {error.name}")
+        fenced = Fenced(self._surroundings.at_ms(), self._name, self.sender.incarnation, self._id)
+        self._surroundings.history.add(fenced)
+        raise Lost
+
+    async def _transact(self) -> None:
+        self.sender.transaction += 1
+        self._abort_wanted = False
+        self._start_clock()
+        added: list[TopicPartition] = []
+        for _ in range(self._random.randint(1, self._habits.max_batches)):
+            place = self._random.choice(self._partitions)
+            if place not in added:
+                error = await self._requests.add_partition(self._producer, place)
+                if error is not ErrorCode.none:
+                    self._lose(error, "AddPartitionsToTxn")
+                added.append(place)
+            self.sender.enqueue(place, self._random.randint(1, self._habits.max_records))
+            await self._pump(self._random.expovariate(1 / self._habits.pause_s))
+            self._maybe_die()
+            if self._abort_wanted:
+                break
+        offsets = await self._commit_offsets()
+        await self._pump(None)
+        self._maybe_die()
+        await self._end(offsets)
+
+    async def _commit_offsets(self) -> tuple[tuple[TopicPartition, int], ...]:
+        if self._abort_wanted or self._random.random() >= self._habits.offsets_chance:
+            return ()
+        offset = self._surroundings.next_group_offset(self._group)
+        place = self._random.choice(self._partitions)
+        error = await self._requests.commit_offsets(self._producer, self._group, ((place, offset),))
+        if error is ErrorCode.transaction_abortable:
+            self._abort_wanted = True
+            return ()
+        if error is not ErrorCode.none:
+            self._lose(error, "TxnOffsetCommit")
+        return ((place, offset),)
+
+    async def _pump(self, duration_s: float | None) -> None:
+        """Sends for so long, or until every batch has its answer."""
+        until = None if duration_s is None else self._surroundings.now() + duration_s
+        while True:
+            if self._abort_wanted:
+                self.sender.drop_unsent()
+            self._expire()
+            if self._lost:
+                raise Lost
+            if until is None and self.sender.is_settled:
+                return
+            connection = await self._link.connect()
+            self.sender.send_ready(connection)
+            now = self._surroundings.now()
+            if until is not None and now >= until:
+                return
+            await self.sender.wait(now + IDLE_S if until is None else until)
+
+    def _expire(self) -> None:
+        self.sender.expire()
+        for queue in self.sender.queues.values():
+            if queue.unresolved_sequence is not None:
+                queue.unresolved_sequence = None
+                self._abort_wanted = True
+
+    def _maybe_die(self) -> None:
+        if not self._surroundings.ending and self._random.random() < self._habits.death_chance:
+            raise Lost
+
+    async def _end(self, offsets: tuple[tuple[TopicPartition, int], ...]) -> None:
+        commit = not self._abort_wanted and self._random.random() < self._habits.commit_chance
+        history, sender = self._surroundings.history, self.sender
+        who = self._name, sender.incarnation, sender.transaction
+        asked_at_ms = self._surroundings.at_ms()
+        group = self._group if offsets else ""
+        history.add(TransactionEnding(asked_at_ms, *who, commit, group, offsets))
+        error, producer = await self._requests.end(self._producer, commit=commit)
+        if error is not ErrorCode.none:
+            self._lose(error, f"EndTxn ({'commit' if commit else 'abort'})")
+        history.add(TransactionEnded(self._surroundings.at_ms(), *who, commit))
+        if producer != self._producer:
+            self._take_identity(producer, asked_at_ms)
+        elif self._abort_wanted:
+            await self._begin(known=producer)
+
+    def _judge(self, queue: PartitionQueue, batch: ProducerBatch, error: ErrorCode) -> bool:
+        """TransactionManager.canRetry and maybeTransitionToErrorState of a transactional producer."""
+        if error is ErrorCode.out_of_order_sequence_number and not queue.is_next(batch.base_sequence):
+            return True
+        if error in RETRIABLE:
+            if error not in FAULTS and error is not ErrorCode.concurrent_transactions:
+                self._surroundings.unexpected(self._name, f"Produce to {queue.partition}: {error.name}")
+            return True
+        self._abort_wanted = True
+        if error in FENCED:
+            self._lost = True
+            if not self._may_be_fenced():
+                self._surroundings.unexpected(self._name, f"Produce to {queue.partition}: {error.name}")
+        elif error is ErrorCode.transaction_abortable:
+            if not self._may_be_fenced():
+                self._surroundings.unexpected(self._name, f"Produce to {queue.partition}: {error.name}")
+        elif error not in CLOCK_JUMPS and error is not ErrorCode.out_of_order_sequence_number:
+            self._surroundings.unexpected(self._name, f"Produce to {queue.partition}: {error.name}")
+        return False
