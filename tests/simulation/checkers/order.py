@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 
 from tests.simulation.checkers.facts import Facts, IncarnationName, Reading, incarnation_of, place
@@ -9,8 +10,8 @@ from tests.simulation.history import RecordName, TopicPartition
 
 
 def order(facts: Facts) -> list[str]:
-    """Also across the epochs of one incarnation. A first stored number above 0 is fine where records were deleted."""
-    given_up = _given_up(facts)
+    """Also across the epochs of one incarnation. What was sent before the first stored one may have been deleted."""
+    numbers = _numbers(facts)
     breaches = []
     for partition, reading in facts.uncommitted.items():
         last: dict[IncarnationName, RecordName] = {}
@@ -27,10 +28,11 @@ def order(facts: Facts) -> list[str]:
             last[incarnation] = name
             if _may_miss_some(facts, partition, reading, first=before is None):
                 continue
-            expected = before.number + 1 if before else 0
-            skipped = set(range(expected, name.number)) - given_up[incarnation, partition]
-            if skipped:
-                breaches.append(f"{where} without number {min(skipped)}, which was not given up")
+            here = numbers[incarnation, partition]
+            begin = bisect_right(here, before.number) if before else 0
+            for number in here[begin : bisect_left(here, name.number)]:
+                breaches.append(f"{where} without number {number}, which was not given up")
+                break
     return breaches
 
 
@@ -38,9 +40,12 @@ def _may_miss_some(facts: Facts, partition: TopicPartition, reading: Reading, *,
     return partition.topic in facts.compacted or (first and reading.log_start_offset > 0)
 
 
-def _given_up(facts: Facts) -> dict[tuple[IncarnationName, TopicPartition], set[int]]:
-    numbers: dict[tuple[IncarnationName, TopicPartition], set[int]] = defaultdict(set)
-    for name in facts.given_up:
-        if name in facts.sent:
-            numbers[incarnation_of(name), facts.sent[name].partition].add(name.number)
+def _numbers(facts: Facts) -> dict[tuple[IncarnationName, TopicPartition], list[int]]:
+    """What each incarnation sent to each partition and did not give up, ascending."""
+    numbers: dict[tuple[IncarnationName, TopicPartition], list[int]] = defaultdict(list)
+    for name, sent in facts.sent.items():
+        if name not in facts.given_up:
+            numbers[incarnation_of(name), sent.partition].append(name.number)
+    for here in numbers.values():
+        here.sort()
     return numbers
