@@ -1,0 +1,154 @@
+"""Plants faults in the production code and tells after how many seeds of the simulation which checker found them.
+
+`python -m tests.simulation.plant --fault NAME --seeds N` tries one, `--table` all of them; `--fault NAME --seed S` shows
+what is found in one run. A seed counts only when the sound code passes it. One line of JSON comes last.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from tests.simulation.plan import Plan, plan_of
+from tests.simulation.planted import FAULTS
+from tests.simulation.simulation import run_seed
+
+HASH_SEED = "0"
+LONGEST_S = 8.0
+"""Of a run, in virtual time: more seeds find more than longer runs do."""
+SEEDS = 60
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What came of one fault in one run; `checkers` found something, in their order, unless the run is `unsound` anyway."""
+
+    fault: str
+    seed: int
+    checkers: tuple[str, ...]
+    first_breach: str = ""
+    unsound: bool = False
+
+
+@dataclass(frozen=True)
+class Found:
+    """`seeds`: how many it took, or how many were in vain without any `checkers`."""
+
+    fault: str
+    seeds: int
+    checkers: tuple[str, ...] = ()
+    seed: int = -1
+    first_breach: str = ""
+
+    def row(self) -> str:
+        """A row of the table in docs/reliability.md."""
+        checkers = ", ".join(f"`{checker}`" for checker in self.checkers) or "not found"
+        return f"| `{self.fault}` | {FAULTS[self.fault].mistake} | {checkers} | {self.seeds} |"
+
+
+def plan_for(seed: int) -> Plan:
+    """The seed's plan, but short."""
+    plan = plan_of(seed)
+    return replace(plan, duration_s=min(plan.duration_s, LONGEST_S))
+
+
+def breaches_of(fault: str, seed: int) -> list[str]:
+    """What the checkers say of a run with the fault."""
+    with FAULTS[fault].plant():
+        return run_seed(seed, plan_for(seed)).breaches
+
+
+def try_seed(fault: str, seed: int) -> Tried:
+    """Run with the fault, and where that shows a breach without it as well."""
+    breaches = breaches_of(fault, seed)
+    checkers = tuple(dict.fromkeys(breach.split(":", 1)[0] for breach in breaches))
+    if not breaches:
+        return Tried(fault, seed, ())
+    unsound = bool(run_seed(seed, plan_for(seed)).breaches)
+    return Tried(fault, seed, checkers, breaches[0], unsound)
+
+
+def find(pool: ProcessPoolExecutor, fault: str, seeds: range, at_once: int) -> Found:
+    """The first of the seeds that shows the fault."""
+    needed = 0
+    for tried in _in_order(pool, fault, seeds, at_once):
+        if not tried.unsound:
+            needed += 1
+            if tried.checkers:
+                return Found(fault, needed, tried.checkers, tried.seed, tried.first_breach)
+    return Found(fault, needed)
+
+
+def _in_order(pool: ProcessPoolExecutor, fault: str, seeds: range, at_once: int) -> Iterator[Tried]:
+    """The results in the order of their seeds, some runs ahead of what was taken."""
+    left = iter(seeds)
+    running = [pool.submit(try_seed, fault, seed) for seed in islice(left, at_once)]
+    while running:
+        yield running.pop(0).result()
+        running += [pool.submit(try_seed, fault, seed) for seed in islice(left, 1)]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.plant", description=__doc__)
+    parser.add_argument("--fault", choices=sorted(FAULTS), action="append", help="which; all without it")
+    parser.add_argument("--seed", type=int, help="one run, and all that it shows")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--seeds", type=int, default=SEEDS, help="how many at most for each fault")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many runs at a time")
+    parser.add_argument("--table", action="store_true", help="print the table of the documentation")
+    return parser
+
+
+def _show(fault: str, seed: int) -> int:
+    breaches = breaches_of(fault, seed)
+    print("\n".join(breaches))
+    return 0 if breaches else 1
+
+
+def _report(found: Sequence[Found]) -> int:
+    missed = [f"{one.fault} was not found in {one.seeds} seeds" for one in found if not one.checkers]
+    counts = {
+        "faults planted": len(found),
+        "faults found": len(found) - len(missed),
+        "seeds run": sum(one.seeds for one in found),
+    }
+    print(json.dumps({"part": "planted faults", "counts": counts, "breaches": missed}))
+    return 1 if missed else 0
+
+
+def main() -> int:
+    """Exits 1 when a fault was not found."""
+    arguments = _parser().parse_args()
+    if os.environ.get("PYTHONHASHSEED") != HASH_SEED:
+        environment = {**os.environ, "PYTHONHASHSEED": HASH_SEED}
+        os.execve(
+            sys.executable, [sys.executable, "-m", "tests.simulation.plant", *sys.argv[1:]], environment
+        )
+    faults = arguments.fault or list(FAULTS)
+    if arguments.seed is not None:
+        return _show(faults[0], arguments.seed)
+    seeds = range(arguments.first, arguments.first + arguments.seeds)
+    found = []
+    with ProcessPoolExecutor(arguments.jobs) as pool:
+        for fault in faults:
+            one = find(pool, fault, seeds, arguments.jobs)
+            found.append(one)
+            if not arguments.table:
+                print(
+                    f"{fault}: {one.seeds} seeds, {', '.join(one.checkers) or 'not found'}; {one.first_breach[:200]}",
+                    flush=True,
+                )
+    if arguments.table:
+        print("| planted fault | the mistake it stands for | found by | seeds |\n| --- | --- | --- | --- |")
+        print("\n".join(one.row() for one in found))
+    return _report(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
