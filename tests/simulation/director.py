@@ -7,7 +7,7 @@ from collections import Counter
 from random import Random
 
 from tests.faults.disk_faults import FaultRates
-from tests.simulation.loop import SimulatedLoop
+from tests.simulation.loop import SLOW_THREADS, SimulatedLoop
 from tests.simulation.network import SLOW, Network
 from tests.simulation.node import NAME, Node
 from tests.simulation.plan import Plan
@@ -50,6 +50,7 @@ class Director:
             "slow network": self._slow_down,
             "disk": self._fail_disk,
             "slow disk": self._slow_disk,
+            "slow threads": self._slow_threads,
             "cold": self._forget_cached,
             "kill amid": self._kill_amid,
             "power cut amid": self._cut_power_amid,
@@ -66,6 +67,7 @@ class Director:
         """No fault any more, and the gateway is up."""
         self._network.heal()
         self._network.slow = SLOW
+        self._loop.slow_threads = SLOW_THREADS
         self._network.one_byte_portions = 0.0
         async with self._restarting:
             self._node.heal_disk()
@@ -136,6 +138,12 @@ class Director:
         rates.latency, rates.latency_s = 0.2, self._chance.choice((0.01, 0.2))
         await asyncio.sleep(self._chance.expovariate(1 / 0.5))
         rates.latency = 0.0
+
+    async def _slow_threads(self) -> None:
+        """Flushes take so long that much is written and not durable when something else happens."""
+        self._loop.slow_threads = self._chance.choice((0.3, 1.0))
+        await asyncio.sleep(self._chance.expovariate(1 / 2.0))
+        self._loop.slow_threads = SLOW_THREADS
 
     async def _forget_cached(self) -> None:
         self._node.forget_cached()

@@ -69,6 +69,8 @@ class SimulatedLoop(base_events.BaseEventLoop):
     def __init__(self, chance: Random) -> None:
         super().__init__()
         self.chance = chance
+        self.slow_threads = SLOW_THREADS
+        """The share of turns that come late."""
         self.unhandled: list[str] = []
         """What no code of a living process has taken care of."""
         self._now_s = 0.0
@@ -132,7 +134,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
 
     def thread_latency_s(self) -> float:
         """How long until a thread, or the loop, is given its turn."""
-        if self.chance.random() < SLOW_THREADS:
+        if self.chance.random() < self.slow_threads:
             return self.chance.uniform(0, SLOW_THREAD_LATENCY_S)
         return self.chance.uniform(*THREAD_LATENCY_S)
 

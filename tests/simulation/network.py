@@ -19,6 +19,7 @@ WINDOW_BYTES = 64 << 10
 """So much is on its way or unread at most; the rest waits at the sender's."""
 LATENCY_S = (0.0001, 0.002)
 SLOW_LATENCY_S = 0.5
+STUCK, STUCK_LATENCY_S = 0.1, 5.0
 SLOW = 0.005
 """The share of portions that take long."""
 LEAST_PORT = 9092
@@ -286,7 +287,9 @@ class Network:
 
     def latency_s(self) -> float:
         if self.chance.random() < self.slow:
-            return self.chance.uniform(0, SLOW_LATENCY_S)
+            # longer than some clients wait: what they send over another connection may overtake it
+            stuck = self.chance.random() < STUCK
+            return self.chance.uniform(0, STUCK_LATENCY_S if stuck else SLOW_LATENCY_S)
         return self.chance.uniform(*LATENCY_S)
 
     def portion_bytes(self, most: int) -> int:

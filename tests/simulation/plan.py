@@ -39,6 +39,7 @@ MEAN_S = {
     "slow network": 6.0,
     "disk": 6.0,
     "slow disk": 6.0,
+    "slow threads": 4.0,
     "cold": 3.0,
 }
 """How often each kind comes in a run that has it, on average, in virtual seconds."""

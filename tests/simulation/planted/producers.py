@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 from gateway.coordinator.transaction import rules
@@ -10,7 +11,9 @@ from gateway.coordinator.transaction.states import EMPTY
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.producer_ids import claim_block
 from gateway.runtime.embedded_block_store import EmbeddedBlockStore, block_of
+from gateway.runtime.partition import Partition
 from gateway.runtime.transaction_coordinator import TransactionCoordinator
+from log import AppendInfo, StorageFailed
 from pid_allocator import ProducerIdBlock
 from seq_validator import ACCEPTED, Duplicate, ProducerTable, Rejected, RejectionReason, table
 from seq_validator.entry import ProducerEntry
@@ -35,8 +38,15 @@ def any_sequence_accepted() -> list[Change]:
 
 @fault
 def gaps_accepted() -> list[Change]:
-    """a batch after one that failed is stored: only what goes back is out of order"""
-    judge = ProducerTable.judge
+    """a batch after one that could not be written is stored: only what goes back is out of order"""
+    judge, append = ProducerTable.judge, Partition.append
+    batches = count(1)
+
+    def failing_at_times(self: Partition, records: Any, *args: Any, **kwargs: Any) -> AppendInfo:
+        # without this a single node never refuses one batch and takes the next of the same connection
+        if kwargs.get("is_client", True) and next(batches) % 20 == 0:
+            raise StorageFailed("planted")
+        return append(self, records, *args, **kwargs)
 
     def lenient(self: ProducerTable, batch: Any, *args: Any, **kwargs: Any) -> Any:
         verdict = judge(self, batch, *args, **kwargs)
@@ -51,7 +61,7 @@ def gaps_accepted() -> list[Change]:
             return ACCEPTED
         return verdict
 
-    return [(ProducerTable, "judge", lenient)]
+    return [(ProducerTable, "judge", lenient), (Partition, "append", failing_at_times)]
 
 
 @fault
