@@ -55,13 +55,19 @@ class SegmentIndexes:
         )
         return timestamp, relative_offset
 
-    def position_for(self, relative_offset: int) -> int:
-        """A position at or before the batch that holds the offset; 0 when no entry is low enough."""
+    def entry_for(self, relative_offset: int) -> tuple[int, int] | None:
+        """The (relative_offset, position) at or before the batch that holds the offset; None when no entry is low enough."""
         entries = self.offset_entries
         low = bisect_right(
             _numbers(entries, OFFSET_ENTRY), relative_offset, key=_column(entries, OFFSET_ENTRY, 0)
         )
-        return int(OFFSET_ENTRY.unpack_from(entries, (low - 1) * _OFFSET_BYTES)[1]) if low else 0
+        return self._entry(low - 1)
+
+    def _entry(self, number: int) -> tuple[int, int] | None:
+        if not 0 <= number < len(_numbers(self.offset_entries, OFFSET_ENTRY)):
+            return None
+        relative_offset, position = OFFSET_ENTRY.unpack_from(self.offset_entries, number * _OFFSET_BYTES)
+        return relative_offset, position
 
     def offset_for_time(self, timestamp_ms: int) -> int:
         """The relative offset from which on to look for a timestamp of at least `timestamp_ms`."""
@@ -69,18 +75,17 @@ class SegmentIndexes:
         low = bisect_right(_numbers(entries, TIME_ENTRY), timestamp_ms, key=_column(entries, TIME_ENTRY, 0))
         return int(TIME_ENTRY.unpack_from(entries, (low - 1) * _TIME_BYTES)[1]) if low else 0
 
-    def offset_after(self, position: int) -> int | None:
-        """The relative offset of the first entry that points to `position` or beyond; None when none does."""
+    def entry_after(self, position: int) -> tuple[int, int] | None:
+        """The first (relative_offset, position) that is not before `position`; None when all are."""
         entries = self.offset_entries
         numbers = _numbers(entries, OFFSET_ENTRY)
-        low = bisect_left(numbers, position, key=_column(entries, OFFSET_ENTRY, 1))
-        return int(OFFSET_ENTRY.unpack_from(entries, low * _OFFSET_BYTES)[0]) if low < len(numbers) else None
+        return self._entry(bisect_left(numbers, position, key=_column(entries, OFFSET_ENTRY, 1)))
 
-    def position_before(self, position: int) -> int:
-        """The largest position of an entry that is not beyond `position`; 0 when there is none."""
+    def entry_before(self, position: int) -> tuple[int, int] | None:
+        """The last (relative_offset, position) that is not beyond `position`; None when all are."""
         entries = self.offset_entries
-        low = bisect_right(_numbers(entries, OFFSET_ENTRY), position, key=_column(entries, OFFSET_ENTRY, 1))
-        return int(OFFSET_ENTRY.unpack_from(entries, (low - 1) * _OFFSET_BYTES)[1]) if low else 0
+        numbers = _numbers(entries, OFFSET_ENTRY)
+        return self._entry(bisect_right(numbers, position, key=_column(entries, OFFSET_ENTRY, 1)) - 1)
 
     def is_full(self, limit_bytes: int) -> bool:
         """Whether one of the indexes has reached `segment.index.bytes`; the time index keeps room for one more."""

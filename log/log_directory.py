@@ -128,7 +128,10 @@ class LogDirectory:
             )
             self._storage.replace_file(path, "\n".join(lines).encode())
             return
-        text = self._storage.read_file(path).decode()
+        try:
+            text = self._storage.read_file(path).decode()
+        except UnicodeDecodeError as error:
+            raise IncompatibleFormat(f"{path} is damaged: {error}.") from error
         fields = dict(line.split("=", 1) for line in text.splitlines() if "=" in line and line[:1] != "#")
         if fields.get("version") != "1":
             raise IncompatibleFormat(

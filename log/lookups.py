@@ -34,8 +34,7 @@ def first_not_before(
     for segment in segments:
         if segment.max_timestamp < timestamp_ms:
             continue
-        indexes = segment.indexes()
-        start = indexes.position_for(indexes.offset_for_time(timestamp_ms - 1))
+        start = segment.position_for(segment.indexes().offset_for_time(timestamp_ms - 1))
         for position, batch in segment.batches(start, segment.size_bytes):
             if batch.max_timestamp >= timestamp_ms and batch.last_offset >= log_start_offset:
                 found = _in_batch(environment, segment, position, batch, timestamp_ms, log_start_offset)

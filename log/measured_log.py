@@ -117,7 +117,7 @@ class MeasuredLog(TransactionalLog):
     def _first_at(self, number: int, wanted: int) -> int:
         """The base offset of the first batch of a segment at the position `wanted` or behind it."""
         segment = self._segments[number]
-        start = segment.indexes().position_before(wanted)
+        start = segment.position_before(wanted)
         for position, batch in segment.batches(start, segment.size_bytes, _CHUNK_BYTES):
             if position >= wanted:
                 return max(batch.base_offset, self.log_start_offset)
@@ -136,7 +136,7 @@ class MeasuredLog(TransactionalLog):
     def _batches_from(self, number: int, offset: int) -> Iterator[BatchHeader]:
         """The batches of a segment that end at `offset` or later."""
         segment = self._segments[number]
-        start = segment.indexes().position_for(max(0, offset - segment.base_offset))
+        start = segment.position_for(max(0, offset - segment.base_offset))
         for _, batch in segment.batches(start, segment.size_bytes, _CHUNK_BYTES):
             if batch.last_offset >= offset:
                 yield batch

@@ -21,11 +21,11 @@ from log.names import (
     TRANSACTION_INDEX_SUFFIX,
     offset_name,
 )
-from log.record_batch import HEADER_BYTES, NO_TIMESTAMP, SMALLEST_BATCH_LENGTH, parse_header
+from log.record_batch import HEADER_BYTES, MAGIC, NO_TIMESTAMP, SMALLEST_BATCH_LENGTH, parse_header
 from log.transaction_index import TransactionIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from log.config import LogConfig
     from log.environment import LogEnvironment
@@ -337,11 +337,45 @@ class Segment:
 
     def position_of(self, offset: int, end: int) -> int:
         """The position of the batch that holds `offset`, or `end` when it lies beyond."""
-        start = self.indexes().position_for(offset - self.base_offset)
+        start = self.position_for(offset - self.base_offset)
         for position, batch in self.batches(start, end, _LOOKUP_CHUNK_BYTES):
             if batch.last_offset >= offset:
                 return position
         return end
+
+    def position_for(self, relative_offset: int) -> int:
+        """The position of a batch at or before the one that holds the offset. Raises as `indexes`."""
+        entry = self._checked(lambda indexes: indexes.entry_for(relative_offset))
+        return entry[1] if entry is not None else 0
+
+    def position_before(self, position: int) -> int:
+        """The position of a batch that is not beyond `position`. Raises as `indexes`."""
+        entry = self._checked(lambda indexes: indexes.entry_before(position))
+        return entry[1] if entry is not None else 0
+
+    def offset_after(self, position: int) -> int | None:
+        """The relative offset up to which all lies before the next entry's batch; None without one. Raises as `indexes`."""
+        entry = self._checked(lambda indexes: indexes.entry_after(position))
+        return entry[0] if entry is not None else None
+
+    def _checked(self, find: Callable[[SegmentIndexes], tuple[int, int] | None]) -> tuple[int, int] | None:
+        """An entry of the offset index that the log bears out: a wrong one would have readers pass over records."""
+        entry = find(self.indexes())
+        if entry is None or self._bears_out(*entry):
+            return entry
+        _logger.warning("%s does not fit the log, it is made anew", self.path(OFFSET_INDEX_SUFFIX))
+        is_active = self._indexes is not None
+        entry = find(self.rebuild_indexes())
+        if is_active:
+            self.become_active()
+        return entry
+
+    def _bears_out(self, relative_offset: int, position: int) -> bool:
+        head = self._environment.storage.read(self.file, HEADER_BYTES, position)
+        if len(head) < HEADER_BYTES:
+            return False
+        batch = parse_header(head)
+        return batch.magic == MAGIC and 0 <= batch.base_offset - self.base_offset <= relative_offset
 
     def _load_max_timestamp(self) -> None:
         last = self._last_time()

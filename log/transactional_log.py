@@ -103,7 +103,7 @@ class TransactionalLog(DurableLog):
             return []
         number = bisect_left(self._bases, region.segment_base_offset)
         try:
-            relative_offset = self._segments[number].indexes().offset_after(region.end_position)
+            relative_offset = self._segments[number].offset_after(region.end_position)
         except OSError as error:
             raise StorageFailed(f"{self.topic}-{self.partition} can't be read: {error}") from error
         if relative_offset is not None:

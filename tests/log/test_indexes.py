@@ -14,14 +14,23 @@ def filled() -> SegmentIndexes:
 class TestLookups:
     def test_position_at_or_before(self) -> None:
         indexes = filled()
-        assert [indexes.position_for(offset) for offset in (0, 9, 10, 19, 20, 100, 999)] == [
-            0,
-            0,
-            1000,
-            1000,
-            2000,
-            10000,
-            10000,
+        found = [indexes.entry_for(offset) for offset in (0, 9, 10, 19, 20, 100, 999)]
+        assert found == [None, None, (10, 1000), (10, 1000), (20, 2000), (100, 10000), (100, 10000)]
+
+    def test_entries_around_a_position(self) -> None:
+        indexes = filled()
+        assert [indexes.entry_after(position) for position in (0, 1000, 1001, 10_000, 10_001)] == [
+            (10, 1000),
+            (10, 1000),
+            (20, 2000),
+            (100, 10_000),
+            None,
+        ]
+        assert [indexes.entry_before(position) for position in (999, 1000, 1001, 99_999)] == [
+            None,
+            (10, 1000),
+            (10, 1000),
+            (100, 10_000),
         ]
 
     def test_offset_for_time(self) -> None:
@@ -36,7 +45,7 @@ class TestLookups:
         ]
 
     def test_empty(self) -> None:
-        assert SegmentIndexes().position_for(5) == 0
+        assert SegmentIndexes().entry_for(5) is None
         assert SegmentIndexes().offset_for_time(5) == 0
         assert SegmentIndexes().last_time() is None
 

@@ -53,6 +53,11 @@ class TestIdentity:
         with pytest.raises(IncompatibleFormat, match="version 2"):
             open_directory(tmp_path)
 
+    def test_an_identity_that_is_no_text_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / META).write_bytes(b"version=1\ncluster.id=\xff\n")
+        with pytest.raises(IncompatibleFormat, match="is damaged"):
+            open_directory(tmp_path)
+
     def test_second_gateway_is_refused(self, tmp_path: Path) -> None:
         directory = open_directory(tmp_path)
         with pytest.raises(DirectoryLocked):

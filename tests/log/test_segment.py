@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import os
+import struct
 from pathlib import Path
 
 import pytest
@@ -77,3 +78,37 @@ def test_largest_timestamp_of_an_empty_segment_is_when_its_file_was_written(tmp_
     Path(segment.file.path).touch()
     os.utime(segment.file.path, (5, 5))
     assert segment.largest_timestamp() == 5_000
+
+
+class TestDamagedEntries:
+    """An index with an entry that can be one, but is not this log's: a bit has flipped."""
+
+    @pytest.mark.parametrize("is_active", [False, True])
+    @pytest.mark.parametrize("changed", [(1, 3), (2, 4), (1, 2)])
+    def test_readers_pass_over_nothing(
+        self, directory: Path, changed: tuple[int, int], is_active: bool
+    ) -> None:
+        segment = _segment_with_entry(directory, *changed)
+        if is_active:
+            segment.become_active()
+        size = len(batch())
+        for offset in range(6):
+            assert segment.position_of(offset, segment.size_bytes) == offset * size
+        assert (directory / f"{0:020d}.index").read_bytes() == b""
+
+    def test_what_lies_behind_a_position_is_not_told_too_low(self, directory: Path) -> None:
+        segment = _segment_with_entry(directory, 1, 3)
+        assert segment.offset_after(3 * len(batch())) is None
+
+    def test_what_lies_before_a_position_is_a_batch(self, directory: Path) -> None:
+        segment = _segment_with_entry(directory, 2, 2, shift=7)
+        assert segment.position_before(3 * len(batch())) % len(batch()) == 0
+
+
+def _segment_with_entry(
+    directory: Path, relative_offset: int, batch_number: int, *, shift: int = 0
+) -> Segment:
+    """A closed segment with an offset index of one entry, which points to that batch."""
+    entry = struct.pack(">ii", relative_offset, batch_number * len(batch()) + shift)
+    (directory / f"{0:020d}.index").write_bytes(entry)
+    return closed_segment(directory)
