@@ -117,7 +117,7 @@ def decode_record(value: bytes) -> MetadataRecord:
     """
     try:
         envelope = _decoder.decode(value)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise UnknownRecordError(f"metadata record is malformed: {error}") from error
     record_type = _TYPES.get(envelope.type)
     if record_type is None or envelope.version != _VERSION:

@@ -20,9 +20,14 @@ from gateway.coordinator.deadlines import NEVER
 from gateway.coordinator.group.assignment import encode_assignment
 from gateway.coordinator.group.classic_group import GroupError
 from gateway.coordinator.group.classic_rebalance import Join
-from gateway.coordinator.group.consumer_group import NOWHERE, ConsumerGroup, ConsumerMember, MemberState
+from gateway.coordinator.group.consumer_group import NOWHERE, ConsumerGroup, ConsumerMember
 from gateway.coordinator.group.consumer_heartbeat import reconcile, remove, renew_target, replace_static
-from gateway.coordinator.group.consumer_records import ClassicMember, ConsumerRecord, MemberRecord
+from gateway.coordinator.group.consumer_records import (
+    ClassicMember,
+    ConsumerRecord,
+    MemberRecord,
+    MemberState,
+)
 from gateway.coordinator.group.consumer_request import ConsumerLimits, Topics
 from gateway.coordinator.group.effects import JoinReply, SyncReply
 from gateway.coordinator.group.subscription import CONSUMER_PROTOCOL, Subscription, read_subscription

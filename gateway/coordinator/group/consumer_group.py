@@ -37,6 +37,7 @@ from gateway.coordinator.group.consumer_records import (
     CurrentValue,
     GroupEpochRecord,
     MemberRecord,
+    MemberState,
     MemberValue,
     TargetRecord,
 )
@@ -58,16 +59,6 @@ class ConsumerGroupState(enum.Enum):
     ASSIGNING = "Assigning"
     RECONCILING = "Reconciling"
     STABLE = "Stable"
-
-
-class MemberState(enum.IntEnum):
-    """How far a member is on its way to its target; the numbers are Kafka's."""
-
-    STABLE = 0
-    UNREVOKED_PARTITIONS = 1
-    """It has to give partitions back before it goes on."""
-    UNRELEASED_PARTITIONS = 2
-    """It waits for partitions that others have not given back."""
 
 
 @dataclass(slots=True, eq=False)
@@ -227,7 +218,7 @@ class ConsumerGroup:
                 assert isinstance(value, CurrentValue)
                 member.member_epoch = value.member_epoch
                 member.previous_member_epoch = value.previous_member_epoch
-                member.state = MemberState(value.state)
+                member.state = value.state
                 member.assigned, member.pending_revocation = value.assigned, value.pending_revocation
             member.set_revocation_deadline(now_ms)
 

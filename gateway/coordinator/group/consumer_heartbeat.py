@@ -25,7 +25,6 @@ from gateway.coordinator.group.consumer_group import (
     NOWHERE,
     ConsumerGroup,
     ConsumerMember,
-    MemberState,
 )
 from gateway.coordinator.group.consumer_records import (
     AssignmentEpochRecord,
@@ -33,6 +32,7 @@ from gateway.coordinator.group.consumer_records import (
     CurrentRecord,
     GroupEpochRecord,
     MemberRecord,
+    MemberState,
     TargetRecord,
 )
 from gateway.coordinator.group.consumer_request import (

@@ -15,6 +15,7 @@ A null value deletes. Source: Kafka's ConsumerGroup*Key.json and *Value.json.
 
 from __future__ import annotations
 
+import enum
 import struct
 from struct import Struct
 from typing import Final, NamedTuple
@@ -92,12 +93,22 @@ class TargetRecord(NamedTuple):
     places: frozenset[Place] | None
 
 
+class MemberState(enum.IntEnum):
+    """How far a member is on its way to its target; the numbers are Kafka's."""
+
+    STABLE = 0
+    UNREVOKED_PARTITIONS = 1
+    """It has to give partitions back before it goes on."""
+    UNRELEASED_PARTITIONS = 2
+    """It waits for partitions that others have not given back."""
+
+
 class CurrentValue(NamedTuple):
-    """What a member has and has to give back; `state` is Kafka's MemberState."""
+    """What a member has and has to give back."""
 
     member_epoch: int
     previous_member_epoch: int
-    state: int
+    state: MemberState
     assigned: frozenset[Place]
     pending_revocation: frozenset[Place]
 
@@ -219,4 +230,5 @@ def _read_classic_member(reader: CompactReader) -> ClassicMember | None:
 
 
 def _read_current(reader: CompactReader) -> CurrentValue:
-    return CurrentValue(reader.int32(), reader.int32(), reader.int8(), reader.places(), reader.places())
+    member_epoch, previous_member_epoch, state = reader.int32(), reader.int32(), MemberState(reader.int8())
+    return CurrentValue(member_epoch, previous_member_epoch, state, reader.places(), reader.places())

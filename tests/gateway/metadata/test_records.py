@@ -72,6 +72,7 @@ def test_a_topic_id_is_printed_as_kafka_prints_it() -> None:
     [
         b"",
         b"{}",
+        b'{"\xff":1}',
         b'{"type":"FUTURE_RECORD","version":0,"data":{}}',
         b'{"type":"TOPIC_RECORD","version":1,"data":{"name":"a","topicId":"AAAAAAAAAAAAAAAAAAAAAQ"}}',
         b'{"type":"TOPIC_RECORD","version":0,"data":{"name":"a"}}',

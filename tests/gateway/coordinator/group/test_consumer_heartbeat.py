@@ -9,8 +9,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.deadlines import NEVER
-from gateway.coordinator.group.consumer_group import ConsumerGroupState, MemberState
-from gateway.coordinator.group.consumer_records import CurrentRecord, GroupEpochRecord
+from gateway.coordinator.group.consumer_group import ConsumerGroupState
+from gateway.coordinator.group.consumer_records import CurrentRecord, GroupEpochRecord, MemberState
 from gateway.coordinator.group.consumer_request import (
     MAX_EXPIRED_AT_ONCE,
     MAX_ID_BYTES,

@@ -17,6 +17,7 @@ from gateway.coordinator.group.consumer_records import (
     CurrentValue,
     GroupEpochRecord,
     MemberRecord,
+    MemberState,
     MemberValue,
     TargetRecord,
 )
@@ -44,7 +45,7 @@ members = st.builds(
     maybe_texts,
     st.none() | classics,
 )
-currents = st.builds(CurrentValue, epochs, epochs, st.integers(-128, 127), places, places)
+currents = st.builds(CurrentValue, epochs, epochs, st.sampled_from(MemberState), places, places)
 records: st.SearchStrategy[ConsumerRecord] = st.one_of(
     st.builds(GroupEpochRecord, texts, st.none() | epochs),
     st.builds(AssignmentEpochRecord, texts, st.none() | epochs),
@@ -85,6 +86,15 @@ def test_a_count_larger_than_the_value() -> None:
     assert value is not None
     with pytest.raises(UnreadableRecord):
         decode(key, value[:2] + b"\xff\xff\xff\xff\x0f")
+
+
+def test_a_state_that_is_not_known_is_told() -> None:
+    value = CurrentValue(4, 3, MemberState.STABLE, frozenset(), frozenset())
+    key, stored = encode(CurrentRecord("g", "m", value))
+    assert stored is not None
+    assert decode(key, stored) == CurrentRecord("g", "m", value)
+    with pytest.raises(UnreadableRecord, match="MemberState"):
+        decode(key, stored[:10] + b"\x46" + stored[11:])
 
 
 def test_a_newer_version_is_told() -> None:
