@@ -145,10 +145,7 @@ class Gateway:
             backlog=Backlog(config, self.clock, partitions, log_directory, metadata_log, groups, shares),
             advertised={},
         )
-        self.services.groups.start()
-        self.services.shares.start()
-        self.services.transactions.markers.listeners.append(self.services.groups.transaction_ended)
-        self.services.transactions.start()
+        self._start_coordinators()
         metadata_log.add_listener(self.services.shares.metadata_changed)
         self.services.cold_reads.start()
         self.services.backlog.start()
@@ -170,6 +167,19 @@ class Gateway:
         self._control = ControlServer(self.services, Path(config.str("log.dirs")), traffic=self._traffic)
         await self._control.start()
 
+    def _start_coordinators(self) -> None:
+        services = self.services
+        try:
+            services.groups.start()
+            services.shares.start()
+            services.transactions.markers.listeners.append(services.groups.transaction_ended)
+            services.transactions.start()
+        except IncompatibleFormat as error:
+            services.log_directory.close(clean=True)
+            raise StartFailed(
+                f"the data directory {services.log_directory.path} can't be used: {error}"
+            ) from error
+
     def _traffic(self) -> Traffic:
         server = self.server
         return Traffic(len(server), server.refused_connections, server.dispatcher.requests)
@@ -180,7 +190,9 @@ class Gateway:
         try:
             metadata_log = MetadataLog(open_metadata_log(log_directory), flusher, self.clock)
             metadata_log.replay()
-        except (LogError, OSError, ValueError) as error:
+        except (LogError, IncompatibleFormat, OSError, ValueError) as error:
+            # nothing was written: what a clean stop said of the directory goes for the next start too
+            log_directory.close(clean=True)
             raise StartFailed(
                 f"the metadata in {self.config.str('log.dirs')} can't be read: {error}"
             ) from error

@@ -69,6 +69,14 @@ def decode_partition_metadata(content: bytes, name: str) -> uuid.UUID:
         raise CorruptCheckpoint(f"{name} is damaged: {error}") from error
 
 
+def check_checkpoint(content: bytes, name: str) -> None:
+    """Raises IncompatibleFormat for a checkpoint of a later version; one that is damaged passes."""
+    try:
+        _decode(content, name)
+    except (CorruptCheckpoint, ValueError):
+        return
+
+
 def _encode(lines: list[str]) -> bytes:
     return "\n".join([str(_VERSION), str(len(lines)), *lines, ""]).encode()
 

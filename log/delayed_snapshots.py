@@ -10,6 +10,7 @@ Without a readable file the whole log is.
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from itertools import chain
 from typing import Final, NamedTuple
@@ -54,13 +55,7 @@ def encode(snapshot: DelayedSnapshot) -> bytes:
 
 def decode(content: bytes, path: str) -> DelayedSnapshot:
     """What the file says. Raises CorruptDelayedSnapshot, IncompatibleFormat; `path` is for their sentences."""
-    if len(content) < _HEAD.size + _CRC.size or content[:4] != _MAGIC:
-        raise CorruptDelayedSnapshot(f"{path} is cut short.")
-    if _CRC.unpack_from(content, len(content) - _CRC.size)[0] != crc32c(content[: -_CRC.size]):
-        raise CorruptDelayedSnapshot(f"{path} is damaged: its CRC-32C does not fit.")
-    _, version, covered_offset, name_bytes = _HEAD.unpack_from(content)
-    if version > _VERSION:
-        raise IncompatibleFormat(f"{path} has version {version}; this program reads version {_VERSION}.")
+    covered_offset, name_bytes = _head(content, path)
     try:
         position = _HEAD.size + name_bytes
         name = content[_HEAD.size : position].decode()
@@ -69,6 +64,23 @@ def decode(content: bytes, path: str) -> DelayedSnapshot:
     except (struct.error, UnicodeDecodeError) as error:
         raise CorruptDelayedSnapshot(f"{path} is damaged: {error}") from error
     return DelayedSnapshot(covered_offset, name, [Hold(*pair) for pair in holds], entries)
+
+
+def check_delayed_snapshot(content: bytes, path: str) -> None:
+    """Raises IncompatibleFormat for a file of a later version; one that is damaged passes."""
+    with contextlib.suppress(CorruptDelayedSnapshot):
+        _head(content, path)
+
+
+def _head(content: bytes, path: str) -> tuple[int, int]:
+    if len(content) < _HEAD.size + _CRC.size or content[:4] != _MAGIC:
+        raise CorruptDelayedSnapshot(f"{path} is cut short.")
+    if _CRC.unpack_from(content, len(content) - _CRC.size)[0] != crc32c(content[: -_CRC.size]):
+        raise CorruptDelayedSnapshot(f"{path} is damaged: its CRC-32C does not fit.")
+    _, version, covered_offset, name_bytes = _HEAD.unpack_from(content)
+    if version > _VERSION:
+        raise IncompatibleFormat(f"{path} has version {version}; this program reads version {_VERSION}.")
+    return covered_offset, name_bytes
 
 
 def _pairs(content: bytes, position: int) -> tuple[list[tuple[int, int]], int]:

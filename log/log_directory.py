@@ -1,7 +1,7 @@
 """The data directory of one gateway: its identity, its lock, and all partition logs in it.
 
     .lock                               held while the gateway runs
-    meta.properties                     cluster.id, node.id, directory.id (Kafka's format, version 1)
+    meta.properties                     version of all formats, cluster.id, node.id, directory.id (as Kafka's)
     .kafka_cleanshutdown, stored-logs   what the last clean stop left of each log; see `log.stored_logs`
     recovery-point-offset-checkpoint    how far each log is known to be durable (Kafka's format, version 0)
     TOPIC-PARTITION/                    one partition; `*-delete` while it waits to be deleted
@@ -21,6 +21,7 @@ from typing import Final
 
 from log.checkpoints import (
     CorruptCheckpoint,
+    check_checkpoint,
     decode_offsets,
     decode_partition_metadata,
     encode_offsets,
@@ -30,6 +31,7 @@ from log.config import LogConfig
 from log.data_file import DataFile
 from log.environment import LogEnvironment
 from log.errors import IncompatibleFormat
+from log.format_versions import DIRECTORY_VERSION, META, read_properties
 from log.log_closing import close_logs
 from log.names import DELETED_SUFFIX, LOG_SUFFIX, PARTITION_METADATA, parse_partition_directory
 from log.partition_deletion import DELETE_SUFFIX, PartitionDeletion
@@ -38,6 +40,7 @@ from log.stored_logs import (
     CLEAN_SHUTDOWN,
     STORED_LOGS,
     StoredLog,
+    check_stored_logs,
     looks_unchanged,
     read_stored_logs,
     write_stored_logs,
@@ -48,7 +51,6 @@ from seq_validator import ProducerLimit
 logger = logging.getLogger(__name__)
 
 LOCK: Final = ".lock"
-META: Final = "meta.properties"
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
 KNOWN_NAMES: Final = frozenset({LOCK, META, CLEAN_SHUTDOWN, STORED_LOGS, RECOVERY_POINTS, CLEANER_OFFSETS})
@@ -97,8 +99,8 @@ class LogDirectory:
     ) -> LogDirectory:
         """Lock the directory, see what is in it, and recover what needs it.
 
-        Logs are loaded with `config` until `update_config` tells theirs. Raises DirectoryLocked, IncompatibleFormat
-        (a later version wrote something, or it belongs to another node), OSError.
+        Logs are loaded with `config` until `update_config` tells theirs. Raises DirectoryLocked, OSError, and, before
+        anything is changed, IncompatibleFormat (a later release wrote something, or it belongs to another node).
         """
         environment = LogEnvironment(storage=storage, producer_limit=producer_limit)
         directory = cls(path, environment, now_ms)
@@ -119,30 +121,37 @@ class LogDirectory:
         path = str(self.path / META)
         if not self._storage.exists(path):
             self.cluster_id, self.directory_id = _fresh_id(), _fresh_id()
-            lines = (
-                "version=1",
-                f"cluster.id={self.cluster_id}",
-                f"node.id={node_id}",
-                f"directory.id={self.directory_id}",
-                "",
-            )
-            self._storage.replace_file(path, "\n".join(lines).encode())
+            self._write_identity(node_id)
             return
-        try:
-            text = self._storage.read_file(path).decode()
-        except UnicodeDecodeError as error:
-            raise IncompatibleFormat(f"{path} is damaged: {error}.") from error
-        fields = dict(line.split("=", 1) for line in text.splitlines() if "=" in line and line[:1] != "#")
-        if fields.get("version") != "1":
-            raise IncompatibleFormat(
-                f"{path} has version {fields.get('version')}; this program reads version 1."
-            )
+        fields = read_properties(self._storage, path)
         if fields.get("node.id") != str(node_id):
             raise IncompatibleFormat(
                 f"The data in {self.path} belongs to node.id {fields.get('node.id')}, this gateway is node.id {node_id}."
             )
         self.cluster_id = fields.get("cluster.id", "")
         self.directory_id = fields.get("directory.id", "")
+        self._check_formats()
+        if int(fields["version"]) < DIRECTORY_VERSION:
+            # before anything that an earlier release does not read is written
+            self._write_identity(node_id)
+
+    def _write_identity(self, node_id: int) -> None:
+        lines = (
+            f"version={DIRECTORY_VERSION}",
+            f"cluster.id={self.cluster_id}",
+            f"node.id={node_id}",
+            f"directory.id={self.directory_id}",
+            "",
+        )
+        self._storage.replace_file(str(self.path / META), "\n".join(lines).encode())
+
+    def _check_formats(self) -> None:
+        """Whether every file of the directory itself can be read; raises IncompatibleFormat before anything is changed."""
+        check_stored_logs(self._storage, str(self.path))
+        for name in (RECOVERY_POINTS, CLEANER_OFFSETS):
+            path = str(self.path / name)
+            if self._storage.exists(path):
+                check_checkpoint(self._storage.read_file(path), path)
 
     def _find_logs(self) -> None:
         stopped, self.was_clean = read_stored_logs(self._storage, str(self.path))
@@ -175,10 +184,13 @@ class LogDirectory:
         return self.was_clean or looks_unchanged(self._storage, str(self.path / name), stored)
 
     def _recover(self, key: tuple[str, int]) -> int:
-        """Open the log, unless the disk fails: it is then tried again when it is asked for. Returns the bytes cut."""
+        """Open the log, unless the disk fails or a later release wrote it: it is then tried again when it is asked for.
+
+        Returns the bytes cut.
+        """
         try:
             log = self.get(*key)
-        except OSError as error:
+        except (IncompatibleFormat, OSError) as error:
             logger.error("%s-%d can't be loaded: %s", *key, error)  # noqa: TRY400 - the sentence says it
             return 0
         return 0 if log is None else log.bytes_cut

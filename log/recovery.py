@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from log.checkpoints import CorruptCheckpoint, decode_leader_epochs, decode_offsets, encode_leader_epochs
 from log.compaction.swap import finish_swaps
-from log.errors import CorruptRecord
+from log.errors import CorruptRecord, IncompatibleFormat
+from log.format_versions import check_partition
 from log.leader_epochs import LeaderEpochs
 from log.names import (
     CLEANED_SUFFIX,
@@ -148,6 +149,7 @@ class _Loader:
 
     def list_segments(self) -> None:
         files = self.storage.list_files(self.directory)
+        check_partition(self.storage, self.directory, files)
         if any(name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX)) for name in files):
             self.doubted = finish_swaps(self.environment, self.directory, files)
             files = self.storage.list_files(self.directory)
@@ -335,6 +337,7 @@ class _Loader:
                     data = memoryview(self.storage.read(segment.file, _bytes_wanted(data, 0), position))
                     batch = _whole_batch(data, 0)
             if batch is None or not _is_good(batch, data, at, segment.base_offset):
+                _check_magic(segment, position, batch, data, at)
                 break
             # Offsets are dense but for what cleaning may have taken out of durable data.
             if batch.base_offset != next_offset and not next_offset < batch.base_offset <= recovery_point:
@@ -409,6 +412,17 @@ def _bytes_wanted(data: memoryview, at: int) -> int:
     if len(data) - at < HEADER_BYTES:
         return SCAN_CHUNK_BYTES
     return max(SCAN_CHUNK_BYTES, parse_header(data, at).size_bytes)
+
+
+def _check_magic(
+    segment: Segment, position: int, batch: BatchHeader | None, data: memoryview, at: int
+) -> None:
+    """What a later release wrote must not be cut off. Raises IncompatibleFormat."""
+    if batch is not None and batch.magic > MAGIC and crc_matches(batch, data, at):
+        raise IncompatibleFormat(
+            f"{segment.file.path} has a batch of magic {batch.magic} at position {position}; "
+            f"this program reads magic {MAGIC}."
+        )
 
 
 def _is_good(batch: BatchHeader, data: memoryview, at: int, base_offset: int) -> bool:

@@ -11,6 +11,7 @@ Source: Kafka's `CleanShutdownFileHandler`, which says only that all is well.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import uuid
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -91,17 +92,31 @@ def read_stored_logs(storage: Storage, root: str) -> tuple[dict[str, StoredLog],
     return _read(storage, kept) or {}, False
 
 
+def check_stored_logs(storage: Storage, root: str) -> None:
+    """Raises IncompatibleFormat when a later release wrote one of the two files, OSError; changes nothing."""
+    for name in (CLEAN_SHUTDOWN, STORED_LOGS):
+        path = f"{root}/{name}"
+        if storage.exists(path):
+            content = storage.read_file(path)
+            with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
+                _check_version(content, path)
+
+
+def _check_version(content: bytes, path: str) -> int:
+    version = msgspec.json.decode(content, type=_Version).version
+    if version > STORED_LOGS_VERSION:
+        raise IncompatibleFormat(
+            f"{path} has version {version}; this program reads versions 1 to {STORED_LOGS_VERSION}."
+        )
+    return version
+
+
 def _read(storage: Storage, path: str) -> dict[str, StoredLog] | None:
     if not storage.exists(path):
         return None
     content = storage.read_file(path)
     try:
-        version = msgspec.json.decode(content, type=_Version).version
-        if version > STORED_LOGS_VERSION:
-            raise IncompatibleFormat(
-                f"{path} has version {version}; this program reads version {STORED_LOGS_VERSION}."
-            )
-        if version == 1:
+        if _check_version(content, path) == 1:
             first = msgspec.json.decode(content, type=_ContentOfVersion1).logs
             return {name: StoredLog(None, CleanStop(*row), row[0]) for name, row in first.items()}
         rows = msgspec.json.decode(content, type=_Content).logs
@@ -140,7 +155,7 @@ def looks_unchanged(storage: Storage, directory: str, stored: StoredLog) -> bool
     try:
         if decode_partition_metadata(storage.read_file(path), path) != stored.topic_id:
             return False
-    except (CorruptCheckpoint, FileNotFoundError):
+    except (CorruptCheckpoint, IncompatibleFormat, FileNotFoundError):
         return False
     sizes = {name: size for name, size in storage.list_files(directory).items() if name.endswith(LOG_SUFFIX)}
     active = offset_name(stop.active_base_offset, LOG_SUFFIX)

@@ -31,6 +31,7 @@ from pid_allocator.block_store import (
     NextIdBehind,
     StoreUnavailable,
     StoreWentBack,
+    UnknownStoreVersion,
     UsageStore,
 )
 from pid_allocator.blocks import (
@@ -63,6 +64,7 @@ __all__ = [
     "ProducerIdsExhausted",
     "StoreUnavailable",
     "StoreWentBack",
+    "UnknownStoreVersion",
     "UsageStore",
     "block_at",
     "claim_block",

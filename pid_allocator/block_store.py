@@ -23,6 +23,10 @@ class StoreWentBack(BlockStoreError):
     """
 
 
+class UnknownStoreVersion(BlockStoreError):
+    """A later release wrote what the store, or the gateway's memory of it, holds. Nothing was claimed."""
+
+
 class NextIdBehind(BlockStoreError):
     """The next id can only be moved forward."""
 
@@ -33,7 +37,7 @@ class BlockStore(Protocol):
     async def claim(self, size: int, owner: str, now_ms: int) -> ProducerIdBlock:
         """Return a block that nobody ever had, durable before it is returned.
 
-        Raises StoreUnavailable, StoreWentBack, or ProducerIdsExhausted.
+        Raises StoreUnavailable, StoreWentBack, UnknownStoreVersion, or ProducerIdsExhausted.
         """
 
     async def blocks(self) -> list[ProducerIdBlock]:

@@ -1,8 +1,9 @@
 """Blocks shared by any number of gateways through Redis.
 
 A claim is one script, so one round trip and atomic. Redis keeps two keys: a hash (`id` the store's identity, `next` the
-next producer id, `server` the run id of the process that served the last claim, `vouched` the next id an operator set)
-and a list of all blocks.
+next producer id, `server` the run id of the process that served the last claim, `vouched` the next id an operator set,
+`version` that of this layout) and a list of all blocks. A store without `version` is of version 1; a script changes nothing
+in one of a later version.
 
 Redis can forget: killed before it saved, failed over to a replica that lagged, restored from a backup, flushed. Two
 rules keep an id from being handed out twice even so, and neither depends on how Redis is told to persist:
@@ -30,9 +31,17 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
-from pid_allocator.block_store import LastSeen, LastSeenPort, NextIdBehind, StoreUnavailable, StoreWentBack
+from pid_allocator.block_store import (
+    LastSeen,
+    LastSeenPort,
+    NextIdBehind,
+    StoreUnavailable,
+    StoreWentBack,
+    UnknownStoreVersion,
+)
 from pid_allocator.blocks import ProducerIdBlock, ProducerIdsExhausted
 
+VERSION: Final = 1
 DEFAULT_KEY_PREFIX: Final = "seqgate"
 DEFAULT_CONNECT_TIMEOUT_MS: Final = 2_000
 DEFAULT_REQUEST_TIMEOUT_MS: Final = 2_000
@@ -44,8 +53,14 @@ local function below(a, b)
 end
 """
 
+_CHECK_VERSION: Final = f"""
+local version = redis.call('HGET', KEYS[1], 'version')
+if version and tonumber(version) > {VERSION} then return {{'newer', version}} end
+"""
+
 _CLAIM: Final = (
     _BELOW
+    + _CHECK_VERSION
     + """
 local size, owner, now_ms, fresh_id, seen_id, seen_next = unpack(ARGV)
 local found = redis.call('HMGET', KEYS[1], 'id', 'next', 'server', 'vouched')
@@ -64,7 +79,7 @@ if run_id ~= server then
   local present = time[1] .. string.format('%06d', tonumber(time[2]))
   if below(next_id, present) then next_id = present end
 end
-redis.call('HSET', KEYS[1], 'id', id, 'next', next_id, 'server', run_id)
+redis.call('HSET', KEYS[1], 'id', id, 'next', next_id, 'server', run_id, 'version', '1')
 local grown = redis.pcall('HINCRBY', KEYS[1], 'next', size)
 if type(grown) == 'table' and grown.err then
   if string.find(grown.err, 'overflow') then return {'exhausted', id, next_id} end
@@ -78,11 +93,12 @@ return {'claimed', id, next_id, end_id}
 
 _MOVE_NEXT: Final = (
     _BELOW
+    + _CHECK_VERSION
     + """
 local next_id = redis.call('HGET', KEYS[1], 'next') or '0'
 if below(ARGV[1], next_id) then return {'behind', next_id} end
 redis.call('HSETNX', KEYS[1], 'id', ARGV[2])
-redis.call('HSET', KEYS[1], 'next', ARGV[1], 'vouched', ARGV[1])
+redis.call('HSET', KEYS[1], 'next', ARGV[1], 'vouched', ARGV[1], 'version', '1')
 return {'moved', next_id}
 """
 )
@@ -126,8 +142,8 @@ class RedisBlockStore:
     async def claim(self, size: int, owner: str, now_ms: int) -> ProducerIdBlock:
         """Return a block that nobody ever had, after the gateway's own memory holds it.
 
-        Raises StoreUnavailable, StoreWentBack (nothing was claimed then), ProducerIdsExhausted, or ValueError for a
-        size below 1.
+        Raises StoreUnavailable, StoreWentBack and UnknownStoreVersion (nothing was claimed then), ProducerIdsExhausted, or
+        ValueError for a size below 1.
         """
         if size < 1:
             raise ValueError(f"a block holds at least one producer id, not {size}")
@@ -159,7 +175,8 @@ class RedisBlockStore:
     async def move_next(self, producer_id: int) -> int:
         """Let the next block begin at `producer_id` or later, and vouch that no id from there on was ever used.
 
-        Returns the next id as it was. Raises NextIdBehind when it lies further already, and StoreUnavailable.
+        Returns the next id as it was. Raises NextIdBehind when it lies further already, UnknownStoreVersion, and
+        StoreUnavailable.
         """
         outcome, previous = await self._script(_MOVE_NEXT, [self._state_key], [producer_id, uuid.uuid4().hex])
         if outcome == "behind":
@@ -186,6 +203,10 @@ class RedisBlockStore:
         reply: list[str] = await self._bounded(
             lambda: self._redis.eval(script, len(keys), *keys, *(str(argument) for argument in arguments))
         )
+        if reply[0] == "newer":
+            raise UnknownStoreVersion(
+                f"The producer ids in Redis have version {reply[1]}; this program reads version {VERSION}."
+            )
         return reply
 
     async def _bounded(self, call: Callable[[], Any]) -> Any:

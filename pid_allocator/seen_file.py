@@ -5,10 +5,24 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
-from pid_allocator.block_store import LastSeen, StoreWentBack
+from pid_allocator.block_store import LastSeen, StoreWentBack, UnknownStoreVersion
+
+VERSION: Final = 1
+"""A file without a version is of version 1 too."""
+
+
+class _Content(msgspec.Struct):
+    store_id: str
+    next_producer_id: int
+    version: int = VERSION
+
+
+class _Version(msgspec.Struct):
+    version: int = VERSION
 
 
 class SeenFile:
@@ -19,7 +33,10 @@ class SeenFile:
         self._path = path
 
     async def load(self) -> LastSeen | None:
-        """Return what was saved last; None when there is no file. Raises StoreWentBack when it can't be read."""
+        """Return what was saved last; None when there is no file. Raises UnknownStoreVersion, StoreWentBack.
+
+        The latter when the file can't be read.
+        """
         return await asyncio.to_thread(self._load)
 
     async def save(self, last_seen: LastSeen) -> None:
@@ -28,7 +45,14 @@ class SeenFile:
 
     def _load(self) -> LastSeen | None:
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=LastSeen)
+            content = self._path.read_bytes()
+            version = msgspec.json.decode(content, type=_Version).version
+            if version > VERSION:
+                raise UnknownStoreVersion(
+                    f"{self._path} has version {version}; this program reads version {VERSION}."
+                )
+            found = msgspec.json.decode(content, type=_Content)
+            return LastSeen(found.store_id, found.next_producer_id)
         except FileNotFoundError:
             return None
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -40,7 +64,7 @@ class SeenFile:
     def _save(self, last_seen: LastSeen) -> None:
         fresh = self._path.with_name(self._path.name + ".tmp")
         with fresh.open("wb") as file:
-            file.write(msgspec.json.encode(last_seen))
+            file.write(msgspec.json.encode(_Content(last_seen.store_id, last_seen.next_producer_id)))
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(self._path)

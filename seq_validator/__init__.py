@@ -17,7 +17,10 @@ from seq_validator.entry import (
 from seq_validator.limit import ProducerLimit
 from seq_validator.rule import judge_known
 from seq_validator.sequence import MAX_SEQUENCE, NO_SEQUENCE, following, last_of
+from seq_validator.snapshot import FIRST_VERSION as OLDEST_SNAPSHOT_VERSION
+from seq_validator.snapshot import VERSION as NEWEST_SNAPSHOT_VERSION
 from seq_validator.snapshot import CorruptSnapshot
+from seq_validator.snapshot import newer_version as newer_snapshot_version
 from seq_validator.table import DEFAULT_RETAINED_BATCHES, ProducerTable
 from seq_validator.verdict import ACCEPTED, Accepted, Duplicate, Rejected, RejectionReason, Verdict
 
@@ -25,11 +28,13 @@ __all__ = [
     "ACCEPTED",
     "DEFAULT_RETAINED_BATCHES",
     "MAX_SEQUENCE",
+    "NEWEST_SNAPSHOT_VERSION",
     "NO_COORDINATOR_EPOCH",
     "NO_PRODUCER_EPOCH",
     "NO_PRODUCER_ID",
     "NO_SEQUENCE",
     "NO_TRANSACTION",
+    "OLDEST_SNAPSHOT_VERSION",
     "Accepted",
     "CorruptSnapshot",
     "Duplicate",
@@ -44,4 +49,5 @@ __all__ = [
     "following",
     "judge_known",
     "last_of",
+    "newer_snapshot_version",
 ]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 VERSION: Final = 2
-_FIRST_VERSION: Final = 1
+FIRST_VERSION: Final = 1
 _MAGIC: Final = b"SQPS"
 _PREFIX: Final = struct.Struct(">4sh")
 _HEADER: Final = struct.Struct(">4shqi")
@@ -78,6 +78,20 @@ def decode(data: bytes, retained_batches: int) -> tuple[list[ProducerEntry], int
     return entries, log_end_offset
 
 
+def newer_version(data: bytes) -> int | None:
+    """The version of a snapshot that a later release wrote; None for any other, and for one that is damaged.
+
+    Every version begins with the magic and its number, and ends with the CRC-32C of all before.
+    """
+    if len(data) < _PREFIX.size + _CRC.size:
+        return None
+    magic, version = _PREFIX.unpack_from(data)
+    (expected,) = _CRC.unpack_from(data, len(data) - _CRC.size)
+    if magic != _MAGIC or version <= VERSION or crc32c.crc32c(memoryview(data)[: -_CRC.size]) != expected:
+        return None
+    return int(version)
+
+
 def _check(data: bytes) -> None:
     if len(data) < _HEADER.size + _CRC.size:
         message = f"The producer snapshot is cut short: {len(data)} bytes."
@@ -87,10 +101,10 @@ def _check(data: bytes) -> None:
         message = f"This is no producer snapshot: it begins with {magic!r}."
         raise CorruptSnapshot(message)
     # Another version may protect itself otherwise, so it is named before its checksum is tried.
-    if not _FIRST_VERSION <= version <= VERSION:
+    if not FIRST_VERSION <= version <= VERSION:
         message = (
             f"The producer snapshot has version {version}; "
-            f"this program reads versions {_FIRST_VERSION} to {VERSION}."
+            f"this program reads versions {FIRST_VERSION} to {VERSION}."
         )
         raise CorruptSnapshot(message)
     (expected,) = _CRC.unpack_from(data, len(data) - _CRC.size)
@@ -112,7 +126,7 @@ def _decode_entry(
     )
     entry.coordinator_epoch = coordinator_epoch
     entry.current_transaction_first_offset = first_offset
-    if version > _FIRST_VERSION:
+    if version > FIRST_VERSION:
         entry.marker_offset, entry.marker_timestamp = _MARKER.unpack_from(data, position)
         position += _MARKER.size
     (count,) = _COUNT.unpack_from(data, position)

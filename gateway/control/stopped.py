@@ -25,8 +25,9 @@ from gateway.runtime.embedded_block_store import EmbeddedBlockStore, blocks_of
 from gateway.runtime.flusher import Flusher
 from gateway.runtime.metadata_log import METADATA_LOG_CONFIG, METADATA_TOPIC_ID, MetadataLog
 from gateway.runtime.producer_id_source import SEEN_FILE
-from log import DirectoryLocked, LogError, Storage, UnifiedLog
+from log import DirectoryLocked, IncompatibleFormat, LogError, Storage, UnifiedLog
 from log.environment import LogEnvironment
+from log.format_versions import META, read_properties
 from log.log_directory import LOCK
 from log.records import iterate_records
 from pid_allocator import ProducerIdBlock, StoreUnavailable
@@ -82,7 +83,7 @@ async def open_to_change(data_dir: Path, node_id: int) -> AsyncIterator[BlockSou
         _check_is_embedded(data_dir, metadata_log.image)
         yield _source(EmbeddedBlockStore(metadata_log, node_id), metadata_log.image)
         await metadata_log.close()
-    except (LogError, OSError, UnknownRecordError) as error:
+    except (LogError, IncompatibleFormat, OSError, UnknownRecordError) as error:
         raise ControlError(f"the metadata in {data_dir} can't be used: {error}") from error
     finally:
         flusher.stop()
@@ -111,12 +112,18 @@ def _source(store: _BlocksToLookAt | EmbeddedBlockStore, image: MetadataImage) -
 
 
 def metadata_directory(data_dir: Path) -> Path:
-    """Where the metadata log lies. Raises ControlError for what is no data directory."""
+    """Where the metadata log lies. Raises ControlError for what is no data directory, or that of a later release."""
     directory = data_dir / _METADATA_DIRECTORY
     if not directory.is_dir():
         raise ControlError(
             f"{data_dir} is no data directory of a gateway; name the right one with --data-dir, or Redis with --redis"
         )
+    meta = data_dir / META
+    if meta.exists():
+        try:
+            read_properties(Storage(), str(meta))
+        except (IncompatibleFormat, OSError) as error:
+            raise ControlError(f"{data_dir} can't be used: {error}") from error
     return directory
 
 

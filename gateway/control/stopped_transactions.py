@@ -12,6 +12,7 @@ from typing import Any
 from gateway.control.errors import ControlError
 from gateway.control.messages import ListTransactionsRequest
 from gateway.control.results import PendingOffset
+from gateway.control.stopped import metadata_directory
 from gateway.control.stored_batches import partition_directories, stored_batches
 from gateway.control.transaction_results import (
     TransactionDescription,
@@ -29,9 +30,9 @@ from gateway.coordinator.group.offsets import GroupOffsets, OffsetRecord
 from gateway.coordinator.transaction import records as transaction_records
 from gateway.coordinator.transaction.records import Transaction
 from gateway.coordinator.transaction.shard import TransactionShard
-from gateway.metadata.topic_names import METADATA_TOPIC, OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from gateway.metadata.topic_names import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from gateway.runtime.coordinator_shard import Codec, decoded
-from log import LogError
+from log import IncompatibleFormat, LogError
 
 
 def list_transactions(data_dir: Path, request: ListTransactionsRequest, now_ms: int) -> list[TransactionRow]:
@@ -55,10 +56,7 @@ def describe_transaction(data_dir: Path, transactional_id: str, now_ms: int) -> 
 
 
 def _transactions(data_dir: Path) -> dict[str, Transaction]:
-    if not (data_dir / f"{METADATA_TOPIC}-0").is_dir():
-        raise ControlError(
-            f"{data_dir} is no data directory of a gateway; name the right one with --data-dir"
-        )
+    metadata_directory(data_dir)
     shard = TransactionShard()
     for directory in partition_directories(data_dir, TRANSACTION_STATE_TOPIC):
         for record in _records(directory, transaction_records):
@@ -89,5 +87,5 @@ def _records(directory: Path, codec: Codec) -> Iterator[Any]:
     try:
         for header, batch in stored_batches(directory):
             yield from decoded(codec, header, batch, directory.name)
-    except (LogError, OSError) as error:
+    except (LogError, IncompatibleFormat, OSError) as error:
         raise ControlError(f"{directory} can't be read: {error}") from error

@@ -121,7 +121,10 @@ def decode_record(value: bytes) -> MetadataRecord:
         raise UnknownRecordError(f"metadata record is malformed: {error}") from error
     record_type = _TYPES.get(envelope.type)
     if record_type is None or envelope.version != _VERSION:
-        raise UnknownRecordError(f"metadata record {envelope.type} version {envelope.version} is not known")
+        raise UnknownRecordError(
+            f"metadata record {envelope.type} has version {envelope.version}; this program reads version {_VERSION} of "
+            f"{', '.join(_TYPES)}"
+        )
     data = envelope.data
     try:
         if "topicId" in data:

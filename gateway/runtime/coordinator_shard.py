@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+from gateway.coordinator.stored_versions import newer_version_in
 from gateway.coordinator.transactional import Pending, TransactionEnd
 from gateway.runtime.log_replay import replay_batches
 from gateway.runtime.partition import Partition
+from log import IncompatibleFormat
 from log.end_marker import read_end_marker
 from log.record_batch import BatchHeader
 from log.records import NewRecord, build_batch, iterate_records
@@ -75,7 +77,7 @@ class LoadedShard(Generic[S]):
         return not self.failed and not log.offline and log.log_end_offset >= self._end_offset
 
     def load(self, now_ms: int) -> None:
-        """Build the state from the log. Raises LogError."""
+        """Build the state from the log. Raises LogError, IncompatibleFormat."""
         log = self.partition.log
         count = 0
         for header, batch in replay_batches(log, log.log_start_offset):
@@ -179,7 +181,10 @@ class LoadedShard(Generic[S]):
 
 
 def decoded(codec: Codec, header: BatchHeader, batch: memoryview, log_name: str) -> Iterator[Any]:
-    """What the records of a batch say; one that can't be read is told in the log of the gateway and left out."""
+    """What the records of a batch say; one that is damaged is told in the log of the gateway and left out.
+
+    Raises IncompatibleFormat for one that a later release wrote.
+    """
     if header.is_control:
         marker = read_end_marker(batch)
         if marker is not None:
@@ -189,6 +194,9 @@ def decoded(codec: Codec, header: BatchHeader, batch: memoryview, log_name: str)
         try:
             found = codec.decode(record.key or b"", record.value)
         except ValueError as error:
+            newer = newer_version_in(error)
+            if newer is not None:
+                raise IncompatibleFormat(f"{log_name} has, at offset {record.offset}, {newer}.") from error
             logger.warning("%s, offset %d: %s", log_name, record.offset, error)
             continue
         if found is None:

@@ -19,8 +19,9 @@ from gateway.coordinator.transactional import TransactionEnd
 from gateway.runtime.clock import Clock
 from gateway.runtime.coordinator_shard import Codec, LoadedShard, State
 from gateway.runtime.internal_topics import InternalTopics
+from gateway.runtime.partition import Partition
 from gateway.runtime.partitions import Partitions
-from log import InvalidProducerEpoch, LogError, RecordTooLarge
+from log import IncompatibleFormat, InvalidProducerEpoch, LogError, RecordTooLarge
 
 logger = logging.getLogger(__name__)
 
@@ -105,23 +106,40 @@ class CoordinatorShards(Generic[S]):
             self.lose(loaded)
         if partition is None or partition.closed or partition.log.offline:
             raise Unavailable
-        loaded = LoadedShard(partition, self._fresh_state(), self.topic.codec)
         try:
-            loaded.load(self._clock.now_ms())
-        except LogError as error:
+            return self._load(partition)
+        except (LogError, IncompatibleFormat) as error:
             logger.error("%s-%d can't be loaded: %s", name, index, error)  # noqa: TRY400 - it says all
             raise Unavailable from error
-        self._loaded[index] = loaded
+
+    def _load(self, partition: Partition) -> LoadedShard[S]:
+        """Raises LogError, IncompatibleFormat."""
+        loaded = LoadedShard(partition, self._fresh_state(), self.topic.codec)
+        loaded.load(self._clock.now_ms())
+        self._loaded[partition.index] = loaded
         self._on_load(loaded)
         return loaded
 
+    def load_at_start(self) -> None:
+        """As `load_stored`, but raises IncompatibleFormat for what a later release wrote."""
+        for partition in self._stored():
+            try:
+                self._load(partition)
+            except LogError as error:
+                logger.error("%s-%d can't be loaded: %s", self.topic.name, partition.index, error)  # noqa: TRY400
+
     def load_stored(self) -> None:
         """Load every partition that holds anything; one that can't be is tried again when it is asked for."""
+        for partition in self._stored():
+            with contextlib.suppress(Unavailable):  # told in the log
+                self.at(partition.index)
+
+    def _stored(self) -> Iterator[Partition]:
+        """The partitions that hold anything."""
         topic = self._partitions.by_name.get(self.topic.name)
         for partition in topic.with_records() if topic is not None else ():
             if partition.log.log_end_offset > partition.log.log_start_offset:
-                with contextlib.suppress(Unavailable):  # told in the log
-                    self.at(partition.index)
+                yield partition
 
     def lose(self, loaded: LoadedShard[S]) -> None:
         """Serve no more from a shard whose state is ahead of its log, or whose partition is gone."""

@@ -104,10 +104,10 @@ class GroupCoordinator:
     # Beginning and end.
 
     def start(self) -> None:
-        """Load what is stored."""
+        """Load what is stored. Raises IncompatibleFormat."""
         self._loop = asyncio.get_running_loop()
         self._config.follow(self._take_limits)
-        self.shards.load_stored()
+        self.shards.load_at_start()
         self._metadata_log.add_listener(self.metadata_changed)
         self._clean_later()
 

@@ -115,8 +115,8 @@ class ShareCoordinator:
         await self.shards.ensure_topic()
 
     def start(self) -> None:
-        """Load what is stored."""
-        self.shards.load_stored()
+        """Load what is stored. Raises IncompatibleFormat."""
+        self.shards.load_at_start()
 
     def stop(self) -> None:
         """Let everyone who waits look again."""

@@ -121,9 +121,12 @@ class TransactionCoordinator:
         await self.shards.ensure_topic()
 
     def start(self) -> None:
-        """Load what is stored, finish what was decided, and look for what takes too long from now on."""
+        """Load what is stored, finish what was decided, and look for what takes too long from now on.
+
+        Raises IncompatibleFormat.
+        """
         self._open_at_start = open_in_partitions(self._partitions)
-        self.shards.load_stored()
+        self.shards.load_at_start()
         warn_of_strangers(self._open_at_start, [loaded.shard for loaded in self.shards])
         self._open_at_start = None
         config = self._config

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from log.compaction.cleaned_transactions import AbortedTransaction
+
+JOB_VERSION: Final = 1
+"""Raised with every change of these messages: the process that cleans may have been started from files that are newer."""
 
 
 class JobSegment(msgspec.Struct, frozen=True, array_like=True):
@@ -48,6 +53,15 @@ class CleaningJob(msgspec.Struct, frozen=True):
     index_interval_bytes: int
     max_decompressed_bytes: int
     limits: JobLimits
+    version: int = JOB_VERSION
+
+
+class _JobVersion(msgspec.Struct):
+    version: int = 0
+
+
+class UnknownJobVersion(Exception):
+    """The job comes from a gateway of another release than this process; the message is a sentence."""
 
 
 class CleanedSegment(msgspec.Struct, frozen=True, tag="segment"):
@@ -86,6 +100,17 @@ class CleaningFailed(msgspec.Struct, frozen=True, tag="failed"):
 
 CleaningReport = CleanedSegment | CleaningFinished | CleaningFailed
 encode_job = msgspec.msgpack.Encoder().encode
-decode_job = msgspec.msgpack.Decoder(CleaningJob).decode
 encode_report = msgspec.msgpack.Encoder().encode
+_decode_job = msgspec.msgpack.Decoder(CleaningJob).decode
 decode_report: msgspec.msgpack.Decoder[CleaningReport] = msgspec.msgpack.Decoder(CleaningReport)
+
+
+def decode_job(frame: bytes) -> CleaningJob:
+    """The job in a frame. Raises UnknownJobVersion."""
+    version = msgspec.msgpack.decode(frame, type=_JobVersion).version
+    if version != JOB_VERSION:
+        raise UnknownJobVersion(
+            f"the gateway asks in version {version} and the process that cleans was started from files of version "
+            f"{JOB_VERSION}; restart the gateway"
+        )
+    return _decode_job(frame)

@@ -16,7 +16,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from log.compaction.cleaner import clean
-from log.compaction.job import CleaningFailed, CleaningReport, decode_job, encode_report
+from log.compaction.job import CleaningFailed, CleaningReport, UnknownJobVersion, decode_job, encode_report
 from log.compaction.throttle import Throttle
 from log.errors import LogError
 from log.storage import Storage
@@ -51,7 +51,11 @@ def serve(jobs: BinaryIO, reports: BinaryIO) -> None:
         reports.flush()
 
     while length := jobs.read(_LENGTH_BYTES):
-        job = decode_job(jobs.read(int.from_bytes(length, "big")))
+        try:
+            job = decode_job(jobs.read(int.from_bytes(length, "big")))
+        except UnknownJobVersion as error:
+            send(CleaningFailed(str(error)))
+            continue
         send(_done(job, send))
 
 

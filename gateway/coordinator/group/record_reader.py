@@ -13,6 +13,7 @@ from struct import Struct
 from typing import Final
 
 from gateway.coordinator.places import Place
+from gateway.coordinator.stored_versions import NewerVersion
 from gateway.protocol.frames import read_unsigned_varint, skip_tagged_fields
 
 _INT8: Final = Struct(">b")
@@ -51,9 +52,11 @@ class PlainReader:
         return self._take(_INT64)
 
     def version(self, newest: int) -> int:
-        """What a value begins with. Raises ValueError for one that is not known."""
+        """What a value begins with. Raises NewerVersion, ValueError for one that is not known."""
         version = self.int16()
-        if not 0 <= version <= newest:
+        if version > newest:
+            raise NewerVersion(version, newest)
+        if version < 0:
             raise ValueError(f"version {version} is not known")
         return version
 

@@ -19,11 +19,13 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from gateway.coordinator.share.ranges import DeliveryState, StateBatch
+from gateway.coordinator.stored_versions import NewerVersion
 from gateway.protocol.frames import MalformedRequest, read_unsigned_varint, skip_tagged_fields
 from gateway.protocol.primitives import unsigned_varint
 
 SNAPSHOT: Final = 0
 UPDATE: Final = 1
+_NEWEST_READ: Final = 0
 _INT16: Final = Struct(">h")
 _KEY_END: Final = Struct(">16si")
 _SNAPSHOT: Final = Struct(">hiiiqqq")
@@ -117,12 +119,14 @@ def decode(key: bytes, value: bytes | None) -> ShareRecord | None:
         _check(version, start_offset)
         batches = _read_batches(view, _SNAPSHOT.size)
         return ShareSnapshot(found, ShareState(start_offset, batches, state_epoch, stamp))
-    except (struct.error, MalformedRequest, UnicodeDecodeError, IndexError) as error:
+    except (struct.error, MalformedRequest, UnicodeDecodeError, IndexError, NewerVersion) as error:
         raise UnreadableShareRecord(f"a record of a share group can't be read: {error}") from error
 
 
 def _check(version: int, start_offset: int) -> None:
-    if version != 0:
+    if version > _NEWEST_READ:
+        raise NewerVersion(version, _NEWEST_READ)
+    if version < 0:
         raise UnreadableShareRecord(f"a value of version {version}")
     if not 0 <= start_offset < _HIGHEST_OFFSET:
         raise UnreadableShareRecord(f"a start offset of {start_offset}")

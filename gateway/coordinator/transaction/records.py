@@ -18,6 +18,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from gateway.coordinator.places import TopicPartition
+from gateway.coordinator.stored_versions import NewerVersion
 from gateway.coordinator.transaction.states import EMPTY, TransactionState
 from gateway.protocol.frames import MalformedRequest, read_unsigned_varint, skip_tagged_fields
 from gateway.protocol.primitives import compact_string, string, unsigned_varint
@@ -31,6 +32,7 @@ _INT32: Final = Struct(">i")
 _INT64: Final = Struct(">q")
 _HEAD: Final = Struct(">hqhib")
 _TIMES: Final = Struct(">qq")
+_NEWEST_READ: Final = 1
 _PREVIOUS_PRODUCER_ID: Final = 0
 _NEXT_PRODUCER_ID: Final = 1
 _CLIENT_VERSION: Final = 2
@@ -137,13 +139,15 @@ def decode(key: bytes, value: bytes | None) -> TransactionRecord | None:
         if value is None:
             return TransactionRecord(transactional_id, None)
         return TransactionRecord(transactional_id, _read_value(memoryview(value)))
-    except (struct.error, MalformedRequest, UnicodeDecodeError, IndexError) as error:
+    except (struct.error, MalformedRequest, UnicodeDecodeError, IndexError, NewerVersion) as error:
         raise UnreadableTransactionRecord(f"a record of a transaction can't be read: {error}") from error
 
 
 def _read_value(value: memoryview) -> Transaction:
     version, producer_id, producer_epoch, timeout_ms, number = _HEAD.unpack_from(value)
-    if version not in {0, 1}:
+    if version > _NEWEST_READ:
+        raise NewerVersion(version, _NEWEST_READ)
+    if version < 0:
         raise UnreadableTransactionRecord(f"a value of version {version}")
     try:
         state = TransactionState(number)
