@@ -1,0 +1,99 @@
+"""Makes the fixtures of a release: `python -m tests.upgrade.make_fixture --release NAME [--tree DIRECTORY]`.
+
+The gateway of the tree (this one unless another is named) writes everything that `writing` knows, twice: once it is
+stopped, once killed. Each data directory becomes `fixtures/NAME-stopped.tar.gz` or `-killed.tar.gz`, with a manifest beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import io
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+from tests.support.gateway_process import REPOSITORY, free_port
+from tests.upgrade.manifest import Manifest
+from tests.upgrade.writing import MAKING, Writing
+
+FIXTURES = Path(__file__).parent / "fixtures"
+PASSED_OVER = {"control.sock", ".lock"}
+
+
+def main() -> None:
+    """Make both."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--release", required=True, help="what the fixture is called")
+    parser.add_argument("--tree", type=Path, default=REPOSITORY, help="the release's source tree")
+    arguments = parser.parse_args()
+    FIXTURES.mkdir(exist_ok=True)
+    for ended in ("stopped", "killed"):
+        with tempfile.TemporaryDirectory() as temporary:
+            data_dir = Path(temporary) / "data"
+            manifest = write(arguments.tree, data_dir, arguments.release, ended)
+            name = f"{arguments.release}-{ended}"
+            archive = pack(data_dir)
+            (FIXTURES / f"{name}.tar.gz").write_bytes(archive)
+            manifest.write(FIXTURES / f"{name}.json")
+            print(f"{name}: {len(archive)} bytes, {sum(map(len, manifest.records.values()))} records")
+
+
+def write(tree: Path, data_dir: Path, release: str, ended: str) -> Manifest:
+    """Run the tree's gateway on `data_dir`, give it everything, and end it."""
+    port = free_port()
+    command = [sys.executable, "-m", "gateway", "serve", "--listen", f"127.0.0.1:{port}"]
+    command += ["--data-dir", str(data_dir)]
+    for name, value in known_settings(tree).items():
+        command += ["--set", f"{name}={value}"]
+    process = subprocess.Popen(
+        command, cwd=tree, env={"PYTHONPATH": str(tree)}, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    try:
+        line = process.stdout.readline()
+        assert line.startswith("seqgate ready"), line
+        manifest = Writing(f"127.0.0.1:{port}", release, ended).everything()
+        process.send_signal(signal.SIGTERM if ended == "stopped" else signal.SIGKILL)
+        assert process.wait(30) == (0 if ended == "stopped" else -signal.SIGKILL)
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    return manifest
+
+
+def known_settings(tree: Path) -> dict[str, str]:
+    """Those of MAKING that the release has."""
+    page = (tree / "docs" / "configuration.md").read_text()
+    return {name: value for name, value in MAKING.items() if f"`{name}`" in page}
+
+
+def pack(data_dir: Path) -> bytes:
+    """The directory as an archive that names neither its maker nor the time."""
+    packed = io.BytesIO()
+    with (
+        gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=9, mtime=0) as compressed,
+        tarfile.open(fileobj=compressed, mode="w", format=tarfile.PAX_FORMAT) as archive,
+    ):
+        for path in sorted(data_dir.rglob("*")):
+            if path.name in PASSED_OVER or not (path.is_file() or path.is_dir()):
+                continue
+            member = archive.gettarinfo(path, str(path.relative_to(data_dir)))
+            member.uid = member.gid = 0
+            member.uname = member.gname = ""
+            member.mtime = int(member.mtime)
+            member.mode = 0o755 if path.is_dir() else 0o644
+            if path.is_file():
+                with path.open("rb") as content:
+                    archive.addfile(member, content)
+            else:
+                archive.addfile(member)
+    return packed.getvalue()
+
+
+if __name__ == "__main__":
+    main()

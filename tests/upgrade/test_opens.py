@@ -1,0 +1,48 @@
+"""Data that earlier releases wrote opens in this one, exact, and goes on."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from tests.support.gateway_process import GatewayProcess
+from tests.upgrade.make_fixture import FIXTURES
+from tests.upgrade.manifest import Manifest
+from tests.upgrade.opening import OPENING, Opened
+
+NAMES = sorted(path.stem for path in FIXTURES.glob("*.json"))
+SMALL_BYTES = 50_000
+
+
+def test_every_release_has_both_fixtures() -> None:
+    assert len(NAMES) >= 8
+    assert {name.rpartition("-")[2] for name in NAMES} == {"stopped", "killed"}
+    archives = {path.name.removesuffix(".tar.gz"): path for path in FIXTURES.glob("*.tar.gz")}
+    assert sorted(archives) == NAMES
+    assert all(path.stat().st_size <= SMALL_BYTES for path in archives.values())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_opens_exact_and_goes_on(name: str, tmp_path: Path) -> None:
+    manifest = Manifest.read(FIXTURES / f"{name}.json")
+    with tarfile.open(FIXTURES / f"{name}.tar.gz") as archive:
+        archive.extractall(tmp_path / "data", filter="data")
+    gateway = GatewayProcess(tmp_path / "data", settings=OPENING)
+    with gateway:
+        opened = Opened(gateway.bootstrap, manifest)
+        opened.compare_stored()
+        opened.retry_batches()
+        opened.go_on()
+        opened.read_appended()
+        opened.share()
+        opened.end_transaction()
+        opened.close()
+        gateway.restart()
+        opened = Opened(gateway.bootstrap, manifest)
+        opened.compare_stored()
+        opened.close()
+    told = gateway.stderr_text()
+    assert "Traceback" not in told
+    assert " ERROR " not in told
