@@ -8,7 +8,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.setup_peers import POMS, kafka_libs
+from tests.support.setup_peers import POMS, class_archive, kafka_libs
 
 TOOL_TIMEOUT_S = 60.0
 
@@ -73,7 +73,12 @@ def java_command(
     # Tools live for a second: the quick compiler and the serial collector start fastest.
     start_fast = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
     configuration = f"-Dlog4j2.configurationFile={POMS / logging}"
-    class_path = f"{libs}/*" if first_jars is None else f"{first_jars}/*{os.pathsep}{libs}/*"
+    class_path = f"{libs.resolve()}/*"
+    if first_jars is not None:
+        class_path = f"{first_jars}/*{os.pathsep}{class_path}"
+    elif libs == kafka_libs() and class_archive().is_file():
+        # One that does not fit this class path is ignored; a warning would be among the tool's output.
+        start_fast += [f"-XX:SharedArchiveFile={class_archive()}", "-Xlog:disable"]
     return [java, f"-Xmx{heap}", *start_fast, configuration, "-cp", class_path, class_name]
 
 
