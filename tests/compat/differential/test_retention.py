@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -30,7 +31,10 @@ def forgetful_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate
 @pytest.mark.parametrize("name", RETENTION_SCENARIOS)
 def test_answers_agree(name: str, forgetful_kafka: KafkaPeer, forgetful_gateway: GatewayProcess) -> None:
     scenario = RETENTION_SCENARIOS[name]
-    expected = scenario.run(forgetful_kafka.bootstrap, TOKEN)
+    with ThreadPoolExecutor(1) as beside:
+        at_kafka = beside.submit(scenario.run, forgetful_kafka.bootstrap, TOKEN)
+        seen = scenario.run(forgetful_gateway.bootstrap, TOKEN)
+    expected = at_kafka.result()
     assert not expected.exchanges[-1].instead, expected.exchanges[-1]
-    found = differences(expected, scenario.run(forgetful_gateway.bootstrap, TOKEN))
+    found = differences(expected, seen)
     assert not found, "\n".join([f"{name}:", *map(str, found)])

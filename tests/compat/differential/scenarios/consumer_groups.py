@@ -100,9 +100,19 @@ def describe(peer: Peer, *group_ids: str, version: int = 1, operations: bool = F
     )
 
 
+def _topic(peer: Peer, suffix: str = "t", *, partitions: int = 1) -> Topic:
+    """A topic that the coordinator gives away already: Kafka's hears of topics in the background, later than others."""
+    topic = peer.topic(suffix, partitions=partitions)
+    scout = Member(peer, peer.group(f"scout-{suffix}"), [topic.name], "scout")
+    scout.await_partitions(partitions, **scout.full())
+    peer.wire.call("consumer_group_heartbeat", 1, scout.request(member_epoch=LEAVES))
+    peer.wire.call("delete_groups", 2, groups_names=[scout.group_id])
+    return topic
+
+
 def _alone(peer: Peer, *, partitions: int = 4, **more: Any) -> tuple[Topic, Member]:
     """The one member of a stable group."""
-    topic = peer.topic(partitions=partitions)
+    topic = _topic(peer, partitions=partitions)
     member = Member(peer, peer.group(), [topic.name], **more)
     member.join()
     member.confirm()
@@ -126,7 +136,7 @@ def _two(peer: Peer, *, partitions: int = 4) -> tuple[Topic, Member, Member]:
 
 @scenario_for_each(range(2))
 def life(peer: Peer, version: int) -> None:
-    topic = peer.topic(partitions=3)
+    topic = _topic(peer, partitions=3)
     member = Member(peer, peer.group(), [topic.name])
     describe(peer, member.group_id, version=version)
     member.join(version)
@@ -169,7 +179,7 @@ def two_members_share(peer: Peer) -> None:
 
 @scenario
 def ranges(peer: Peer) -> None:
-    topic = peer.topic(partitions=5)
+    topic = _topic(peer, partitions=5)
     group_id = peer.group()
     members = [Member(peer, group_id, [topic.name], name) for name in ("m1", "m2", "m3")]
     for member in members:
@@ -238,7 +248,7 @@ def join_without_a_member_id(peer: Peer, version: int) -> None:
 
 @scenario
 def joins_with_partitions(peer: Peer) -> None:
-    topic = peer.topic()
+    topic = _topic(peer)
     member = Member(peer, peer.group(), [topic.name])
     member.join(topic_partitions=[{"topic_id": topic.topic_id, "partitions": [0]}])
 
@@ -267,7 +277,7 @@ def another_epoch(peer: Peer, step: int) -> None:
 
 @scenario
 def lost_answer_to_a_join(peer: Peer) -> None:
-    topic = peer.topic(partitions=2)
+    topic = _topic(peer, partitions=2)
     member = Member(peer, peer.group(), [topic.name])
     member.join()
     member.join()
@@ -278,7 +288,7 @@ def lost_answer_to_a_join(peer: Peer) -> None:
 def joins_again_from_nothing(peer: Peer) -> None:
     """A member that has come further than its first epoch."""
     topic, member = _alone(peer)
-    other = peer.topic("other")
+    other = _topic(peer, "other")
     member.topics = [topic.name, other.name]
     member.beat(**member.full())
     member.confirm()
@@ -289,7 +299,7 @@ def joins_again_from_nothing(peer: Peer) -> None:
 @scenario
 def lost_answer_to_a_change(peer: Peer) -> None:
     topic, member = _alone(peer)
-    other = peer.topic("other")
+    other = _topic(peer, "other")
     before = member.member_epoch, member.owned
     member.topics = [topic.name, other.name]
     member.beat(**member.full())
@@ -377,7 +387,7 @@ def the_newcomer_leaves_before_it_has_anything(peer: Peer) -> None:
 @scenario
 def subscription_changes(peer: Peer) -> None:
     topic, member = _alone(peer, partitions=2)
-    other = peer.topic("other", partitions=2)
+    other = _topic(peer, "other", partitions=2)
     member.beat(subscribed_topic_names=[topic.name])
     member.beat(subscribed_topic_names=[topic.name, other.name])
     member.confirm()
