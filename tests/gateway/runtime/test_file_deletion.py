@@ -27,7 +27,7 @@ from tests.support.wire import decode, encode
 SEGMENTS = 10_000
 LARGEST_STEP = 800
 """Disk operations of the event loop between two of its turns."""
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 
 
 class Connection:
