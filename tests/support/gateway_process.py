@@ -30,8 +30,17 @@ def free_port() -> int:
     A bound socket that does not listen keeps a port. Servers that let addresses be reused listen beside it; whoever wants
     any port gets another: other test processes, and clients that dial, which could end up connected to themselves.
     """
+    return kept_port(0)
+
+
+def kept_port(port: int) -> int:
+    """This port, or one of the system's choice for 0, kept as `free_port` says; raises OSError when it is taken."""
     keeper = socket.socket()
-    keeper.bind(("127.0.0.1", 0))
+    try:
+        keeper.bind(("127.0.0.1", port))
+    except OSError:
+        keeper.close()
+        raise
     # Only now: a socket that asks for any port and says this first may be given one that is kept.
     keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     _kept.append(keeper)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import select
-import socket
 import subprocess
 import sys
 import threading
@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.faults.kill.checker import Ledger, RecordName
-from tests.support.gateway_process import REPOSITORY, GatewayProcess
+from tests.support.gateway_process import REPOSITORY, GatewayProcess, kept_port
 from tests.support.kafka_tools import java_command
 from tests.support.wire import Wire
 
@@ -34,13 +34,8 @@ def fixed_port(rng: Random) -> int:
     A client that dials such a port while nobody listens there can end up connected to itself and keep the port taken.
     """
     while True:
-        port = rng.randrange(10_000, 32_000)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
+        with contextlib.suppress(OSError):
+            return kept_port(rng.randrange(10_000, 32_000))
 
 
 class KillableGateway(GatewayProcess):
