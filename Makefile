@@ -1,5 +1,5 @@
 # make run   : set everything up and run the gateway on 127.0.0.1:9092, data in ./data
-# make test  : set everything up and run the tests
+# make test  : set everything up and run the tests, in as many processes as there are processors; one with ARGS=...
 # make demo  : real flights from three client libraries through a lossy proxy into Spark
 # make check : format, lint, types, import contracts
 # make bench : the same load on Seqgate and on Apache Kafka, alternately; prints ratios
@@ -11,6 +11,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 LISTEN ?= 127.0.0.1:9092
 DATA ?= ./data
+# Processes that run tests; each may hold an Apache Kafka, a Spark and gateways, about 3 GB, so that there are 4 at most.
+# What ARGS names runs in one, inside pytest's own, where --pdb and -s work.
+WORKERS ?= $(if $(ARGS),0,auto)
 
 .PHONY: run test demo check format bench bench-catchup docs peers clean
 .DEFAULT_GOAL := run
@@ -41,7 +44,7 @@ peers: $(VENV)/.ready-dev
 	$(BIN)/python -m tests.support.setup_peers
 
 test: peers
-	$(BIN)/python -m pytest -q $(ARGS)
+	$(BIN)/python -m pytest -q -n $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: $(VENV)/.ready-dev
 	$(BIN)/ruff format --check .
