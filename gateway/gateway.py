@@ -29,6 +29,7 @@ from gateway.runtime.background_jobs import BackgroundJobs
 from gateway.runtime.backlog import Backlog
 from gateway.runtime.cold_reads import ColdReads
 from gateway.runtime.compaction import Compaction
+from gateway.runtime.disk_room import DiskRoom
 from gateway.runtime.fetch_sessions import FetchSessionCache
 from gateway.runtime.flusher import Flusher
 from gateway.runtime.group_configs import GroupConfigs
@@ -91,7 +92,8 @@ class Gateway:
         config = self.config
         flusher = Flusher(loop, machine=self.machine)
         follow_flusher(config, flusher)
-        follow_open_files(config, self.storage)
+        handles_limit = _open_files_limit()
+        follow_open_files(config, self.storage, handles_limit)
         follow_producer_limit(config, self.producer_limit)
         log_directory = self._open_directory()
         log_directory.environment.delayed_limit.change(
@@ -144,12 +146,20 @@ class Gateway:
             ),
             backlog=Backlog(config, self.clock, partitions, log_directory, metadata_log, groups, shares),
             advertised={},
+            disk_room=DiskRoom(config, self.clock, log_directory, partitions, metadata_log),
         )
         self._start_coordinators()
         metadata_log.add_listener(self.services.shares.metadata_changed)
         self.services.cold_reads.start()
         self.services.backlog.start()
-        self.server = Server(loop, config, Dispatcher(APIS, self.services), self.services.cold_reads)
+        self.services.disk_room.start()
+        self.server = Server(
+            loop,
+            config,
+            Dispatcher(APIS, self.services),
+            self.services.cold_reads,
+            handles_limit=handles_limit,
+        )
         self.services.backlog.held.room = self.server.memory
         # before the first request: what is full takes nothing
         await self.services.backlog.look_over_safely()
@@ -247,6 +257,7 @@ class Gateway:
         """Answer what is in flight, make everything durable, leave a clean-shutdown marker."""
         await self._control.stop()
         await self.server.stop_accepting()
+        self.services.disk_room.stop()
         await self.services.backlog.stop()
         await self._compaction.stop()
         self.services.transactions.stop()
@@ -326,6 +337,11 @@ def _keep_freed_memory() -> None:
         libc = ctypes.CDLL(None)
         libc.mallopt(M_MMAP_THRESHOLD, KEPT_BLOCK_BYTES)
         libc.mallopt(M_TRIM_THRESHOLD, KEPT_FREE_BYTES)
+
+
+def _open_files_limit() -> int:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
 
 
 def _raise_open_files_limit() -> None:

@@ -165,7 +165,7 @@ class CompactedLog(RetainedLog):
             storage.sync_directory(self.directory)
             rename_to_final(storage, self.directory, cleaned)
         except OSError as error:
-            self._fail(f"a cleaned segment could not take its place: {error}")
+            self._fail(f"a cleaned segment could not take its place: {error}", error)
         new = Segment(
             self._environment, self.directory, cleaned.base_offset, cleaned.size_bytes, old[-1].created_ms
         )
@@ -186,7 +186,7 @@ class CompactedLog(RetainedLog):
         try:
             delete_swap(self._environment.storage, self.directory, ticket.cleaned)
         except OSError as error:
-            self._fail(f"a cleaned segment could not be deleted: {error}")
+            self._fail(f"a cleaned segment could not be deleted: {error}", error)
 
     def _place_of(self, cleaned: CleanedSegment) -> slice | None:
         """Where the sources are in the list of segments; None when they are not all there, or no longer closed."""

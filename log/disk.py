@@ -119,6 +119,9 @@ class Disk(Protocol):
     def set_modified_ms(self, path: str, modified_ms: int, /) -> None:
         """Have the file look as if it was last modified then."""
 
+    def free_bytes(self, path: str, /) -> int:
+        """How much may still be written to the file system of this name."""
+
     def list_directory(self, path: str, /) -> list[str]:
         """The names in the directory, unordered."""
 
@@ -194,6 +197,12 @@ class SystemDisk:
     def set_modified_ms(path: str, modified_ms: int) -> None:
         """Have the file look as if it was last modified then."""
         os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+
+    @staticmethod
+    def free_bytes(path: str) -> int:
+        """How much may still be written to the file system of this name."""
+        told = os.statvfs(path)
+        return told.f_bavail * told.f_frsize
 
     @staticmethod
     def some_names(path: str, limit: int) -> list[str]:

@@ -6,6 +6,7 @@ Source of the rules: Kafka's `UnifiedLog` and `LocalLog`; that an fsync is never
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 from bisect import bisect_right
 from pathlib import Path
@@ -19,6 +20,7 @@ from log.producer_snapshots import write_snapshot
 from log.reader import LogReader
 from log.recovery import CleanStop, LoadedLog, load_log, new_log
 from log.retention import NOT_HELD
+from log.storage import NO_DESCRIPTORS
 
 if TYPE_CHECKING:
     import uuid
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 _FILES_PINNED_AT_ONCE: Final = 64
+PASSING_SHORTAGES: Final = frozenset({errno.ENOSPC, errno.EDQUOT, *NO_DESCRIPTORS})
+"""What ends a write before anything is promised, and passes by itself."""
 
 
 class DurableLog:
@@ -150,6 +154,8 @@ class DurableLog:
             paths = [file.path for file in files[:-_FILES_PINNED_AT_ONCE]] + paths
             files = files[-_FILES_PINNED_AT_ONCE:]
         storage = self._environment.storage
+        if not storage.may_pin(len(files)):
+            paths, files = [file.path for file in files] + paths, []
         pinned = []
         try:
             for file in files:
@@ -158,7 +164,7 @@ class DurableLog:
         except OSError as error:
             for file in pinned:
                 storage.unpin(file)
-            self.take_offline(f"a file could not be opened: {error}")
+            self.take_offline(f"a file could not be opened: {error}", error)
             return None
         end_offset, active = self.log_end_offset, self._active
         ticket = FlushTicket(
@@ -203,7 +209,9 @@ class DurableLog:
         """The ticket failed: nobody knows what reached the disk, so the log goes offline."""
         self._take_back(ticket)
         if ticket.generation == self._generation:
-            self.take_offline(f"a flush failed: {error}")
+            # one for which no file could be opened flushed nothing; any other is never tried again
+            no_handles = error if error.errno in NO_DESCRIPTORS else None
+            self.take_offline(f"a flush failed: {error}", no_handles)
 
     def _take_back(self, ticket: FlushTicket) -> None:
         self._undurable.came_back(ticket)
@@ -243,14 +251,19 @@ class DurableLog:
         if self.failure is not None:
             raise StorageFailed(f"{self.topic}-{self.partition} is offline: {self.failure}")
 
-    def _fail(self, reason: str) -> NoReturn:
-        self.take_offline(reason)
+    def _fail(self, reason: str, error: BaseException | None = None) -> NoReturn:
+        self.take_offline(reason, error)
         raise StorageFailed(f"{self.topic}-{self.partition} is offline: {reason}")
 
-    def take_offline(self, reason: str) -> None:
-        """Refuse everything until `reopen`. What was durable stays so; what was only written is undecided."""
+    def take_offline(self, reason: str, error: BaseException | None = None) -> None:
+        """Refuse everything until `reopen`. What was durable stays so; what was only written is undecided.
+
+        Where only room or file handles were missing, as `error` tells, the owner may `reopen` once there are some.
+        """
         if self.failure is None:
             self.failure = reason
+            if isinstance(error, OSError) and error.errno in PASSING_SHORTAGES:
+                self._environment.short_of_room.add(self)
             _logger.error("%s-%d goes offline: %s", self.topic, self.partition, reason)
 
     def reopen(self, now_ms: int) -> None:
@@ -264,6 +277,7 @@ class DurableLog:
             self._name_again()
         self._load(min(self.recovery_point, self.log_end_offset), None, now_ms)
         self.failure = None
+        self._environment.short_of_room.discard(self)
         _logger.info("%s-%d is back, it ends at offset %d", self.topic, self.partition, self.log_end_offset)
 
     def _name_again(self) -> None:
@@ -317,6 +331,7 @@ class DurableLog:
             self._environment.forget_indexes(segment.file.path)
         self.producers.clear()
         self._generation += 1
+        self._environment.short_of_room.discard(self)
         if self.failure is None:
             self.failure = "it is closed"
         return stop

@@ -14,6 +14,7 @@ from seq_validator import ProducerLimit
 
 if TYPE_CHECKING:
     from log.delayed_log import DelayedLog
+    from log.durable_log import DurableLog
 
 
 @dataclass(slots=True)
@@ -30,6 +31,8 @@ class LogEnvironment:
     delayed_limit: DelayedLimit = field(default_factory=DelayedLimit)
     delaying: dict[DelayedLog, None] = field(default_factory=dict)
     """The logs whose topics delay records."""
+    short_of_room: set[DurableLog] = field(default_factory=set)
+    """The logs that are offline only because the disk was full, or no file handle was left."""
 
     def forget_indexes(self, path: str) -> None:
         """Drop what is cached of the segment file `path`, which changes or goes."""

@@ -104,7 +104,7 @@ class RetainedLog(MeasuredLog):
             paths = [*self._write_indexes(), self._write_snapshot()]
             self._environment.storage.create(segment.file)
         except OSError as error:
-            self._fail(f"a new segment could not be created: {error}")
+            self._fail(f"a new segment could not be created: {error}", error)
         self._undurable.add(paths, self.directory)
         closing.become_closed()
         self._segments.append(segment)
@@ -121,7 +121,7 @@ class RetainedLog(MeasuredLog):
             if now_ms < self._active.time_to_roll_ms(self.config, now_ms):
                 return False
         except OSError as error:
-            self._fail(f"the active segment can't be read: {error}")
+            self._fail(f"the active segment can't be read: {error}", error)
         self.roll(now_ms)
         return True
 
@@ -204,7 +204,7 @@ class RetainedLog(MeasuredLog):
         if ticket.flush is not None:
             self.fail_flush(ticket.flush, error)
         if ticket.log_start is self._log_start:
-            self.take_offline(f"the log start offset could not be made durable: {error}")
+            self.take_offline(f"the log start offset could not be made durable: {error}", error)
 
     def delete_old_segments(self, now_ms: int) -> list[DeletedSegment]:
         """Remove what retention says must go, at most SEGMENTS_AT_ONCE segments, log_start_offset first.
@@ -258,7 +258,7 @@ class RetainedLog(MeasuredLog):
                 self._make_names_durable()
             self._log_start.advance(offset)
         except OSError as error:
-            self._fail(f"the log start offset could not be made durable: {error}")
+            self._fail(f"the log start offset could not be made durable: {error}", error)
         self.log_start_offset = offset
         self._leader_epochs.truncate_start(offset)
 
@@ -274,4 +274,4 @@ class RetainedLog(MeasuredLog):
             self.size_bytes -= sum(segment.size_bytes for segment in doomed)
             remove_segments(self._environment, doomed, now_ms + self.config.file_delete_delay_ms)
         except OSError as error:
-            self._fail(f"a segment could not be removed: {error}")
+            self._fail(f"a segment could not be removed: {error}", error)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from log.record_batch import Buffer
 
 DEFAULT_MAX_OPEN_FILES: Final = 512
+NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _BROUGHT_IN: Final = 1024
 """So many paths are remembered as brought in: their directory entries and inodes need no waiting for."""
 _READ: Final = os.O_RDONLY | os.O_CLOEXEC
@@ -56,6 +57,7 @@ class Storage:
         self._open_files: dict[DataFile, None] = {}
         self._locks: dict[str, int] = {}
         self._outliving = 0
+        self._pinned = 0
         weakref.finalize(self, _close_descriptors, disk.close, self._open_files, self._locks)
 
     @property
@@ -68,9 +70,7 @@ class Storage:
     def create(self, file: DataFile) -> None:
         """Create the file empty, or empty it, and open it."""
         self.release(file)
-        self._adopt(
-            file, self._disk.open(file.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-        )
+        self._adopt(file, self._descriptor_of(file.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC))
 
     def write(self, file: DataFile, buffers: Sequence[Buffer], position: int) -> int:
         """Write the buffers one after the other at `position` with one call; the bytes written may be fewer."""
@@ -211,15 +211,21 @@ class Storage:
             raise NotCached((Place(file.path, position, size_bytes),))
         return bytes(buffer[:count])
 
+    def may_pin(self, count: int) -> bool:
+        """Whether so many more can be pinned and the bound still be kept."""
+        return self._pinned + count <= self.max_open_files
+
     def pin(self, file: DataFile) -> None:
         """Open the file and keep its descriptor until `unpin`."""
         if file.descriptor < 0:
             self._open(file)
+        self._pinned += not file.pins
         file.pins += 1
 
     def unpin(self, file: DataFile) -> None:
         """Undo one `pin`."""
         file.pins -= 1
+        self._pinned -= not file.pins
         if not file.pins and file.closing:
             self.release(file)
         elif len(self._open_files) > self.max_open_files:
@@ -362,6 +368,10 @@ class Storage:
         """Have the file look as if it was last modified then."""
         self._disk.set_modified_ms(path, modified_ms)
 
+    def free_bytes(self, path: str) -> int:
+        """How much may still be written to the file system of `path`."""
+        return self._disk.free_bytes(path)
+
     def exists(self, path: str) -> bool:
         """Whether there is anything of this name."""
         return self._disk.exists(path)
@@ -397,9 +407,19 @@ class Storage:
     def _open(self, file: DataFile) -> int:
         if file.retired:
             raise FileNotFoundError(errno.ENOENT, "the file is no longer part of the log", file.path)
-        descriptor = self._disk.open(file.path, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = self._descriptor_of(file.path, os.O_RDWR | os.O_CLOEXEC)
         self._adopt(file, descriptor)
         return descriptor
+
+    def _descriptor_of(self, path: str, flags: int) -> int:
+        """Open a data file; where the process has no descriptor left, instead of another one."""
+        try:
+            return self._disk.open(path, flags, 0o644)
+        except OSError as error:
+            if error.errno not in NO_DESCRIPTORS or not any(not file.pins for file in self._open_files):
+                raise
+        self._close_least_recently_used(keep=None, down_to=len(self._open_files) - 1)
+        return self._disk.open(path, flags, 0o644)
 
     def _adopt(self, file: DataFile, descriptor: int) -> None:
         if self.tells_cached:
@@ -411,7 +431,8 @@ class Storage:
         if len(self._open_files) > self.max_open_files:
             self._close_least_recently_used(keep=file)
 
-    def _close_least_recently_used(self, keep: DataFile | None) -> None:
+    def _close_least_recently_used(self, keep: DataFile | None, down_to: int | None = None) -> None:
+        enough = self.max_open_files if down_to is None else down_to
         for _ in range(2 * len(self._open_files)):
             candidate = next(iter(self._open_files))
             del self._open_files[candidate]
@@ -421,7 +442,7 @@ class Storage:
                 continue
             descriptor, candidate.descriptor = candidate.descriptor, CLOSED
             self._close(descriptor)
-            if len(self._open_files) <= self.max_open_files:
+            if len(self._open_files) <= enough:
                 return
 
     def _sync(self, file: DataFile) -> None:

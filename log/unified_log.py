@@ -8,6 +8,8 @@ Source of the rules: Kafka's `UnifiedLog`, `LocalLog`.
 
 from __future__ import annotations
 
+import errno
+import os
 from typing import TYPE_CHECKING, Final
 
 from log import lookups
@@ -99,7 +101,7 @@ class UnifiedLog(DelayedLog):
         try:
             must_roll = active.must_roll(batch, last_offset, config, now_ms)
         except (CorruptRecord, OSError) as error:
-            self._fail(f"the active segment can't be read: {error}")
+            self._fail(f"the active segment can't be read: {error}", error)
         if must_roll:
             self.roll(now_ms)
             active = self._active
@@ -186,9 +188,10 @@ class UnifiedLog(DelayedLog):
         try:
             written = self._environment.storage.write(active.file, (head, rest), active.size_bytes)
         except OSError as error:
-            self._fail(f"a write failed: {error}")
+            self._fail(f"a write failed: {error}", error)
         if written != size_bytes:
-            self._fail(f"only {written} of {size_bytes} bytes could be written; is the disk full?")
+            no_room = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            self._fail(f"only {written} of {size_bytes} bytes could be written; is the disk full?", no_room)
         return log_append_time_ms
 
     def begin_leader_epoch(self, leader_epoch: int) -> None:
@@ -204,7 +207,7 @@ class UnifiedLog(DelayedLog):
             storage.write_file(path + TEMPORARY_SUFFIX, encode_leader_epochs(self._leader_epochs.entries()))
             storage.rename(path + TEMPORARY_SUFFIX, path)
         except OSError as error:
-            self._fail(f"the leader epoch could not be written: {error}")
+            self._fail(f"the leader epoch could not be written: {error}", error)
         self._undurable.add([path], self.directory)
 
     # Reading.

@@ -9,6 +9,7 @@ from gateway.config.backlog import BACKLOG_SETTINGS
 from gateway.config.compaction import COMPACTED_TOPIC_SETTINGS, COMPACTION_SETTINGS
 from gateway.config.deletion import DELETION_SETTINGS
 from gateway.config.delivery import DELIVERY_SETTINGS, DELIVERY_TOPIC_SETTINGS
+from gateway.config.disk import DISK_SETTINGS
 from gateway.config.fixed_topics import FIXED_TOPIC_ONLY_SETTINGS, FIXED_TOPIC_SETTINGS
 from gateway.config.groups import GROUP_SETTINGS
 from gateway.config.network import NETWORK_SETTINGS, NODE_SETTINGS
@@ -26,6 +27,7 @@ SETTINGS: tuple[Setting, ...] = (
     *STORAGE_SETTINGS,
     *READ_SETTINGS,
     *DELETION_SETTINGS,
+    *DISK_SETTINGS,
     *TOPIC_SETTINGS,
     *RETENTION_SETTINGS,
     *FIXED_TOPIC_SETTINGS,

@@ -19,9 +19,9 @@ from gateway.protocol.produce_codec import ProduceRow, encode_produce_response
 from gateway.runtime.coordinator_shards import Unavailable
 from gateway.runtime.partition import Partition
 from gateway.runtime.services import Services
-from log import AppendInfo, InvalidRecord, LogError, MalformedBatch
+from log import AppendInfo, InvalidRecord, LogError, MalformedBatch, StorageFailed
 from log.errors import DelayedLimitReached
-from log.record_batch import HEADER_BYTES
+from log.record_batch import HEADER_BYTES, parse_header
 
 logger = logging.getLogger(__name__)
 
@@ -133,10 +133,10 @@ def append_batch(
     attributes = records[ATTRIBUTES_POSITION] if len(records) > ATTRIBUTES_POSITION else 0
     begins_at_zero = False
     gate = partition.gate
-    if gate is not None or partition.delayed_gate is not None:
-        reason = gates_refusal(partition, records, now_ms)
-        if reason is not None:
-            return refused_row(partition, REFUSED, reason, appended=False)
+    if gate is not None or partition.delayed_gate is not None or services.disk_room.is_short:
+        row = _refuse_for_room(services, partition, records, now_ms)
+        if row is not None:
+            return row
     if attributes & SPECIAL_BITS:
         row = _refuse_by_codec(api_version, partition, attributes)
         if row is None and attributes & TRANSACTIONAL_BIT:
@@ -150,7 +150,7 @@ def append_batch(
         code = error.kafka_error_code
         if code in SEQUENCE_REFUSALS:
             services.rejections += 1
-        if isinstance(error, DelayedLimitReached):
+        if isinstance(error, (DelayedLimitReached, StorageFailed)) and len(records) >= HEADER_BYTES:
             refused_by_log(
                 partition, services.config.int("seqgate.backlog.refused.producers.max"), records, now_ms
             )
@@ -165,6 +165,24 @@ def append_batch(
     elif gate is not None:
         gate.took(len(records))
     return info
+
+
+def _refuse_for_room(
+    services: Services, partition: Partition, records: memoryview, now_ms: int
+) -> ProduceRow | None:
+    """The row of a batch for which quota or disk have no room now; what the log has already is answered as ever."""
+    reason = gates_refusal(partition, records, now_ms)
+    if reason is not None:
+        return refused_row(partition, REFUSED, reason, appended=False)
+    if not services.disk_room.is_short or len(records) < HEADER_BYTES:
+        return None
+    if partition.log.is_repeated(parse_header(records), now_ms):
+        return None
+    room = services.disk_room
+    room.refused_batches += 1
+    refused_by_log(partition, services.config.int("seqgate.backlog.refused.producers.max"), records, now_ms)
+    message = f"the disk has less than {room.min_free_bytes} bytes free (seqgate.log.min.free.bytes)"
+    return refused_row(partition, STORAGE_ERROR, message, appended=False)
 
 
 def _refuse_by_codec(api_version: int, partition: Partition, attributes: int) -> ProduceRow | None:

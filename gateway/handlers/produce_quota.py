@@ -43,7 +43,7 @@ def _refusal(partition: Partition, gate: ProduceGate, records: memoryview, now_m
 
 
 def refused_by_log(partition: Partition, max_refused: int, records: memoryview, now_ms: int) -> None:
-    """The log had no room for records that are due later: none that the producer sent after them may be first."""
+    """The log, or the disk, had no room for a batch: none that the producer sent after it may be first."""
     if partition.delayed_gate is None:
         partition.delayed_gate = ProduceGate(max_refused)
     batch = parse_header(records)

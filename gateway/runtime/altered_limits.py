@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from gateway.config import Config
+from gateway.runtime.file_handles import shared_out
 from gateway.runtime.flusher import Flusher
 from log import Storage
 from pid_allocator import ProducerIdAllocator
 from seq_validator import ProducerLimit
 
 
-def follow_open_files(config: Config, storage: Storage) -> None:
-    """`seqgate.log.max.open.files`: what is open beyond a lowered limit is closed when the next file is opened."""
+def follow_open_files(config: Config, storage: Storage, handles_limit: int) -> None:
+    """`seqgate.log.max.open.files`, as far as the process may open so many (`handles_limit`).
+
+    What is open beyond a lowered limit is closed when the next file is opened.
+    """
 
     def apply() -> None:
-        storage.max_open_files = config.int("seqgate.log.max.open.files")
+        storage.max_open_files = shared_out(handles_limit, config.int("seqgate.log.max.open.files")).files
 
     config.follow(apply)
 

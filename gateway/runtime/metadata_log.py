@@ -102,6 +102,11 @@ class MetadataLog:
         """Whether a change is being made true: its listeners may not have carried it out yet."""
         return self._lock.locked()
 
+    @property
+    def log(self) -> UnifiedLog:
+        """The log that it writes."""
+        return self._log
+
     def add_listener(self, listener: Listener) -> None:
         """Have `listener` told of every later change."""
         self._listeners.append(listener)

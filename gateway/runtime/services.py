@@ -10,6 +10,7 @@ from gateway.config import Config
 from gateway.runtime.backlog import Backlog
 from gateway.runtime.clock import Clock
 from gateway.runtime.cold_reads import ColdReads
+from gateway.runtime.disk_room import DiskRoom
 from gateway.runtime.fetch_sessions import FetchSessionCache
 from gateway.runtime.flusher import Flusher
 from gateway.runtime.group_configs import GroupConfigs
@@ -53,6 +54,7 @@ class Services:
     backlog: Backlog
     advertised: dict[str, Endpoint]
     """By listener name."""
+    disk_room: DiskRoom
     duplicates: int = 0
     """Batches answered with the offset of their original since the start."""
     rejections: int = 0

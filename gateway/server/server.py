@@ -7,11 +7,13 @@ import contextlib
 import ipaddress
 import logging
 import socket
+import sys
 from collections import Counter
 
 from gateway.config import Config, Listener
 from gateway.config.connection_limits import parse_overrides
 from gateway.runtime.cold_reads import ColdReads
+from gateway.runtime.file_handles import shared_out
 from gateway.server.connection import Connection
 from gateway.server.dispatcher import Dispatcher
 from gateway.server.limits import ConnectionLimits
@@ -39,8 +41,14 @@ class Server:
         config: Config,
         dispatcher: Dispatcher,
         cold_reads: ColdReads | None = None,
+        *,
+        handles_limit: int = sys.maxsize,
     ) -> None:
-        """Without `cold_reads` records that are not in the page cache are waited for."""
+        """Without `cold_reads` records that are not in the page cache are waited for.
+
+        The process may open `handles_limit` files and sockets together.
+        """
+        self._handles_limit = handles_limit
         self.loop = loop
         self.cold_reads = cold_reads
         self.dispatcher = dispatcher
@@ -117,8 +125,11 @@ class Server:
         per_host = overrides.get(connection.peer_host, self._config.int("max.connections.per.ip"))
         self._connections[connection] = None
         self._per_host[connection.peer_host] += 1
+        handles = shared_out(self._handles_limit, self._config.int("seqgate.log.max.open.files"))
         if len(self._connections) > limit:
             reason = f"max.connections is {limit}"
+        elif len(self._connections) > handles.connections:
+            reason = f"the process may open {self._handles_limit} files (ulimit -n), {handles.connections} for connections"
         elif self._per_host[connection.peer_host] > per_host:
             reason = f"max.connections.per.ip is {per_host} for it"
         else:

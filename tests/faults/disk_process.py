@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 COLD_BLOCK_BYTES: Final = 256 << 10
 
+FREE_BYTES = 1 << 50
+"""What is told to be free; writes find no room only where a plan says so."""
+
 
 class _Opened(NamedTuple):
     node: Node
@@ -287,6 +290,11 @@ class SimulatedProcess:
             node = self.disk.find(path)
             self._fail(self._decide("utime", path), path)
             node.modified_ms = modified_ms
+
+    def free_bytes(self, path: str, /) -> int:
+        with self.disk.lock:
+            self._check_alive(path)
+        return FREE_BYTES
 
     def list_directory(self, path: str, /) -> list[str]:
         return [entry.name for entry in self.entries(path)]

@@ -95,6 +95,20 @@ class TestTickets:
         log.complete_flush(ticket)
         assert (log.recovery_point, log.log_end_offset) == (2, 3)
 
+    def test_files_are_flushed_by_name_where_no_more_may_be_open(self, tmp_path: Path) -> None:
+        storage = FaultyStorage(tmp_path)
+        storage.max_open_files = 0
+        root = tmp_path / "data"
+        storage.make_directory(str(root))
+        log = open_log(root, storage=storage)
+        fill(log, 2)
+        ticket = log.prepare_flush()
+        assert ticket is not None
+        assert not ticket.files
+        ticket.run()
+        log.complete_flush(ticket)
+        assert log.recovery_point == 2
+
     def test_failed_flush(self, tmp_path: Path) -> None:
         root = tmp_path / "data"
         disk = SimulatedDisk()
@@ -216,3 +230,20 @@ class TestClose:
         log.take_offline("another reason")
         assert log.failure == "a test says so"
         assert log.close(clean=True) is None
+
+
+@pytest.mark.parametrize(
+    ("number", "passes"), [(errno.EMFILE, True), (errno.ENOSPC, False), (errno.EIO, False)]
+)
+def test_only_a_flush_that_could_not_begin_may_be_made_good(
+    tmp_path: Path, number: int, passes: bool
+) -> None:
+    log = open_log(tmp_path / "log")
+    fill(log, 2)
+    ticket = log.prepare_flush()
+    assert ticket is not None
+    log.fail_flush(ticket, OSError(number, os.strerror(number)))
+    assert log.offline
+    assert (log in log._environment.short_of_room) is passes
+    log.reopen(NOW_MS)
+    assert not log._environment.short_of_room

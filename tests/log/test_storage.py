@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +27,41 @@ class TestOpenFiles:
             assert storage.open_files <= 3
         assert [storage.read(file, 9, 0) for file in listed] == [b"%d" % number for number in range(10)]
         assert storage.open_files <= 3
+
+    def test_without_a_descriptor_left_another_file_gives_its_own(self, tmp_path: Path) -> None:
+        class AtMostTwo(SystemDisk):
+            def open(self, path: str, flags: int, mode: int = 0o777) -> int:  # type: ignore[override]
+                if storage.open_files >= 2:
+                    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+                return os.open(path, flags, mode)
+
+        storage = Storage(disk=AtMostTwo())
+        listed = files(tmp_path, 3)
+        for number, file in enumerate(listed):
+            storage.create(file)
+            storage.write(file, (b"%d" % number,), 0)
+        assert [storage.read(file, 9, 0) for file in listed] == [b"0", b"1", b"2"]
+        assert not storage.may_pin(storage.max_open_files + 1)
+        for file in (file for file in listed if file.descriptor >= 0):
+            storage.pin(file)
+        closed = next(file for file in listed if file.descriptor < 0)
+        with pytest.raises(OSError, match="open files"):
+            storage.read(closed, 9, 0)
+
+    def test_no_more_may_be_pinned_than_may_be_open(self, tmp_path: Path) -> None:
+        storage = Storage(max_open_files=2)
+        first, second = files(tmp_path, 2)
+        for file in (first, second):
+            storage.create(file)
+        storage.pin(first)
+        storage.pin(first)
+        assert (storage.may_pin(1), storage.may_pin(2)) == (True, False)
+        storage.pin(second)
+        assert not storage.may_pin(1)
+        storage.unpin(first)
+        assert not storage.may_pin(1)
+        storage.unpin(first)
+        assert storage.may_pin(1)
 
     def test_recently_used_ones_stay(self, tmp_path: Path) -> None:
         storage = Storage(max_open_files=3)

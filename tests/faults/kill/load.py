@@ -57,12 +57,12 @@ class KillableGateway(GatewayProcess):
             return super()._await_line(deadline)
         assert self._process is not None
         assert self._process.stdout is not None
-        while self._processor_ticks() < self._ticks_to_live and time.monotonic() < deadline:
+        while self.processor_ticks() < self._ticks_to_live and time.monotonic() < deadline:
             if select.select([self._process.stdout], [], [], POLL_S)[0]:
                 break
         return ""
 
-    def _processor_ticks(self) -> int:
+    def processor_ticks(self) -> int:
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return int(fields[11]) + int(fields[12])
 

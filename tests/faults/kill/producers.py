@@ -248,9 +248,11 @@ class AiokafkaSession:
         future.add_done_callback(settled)
 
     def wait(self) -> None:
-        self._loop.run_until_complete(
-            asyncio.wait(self._pending, timeout=0.05, return_when=asyncio.FIRST_COMPLETED)
-        )
+        pending = set(self._pending)  # it may shrink before the loop looks at it
+        if pending:
+            self._loop.run_until_complete(
+                asyncio.wait(pending, timeout=0.05, return_when=asyncio.FIRST_COMPLETED)
+            )
 
     def finish(self) -> None:
         while self._pending:

@@ -17,6 +17,7 @@ from gateway.handlers.api import Api, RequestContext
 from gateway.protocol.messages import build, encode_response
 from gateway.runtime.backlog import Backlog
 from gateway.runtime.cold_reads import ColdReads
+from gateway.runtime.disk_room import DiskRoom
 from gateway.runtime.fetch_sessions import FetchSessionCache
 from gateway.runtime.flusher import Flusher
 from gateway.runtime.group_configs import GroupConfigs
@@ -145,6 +146,7 @@ async def open_node(path: Path, *overrides: str, storage: Storage | None = None)
         transactions=transactions,
         backlog=Backlog(config, clock, partitions, directory, metadata_log, groups, shares),
         advertised={"PLAINTEXT": Endpoint("gateway.example", 9092)},
+        disk_room=DiskRoom(config, clock, directory, partitions, metadata_log),
     )
     try:
         yield Node(services, clock)

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from gateway.config import Listener, load_config
+from gateway.runtime.file_handles import SPARE
 from gateway.server.server import KEEPALIVE_IDLE_S, STALLED_S, Server
 
 
@@ -119,3 +120,12 @@ async def test_clients_whose_machine_went_away_are_noticed() -> None:
     await server.stop_accepting()
     await server.finish(5)
     assert await reader.read() == b""
+
+
+def test_connections_leave_file_handles_to_the_segments() -> None:
+    server = Server(
+        cast("Any", FakeLoop()), load_config(overrides=()), cast("Any", None), handles_limit=SPARE + 20
+    )
+    admitted = [server.admit(cast("Any", FakeConnection())) for _ in range(11)]
+    assert admitted == [True] * 10 + [False]
+    assert server.refused_connections == 1

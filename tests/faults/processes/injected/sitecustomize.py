@@ -1,7 +1,8 @@
 """For a gateway that a test starts with this folder on its PYTHONPATH: a clock and a disk that the test has in its hand.
 
 `SEQGATE_TEST_CLOCK` names a file of 8 bytes, the nanoseconds by which the wall clock is wrong (signed, native order).
-`SEQGATE_TEST_DISK` names a file; while it holds anything, no byte can be written to files below the folder that it is in.
+`SEQGATE_TEST_DISK` names a file about the disk of the folder that it is in: while it says `low` nothing is told to be free,
+while it says `full` nothing can be written either.
 """
 
 from __future__ import annotations
@@ -28,11 +29,10 @@ def _limit_disk(flag: Path) -> None:
     folder = flag.resolve().parent
     write, pwritev, statvfs = os.write, os.pwritev, os.statvfs
 
-    def is_full() -> bool:
-        return flag.stat().st_size > 0
-
     def check(descriptor: int) -> None:
-        if is_full() and Path(f"/proc/self/fd/{descriptor}").readlink().is_relative_to(folder):
+        if flag.read_text() == "full" and Path(f"/proc/self/fd/{descriptor}").readlink().is_relative_to(
+            folder
+        ):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def checked_write(descriptor: int, data: bytes) -> int:
@@ -45,7 +45,7 @@ def _limit_disk(flag: Path) -> None:
 
     def checked_statvfs(place: str) -> os.statvfs_result:
         told = statvfs(place)
-        if not is_full() or not Path(place).resolve().is_relative_to(folder):
+        if not flag.read_text() or not Path(place).resolve().is_relative_to(folder):
             return told
         return os.statvfs_result((*told[:3], 0, 0, *told[5:]))
 
