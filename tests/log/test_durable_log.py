@@ -96,11 +96,7 @@ class TestTickets:
         assert (log.recovery_point, log.log_end_offset) == (2, 3)
 
     def test_files_are_flushed_by_name_where_no_more_may_be_open(self, tmp_path: Path) -> None:
-        storage = FaultyStorage(tmp_path)
-        storage.max_open_files = 0
-        root = tmp_path / "data"
-        storage.make_directory(str(root))
-        log = open_log(root, storage=storage)
+        log = open_log(tmp_path / "log", storage=Storage(max_open_files=0))
         fill(log, 2)
         ticket = log.prepare_flush()
         assert ticket is not None
