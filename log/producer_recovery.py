@@ -42,7 +42,8 @@ def load_producers(
     spoiled the one of the last segment, there is a new one.
     """
     storage = environment.storage
-    producers, from_offset = restore_newest(environment, directory, config, snapshots)
+    log_from = segments[0][0].base_offset if segments else 0
+    producers, from_offset = restore_newest(environment, directory, config, snapshots, log_from=log_from)
     start = from_offset or 0
     try:
         if from_offset is not None and not is_snapshot_durable:

@@ -56,12 +56,16 @@ def restore_newest(
     config: LogConfig,
     offsets: list[int],
     *,
+    log_from: int = 0,
     is_counted: bool = True,
 ) -> tuple[ProducerTable, int | None]:
     """The table of the newest readable snapshot and its offset; an empty table and None when there is none.
 
+    What an older snapshot lacks is in the log only from `log_from` on. So an older one does not stand in for a newer one
+    that the disk does not give now, which raises its OSError: else retries of what it remembers would be taken for new.
     Unless `is_counted` its producers do not count against the budget of remembered ones.
     """
+    unread: OSError | None = None
     limit = environment.producer_limit if is_counted else None
     for offset in reversed(offsets):
         path = f"{directory}/{offset_name(offset, SNAPSHOT_SUFFIX)}"
@@ -73,9 +77,15 @@ def restore_newest(
             )
         except (CorruptSnapshot, OSError) as error:
             _logger.warning("%s is not used: %s", path, error)
+            unread = unread or (error if isinstance(error, OSError) else None)
             continue
         if log_end_offset == offset:
+            if unread is not None and offset < log_from:
+                table.clear()
+                raise unread
             return table, offset
         _logger.warning("%s is not used: it says it belongs to offset %d", path, log_end_offset)
         table.clear()
+    if unread is not None and log_from:
+        raise unread
     return ProducerTable(retained_batches=config.retained_batches, limit=limit), None

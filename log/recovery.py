@@ -180,7 +180,9 @@ class _Loader:
         if len(self.segments) < 2 or self.segments[1].base_offset > self.log_start_offset:
             return
         offsets = snapshot_offsets(self.files)
-        table, covered = restore_newest(self.environment, self.directory, self.config, offsets)
+        table, covered = restore_newest(
+            self.environment, self.directory, self.config, offsets, log_from=self.log_start_offset
+        )
         table.clear()
         below = min(self.log_start_offset, -1 if covered is None else covered)
         while len(self.segments) > 1 and self.segments[1].base_offset <= below:

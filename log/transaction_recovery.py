@@ -55,6 +55,7 @@ def rebuild_transaction_indexes(
         directory,
         config,
         [offset for offset in snapshots if offset <= first],
+        log_from=segments[0].base_offset,
         is_counted=False,
     )
     follower = _Follower(

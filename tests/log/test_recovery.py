@@ -10,6 +10,7 @@ from log.data_file import DataFile
 from log.leader_epochs import LeaderEpochs
 from log.names import LEADER_EPOCHS, LOG_START_OFFSET
 from log.recovery import CleanStop
+from tests.faults.disk_faults import FaultRates
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.log.support import NOW_MS, SMALL, batch, fill, flush, offsets_read, open_log
 
@@ -216,6 +217,43 @@ class TestProducers:
             image.power_cut_by_seed(seed)
             again = open_log(tmp_path / "log", storage=Storage(disk=image.process()), recovery_point=3)
             assert again.append(batch(3, producer_id=1, base_sequence=0), now_ms=NOW_MS).is_duplicate
+
+    @pytest.mark.parametrize("brought_back", [False, True])
+    def test_a_snapshot_that_alone_remembers_is_waited_for(self, tmp_path: Path, brought_back: bool) -> None:
+        """A read error is no damage: an older snapshot would take a retry for new, and bring holes into the log."""
+        disk = SimulatedDisk()
+        disk.provide_directory(str(tmp_path / "log"))
+        log = open_log(tmp_path / "log", storage=Storage(disk=disk.process()))
+        for sequence in range(3):
+            log.append(batch(producer_id=1, base_sequence=sequence), now_ms=NOW_MS)
+            flush(log)
+            log.roll(NOW_MS)
+        first = str(tmp_path / "log" / f"{0:020d}.log")
+        content = disk.content(first)
+        log.append(batch(producer_id=1, base_sequence=3), now_ms=NOW_MS)
+        flush(log)
+        log.delete_records_before(3)
+        if brought_back:
+            disk.put(first, content)
+        disk.kill()
+        storage = Storage(disk=disk.process())
+        disk.plan.rates = FaultRates(open_eio=1.0)
+        disk.plan.only = lambda _, path: path.endswith(f"{3:020d}.snapshot")
+        with pytest.raises(OSError, match="Input/output"):
+            open_log(tmp_path / "log", storage=storage, recovery_point=4)
+        disk.plan.heal()
+        again = open_log(tmp_path / "log", storage=storage, recovery_point=4)
+        assert (again.log_start_offset, again.log_end_offset) == (3, 4)
+        assert again.append(batch(producer_id=1, base_sequence=2), now_ms=NOW_MS).is_duplicate
+
+    def test_an_unreadable_snapshot_of_batches_that_are_there_is_no_loss(self, tmp_path: Path) -> None:
+        written(tmp_path).close(clean=True)
+        disk = adopted(tmp_path)
+        disk.plan.rates = FaultRates(open_eio=1.0)
+        once = {str(path) for path in segment_files(tmp_path, ".snapshot")}
+        disk.plan.only = lambda _, path: path in once and not once.discard(path)
+        assert_whole(open_log(tmp_path / "log", storage=Storage(disk=disk.process()), recovery_point=30))
+        assert not once
 
     def test_every_snapshot_lost(self, tmp_path: Path) -> None:
         written(tmp_path).close(clean=True)
