@@ -104,9 +104,9 @@ class StateSweep:
 
     def _transactions(self) -> Iterator[list[StateLeak]]:
         """Open transactions that nobody has ended although they are long overdue."""
-        late_ms = self._services.clock.now_ms() - GRACE_MS
+        now_ms = self._services.clock.now_ms()
         for name, transaction in self._services.transactions.all():
-            is_late = rules.is_overdue(transaction, late_ms)
+            is_late = rules.is_overdue(transaction, now_ms, GRACE_MS)
             gone = [place for place in transaction.partitions if is_late and not self._exists(*place)]
             yield [StateLeak(StateKind.TRANSACTION, name, *place) for place in sorted(gone)]
 

@@ -292,9 +292,14 @@ def raised_epoch(decided: Transaction) -> bool:
     return decided.client_version >= VERSION_2 and decided.last_producer_epoch < decided.producer_epoch
 
 
-def is_overdue(transaction: Transaction, now_ms: int) -> bool:
-    """Whether a transaction is open for longer than its producer asked for."""
-    return transaction.state is ONGOING and transaction.start_ms + transaction.timeout_ms < now_ms
+def is_overdue(transaction: Transaction, now_ms: int, grace_ms: int = 0) -> bool:
+    """Whether a transaction is open for longer than its producer asked for, and than `grace_ms` beyond that.
+
+    One that begins in the future by more than that is overdue too: the clock was set back, and readers of committed
+    records would wait for it until the clock has caught up.
+    """
+    allowed_ms = transaction.timeout_ms + grace_ms
+    return transaction.state is ONGOING and abs(now_ms - transaction.start_ms) > allowed_ms
 
 
 def is_expired(transaction: Transaction, expiration_ms: int, now_ms: int) -> bool:

@@ -289,6 +289,19 @@ def test_a_transaction_is_overdue_after_its_timeout() -> None:
     assert not rules.is_overdue(transaction(PREPARE_ABORT), 10**12)
 
 
+def test_a_transaction_is_overdue_when_the_clock_is_set_back_beyond_its_timeout() -> None:
+    current = transaction(ONGOING, timeout_ms=60_000)
+    assert not rules.is_overdue(current, current.start_ms - 60_000)
+    assert rules.is_overdue(current, current.start_ms - 60_001)
+
+
+def test_what_is_overdue_may_be_given_grace() -> None:
+    current = transaction(ONGOING, timeout_ms=60_000)
+    assert not rules.is_overdue(current, current.start_ms, 5_000)
+    assert not rules.is_overdue(current, current.start_ms + 65_000, 5_000)
+    assert rules.is_overdue(current, current.start_ms + 65_001, 5_000)
+
+
 def test_an_id_expires_only_between_transactions() -> None:
     assert rules.is_expired(transaction(), 100, 1_000)
     assert not rules.is_expired(transaction(), 100, 999)
