@@ -15,6 +15,7 @@ from tests.simulation.clients.batch import ProducerBatch
 from tests.simulation.clients.batch_sender import BatchSender
 from tests.simulation.clients.connection import Link
 from tests.simulation.clients.error_codes import CLOCK_JUMPS, FAULTS, FENCED, RETRIABLE
+from tests.simulation.clients.group_offsets import OUTDATED, Offsets
 from tests.simulation.clients.partition_queue import PartitionQueue
 from tests.simulation.clients.surroundings import Surroundings
 from tests.simulation.clients.transactional_requests import Producer, TransactionalRequests
@@ -25,6 +26,7 @@ from tests.simulation.history import (
     TransactionEnded,
     TransactionEnding,
 )
+from tests.support.wire import Plain
 
 ADDING_VERSIONS, ADDED_VERSIONS = (12, 13), (3, 5, 7, 8, 9, 10, 11)
 IDLE_S = 1.0
@@ -82,20 +84,48 @@ class TransactionalProducer:
         self._asked_before = 0
         self._jumps_before = 0
 
+    def leave(self) -> None:
+        """This incarnation does nothing more; what it has sent may yet arrive."""
+        self.sender.drop_unsent()
+        self.sender.give_up_all("LOST")
+        self._link.close()
+
+    async def begin(self) -> None:
+        """As a new incarnation. Raises `Lost`."""
+        await self._begin(known=None)
+
+    async def transform(self, group: str, offsets: Offsets, member: Plain) -> ErrorCode:
+        """A transaction of some records with a group's offsets, which its member commits; the error to these, if any.
+
+        Without an error the transaction may still have been aborted. Raises `Lost`.
+        """
+        self._begin_transaction()
+        await self._send_some()
+        error = ErrorCode.none
+        if not self._abort_wanted:
+            error = await self._requests.commit_offsets(self._producer, group, offsets, member)
+        if error in {ErrorCode.producer_fenced, ErrorCode.invalid_producer_epoch}:
+            self._lose(error, "TxnOffsetCommit")
+        if error is not ErrorCode.none:
+            self._abort_wanted = True
+            if error not in OUTDATED and error is not ErrorCode.transaction_abortable:
+                self._surroundings.unexpected(self._name, f"TxnOffsetCommit: {error.name}")
+        await self._pump(None)
+        committed = await self._end(group, () if self._abort_wanted else offsets)
+        return error if committed or error is not ErrorCode.none else ErrorCode.transaction_abortable
+
     async def run(self) -> None:
         while not self._surroundings.ending:
             try:
                 await self._live()
             except Lost:
-                self.sender.drop_unsent()
-                self.sender.give_up_all("LOST")
-                self._link.close()
+                self.leave()
                 await self._surroundings.pause(self._random, self._random.choice((0.1, 2.0)))
         self._link.close()
 
     async def _live(self) -> None:
         """One incarnation, until it is lost or the run is over."""
-        await self._begin(known=None)
+        await self.begin()
         while not self._surroundings.ending:
             await self._transact()
             await self._surroundings.pause(self._random, self._habits.pause_s)
@@ -154,10 +184,21 @@ class TransactionalProducer:
         self._surroundings.history.add(fenced)
         raise Lost
 
-    async def _transact(self) -> None:
+    def _begin_transaction(self) -> None:
         self.sender.transaction += 1
         self._abort_wanted = False
         self._start_clock()
+
+    async def _transact(self) -> None:
+        self._begin_transaction()
+        await self._send_some()
+        offsets = await self._commit_offsets()
+        await self._pump(None)
+        self._maybe_die()
+        await self._end(self._group, offsets)
+
+    async def _send_some(self) -> None:
+        """Batches to random partitions, which are added first where the protocol wants it."""
         added: list[TopicPartition] = []
         for _ in range(self._random.randint(1, self._habits.max_batches)):
             place = self._random.choice(self._partitions)
@@ -171,12 +212,8 @@ class TransactionalProducer:
             self._maybe_die()
             if self._abort_wanted:
                 break
-        offsets = await self._commit_offsets()
-        await self._pump(None)
-        self._maybe_die()
-        await self._end(offsets)
 
-    async def _commit_offsets(self) -> tuple[tuple[TopicPartition, int], ...]:
+    async def _commit_offsets(self) -> Offsets:
         if self._abort_wanted or self._random.random() >= self._habits.offsets_chance:
             return ()
         offset = self._surroundings.next_group_offset(self._group)
@@ -218,13 +255,13 @@ class TransactionalProducer:
         if not self._surroundings.ending and self._random.random() < self._habits.death_chance:
             raise Lost
 
-    async def _end(self, offsets: tuple[tuple[TopicPartition, int], ...]) -> None:
+    async def _end(self, group: str, offsets: Offsets) -> bool:
+        """Whether it was committed."""
         commit = not self._abort_wanted and self._random.random() < self._habits.commit_chance
         history, sender = self._surroundings.history, self.sender
         who = self._name, sender.incarnation, sender.transaction
         asked_at_ms = self._surroundings.at_ms()
-        group = self._group if offsets else ""
-        history.add(TransactionEnding(asked_at_ms, *who, commit, group, offsets))
+        history.add(TransactionEnding(asked_at_ms, *who, commit, group if offsets else "", offsets))
         error, producer = await self._requests.end(self._producer, commit=commit)
         if error is not ErrorCode.none:
             self._lose(error, f"EndTxn ({'commit' if commit else 'abort'})")
@@ -233,6 +270,7 @@ class TransactionalProducer:
             self._take_identity(producer, asked_at_ms)
         elif self._abort_wanted:
             await self._begin(known=producer)
+        return commit
 
     def _judge(self, queue: PartitionQueue, batch: ProducerBatch, error: ErrorCode) -> bool:
         """TransactionManager.canRetry and maybeTransitionToErrorState of a transactional producer."""

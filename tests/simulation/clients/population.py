@@ -1,0 +1,105 @@
+"""Which clients there are in a run, how many of each kind, and what each is like."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from tests.simulation.clients.consumer import Consumer
+from tests.simulation.clients.group_member import GroupMember, MemberHabits
+from tests.simulation.clients.idempotent_producer import Habits, IdempotentProducer
+from tests.simulation.clients.surroundings import Surroundings
+from tests.simulation.clients.transactional_producer import TransactionalProducer, TransactionHabits
+
+Client = Coroutine[Any, Any, None]
+TIMEOUTS_MS = (1_000, 5_000, 60_000)
+
+
+@dataclass(frozen=True)
+class Population:
+    """How many of each kind; a transactional id has one or two instances, a group one to three members."""
+
+    idempotent_producers: int = 0
+    transactional_ids: int = 0
+    consumers: int = 0
+    groups: int = 0
+
+    @classmethod
+    def of(cls, random: Random) -> Population:
+        return cls(
+            idempotent_producers=random.randint(0, 3),
+            transactional_ids=random.randint(0, 2),
+            consumers=random.randint(1, 3),
+            groups=random.choice((0, 0, 1, 2)),
+        )
+
+
+def clients_of(
+    population: Population, random: Random, surroundings: Surroundings
+) -> Iterator[tuple[str, Client]]:
+    """The name of each and what it does; each has chance of its own."""
+    for number in range(population.idempotent_producers):
+        name = f"idempotent-{number}"
+        yield name, _idempotent(name, _own(random), surroundings)
+    for number in range(population.transactional_ids):
+        transactional_id = f"transactional-{number}"
+        timeout_ms = random.choice(TIMEOUTS_MS)
+        for instance in "ab"[: random.randint(1, 2)]:
+            name = f"{transactional_id}{instance}"
+            transactional = _transactional(name, _own(random), transactional_id, timeout_ms, surroundings)
+            yield name, transactional.run()
+    for number in range(population.consumers):
+        name, own = f"consumer-{number}", _own(random)
+        yield name, Consumer(surroundings, name, own, read_committed=own.random() < 0.5).run()
+    for number in range(population.groups):
+        yield from _group(f"group-{number}", _own(random), surroundings)
+
+
+def _own(random: Random) -> Random:
+    return Random(random.getrandbits(64))
+
+
+def _idempotent(name: str, random: Random, surroundings: Surroundings) -> Client:
+    habits = Habits(
+        random.choice((0.01, 0.1, 0.5)), random.choice((1, 5, 20)), local_bump=random.random() < 0.7
+    )
+    return IdempotentProducer(surroundings, name, random, surroundings.partitions(), habits).run()
+
+
+def _transactional(
+    name: str, random: Random, transactional_id: str, timeout_ms: int, surroundings: Surroundings
+) -> TransactionalProducer:
+    habits = TransactionHabits(
+        random.choice((0.02, 0.1, 0.5)), timeout_ms=timeout_ms, death_chance=random.choice((0, 0.03))
+    )
+    partitions = surroundings.partitions()
+    return TransactionalProducer(surroundings, name, random, transactional_id, partitions, habits)
+
+
+def _group(group: str, random: Random, surroundings: Surroundings) -> Iterator[tuple[str, Client]]:
+    by_epoch, transforms = random.random() < 0.5, random.random() < 0.4
+    read_committed = transforms or random.random() < 0.5
+    for number in range(random.randint(1, 3)):
+        name, own = f"{group}-member-{number}", _own(random)
+        transformer = None
+        if transforms:
+            # each with its own transactional id, as Kafka Streams does it
+            transformer_name = f"{name}-out"
+            timeout_ms = own.choice(TIMEOUTS_MS)
+            transformer = _transactional(
+                transformer_name, _own(own), transformer_name, timeout_ms, surroundings
+            )
+        habits = MemberHabits(own.choice((0.05, 0.2)), death_chance=own.choice((0, 0.02)))
+        member = GroupMember(
+            surroundings,
+            name,
+            own,
+            group,
+            habits,
+            by_epoch=by_epoch,
+            read_committed=read_committed,
+            transformer=transformer,
+        )
+        yield name, member.run()
