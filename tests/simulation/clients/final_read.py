@@ -1,4 +1,4 @@
-"""The last reading of a run: every partition from its log start to its end, by both kinds of reader."""
+"""The last reading of a run: every partition from its log start to its end, by both kinds of reader, and the groups' offsets."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from random import Random
 from tests.simulation.clients.connection import Disconnected, Link
 from tests.simulation.clients.fetch_session import Wanted
 from tests.simulation.clients.fetcher import EARLIEST, LATEST, Fetcher
+from tests.simulation.clients.group_offsets import GroupOffsets
 from tests.simulation.clients.surroundings import Surroundings
 from tests.simulation.history import FinalRead, TopicPartition
 
@@ -22,6 +23,10 @@ class FinalReader:
         self._surroundings = surroundings
         self._settle_s = settle_s
         self._link = Link(surroundings, "final", random)
+        self._offsets = [
+            GroupOffsets(surroundings, self._link, random, group, by_epoch=False)
+            for group in surroundings.groups
+        ]
         self._readers = {
             committed: Fetcher(
                 surroundings,
@@ -44,6 +49,8 @@ class FinalReader:
         self._surroundings.history.add(FinalRead(self._surroundings.at_ms()))
         try:
             async with asyncio.timeout(self._settle_s):
+                for offsets in self._offsets:
+                    await self._read_offsets(offsets)
                 for place in self._surroundings.partitions():
                     for reader in self._readers.values():
                         await self._read(reader, place)
@@ -66,6 +73,15 @@ class FinalReader:
             stable = await self._offset(self._readers[True], place, LATEST)
             if stable == await self._offset(self._readers[False], place, LATEST):
                 return
+            await asyncio.sleep(RETRY_S)
+
+    async def _read_offsets(self, offsets: GroupOffsets) -> None:
+        while True:
+            try:
+                if await offsets.fetch(None, self._surroundings.partitions()) is not None:
+                    return
+            except Disconnected:
+                pass
             await asyncio.sleep(RETRY_S)
 
     async def _read(self, reader: Fetcher, place: TopicPartition) -> None:

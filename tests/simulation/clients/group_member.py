@@ -51,6 +51,7 @@ class GroupMember:
         read_committed: bool,
         transformer: TransactionalProducer | None = None,
     ) -> None:
+        surroundings.note_group(group)
         self._surroundings = surroundings
         self._name = name
         self._random = random

@@ -8,7 +8,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from tests.simulation.clients.connection import Disconnected, Link
+from tests.simulation.clients.connection import Link
 from tests.simulation.clients.error_codes import FAULTS
 from tests.simulation.clients.surroundings import Surroundings
 from tests.simulation.history import OffsetsCommitted, OffsetsCommitting, OffsetsFetched, TopicPartition
@@ -145,13 +145,3 @@ class GroupOffsets:
             await self.find_coordinator()
         elif error is not ErrorCode.unstable_offset_commit and (who is None or error not in OUTDATED):
             self._surroundings.unexpected(name, f"OffsetFetch: {error.name}")
-
-
-async def read_offsets(
-    offsets: GroupOffsets, places: list[TopicPartition]
-) -> dict[TopicPartition, int] | None:
-    """As an administrator reads them."""
-    try:
-        return await offsets.fetch(None, places)
-    except Disconnected:
-        return None

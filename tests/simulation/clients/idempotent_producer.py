@@ -18,7 +18,7 @@ from tests.simulation.clients.connection import Connection, Disconnected, Link
 from tests.simulation.clients.error_codes import CLOCK_JUMPS, FAULTS, RETRIABLE
 from tests.simulation.clients.partition_queue import PartitionQueue
 from tests.simulation.clients.surroundings import Surroundings
-from tests.simulation.history import GotProducerId, TopicPartition
+from tests.simulation.history import GotProducerId
 
 MAX_EPOCH = 32_767
 MAX_WAITING_BATCHES = 20
@@ -41,12 +41,10 @@ class IdempotentProducer:
         surroundings: Surroundings,
         name: str,
         random: Random,
-        partitions: list[TopicPartition],
         habits: Habits,
     ) -> None:
         self._surroundings = surroundings
         self._random = random
-        self._partitions = partitions
         self._habits = habits
         self._link = Link(surroundings, name, random)
         self._init_version = random.randint(3, 5)
@@ -66,7 +64,7 @@ class IdempotentProducer:
         sender = self._sender
         while not self._surroundings.ending:
             if sum(len(queue.waiting) for queue in sender.queues.values()) < MAX_WAITING_BATCHES:
-                partition = self._random.choice(self._partitions)
+                partition = self._random.choice(self._surroundings.partitions())
                 sender.enqueue(partition, self._random.randint(1, self._habits.max_records))
             await self._surroundings.pause(self._random, self._habits.pause_s)
         self._finished = True

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from tests.simulation.clients.administrator import Administrator
 from tests.simulation.clients.consumer import Consumer
 from tests.simulation.clients.group_member import GroupMember, MemberHabits
 from tests.simulation.clients.idempotent_producer import Habits, IdempotentProducer
@@ -25,6 +26,7 @@ class Population:
     transactional_ids: int = 0
     consumers: int = 0
     groups: int = 0
+    administrators: int = 0
 
     @classmethod
     def of(cls, random: Random) -> Population:
@@ -33,6 +35,7 @@ class Population:
             transactional_ids=random.randint(0, 2),
             consumers=random.randint(1, 3),
             groups=random.choice((0, 0, 1, 2)),
+            administrators=random.choice((0, 1)),
         )
 
 
@@ -55,6 +58,9 @@ def clients_of(
         yield name, Consumer(surroundings, name, own, read_committed=own.random() < 0.5).run()
     for number in range(population.groups):
         yield from _group(f"group-{number}", _own(random), surroundings)
+    for number in range(population.administrators):
+        name, own = f"administrator-{number}", _own(random)
+        yield name, _administrator(name, own, surroundings)
 
 
 def _own(random: Random) -> Random:
@@ -65,7 +71,15 @@ def _idempotent(name: str, random: Random, surroundings: Surroundings) -> Client
     habits = Habits(
         random.choice((0.01, 0.1, 0.5)), random.choice((1, 5, 20)), local_bump=random.random() < 0.7
     )
-    return IdempotentProducer(surroundings, name, random, surroundings.partitions(), habits).run()
+    return IdempotentProducer(surroundings, name, random, habits).run()
+
+
+def _administrator(name: str, random: Random, surroundings: Surroundings) -> Client:
+    compacted = surroundings.history.compacted
+    others = [topic for topic in surroundings.topics if topic not in compacted]
+    retained = frozenset(others[-1:] if len(others) > 1 and random.random() < 0.5 else ())
+    pause_s = random.choice((0.2, 1.0))
+    return Administrator(surroundings, name, random, pause_s, compacted, retained).run()
 
 
 def _transactional(
@@ -74,8 +88,7 @@ def _transactional(
     habits = TransactionHabits(
         random.choice((0.02, 0.1, 0.5)), timeout_ms=timeout_ms, death_chance=random.choice((0, 0.03))
     )
-    partitions = surroundings.partitions()
-    return TransactionalProducer(surroundings, name, random, transactional_id, partitions, habits)
+    return TransactionalProducer(surroundings, name, random, transactional_id, habits)
 
 
 def _group(group: str, random: Random, surroundings: Surroundings) -> Iterator[tuple[str, Client]]:

@@ -33,6 +33,8 @@ class Surroundings:
     zstd: bool = False
     """Producers use it, so consumers speak Fetch v10 or later."""
     topics: dict[str, Topic] = field(default_factory=dict)
+    groups: list[str] = field(default_factory=list)
+    """All that somebody may commit offsets for."""
     asked_for_ids: dict[str, int] = field(default_factory=dict)
     """How many InitProducerId requests left for each transactional id: any of them may fence whoever has it."""
     clock_jumps: int = 0
@@ -52,6 +54,10 @@ class Surroundings:
             self.clock_jumps += 1
             self._clock_lead_ms = lead_ms
         return at_ms
+
+    def note_group(self, group: str) -> None:
+        if group not in self.groups:
+            self.groups.append(group)
 
     def next_group_offset(self, group: str) -> int:
         """An offset to commit that nobody has committed for this group yet."""

@@ -54,16 +54,15 @@ class TransactionalProducer:
         name: str,
         random: Random,
         transactional_id: str,
-        partitions: list[TopicPartition],
         habits: TransactionHabits,
     ) -> None:
         self._surroundings = surroundings
         self._name = name
         self._random = random
         self._id = transactional_id
-        self._partitions = partitions
         self._habits = habits
         self._group = f"offsets-of-{transactional_id}"
+        surroundings.note_group(self._group)
         self._link = Link(surroundings, name, random)
         self._adds_implicitly = random.random() < 0.5
         self._requests = TransactionalRequests(
@@ -201,7 +200,7 @@ class TransactionalProducer:
         """Batches to random partitions, which are added first where the protocol wants it."""
         added: list[TopicPartition] = []
         for _ in range(self._random.randint(1, self._habits.max_batches)):
-            place = self._random.choice(self._partitions)
+            place = self._random.choice(self._surroundings.partitions())
             if place not in added:
                 error = await self._requests.add_partition(self._producer, place)
                 if error is not ErrorCode.none:
@@ -217,7 +216,7 @@ class TransactionalProducer:
         if self._abort_wanted or self._random.random() >= self._habits.offsets_chance:
             return ()
         offset = self._surroundings.next_group_offset(self._group)
-        place = self._random.choice(self._partitions)
+        place = self._random.choice(self._surroundings.partitions())
         error = await self._requests.commit_offsets(self._producer, self._group, ((place, offset),))
         if error is ErrorCode.transaction_abortable:
             self._abort_wanted = True

@@ -14,6 +14,7 @@ from tests.simulation.clients.topics import TopicPlan, create_topics
 from tests.simulation.history import History
 from tests.simulation.process import Process
 
+COMPACT = "compact"
 SETTLE_S = 500.0
 """How long clients may take to come to rest, and open transactions to end, when nothing fails any more."""
 
@@ -31,15 +32,19 @@ class Workload:
     @classmethod
     def from_seed(cls, seed: int) -> Workload:
         random = Random(f"workload {seed}")
-        topics = tuple(
-            TopicPlan(
-                f"topic-{number}",
-                random.randint(1, 3),
-                {"internal.segment.bytes": str(random.choice((2_000, 20_000, 1_000_000)))},
-            )
-            for number in range(random.randint(1, 3))
-        )
+        topics = tuple(_topic(random, number) for number in range(random.randint(1, 3)))
         return cls(seed, topics, Population.of(random), random.random() < 0.5)
+
+
+def _topic(random: Random, number: int) -> TopicPlan:
+    configs = {
+        "internal.segment.bytes": str(random.choice((2_000, 20_000, 1_000_000))),
+        "min.cleanable.dirty.ratio": "0.01",
+        "delete.retention.ms": random.choice(("0", "2000", "86400000")),
+    }
+    if random.random() < 0.25:
+        configs["cleanup.policy"] = COMPACT
+    return TopicPlan(f"topic-{number}", random.randint(1, 3), configs)
 
 
 async def run(
@@ -58,6 +63,9 @@ async def run(
     loop = asyncio.get_running_loop()
     end_at = loop.time() + duration_s
     surroundings = Surroundings(*address, history, wall_ms, end_at, zstd=workload.zstd)
+    history.compacted = frozenset(
+        topic.name for topic in workload.topics if topic.configs.get("cleanup.policy") == COMPACT
+    )
     await create_topics(surroundings, list(workload.topics), Random(f"topics {workload.seed}"))
     tasks = [
         Process(name).begin(client)

@@ -1,0 +1,173 @@
+"""Changes topics while they are used: more partitions, other configurations, records deleted, topics made and removed.
+
+What may go because of it is in the history before it is asked for. What was promised to be there, or gone, is looked up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from tests.simulation.clients.connection import Disconnected, Link
+from tests.simulation.clients.error_codes import FAULTS
+from tests.simulation.clients.fetcher import LATEST, Fetcher
+from tests.simulation.clients.surroundings import Surroundings
+from tests.simulation.clients.topics import METADATA_VERSION, learn
+from tests.simulation.history import TopicPartition
+from tests.support.wire import Plain
+
+TOPIC_RESOURCE, SET, TIMEOUT_MS = 2, 0, 10_000
+MAX_PARTITIONS = 6
+RETRY_S = 0.2
+ANY_OFFSET = 2**62
+RETENTION_BYTES = ("4000", "-1")
+CONFIGS = {
+    "internal.segment.bytes": ("1000", "5000", "100000"),
+    "segment.ms": ("300", "5000", "604800000"),
+    "index.interval.bytes": ("0", "500", "4096"),
+    "min.cleanable.dirty.ratio": ("0.01", "0.5"),
+    "delete.retention.ms": ("0", "1000", "86400000"),
+}
+MAY_HAVE_BEEN_DONE = {ErrorCode.topic_already_exists, ErrorCode.unknown_topic_or_partition}
+"""What the second of two attempts gets when the answer to the first is lost."""
+
+
+class Administrator:
+    """`pause_s`: the mean between two changes. `retained`: topics whose retention it may shorten."""
+
+    def __init__(
+        self,
+        surroundings: Surroundings,
+        name: str,
+        random: Random,
+        pause_s: float,
+        compacted: frozenset[str],
+        retained: frozenset[str],
+    ) -> None:
+        self._surroundings = surroundings
+        self._name = name
+        self._random = random
+        self._pause_s = pause_s
+        self._compacted = compacted
+        self._retained = sorted(retained)
+        self._link = Link(surroundings, name, random)
+        self._offsets = Fetcher(surroundings, self._link, name, random, read_committed=False)
+        self._scratch = 0
+
+    async def run(self) -> None:
+        changes = [self._add_partitions, self._configure, self._configure, self._make_and_remove]
+        changes += [self._delete_records] * 3 + [self._shorten] * bool(self._retained)
+        while not self._surroundings.ending:
+            await self._surroundings.pause(self._random, self._pause_s)
+            await self._random.choice(changes)()
+        for topic in self._retained:
+            await self._set(topic, "retention.bytes", "-1")
+        self._link.close()
+
+    async def _ask(self, api: str, version: int, request: Plain) -> Any:
+        """The answer, however often one is lost."""
+        while True:
+            try:
+                return await self._link.call(api, version, request)
+            except Disconnected:
+                continue
+
+    async def _until_done(self, api: str, version: int, request: Plain, rows_of: str) -> bool:
+        """Asks until it is done. False where it can't be, which only a repetition or a race explains."""
+        while True:
+            answer = await self._ask(api, version, request)
+            error = getattr(answer, rows_of)[0].error_code
+            if error is ErrorCode.none:
+                return True
+            if error in MAY_HAVE_BEEN_DONE:
+                return api != "create_partitions"
+            if error is ErrorCode.invalid_partitions:
+                return False
+            if error not in FAULTS:
+                self._surroundings.unexpected(self._name, f"{api}: {error.name}")
+                return False
+            await asyncio.sleep(RETRY_S)
+
+    async def _add_partitions(self) -> None:
+        topic = self._random.choice(list(self._surroundings.topics.values()))
+        if topic.partitions >= MAX_PARTITIONS:
+            return
+        row = {"name": topic.name, "count": topic.partitions + 1, "assignments": None}
+        request = {"topics": [row], "timeout": TIMEOUT_MS, "validate_only": False}
+        await self._until_done("create_partitions", 3, request, "results")
+        while not await learn(self._surroundings, self._link, topic.name):
+            await asyncio.sleep(RETRY_S)
+
+    async def _configure(self) -> None:
+        topic = self._random.choice(list(self._surroundings.topics))
+        name = self._random.choice(list(CONFIGS))
+        await self._set(topic, name, self._random.choice(CONFIGS[name]))
+
+    async def _set(self, topic: str, name: str, value: str) -> None:
+        config = {"name": name, "config_operation": SET, "value": value}
+        resource = {"resource_type": TOPIC_RESOURCE, "resource_name": topic, "configs": [config]}
+        request = {"resources": [resource], "validate_only": False}
+        await self._until_done("incremental_alter_configs", 1, request, "responses")
+
+    async def _shorten(self) -> None:
+        """From now on whatever is in the topic may go."""
+        topic = self._surroundings.topics[self._random.choice(self._retained)]
+        for partition in range(MAX_PARTITIONS):
+            self._surroundings.history.deleted_before[TopicPartition(topic.name, partition)] = ANY_OFFSET
+        await self._set(topic.name, "retention.bytes", self._random.choice(RETENTION_BYTES))
+
+    async def _delete_records(self) -> None:
+        places = [place for place in self._surroundings.partitions() if place.topic not in self._compacted]
+        if not places:
+            return
+        place = self._random.choice(places)
+        try:
+            end = await self._offsets.list_offset(place, LATEST)
+        except Disconnected:
+            return
+        if not end:
+            return
+        offset = self._random.randint(0, end)
+        deleted = self._surroundings.history.deleted_before
+        deleted[place] = max(deleted.get(place, 0), offset)
+        row = {"partition_index": place.partition, "offset": offset}
+        request = {"topics": [{"name": place.topic, "partitions": [row]}], "timeout": TIMEOUT_MS}
+        answer = await self._ask("delete_records", 2, request)
+        found = answer.topics[0].partitions[0]
+        if found.error_code is not ErrorCode.none and found.error_code not in FAULTS:
+            self._surroundings.unexpected(self._name, f"DeleteRecords: {found.error_code.name}")
+        elif found.error_code is ErrorCode.none and found.low_watermark < offset:
+            sentence = f"{place} was deleted up to {offset} and begins at {found.low_watermark}"
+            self._surroundings.unexpected(self._name, sentence)
+
+    async def _make_and_remove(self) -> None:
+        self._scratch += 1
+        name = f"{self._name}-scratch-{self._scratch}"
+        topic = {"name": name, "num_partitions": self._random.randint(1, 3), "replication_factor": 1}
+        made = {"topics": [topic | {"assignments": [], "configs": []}], "timeout": TIMEOUT_MS}
+        if await self._until_done("create_topics", 5, made, "topics"):
+            await self._check(name, is_there=True)
+        await self._surroundings.pause(self._random, 0.5)
+        removed = {"topics": [{"name": name, "topic_id": None}], "timeout": TIMEOUT_MS}
+        if await self._until_done("delete_topics", 6, removed, "responses"):
+            await self._check(name, is_there=False)
+
+    async def _check(self, name: str, *, is_there: bool) -> None:
+        """What was answered holds, also after any crash since."""
+        request = {"topics": [{"topic_id": None, "name": name}], "allow_auto_topic_creation": False}
+        while True:
+            answer = await self._ask("metadata", METADATA_VERSION, request)
+            error = answer.topics[0].error_code
+            if error in FAULTS:
+                await asyncio.sleep(RETRY_S)
+                continue
+            expected = ErrorCode.none if is_there else ErrorCode.unknown_topic_or_partition
+            if error is not expected:
+                what = "made" if is_there else "removed"
+                self._surroundings.unexpected(
+                    self._name, f"{name} was {what}, and Metadata says {error.name}"
+                )
+            return
