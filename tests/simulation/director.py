@@ -7,12 +7,13 @@ from collections import Counter
 from random import Random
 
 from tests.faults.disk_faults import FaultRates
-from tests.simulation.loop import SLOW_THREADS, SimulatedLoop
+from tests.simulation.loop import SLOW_THREAD_LATENCY_S, SLOW_THREADS, SimulatedLoop
 from tests.simulation.network import SLOW, Network
 from tests.simulation.node import NAME, Node
 from tests.simulation.plan import Plan
 
 KILLED_WHILE_STARTING = 0.3
+CUT_WHILE_SLOW = 0.5
 AT_ONCE = 0.2
 """The share of crashes and cuts that come in quick succession after the one before."""
 CLOCK_JUMPS_MS = (-3_600_000, 600_000)
@@ -67,7 +68,7 @@ class Director:
         """No fault any more, and the gateway is up."""
         self._network.heal()
         self._network.slow = SLOW
-        self._loop.slow_threads = SLOW_THREADS
+        self._hurry()
         self._network.one_byte_portions = 0.0
         async with self._restarting:
             self._node.heal_disk()
@@ -140,10 +141,19 @@ class Director:
         rates.latency = 0.0
 
     async def _slow_threads(self) -> None:
-        """Flushes take so long that much is written and not durable when something else happens."""
-        self._loop.slow_threads = self._chance.choice((0.3, 1.0))
-        await asyncio.sleep(self._chance.expovariate(1 / 2.0))
+        """Flushes take so long that much is written and not durable when the power is cut, or clients ask again."""
+        loop, chance = self._loop, self._chance
+        loop.slow_threads = chance.choice((0.3, 1.0))
+        loop.slow_thread_latency_s = chance.choice((SLOW_THREAD_LATENCY_S, 3.0))
+        await asyncio.sleep(chance.expovariate(1 / 2.0))
+        if "power cut" in self._plan.befalls and chance.random() < CUT_WHILE_SLOW:
+            self.faults["power cut while slow"] += 1
+            await self._cut_power()
+        self._hurry()
+
+    def _hurry(self) -> None:
         self._loop.slow_threads = SLOW_THREADS
+        self._loop.slow_thread_latency_s = SLOW_THREAD_LATENCY_S
 
     async def _forget_cached(self) -> None:
         self._node.forget_cached()

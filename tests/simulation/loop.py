@@ -70,7 +70,8 @@ class SimulatedLoop(base_events.BaseEventLoop):
         super().__init__()
         self.chance = chance
         self.slow_threads = SLOW_THREADS
-        """The share of turns that come late."""
+        """The share of turns that come late, and how late at most."""
+        self.slow_thread_latency_s = SLOW_THREAD_LATENCY_S
         self.unhandled: list[str] = []
         """What no code of a living process has taken care of."""
         self._now_s = 0.0
@@ -135,7 +136,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
     def thread_latency_s(self) -> float:
         """How long until a thread, or the loop, is given its turn."""
         if self.chance.random() < self.slow_threads:
-            return self.chance.uniform(0, SLOW_THREAD_LATENCY_S)
+            return self.chance.uniform(0, self.slow_thread_latency_s)
         return self.chance.uniform(*THREAD_LATENCY_S)
 
     def run_in_executor(  # type: ignore[override]
