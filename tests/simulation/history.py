@@ -29,8 +29,8 @@ class RecordName(NamedTuple):
 
     @classmethod
     def decode(cls, value: bytes) -> RecordName:
-        """Raises ValueError for anything that `encode` did not write."""
-        producer, *numbers = value.decode().split("/")
+        """Raises ValueError for anything that `encode` did not write; zeros may follow."""
+        producer, *numbers = value.rstrip(b"\0").decode().split("/")
         incarnation, transaction, partition, number = map(int, numbers)
         return cls(producer, incarnation, transaction, partition, number)
 

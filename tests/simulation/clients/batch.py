@@ -34,6 +34,8 @@ class ProducerBatch:
     producer_epoch: int = -1
     base_sequence: int = NO_SEQUENCE
     transactional: bool = False
+    padding_bytes: int = 0
+    """Zeros after each record's name, so that batches reach over many sectors."""
     names: tuple[RecordName, ...] = ()
     attempts: int = 0
     retry_at: float = 0.0
@@ -60,7 +62,8 @@ class ProducerBatch:
         """The same bytes for every attempt with the same sequence."""
         if not self.encoded:
             records = tuple(
-                batches.Record(name.encode(), key) for name, key in zip(self.names, self.keys, strict=True)
+                batches.Record(name.encode() + bytes(self.padding_bytes), key)
+                for name, key in zip(self.names, self.keys, strict=True)
             )
             attributes = TRANSACTIONAL if self.transactional else 0
             batch = batches.Batch(
