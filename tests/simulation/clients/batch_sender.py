@@ -30,7 +30,7 @@ RETRY_BACKOFF_MAX_S = 1.0
 CODECS = ("none", "none", "none", "gzip", "snappy", "lz4")
 ZSTD_SINCE, TOPIC_IDS_SINCE = 7, 13
 PRODUCE_VERSIONS = (3, 5, 7, 8, 9, 10, 11, 12, 13)
-PADDING_BYTES = (0, 0, 0, 400, 1_000)
+PADDING_BYTES = (0, 0, 0, 300, 600)
 """Of a whole batch; the smallest segments take 2,000 bytes."""
 KEYS = tuple(f"key-{number}".encode() for number in range(8))
 
