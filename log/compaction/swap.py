@@ -9,10 +9,11 @@
 | the directory is made durable                         | the new one                                              |
 | `*.swap` is renamed to the final names                | the new one                                              |
 
-A `.log.swap` is whole, so a start may always finish the swap: it deletes what the batches of the new segment cover, and
-makes the indexes anew. An old segment of which nothing was kept behind the last batch of the new one may come back by
-that; it is cleaned again, as the end of the cleaning was not noted yet. Source: Kafka's `LocalLog.replaceSegments`, `LogLoader`; the two barriers are ours, since renames may reach
-the disk in any order.
+A `.log.swap` is whole, so a start may always finish the swap, but for one that was damaged since while what it was made from is
+there: it deletes what the batches of the new segment cover, and makes the indexes anew. An old segment of which nothing was
+kept behind the last batch of the new one may come back by that; it is cleaned again, as the end of the cleaning was not noted
+yet. Source: Kafka's `LocalLog.replaceSegments`, `LogLoader`; the two barriers are ours, since renames may reach the disk in any
+order.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from log.data_file import DataFile
-from log.errors import CorruptRecord
 from log.names import (
     CLEANED_SUFFIX,
     LOG_SUFFIX,
@@ -33,11 +33,12 @@ from log.names import (
     offset_name,
     parse_offset_name,
 )
-from log.segment import Segment
+from log.record_batch import HEADER_BYTES, MAGIC, crc_matches, parse_header
 
 if TYPE_CHECKING:
     from log.compaction.job import CleanedSegment
     from log.environment import LogEnvironment
+    from log.record_batch import BatchHeader
     from log.storage import Storage
 
 _logger = logging.getLogger(__name__)
@@ -140,7 +141,11 @@ _INDEX_SUFFIXES = tuple(suffix for suffix in SEGMENT_SUFFIXES if suffix != LOG_S
 def _finish_swap(environment: LogEnvironment, directory: str, base_offset: int) -> None:
     storage = environment.storage
     swapped = swap_path(directory, base_offset, LOG_SUFFIX)
-    end_offset = _end_offset(environment, directory, base_offset, swapped)
+    end_offset, is_sound = _end_of(environment, directory, base_offset, swapped)
+    if not is_sound and storage.exists(f"{directory}/{offset_name(base_offset, LOG_SUFFIX)}"):
+        _logger.error("%s is not used: what it was made from is still there", swapped)
+        storage.delete(swapped)
+        return
     _logger.info(
         "%s: the cleaned segment for offsets %d to %d takes its place after a crash",
         directory,
@@ -160,18 +165,35 @@ def _delete_files(storage: Storage, directory: str, base_offset: int, suffixes: 
         storage.delete(f"{directory}/{offset_name(base_offset, suffix)}")
 
 
-def _end_offset(environment: LogEnvironment, directory: str, base_offset: int, path: str) -> int:
-    """Where (exclusive) the batches of a segment file end that does not have its final name yet."""
-    sizes: Mapping[str, int] = environment.storage.list_files(directory)
+def _end_of(environment: LogEnvironment, directory: str, base_offset: int, path: str) -> tuple[int, bool]:
+    """Where (exclusive) the batches of a segment file end that does not have its final name yet, and whether all are sound.
+
+    Its batches lie one behind the other up to the end of the file. Raises OSError.
+    """
+    storage = environment.storage
+    sizes: Mapping[str, int] = storage.list_files(directory)
     size_bytes = sizes[path.rpartition("/")[2]]
-    segment = Segment(environment, directory, base_offset, size_bytes, 0)
-    segment.file = DataFile(path)
-    end_offset = base_offset + 1
+    file = DataFile(path)
+    end_offset, position = base_offset, 0
     try:
-        for _, batch in segment.batches(0, size_bytes):
+        while position < size_bytes:
+            batch = _sound_batch(storage, file, position)
+            if batch is None or batch.base_offset < end_offset:
+                _logger.error("%s is damaged at position %d", path, position)
+                return max(end_offset, base_offset + 1), False
             end_offset = batch.last_offset + 1
-    except CorruptRecord as error:
-        _logger.error("a cleaned segment is damaged: %s", error)  # noqa: TRY400 - the sentence says it
+            position += batch.size_bytes
     finally:
-        environment.storage.release(segment.file)
-    return end_offset
+        storage.release(file)
+    return max(end_offset, base_offset + 1), True
+
+
+def _sound_batch(storage: Storage, file: DataFile, position: int) -> BatchHeader | None:
+    head = storage.read(file, HEADER_BYTES, position)
+    if len(head) < HEADER_BYTES:
+        return None
+    batch = parse_header(head)
+    if batch.magic != MAGIC or batch.size_bytes < HEADER_BYTES or batch.last_offset_delta < 0:
+        return None
+    whole = memoryview(storage.read(file, batch.size_bytes, position))
+    return batch if len(whole) == batch.size_bytes and crc_matches(batch, whole) else None
