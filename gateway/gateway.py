@@ -104,8 +104,6 @@ class Gateway:
         metadata_log = await self._open_metadata(log_directory, flusher, partitions)
         self._store = open_store(config, metadata_log)
         producer_ids = open_producer_ids(config, self._store, self.clock)
-        if not await producer_ids.start():
-            logger.warning("no producer ids yet: %s", producer_ids.state().last_error)
         group_configs = GroupConfigs(config, metadata_log)
         internal_topics = InternalTopics(metadata_log, partitions, config.int("node.id"))
         groups = GroupCoordinator(
@@ -149,6 +147,9 @@ class Gateway:
             disk_room=DiskRoom(config, self.clock, log_directory, partitions, metadata_log),
         )
         self._start_coordinators()
+        # a claim is written down: not before it is known that this release can read everything
+        if not await producer_ids.start():
+            logger.warning("no producer ids yet: %s", producer_ids.state().last_error)
         metadata_log.add_listener(self.services.shares.metadata_changed)
         self.services.cold_reads.start()
         self.services.backlog.start()

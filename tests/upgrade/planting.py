@@ -1,0 +1,115 @@
+"""A file, or a record in a log, as a release after this one would write it: the same, of the next version."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+from crc32c import crc32c
+
+from log import LogDirectory, Storage
+from log.records import NewRecord, build_batch
+
+NOW_MS = 1_800_000_000_000
+Plant = Callable[[Path], None]
+
+
+def line(name: str, old: str, new: str) -> Plant:
+    """Another text in a file."""
+
+    def plant(root: Path) -> None:
+        (path,) = root.glob(name)
+        content = path.read_text()
+        assert old in content
+        path.write_text(content.replace(old, new, 1))
+
+    return plant
+
+
+def first_line(name: str) -> Plant:
+    """Version 1 of a checkpoint, of which all today have version 0."""
+
+    def plant(root: Path) -> None:
+        (path,) = root.glob(name)
+        version, rest = path.read_text().split("\n", 1)
+        assert version == "0"
+        path.write_text(f"1\n{rest}")
+
+    return plant
+
+
+def sealed(name: str, position: int, version: int) -> Plant:
+    """Another int16 in the newest of some files that end with the CRC-32C of all before."""
+
+    def plant(root: Path) -> None:
+        path = max(root.glob(name))
+        content = bytearray(path.read_bytes()[:-4])
+        assert struct.unpack_from(">h", content, position) == (version - 1,)
+        struct.pack_into(">h", content, position, version)
+        path.write_bytes(content + struct.pack(">I", crc32c(content)))
+
+    return plant
+
+
+def clean_shutdown(root: Path) -> None:
+    """A marker of version 3."""
+    path = root / ".kafka_cleanshutdown"
+    content = json.loads(path.read_text())
+    assert content["version"] == 2
+    path.write_text(json.dumps({**content, "version": 3}))
+
+
+def stored_logs(root: Path) -> None:
+    """After a crash: no marker, but what the clean stop before had left."""
+    clean_shutdown(root)
+    (root / ".kafka_cleanshutdown").rename(root / "stored-logs")
+
+
+def magic(name: str) -> Plant:
+    """A last batch of magic 3, of a log that is checked because its clean stop does not vouch for it."""
+
+    def plant(root: Path) -> None:
+        path = max(root.glob(name))
+        content = path.read_bytes()
+        position = 0
+        while (end := position + 12 + struct.unpack_from(">i", content, position + 8)[0]) < len(content):
+            position = end
+        batch = bytearray(content[position:])
+        struct.pack_into(">q", batch, 0, struct.unpack_from(">q", batch)[0] + batch_offsets(batch))
+        assert batch[16] == 2
+        batch[16] = 3
+        path.write_bytes(content + batch)
+
+    return plant
+
+
+def batch_offsets(batch: bytearray) -> int:
+    """How many offsets a batch takes."""
+    return int(struct.unpack_from(">i", batch, 23)[0]) + 1
+
+
+def record(topic: str, key: bytes | None, value: bytes) -> Plant:
+    """One more record in the first partition of an internal topic, and a clean stop after it."""
+
+    def plant(root: Path) -> None:
+        directory = LogDirectory.open(root, Storage(), node_id=1, now_ms=lambda: NOW_MS)
+        log = directory.get(topic, 0)
+        assert log is not None
+        log.append(build_batch([NewRecord(value, key=key, timestamp=NOW_MS)]), now_ms=NOW_MS, is_client=False)
+        directory.close()
+
+    return plant
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    """Every file with its bytes; sockets are none."""
+    return {
+        str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()
+    }
+
+
+def changed(before: dict[str, bytes], after: dict[str, bytes]) -> set[str]:
+    """The names of files that came, went or differ."""
+    return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
