@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from log import Storage, UnifiedLog
+from log import IncompatibleFormat, Storage, UnifiedLog
 from log.data_file import DataFile
 from log.leader_epochs import LeaderEpochs
 from log.names import LEADER_EPOCHS, LOG_START_OFFSET
@@ -358,3 +358,28 @@ def test_damaged_old_segment_does_not_stop_the_start(tmp_path: Path) -> None:
         path.unlink()
     log = open_log(tmp_path / "log", recovery_point=29)
     assert log.log_end_offset == 30
+
+
+class TestLaterMagic:
+    def planted(self, tmp_path: Path, *, crc_fits: bool) -> Path:
+        written(tmp_path).close(clean=False)
+        path = segment_files(tmp_path)[-1]
+        content = bytearray(path.read_bytes())
+        content[16] = 3
+        if not crc_fits:
+            content[17] ^= 1
+        path.write_bytes(content)
+        return path
+
+    def test_is_not_cut_off(self, tmp_path: Path) -> None:
+        path = self.planted(tmp_path, crc_fits=True)
+        content = path.read_bytes()
+        with pytest.raises(IncompatibleFormat, match=r"\.log has a batch of magic 3 at position 0"):
+            open_log(tmp_path / "log")
+        assert path.read_bytes() == content
+
+    def test_without_its_crc_is_damage(self, tmp_path: Path) -> None:
+        path = self.planted(tmp_path, crc_fits=False)
+        log = open_log(tmp_path / "log")
+        assert log.log_end_offset == int(path.stem)
+        assert log.bytes_cut > 0

@@ -17,6 +17,7 @@ from pid_allocator import (
     ProducerIdsExhausted,
     StoreUnavailable,
     StoreWentBack,
+    UnknownStoreVersion,
     find_overlaps,
     list_blocks,
     next_after,
@@ -298,3 +299,26 @@ async def test_a_damaged_next_id_is_told(server: RedisServer, gateway: Gateway) 
     server.client().hset(STATE_KEY, "next", "9999999999999999x")
     with pytest.raises(StoreUnavailable, match="not an integer"):
         await store.claim(10, "a", 1)
+
+
+async def test_a_store_of_a_later_version_is_refused_and_stays(server: RedisServer, gateway: Gateway) -> None:
+    store = gateway(Memory())
+    await store.claim(10, "a", 1)
+    client = server.client()
+    assert client.hget(STATE_KEY, "version") in {"1", b"1"}
+    client.hset(STATE_KEY, "version", "2")
+    before = client.hgetall(STATE_KEY), client.lrange(f"{STATE_KEY}:blocks", 0, -1)
+    with pytest.raises(UnknownStoreVersion, match="in Redis have version 2; this program reads version 1"):
+        await store.claim(10, "a", 1)
+    with pytest.raises(UnknownStoreVersion, match="version 2"):
+        await store.move_next(2**40)
+    assert (client.hgetall(STATE_KEY), client.lrange(f"{STATE_KEY}:blocks", 0, -1)) == before
+
+
+async def test_a_store_from_before_there_were_versions_goes_on(server: RedisServer, gateway: Gateway) -> None:
+    store = gateway(Memory())
+    first = await store.claim(10, "a", 1)
+    client = server.client()
+    client.hdel(STATE_KEY, "version")
+    assert (await store.claim(10, "a", 1)).first_producer_id == first.last_producer_id + 1
+    assert client.hget(STATE_KEY, "version") in {"1", b"1"}

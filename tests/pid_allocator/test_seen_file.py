@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pid_allocator import LastSeen, StoreWentBack
+from pid_allocator import LastSeen, StoreWentBack, UnknownStoreVersion
 from pid_allocator.seen_file import SeenFile
 
 
@@ -23,3 +23,21 @@ async def test_a_damaged_file_is_no_empty_memory(tmp_path: Path, content: bytes)
     path.write_bytes(content)
     with pytest.raises(StoreWentBack, match="no longer tells"):
         await SeenFile(path).load()
+
+
+async def test_a_file_from_before_there_were_versions_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "seen.json"
+    path.write_bytes(b'{"store_id":"a","next_producer_id":5}')
+    assert await SeenFile(path).load() == LastSeen("a", 5)
+    await SeenFile(path).save(LastSeen("a", 6))
+    assert b'"version":1' in path.read_bytes()
+
+
+async def test_a_later_version_is_refused_and_stays(tmp_path: Path) -> None:
+    path = tmp_path / "seen.json"
+    path.write_bytes(content := b'{"version":2,"stores":[]}')
+    with pytest.raises(
+        UnknownStoreVersion, match=r"seen\.json has version 2; this program reads version 1\."
+    ):
+        await SeenFile(path).load()
+    assert path.read_bytes() == content

@@ -5,7 +5,14 @@ import struct
 import crc32c
 import pytest
 
-from seq_validator import ACCEPTED, MAX_SEQUENCE, CorruptSnapshot, Duplicate, ProducerTable
+from seq_validator import (
+    ACCEPTED,
+    MAX_SEQUENCE,
+    CorruptSnapshot,
+    Duplicate,
+    ProducerTable,
+    newer_snapshot_version,
+)
 from tests.seq_validator.candidate import Candidate
 
 BATCHES = [Candidate((MAX_SEQUENCE - 7 + n * 3) % 2**31, 3, max_timestamp=n) for n in range(5)]
@@ -124,3 +131,17 @@ def test_what_follows_the_end_is_noticed() -> None:
 def test_each_damage_is_told_in_a_sentence(data: bytes, sentence: str) -> None:
     with pytest.raises(CorruptSnapshot, match=sentence):
         ProducerTable.restore(data)
+
+
+@pytest.mark.parametrize("version", [3, 2**15 - 1])
+def test_a_later_version_is_told_from_damage(version: int) -> None:
+    data = bytearray(table_with_window().snapshot(16)[:-4])
+    struct.pack_into(">h", data, 4, version)
+    assert newer_snapshot_version(sealed(bytes(data))) == version
+    assert newer_snapshot_version(sealed(bytes(data) + b"more of it")) == version
+    assert newer_snapshot_version(bytes(data) + bytes(4)) is None
+
+
+@pytest.mark.parametrize("data", [b"", b"SQPS", b"SQPS\0\3", sealed(b"ELSE\0\3"), sealed(b"SQPS\0\2")])
+def test_what_is_none(data: bytes) -> None:
+    assert newer_snapshot_version(data) is None
