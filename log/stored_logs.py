@@ -89,7 +89,9 @@ def read_stored_logs(storage: Storage, root: str) -> tuple[dict[str, StoredLog],
         storage.sync_directory(root)
         return found, True
     storage.delete(marker)
-    return _read(storage, kept) or {}, False
+    # without its topic id, a log of the same name and size may be of another topic that came since
+    found = _read(storage, kept) or {}
+    return {name: stored for name, stored in found.items() if stored.topic_id is not None}, False
 
 
 def check_stored_logs(storage: Storage, root: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 from log import IncompatibleFormat, LogConfig, LogDirectory, Storage, log_closing
 from log.disk import FileSystemFlush
 from log.log_directory import RECOVERY_POINTS
+from log.records import NewRecord, build_batch
 from log.recovery import CleanStop
 from log.stored_logs import CLEAN_SHUTDOWN, STORED_LOGS, StoredLog
 from tests.log.support import NOW_MS, SMALL, batch, fill, flush
@@ -172,6 +173,28 @@ def test_the_marker_of_version_1_is_understood(tmp_path: Path) -> None:
     directory = open_directory(tmp_path)
     assert directory.was_clean
     assert ends(directory, 1) == [10]
+
+
+def test_version_1_says_nothing_after_a_crash(tmp_path: Path) -> None:
+    """A topic may have been deleted since, and another one of its name have as many bytes and more records."""
+    directory = open_directory(tmp_path)
+    log = directory.create("flights", TOPIC_ID, 0, SMALL)
+    log.append(batch(size=60), now_ms=NOW_MS)
+    flush(log)
+    size_bytes = log.size_bytes
+    directory.close()
+    (tmp_path / CLEAN_SHUTDOWN).write_text(
+        f'{{"version":1,"logs":{{"flights-0":[1,0,{size_bytes},{size_bytes}]}}}}'
+    )
+    directory = open_directory(tmp_path)
+    directory.delete("flights", 0)
+    log = directory.create("flights", uuid.UUID(int=6), 0, SMALL)
+    second = build_batch([NewRecord(b"v", timestamp=NOW_MS), NewRecord(b"v" * 53, timestamp=NOW_MS)])
+    assert len(second) == size_bytes
+    log.append(second, now_ms=NOW_MS)
+    flush(log)
+    directory.close(clean=False)
+    assert ends(open_directory(tmp_path), 1) == [2]
 
 
 def test_a_later_version_is_refused(tmp_path: Path) -> None:
