@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from log import UnifiedLog
+from log import IncompatibleFormat, UnifiedLog
 from tests.log.support import NOW_MS, batch, open_log
 from tests.support.batches import BatchView, read_batches
 
+MAGIC_AT = 16
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
 
@@ -25,6 +26,15 @@ def views(log: UnifiedLog) -> list[BatchView]:
             break
         found += read_batches(log.read(offset, 400, upper_bound=log.log_end_offset).records)[0]
     return found
+
+
+def magic_positions(content: bytes) -> list[int]:
+    """Where the magic of each batch stands."""
+    positions, start = [], 0
+    while start < len(content):
+        positions.append(start + MAGIC_AT)
+        start += 12 + int.from_bytes(content[start + 8 : start + 12], "big")
+    return positions
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +69,14 @@ def test_cut_or_flipped_anywhere(original: tuple[Path, list[BatchView]], data: s
         else:
             del content[position:]
         path.write_bytes(content)
-        log = open_log(directory)
+        try:
+            log = open_log(directory)
+        except IncompatibleFormat:
+            # the magic, which no CRC covers: it may be that of a later release, and nothing is cut off
+            assert flips
+            assert position in magic_positions(bytes(content))
+            assert path.read_bytes() == content
+            return
         found = views(log)
         for kept, before in zip(found, whole, strict=False):
             # Nothing protects the leader epoch: the CRC begins after it, as in Kafka.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import tarfile
 from pathlib import Path
 
 import pytest
 
-from tests.support.gateway_process import GatewayProcess
-from tests.upgrade.make_fixture import FIXTURES
+from tests.support.gateway_process import REPOSITORY, GatewayProcess
+from tests.upgrade.make_fixture import FIXTURES, pack, write
 from tests.upgrade.manifest import Manifest
 from tests.upgrade.opening import OPENING, Opened
 
@@ -22,6 +23,23 @@ def test_every_release_has_both_fixtures() -> None:
     archives = {path.name.removesuffix(".tar.gz"): path for path in FIXTURES.glob("*.tar.gz")}
     assert sorted(archives) == NAMES
     assert all(path.stat().st_size <= SMALL_BYTES for path in archives.values())
+
+
+def test_this_release_can_add_its_own(tmp_path: Path) -> None:
+    """The command that makes a fixture works, and what it makes opens."""
+    manifest = write(REPOSITORY, tmp_path / "made", "this", "killed")
+    manifest.write(tmp_path / "manifest.json")
+    with tarfile.open(fileobj=io.BytesIO(pack(tmp_path / "made"))) as archive:
+        archive.extractall(tmp_path / "data", filter="data")
+    known = Manifest.read(FIXTURES / f"{max(NAMES)}.json")
+    assert known.records.keys() <= manifest.records.keys()
+    assert known.offsets.keys() <= manifest.offsets.keys()
+    with GatewayProcess(tmp_path / "data", settings=OPENING) as gateway:
+        opened = Opened(gateway.bootstrap, Manifest.read(tmp_path / "manifest.json"))
+        opened.compare_stored()
+        opened.retry_batches()
+        opened.share()
+        opened.close()
 
 
 @pytest.mark.parametrize("name", NAMES)
