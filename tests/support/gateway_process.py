@@ -16,8 +16,8 @@ from types import TracebackType
 from typing import Self
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-START_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 90.0
+STOP_TIMEOUT_S = 90.0
 PORTS_KEPT = 200
 
 _kept: deque[socket.socket] = deque()

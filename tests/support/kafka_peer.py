@@ -14,7 +14,7 @@ from tests.support.gateway_process import free_port
 from tests.support.kafka_tools import java_command, run_tool
 from tests.support.wire import Wire
 
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 30.0
 READY = "Kafka Server started"
 

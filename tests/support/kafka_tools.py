@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.support.setup_peers import POMS, class_archive, kafka_libs
 
-TOOL_TIMEOUT_S = 60.0
+TOOL_TIMEOUT_S = 180.0
 
 TOOL_CLASSES = {
     "kafka-topics": "org.apache.kafka.tools.TopicCommand",

@@ -17,7 +17,7 @@ from redis.retry import Retry
 
 from tests.support.gateway_process import free_port
 
-START_TIMEOUT_S = 20.0
+START_TIMEOUT_S = 60.0
 
 
 class RedisServer:

@@ -27,7 +27,7 @@ EAGER = {
     "log.internal.segment.bytes": "20000",
     "log.segment.delete.delay.ms": "0",
 }
-TIMEOUT_S = 20.0
+TIMEOUT_S = 90.0
 WORKER = re.compile(r"a process for compaction was started, pid (\d+)")
 
 

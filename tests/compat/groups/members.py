@@ -26,7 +26,7 @@ CONFLUENT = "confluent-kafka"
 LIBRARIES = ("kafka-python", "aiokafka", CONFLUENT)
 CLIENTS = (*LIBRARIES, CONSOLE_CONSUMER)
 SESSION_TIMEOUT_MS = 3_000
-DEADLINE_S = 30.0
+DEADLINE_S = 120.0
 
 _news = threading.Condition()
 

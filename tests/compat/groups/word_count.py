@@ -28,7 +28,7 @@ from tests.support.setup_peers import streams_libs
 SOURCE = Path(__file__).with_name("WordCount.java")
 PARTITIONS = 4
 QUIET = {"log_level": 0}
-REBALANCE_DEADLINE_S = 60.0
+REBALANCE_DEADLINE_S = 240.0
 ENDED_BY_SIGTERM = 143
 
 

@@ -12,7 +12,7 @@ from spark_kafka_compat.landing import land
 from tests.compat.spark.topics import Topics, landed
 from tests.support.gateway_process import GatewayProcess
 
-PATIENCE_S = 60
+PATIENCE_S = 180
 PARTITIONS = 2
 
 

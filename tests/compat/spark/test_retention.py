@@ -17,7 +17,7 @@ from tests.support.gateway_process import GatewayProcess
 
 OLD_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000
-DEADLINE_S = 30.0
+DEADLINE_S = 120.0
 FIFTY_ARE_A_SEGMENT = {"internal.segment.bytes": "2000", "retention.ms": "-1", "file.delete.delay.ms": "0"}
 SAYS_WHY = r"(?is)data may have been lost|some data|failOnDataLoss|out.?of.?range"
 

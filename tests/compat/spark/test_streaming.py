@@ -12,7 +12,7 @@ from spark_kafka_compat import source
 from spark_kafka_compat.options import OptionValue
 from tests.compat.spark.topics import Topics, landed, values_of
 
-PATIENCE_S = 60
+PATIENCE_S = 180
 
 
 def drain(frame: DataFrame, folder: Path) -> StreamingQuery:

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 from pyspark.sql import DataFrame, SparkSession
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 90.0
 
 
 class Topics:

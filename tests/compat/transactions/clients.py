@@ -20,7 +20,7 @@ from tests.support.kafka_tools import java_command
 from tests.support.setup_peers import spark_connector_libs
 
 SOURCE = Path(__file__).with_name("TransactionalClient.java")
-TIMEOUT_S = 20.0
+TIMEOUT_S = 90.0
 QUIET = {"log_level": 0}
 
 

@@ -14,7 +14,7 @@ from kafka import TopicPartition as KafkaPythonPartition
 
 from tests.support.kafka_tools import run_tool
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 90.0
 LAST_WORD = "the-last-word"
 """Committed at the end of the topic's only partition, so that what is not read before it is not visible."""
 

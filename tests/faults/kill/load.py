@@ -23,9 +23,9 @@ LIBRARIES = ("kafka-python", "aiokafka", "confluent-kafka", "jvm")
 JVM_SOURCE = Path(__file__).with_name("LoadProducer.java")
 REQUEST_TIMEOUT_MS = 30_000
 POLL_S = 0.002
-PROGRESS_TIMEOUT_S = 60.0
-FINISH_TIMEOUT_S = 60.0
-READ_TIMEOUT_S = 60.0
+PROGRESS_TIMEOUT_S = 180.0
+FINISH_TIMEOUT_S = 180.0
+READ_TIMEOUT_S = 180.0
 
 
 def fixed_port(rng: Random) -> int:
