@@ -160,7 +160,7 @@ def test_land_by_date_with_parsed_values(spark: SparkSession, topics: Topics, tm
         value = json.dumps({"number": index})
         topics.fill(topic, [value], timestamps={value: 1_700_000_000_000 + index * day})
     query = land(spark, topics.bootstrap, topic, str(tmp_path), schema="number int")
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(180)
     found = spark.read.parquet(str(tmp_path)).select("topic", "date", "record.number").collect()
     assert sorted((row.topic, str(row.date), row.number) for row in found) == [
         (topic, "2023-11-14", 0),
@@ -190,6 +190,6 @@ def test_as_programs_of_their_own(topics: Topics, tmp_path: Path, launcher: str)
     paths = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
     environment |= {JARS_VARIABLE: str(jars), "PYTHONPATH": paths, "PYSPARK_PYTHON": sys.executable}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=480, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     assert "landed 100 records" in done.stdout

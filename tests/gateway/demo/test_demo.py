@@ -19,7 +19,7 @@ def demo(arguments: str) -> subprocess.CompletedProcess[str]:
         environment[JARS_VARIABLE] = str(jars)
     command = [sys.executable, "-c", SCRIPT.format(arguments)]
     return subprocess.run(
-        command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=180, check=False
+        command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=480, check=False
     )
 
 
