@@ -258,11 +258,13 @@ class DurableLog:
     def take_offline(self, reason: str, error: BaseException | None = None) -> None:
         """Refuse everything until `reopen`. What was durable stays so; what was only written is undecided.
 
-        Where only room or file handles were missing, as `error` tells, the owner may `reopen` once there are some.
+        Where only room, memory or file handles were missing, as `error` tells, the owner may `reopen` once there are some.
         """
         if self.failure is None:
             self.failure = reason
-            if isinstance(error, OSError) and error.errno in PASSING_SHORTAGES:
+            if isinstance(error, MemoryError) or (
+                isinstance(error, OSError) and error.errno in PASSING_SHORTAGES
+            ):
                 self._environment.short_of_room.add(self)
             _logger.error("%s-%d goes offline: %s", self.topic, self.partition, reason)
 

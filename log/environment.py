@@ -32,7 +32,7 @@ class LogEnvironment:
     delaying: dict[DelayedLog, None] = field(default_factory=dict)
     """The logs whose topics delay records."""
     short_of_room: set[DurableLog] = field(default_factory=set)
-    """The logs that are offline only because the disk was full, or no file handle was left."""
+    """The logs that are offline only because the disk was full, or no memory or file handle was left."""
 
     def forget_indexes(self, path: str) -> None:
         """Drop what is cached of the segment file `path`, which changes or goes."""

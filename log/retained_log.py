@@ -103,13 +103,15 @@ class RetainedLog(MeasuredLog):
                 self._make_names_durable()
             paths = [*self._write_indexes(), self._write_snapshot()]
             self._environment.storage.create(segment.file)
+            self._undurable.add(paths, self.directory)
+            closing.become_closed()
+            self._segments.append(segment)
+            self._bases.append(segment.base_offset)
+            self._active = segment
         except OSError as error:
             self._fail(f"a new segment could not be created: {error}", error)
-        self._undurable.add(paths, self.directory)
-        closing.become_closed()
-        self._segments.append(segment)
-        self._bases.append(segment.base_offset)
-        self._active = segment
+        except MemoryError as error:
+            self._fail("the memory did not suffice for a new segment", error)
 
     def roll_by_time(self, now_ms: int) -> bool:
         """Roll an active segment that has been open for segment.ms although nothing is appended; whether it was.

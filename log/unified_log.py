@@ -106,18 +106,22 @@ class UnifiedLog(DelayedLog):
             self.roll(now_ms)
             active = self._active
         log_append_time_ms = self._write(active, batch, view, config, now_ms)
-        active.appended(batch, last_offset, config.index_interval_bytes)
-        self.size_bytes += batch.size_bytes
-        if batch.producer_id >= 0:
-            if batch.attributes & TRANSACTIONAL_FLAG:
-                self._follow_transaction(batch, view, now_ms)
-            else:
-                self.producers.update(batch, base_offset, now_ms)
-        self.log_end_offset = last_offset + 1
-        if due_times:
-            self._track(batch, due_times)
-        if leader_epoch > self._leader_epochs.latest:
-            self._begin_leader_epoch(leader_epoch, base_offset)
+        try:
+            active.appended(batch, last_offset, config.index_interval_bytes)
+            self.size_bytes += batch.size_bytes
+            if batch.producer_id >= 0:
+                if batch.attributes & TRANSACTIONAL_FLAG:
+                    self._follow_transaction(batch, view, now_ms)
+                else:
+                    self.producers.update(batch, base_offset, now_ms)
+            self.log_end_offset = last_offset + 1
+            if due_times:
+                self._track(batch, due_times)
+            if leader_epoch > self._leader_epochs.latest:
+                self._begin_leader_epoch(leader_epoch, base_offset)
+        except MemoryError as error:
+            # half of the state has it and half has not; the file is right
+            self._fail("the memory did not suffice for what follows a write", error)
         # The NamedTuple's own constructor costs three times as much, and this runs for every batch.
         return _new_tuple(
             AppendInfo, (base_offset, last_offset, log_append_time_ms, self.log_start_offset, False)

@@ -171,7 +171,7 @@ class CoordinatorShards(Generic[S]):
             last_offset = loaded.append(records, self._clock.now_ms())
         except InvalidProducerEpoch:
             raise
-        except (LogError, ValueError) as error:
+        except (LogError, ValueError, MemoryError) as error:
             index = loaded.partition.index
             logger.error("%s-%d could not be written, loading it anew: %s", self.topic.name, index, error)  # noqa: TRY400 - it says all
             self.lose(loaded)

@@ -98,7 +98,7 @@ class DiskRoom:
         for log in list(self._environment.short_of_room):
             try:
                 self._reopen(log)
-            except (LogError, OSError) as error:
+            except (LogError, OSError, MemoryError) as error:
                 logger.warning("%s-%d stays offline: %s", log.topic, log.partition, error)
                 self._wait_looks = LOOKS_BETWEEN_TRIES
                 return

@@ -40,6 +40,7 @@ DRAINING: Final = 32
 CLOSING: Final = 64
 SENDING: Final = 128
 GONE: Final = 256
+NO_MEMORY: Final = "there is no memory for its request"
 REQUESTS_PER_TURN: Final = 32
 """A connection with more whole requests at hand begins the rest in the next turns of the event loop."""
 
@@ -110,9 +111,15 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the buffer has its own size
         reader = self._reader
-        if reader.between_frames:
+        if reader.between_frames or self._stops & CLOSING:
             return self._server.receive_buffer
-        return reader.direct_buffer() or self._server.receive_buffer
+        try:
+            return reader.direct_buffer() or self._server.receive_buffer
+        except MemoryError:
+            # what comes in is not looked at any more; the transport can't be closed while it asks for a buffer
+            self._stops |= CLOSING
+            self._server.loop.call_soon(self.abort, NO_MEMORY)
+            return self._server.receive_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         self.active = True
@@ -182,6 +189,9 @@ class Connection(asyncio.BufferedProtocol):
         except MalformedRequest as error:
             self.close(f"malformed request: {error}")
             rest = len(view)
+        except MemoryError:
+            self.abort(NO_MEMORY)
+            rest = len(view)
         finally:
             self._consuming = False
         if rest < len(view) and not self._stops & CLOSING:
@@ -232,7 +242,11 @@ class Connection(asyncio.BufferedProtocol):
     def _memory_granted(self) -> None:
         self._stops &= ~NO_ROOM
         self._memory_bytes = self._reader.frame_size
-        self._reader.start(self._reader.frame_size)
+        try:
+            self._reader.start(self._reader.frame_size)
+        except MemoryError:
+            self.abort(NO_MEMORY)
+            return
         self._resume()
 
     def _release_memory(self) -> None:

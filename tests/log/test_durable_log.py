@@ -11,6 +11,8 @@ from log import Storage, StorageFailed
 from log.data_file import DataFile
 from log.record_batch import Buffer
 from tests.faults.simulated_disk import SimulatedDisk
+from log.segment import Segment
+from seq_validator import ProducerTable
 from tests.log.support import NOW_MS, SMALL, batch, fill, flush, offsets_read, open_log
 
 
@@ -243,3 +245,36 @@ def test_only_a_flush_that_could_not_begin_may_be_made_good(
     assert (log in log._environment.short_of_room) is passes
     log.reopen(NOW_MS)
     assert not log._environment.short_of_room
+
+
+class TestWithoutMemory:
+    """What a write left half done is made whole by reading the file again."""
+
+    def test_after_a_write(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        log = open_log(tmp_path / "log")
+        sent = batch(2, producer_id=1, base_sequence=0)
+        with monkeypatch.context() as short:
+            short.setattr(ProducerTable, "update", no_memory)
+            with pytest.raises(StorageFailed, match="memory"):
+                log.append(sent, now_ms=NOW_MS)
+        assert log.offline
+        assert log in log._environment.short_of_room
+        log.reopen(NOW_MS)
+        again = log.append(sent, now_ms=NOW_MS)
+        assert (again.is_duplicate, again.base_offset, log.log_end_offset) == (True, 0, 2)
+
+    def test_in_the_middle_of_a_roll(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        log = open_log(tmp_path / "log", SMALL)
+        fill(log, 1)
+        with monkeypatch.context() as short:
+            short.setattr(Segment, "become_closed", no_memory)
+            with pytest.raises(StorageFailed, match="memory"):
+                fill(log, 100)
+        end_offset = log.log_end_offset
+        log.reopen(NOW_MS)
+        fill(log, 1)
+        assert log.log_end_offset == end_offset + 1
+
+
+def no_memory(*_: object) -> None:
+    raise MemoryError

@@ -43,6 +43,11 @@ class KillableGateway(GatewayProcess):
 
     _ticks_to_live: int | None = None
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and has not ended by itself."""
+        return self._process is not None and self._process.poll() is None
+
     def kill_while_starting(self, processor_ticks: int) -> None:
         """Starts it and kills it once it has used that much processor time, or answers before."""
         self._ticks_to_live = processor_ticks

@@ -104,8 +104,6 @@ class Setting:
     request_timeout_ms: int = REQUEST_TIMEOUT_MS
     way: Callable[[KillableGateway], AbstractContextManager[Way | None]] = direct
     data_dir: Path | None = None
-    errors_expected: bool = False
-    """Whether the gateway may tell of errors with a traceback."""
 
 
 def play(directory: Path, seed: int, act: Act, setting: Setting) -> Outcome:
@@ -132,7 +130,7 @@ def play(directory: Path, seed: int, act: Act, setting: Setting) -> Outcome:
             producers.finish()
             print(producers.summary())
             outcome.merge(examined(gateway, producers))
-    if not setting.errors_expected and "Traceback" in gateway.stderr_text():
+    if any(word in gateway.stderr_text() for word in ("Traceback", "Fatal error")):
         outcome.breaches.append("the gateway told of an exception that nobody expected")
     return outcome
 

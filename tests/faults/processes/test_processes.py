@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.processes import file_handles, full_disk, lines, redis_faults, stops
+from tests.faults.processes import file_handles, full_disk, lines, memory, redis_faults, stops
 from tests.faults.processes.scene import SEED_VARIABLE, Outcome, chosen_seed
 
 SHARE: dict[str, tuple[Callable[[Path, int, int], Outcome], int, tuple[str, ...]]] = {
@@ -21,6 +21,7 @@ SHARE: dict[str, tuple[Callable[[Path, int, int], Outcome], int, tuple[str, ...]
     "full disk": (full_disk.run, 1, ("full disks", "starts on a full disk")),
     "injected full disk": (full_disk.on_injected, 1, ("full disks", "starts on a full disk")),
     "file handles": (file_handles.run, 1, ("file handles exhausted", "connections refused")),
+    "memory": (memory.run, 1, ("requests without memory",)),
 }
 """The part, how many rounds of it, and what has to have happened."""
 

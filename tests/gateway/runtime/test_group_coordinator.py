@@ -313,3 +313,22 @@ async def test_a_group_that_is_too_large_after_a_restart_is_told_to_join_again(t
         assert node.services.groups.heartbeat(members[0]) is ErrorCode.none
     async with open_node(tmp_path, "group.max.size=1") as node:
         assert node.services.groups.heartbeat(members[0]) is ErrorCode.rebalance_in_progress
+
+
+async def test_what_could_not_be_written_for_want_of_memory_is_not_in_the_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_node(tmp_path, *ONE_PARTITION) as node:
+        groups = node.services.groups
+        await groups.ensure_topic()
+        await create(node, TOPIC)
+        await commit(groups, "g", 1)
+        with monkeypatch.context() as short:
+
+            def fail(*_: object, **__: object) -> None:
+                raise MemoryError
+
+            short.setattr(Partition, "append", fail)
+            with pytest.raises(Unavailable):
+                await groups.commit(Committer("g"), [offset_record("g", 2)])
+        assert await offsets_of(groups, "g") == {0: 1}

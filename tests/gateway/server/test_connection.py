@@ -6,8 +6,11 @@ import asyncio
 import struct
 from typing import Any, cast
 
+import pytest
+
 from gateway.handlers.api import Deferred
-from gateway.server.connection import REQUESTS_PER_TURN, Connection
+from gateway.server.connection import NO_MEMORY, REQUESTS_PER_TURN, Connection
+from gateway.server.frame_reader import FrameReader
 from gateway.server.limits import ConnectionLimits
 from gateway.server.request_memory import RequestMemory
 
@@ -31,6 +34,9 @@ class FakeTransport:
         self.reads = True
 
     def close(self) -> None:
+        self.closed = True
+
+    def abort(self) -> None:
         self.closed = True
 
 
@@ -155,3 +161,43 @@ async def test_the_limit_of_answers_that_wait_follows_its_setting() -> None:
     server.limits = server.limits._replace(response_backlog_bytes=7)
     connection.limits_changed()
     assert transport.high == 7
+
+
+class TestWithoutMemory:
+    """The connection that asks for too much is dropped, with one line; nobody else notices."""
+
+    LARGE = struct.pack(">i", 1 << 20) + bytes(1 << 15)
+
+    async def test_to_go_on_with_a_request(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        server, connection, transport = connect()
+        receive(connection, self.LARGE)
+        monkeypatch.setattr(FrameReader, "direct_buffer", fail)
+        assert connection.get_buffer(-1) is server.receive_buffer
+        assert connection.get_buffer(-1) is server.receive_buffer
+        connection.buffer_updated(100)
+        await asyncio.sleep(0)
+        assert transport.closed
+        assert [NO_MEMORY in record.message for record in caplog.records] == [True]
+
+    @pytest.mark.parametrize("method", ["start", "add"])
+    async def test_to_begin_one(self, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+        server, connection, transport = connect()
+        monkeypatch.setattr(FrameReader, method, fail)
+        receive(connection, self.LARGE)
+        assert transport.closed
+        assert not server.begun
+
+    async def test_to_begin_one_when_others_have_given_room(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        server, connection, transport = connect()
+        server.memory = RequestMemory(1 << 20)
+        assert server.memory.try_acquire(1)
+        receive(connection, self.LARGE)
+        monkeypatch.setattr(FrameReader, "start", fail)
+        server.memory.release(1)
+        assert transport.closed
+
+
+def fail(*_: object) -> None:
+    raise MemoryError
