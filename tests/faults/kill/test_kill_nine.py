@@ -31,7 +31,7 @@ def test_fifty_kills_under_load(tmp_path: Path) -> None:
         create_topic(gateway.bootstrap, TOPIC, PARTITIONS)
         with Producers(gateway.bootstrap, TOPIC, PARTITIONS, tmp_path) as producers:
             producers.await_further(1)
-            _kill_again_and_again(gateway, producers, rng)
+            kill_again_and_again(gateway, producers, rng, KILLS)
             producers.finish()
             print(producers.summary())
             rows = read_back(gateway.bootstrap, TOPIC, PARTITIONS)
@@ -40,9 +40,11 @@ def test_fifty_kills_under_load(tmp_path: Path) -> None:
     assert "Traceback" not in gateway.stderr_text()
 
 
-def _kill_again_and_again(gateway: KillableGateway, producers: Producers, rng: Random) -> None:
+def kill_again_and_again(
+    gateway: KillableGateway, producers: Producers, rng: Random, wanted_kills: int
+) -> None:
     kills = 0
-    while kills < KILLS:
+    while kills < wanted_kills:
         if rng.random() >= AT_ONCE:
             producers.await_further(rng.randint(1, MOST_RECORDS_BETWEEN))
         gateway.kill()

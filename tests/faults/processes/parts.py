@@ -1,0 +1,35 @@
+"""The parts of the faults of real processes: by name, how they are run, and what has to happen in their share of the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.faults.processes import clocks, file_handles, full_disk, kills, lines, memory, redis_faults, stops
+from tests.faults.processes.scene import Outcome
+
+
+class Part(NamedTuple):
+    """`run` takes a directory, a seed and the number of rounds; `expected` names the counts that must not be 0."""
+
+    run: Callable[[Path, int, int], Outcome]
+    rounds: int
+    expected: tuple[str, ...]
+
+
+PARTS = {
+    "kills": Part(kills.run, 4, ("kills",)),
+    "stops": Part(stops.run, 1, ("gateway stopped and continued", "client stopped and continued")),
+    "lines": Part(
+        lines.run, 1, ("answers lost", "connections cut", "retries recognised", "frames in single bytes")
+    ),
+    "redis": Part(redis_faults.run, 1, ("Redis killed", "Redis hung", "Redis emptied", "Redis set back")),
+    "full disk": Part(full_disk.run, 1, ("full disks", "starts on a full disk")),
+    "injected full disk": Part(full_disk.on_injected, 1, ("full disks", "starts on a full disk")),
+    "file handles": Part(file_handles.run, 1, ("file handles exhausted", "connections refused")),
+    "memory": Part(memory.run, 1, ("requests without memory",)),
+    "clocks": Part(clocks.run, 1, ("clock set",)),
+}
+SHARE = tuple(name for name in PARTS if name != "kills")
+"""Those with a test here; `tests/faults/kill` has its own."""

@@ -1,0 +1,76 @@
+"""Faults of real processes for as long as wanted: `python -m tests.faults.processes.soak --seconds N [--seed S]`.
+
+Each round takes the next part and a seed drawn from S. Ends with one line of JSON: what was done, and what went wrong.
+`--part NAME` runs one part only, with S itself as its seed, to replay a breach.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+from random import Random
+
+from tests.faults.processes.parts import PARTS
+from tests.faults.processes.scene import Outcome, chosen_seed
+
+ROUNDS_FACTOR = 3
+"""So many times as much of each part as in its test."""
+
+
+def main() -> int:
+    arguments = _arguments()
+    total = Outcome()
+    deadline_s = time.monotonic() + arguments.seconds
+    rng = Random(arguments.seed)
+    names = [arguments.part] if arguments.part else list(PARTS)
+    turn = 0
+    while turn == 0 or (time.monotonic() < deadline_s and not total.breaches):
+        name = names[turn % len(names)]
+        seed = arguments.seed if arguments.part and turn == 0 else rng.randrange(2**32)
+        total.merge(_round(name, seed))
+        turn += 1
+    print(
+        json.dumps(
+            {"part": "processes", "counts": dict(sorted(total.counts.items())), "breaches": total.breaches}
+        )
+    )
+    return 1 if total.breaches else 0
+
+
+def _round(name: str, seed: int) -> Outcome:
+    """One part; what it says goes to standard error."""
+    part = PARTS[name]
+    print(f"--part {name!r} --seed {seed}", file=sys.stderr, flush=True)
+    with tempfile.TemporaryDirectory(prefix="processes-", ignore_cleanup_errors=True) as folder:
+        try:
+            with contextlib.redirect_stdout(sys.stderr):
+                outcome = part.run(Path(folder), seed, ROUNDS_FACTOR * part.rounds)
+        except Exception:
+            traceback.print_exc()
+            last = traceback.format_exc().strip().splitlines()[-1]
+            outcome = Outcome(breaches=[f"it could not go on: {last}"])
+    outcome.counts[f"runs of {name}"] += 1
+    outcome.breaches = [f"{breach} (--part {name!r} --seed {seed})" for breach in outcome.breaches]
+    return outcome
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.faults.processes.soak", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60.0, help="begin no further part after so long")
+    parser.add_argument("--seed", type=int, default=None, help="what everything is drawn from")
+    parser.add_argument("--part", choices=PARTS, default=None, help="this part only")
+    arguments = parser.parse_args()
+    if arguments.seed is None:
+        arguments.seed = chosen_seed()
+    print(f"--seed {arguments.seed}", file=sys.stderr)
+    return arguments
+
+
+if __name__ == "__main__":
+    sys.exit(main())
