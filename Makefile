@@ -4,6 +4,7 @@
 # make check : format, lint, types, import contracts
 # make bench : the same load on Seqgate and on Apache Kafka, alternately; prints ratios
 # make bench-catchup : what a full read of old data does to producing, on both
+# make soak  : everything that can go wrong, made to go wrong from a seed for as long as you like; prints counts
 # make docs  : write the generated pages again
 
 PYTHON ?= python3
@@ -15,7 +16,7 @@ DATA ?= ./data
 # What ARGS names runs in one, inside pytest's own, where --pdb and -s work.
 WORKERS ?= $(if $(ARGS),0,auto)
 
-.PHONY: run test demo check format bench bench-catchup docs peers clean
+.PHONY: run test demo check format bench bench-catchup soak docs peers clean
 .DEFAULT_GOAL := run
 
 $(BIN)/python:
@@ -61,6 +62,9 @@ bench: peers
 
 bench-catchup: peers
 	$(BIN)/python -m tests.performance.catchup $(ARGS)
+
+soak: peers
+	$(BIN)/python -m tests.soak $(ARGS)
 
 docs: $(VENV)/.ready-dev
 	$(BIN)/python -m gateway.documentation docs

@@ -1,4 +1,4 @@
-"""Runs seeds of the whole-gateway simulation: `python -m tests.simulation --seed 7`, or many with --seeds or --seconds.
+"""Runs seeds of the whole-gateway simulation: `--seed 7` replays that one, `--seeds 100` or `--seconds 60` run many.
 
 Prints every seed that shows a breach, and how to replay it; at the end one line of JSON with the counts of all.
 """
@@ -24,17 +24,16 @@ def main() -> int:
     if os.environ.get("PYTHONHASHSEED") != HASH_SEED:
         environment = {**os.environ, "PYTHONHASHSEED": HASH_SEED}
         os.execve(sys.executable, [sys.executable, "-m", "tests.simulation", *sys.argv[1:]], environment)
-    if arguments.seed is not None:
+    if arguments.seeds is None and arguments.seconds is None:
         return _run_one(arguments.seed)
     return _run_many(arguments)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
-    parser.add_argument("--seed", type=int, help="replay this one, and tell its fingerprint")
-    parser.add_argument("--first", type=int, default=0, help="the first seed of many")
-    parser.add_argument("--seeds", type=int, help="how many")
-    parser.add_argument("--seconds", type=float, default=60.0, help="begin no seed after so long")
+    parser.add_argument("--seed", type=int, default=0, help="this one, or the first of many")
+    parser.add_argument("--seeds", type=int, help="run so many")
+    parser.add_argument("--seconds", type=float, help="begin no seed after so long")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many at a time")
     return parser
 
@@ -57,9 +56,9 @@ def _told(seed: int) -> tuple[int, Counter[str], list[str], str, str]:
 
 def _seeds(arguments: argparse.Namespace) -> Iterator[int]:
     if arguments.seeds is not None:
-        return iter(range(arguments.first, arguments.first + arguments.seeds))
+        return iter(range(arguments.seed, arguments.seed + arguments.seeds))
     deadline = time.monotonic() + arguments.seconds
-    return takewhile(lambda _: time.monotonic() < deadline, count(arguments.first))
+    return takewhile(lambda _: time.monotonic() < deadline, count(arguments.seed))
 
 
 def _run_many(arguments: argparse.Namespace) -> int:

@@ -15,7 +15,7 @@ from tests.simulation.chance import seeded
 from tests.simulation.checkers import breaches
 from tests.simulation.clients.workload import Workload, run
 from tests.simulation.director import Director
-from tests.simulation.history import Acknowledged, Fetched, History
+from tests.simulation.history import Acknowledged, Fetched, History, TransactionEnded
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.network import Network
 from tests.simulation.node import Node
@@ -147,9 +147,12 @@ class Simulation:
         counts.update({f"disk: {kind}": number for kind, number in self._node.disk.faults.items()})
         counts.update(self._node.counts)
         events = outcome.history.events
-        counts["records acknowledged"] = sum(isinstance(event, Acknowledged) for event in events)
+        counts["records checked"] = sum(isinstance(event, Acknowledged) for event in events)
+        counts["transactions ended"] = sum(isinstance(event, TransactionEnded) for event in events)
         counts["records read"] = sum(len(event.records) for event in events if isinstance(event, Fetched))
         counts["events"] = len(events)
+        for what in ("lost", "doubled"):
+            counts[what] = sum(breach.startswith(f"{what}: ") for breach in outcome.breaches)
         counts["virtual seconds"] = round(self._loop.time())
         digest = hashlib.sha256(repr(events).encode())
         digest.update(str((self._network.bytes_delivered, self._loop.time())).encode())

@@ -1,0 +1,53 @@
+"""A bounded share of what `make soak` runs: whole gateways with their clients, crashed and checked, from fixed seeds."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.support.gateway_process import REPOSITORY
+
+SEEDS = 40
+REPLAYED = (4, 7)
+DISPLACED = "import sys; padding = [bytearray(size) for size in range(9_000)]; del padding[::2]; "
+REPLAY = "from tests.simulation.simulation import run_seed; print(run_seed(int(sys.argv[1])).fingerprint)"
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONHASHSEED": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_nothing_is_lost_doubled_or_out_of_order() -> None:
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    jobs = max(1, (os.cpu_count() or 1) // workers)
+    status, told = run("-m", "tests.simulation", "--seeds", str(SEEDS), "--jobs", str(jobs))
+    assert status == 0, told
+    counts: dict[str, Any] = json.loads(told.splitlines()[-1])["counts"]
+    assert counts["seeds"] == SEEDS
+    # a plan that lets nothing happen would find nothing
+    assert counts["records checked"] > 200 * SEEDS
+    assert counts["kill"] + counts["power cut"] > 3 * SEEDS
+    assert counts["connection cut"] > SEEDS
+    assert counts["transactions ended"] > SEEDS
+
+
+@pytest.mark.parametrize("seed", REPLAYED)
+def test_a_seed_is_replayed_exactly(seed: int) -> None:
+    """In another process, whose objects lie elsewhere in memory."""
+    _, fingerprint = run("-c", "import sys; " + REPLAY, str(seed))
+    _, again = run("-c", DISPLACED + REPLAY, str(seed))
+    assert len(fingerprint.strip()) == 16, fingerprint
+    assert again == fingerprint
