@@ -12,7 +12,7 @@ from log.disk import Disk, FileEntry, SystemDisk
 
 SOURCES = sorted(Path(log.__file__).parent.rglob("*.py"))
 MAY_CALL_THE_SYSTEM = {"disk.py", "page_cache.py"}
-HARMLESS = {"path.dirname", "path.basename", "getppid", "nice"}
+HARMLESS = {"path.dirname", "path.basename", "getppid", "nice", "strerror"}
 
 
 def calls_of(source: Path) -> set[str]:
