@@ -60,8 +60,8 @@ class BatchSender:
         self.produce_version = random.choice(produce_versions)
         zstd = surroundings.zstd and self.produce_version >= ZSTD_SINCE
         self._codecs = (*CODECS, "zstd") if zstd else CODECS
-        self.delivery_timeout_s = random.choice((5.0, 30.0, 120.0))
-        self.request_timeout_s = min(random.choice((0.5, 2.0, 10.0, 30.0)), self.delivery_timeout_s)
+        self.delivery_timeout_s = random.choice((1.0, 5.0, 30.0, 120.0))
+        self.request_timeout_s = min(random.choice((0.3, 1.0, 3.0, 10.0)), self.delivery_timeout_s)
         self.producer_id = -1
         self.producer_epoch = -1
         self.incarnation = 0

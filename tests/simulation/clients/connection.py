@@ -176,7 +176,7 @@ class Link:
         self._client_id = client_id
         self._random = random
         self._failures = 0
-        self.request_timeout_s = random.choice((0.5, 2.0, 10.0, 30.0))
+        self.request_timeout_s = random.choice((0.5, 1.0, 3.0, 10.0))
         self.connection: Connection | None = None
 
     async def connect(self) -> Connection:

@@ -18,7 +18,7 @@ from tests.support.wire import Plain
 JOINING_EPOCH, LEAVING_EPOCH = 0, -1
 NAMES_ITSELF_SINCE = 1
 REBALANCE_TIMEOUT_MS = 8_000
-HEARTBEAT_S = 1.0
+HEARTBEAT_S = 0.4
 GONE = {ErrorCode.unknown_member_id, ErrorCode.fenced_member_epoch}
 
 

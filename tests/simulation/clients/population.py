@@ -34,7 +34,7 @@ class Population:
             idempotent_producers=random.randint(0, 3),
             transactional_ids=random.randint(0, 2),
             consumers=random.randint(1, 3),
-            groups=random.choice((0, 0, 1, 2)),
+            groups=random.choice((0, 1, 1, 2)),
             administrators=random.choice((0, 1)),
         )
 
