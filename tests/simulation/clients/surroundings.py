@@ -22,6 +22,14 @@ class Topic:
 
 
 @dataclass
+class IdRequests:
+    """InitProducerId requests for one transactional id: each may fence whoever has it, those without an answer at any time."""
+
+    sent: int = 0
+    answered: int = 0
+
+
+@dataclass
 class Surroundings:
     """`end_at`: loop time from which on clients begin nothing new. `wall_ms`: the gateway's wall clock, for timestamps."""
 
@@ -35,8 +43,7 @@ class Surroundings:
     topics: dict[str, Topic] = field(default_factory=dict)
     groups: list[str] = field(default_factory=list)
     """All that somebody may commit offsets for."""
-    asked_for_ids: dict[str, int] = field(default_factory=dict)
-    """How many InitProducerId requests left for each transactional id: any of them may fence whoever has it."""
+    _id_requests: dict[str, IdRequests] = field(default_factory=dict)
     clock_jumps: int = 0
     """How often the gateway's clock has been seen to jump: what is due by its time may be due at once."""
     _clock_lead_ms: int | None = None
@@ -54,6 +61,9 @@ class Surroundings:
             self.clock_jumps += 1
             self._clock_lead_ms = lead_ms
         return at_ms
+
+    def id_requests(self, transactional_id: str) -> IdRequests:
+        return self._id_requests.setdefault(transactional_id, IdRequests())
 
     def note_group(self, group: str) -> None:
         if group not in self.groups:

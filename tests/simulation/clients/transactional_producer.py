@@ -6,7 +6,7 @@ then one dies in the middle, and its transaction is left to its successor or to 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from kio.schema.errors import ErrorCode
@@ -17,7 +17,7 @@ from tests.simulation.clients.connection import Link
 from tests.simulation.clients.error_codes import CLOCK_JUMPS, FAULTS, FENCED, RETRIABLE
 from tests.simulation.clients.group_offsets import OUTDATED, Offsets
 from tests.simulation.clients.partition_queue import PartitionQueue
-from tests.simulation.clients.surroundings import Surroundings
+from tests.simulation.clients.surroundings import IdRequests, Surroundings
 from tests.simulation.clients.transactional_requests import Producer, TransactionalRequests
 from tests.simulation.history import (
     Fenced,
@@ -80,7 +80,7 @@ class TransactionalProducer:
         self._lost = False
         self._abort_wanted = False
         self._began_at = 0.0
-        self._asked_before = 0
+        self._requests_before = IdRequests()
         self._jumps_before = 0
 
     def leave(self) -> None:
@@ -136,7 +136,7 @@ class TransactionalProducer:
     async def _begin(self, known: Producer | None) -> None:
         """InitProducerId: as a new incarnation, or as the same one with another epoch after an error."""
         asked_at_ms = self._surroundings.at_ms()
-        self._asked_before = self._surroundings.asked_for_ids.get(self._id, 0)
+        self._requests_before = replace(self._surroundings.id_requests(self._id))
         self._start_clock()
         error, producer = await self._requests.init_producer_id(self._habits.timeout_ms, known)
         if error is not ErrorCode.none:
@@ -168,9 +168,11 @@ class TransactionalProducer:
     def _may_be_fenced(self) -> bool:
         """Another InitProducerId than the last of its own may have been handled, or its transaction timed out."""
         self._surroundings.at_ms()
+        before = self._requests_before
         age_ms = (self._surroundings.now() - self._began_at) * 1000
         return (
-            self._surroundings.asked_for_ids.get(self._id, 0) > self._asked_before + 1
+            self._surroundings.id_requests(self._id).sent > before.sent + 1
+            or before.sent > before.answered
             or age_ms >= self._habits.timeout_ms
             or self._surroundings.clock_jumps > self._jumps_before
         )

@@ -18,6 +18,7 @@ from tests.support.wire import Plain
 
 RETRY_S = 0.1
 BUSY = FAULTS | {ErrorCode.concurrent_transactions}
+NO_COORDINATOR = {ErrorCode.not_coordinator, ErrorCode.coordinator_not_available}
 NO_PRODUCER = -1, -1
 FIND_VERSION = 4
 
@@ -71,7 +72,7 @@ class TransactionalRequests:
             error = error_of(answer)
             if error not in BUSY:
                 return error, answer
-            if error in {ErrorCode.not_coordinator, ErrorCode.coordinator_not_available}:
+            if error in NO_COORDINATOR:
                 await self._find_coordinator(group)
             await asyncio.sleep(RETRY_S * self._random.uniform(0.5, 1.5))
 
@@ -90,14 +91,16 @@ class TransactionalRequests:
         await self._find_coordinator()
         while True:
             connection = await self._link.connect()
-            asked = self._surroundings.asked_for_ids
-            asked[self._id] = asked.get(self._id, 0) + 1
+            self._surroundings.id_requests(self._id).sent += 1
             try:
                 answer = await connection.send(
                     "init_producer_id", self._init_version, request, self._link.request_timeout_s
                 )
             except Disconnected:
                 continue
+            self._surroundings.id_requests(self._id).answered += 1
+            if answer.error_code in NO_COORDINATOR:
+                await self._find_coordinator()
             if answer.error_code not in BUSY:
                 return answer.error_code, Producer(answer.producer_id, answer.producer_epoch)
             await asyncio.sleep(RETRY_S * self._random.uniform(0.5, 1.5))
