@@ -202,6 +202,7 @@ class Gateway:
             metadata_log = MetadataLog(open_metadata_log(log_directory), flusher, self.clock)
             metadata_log.replay()
         except (LogError, IncompatibleFormat, OSError, ValueError) as error:
+            flusher.stop()
             # nothing was written: what a clean stop said of the directory goes for the next start too
             log_directory.close(clean=True)
             raise StartFailed(

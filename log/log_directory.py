@@ -329,17 +329,24 @@ class LogDirectory:
 
     def delete(self, topic: str, partition: int) -> None:
         """Take a partition away; its files go by and by. Raises OSError."""
-        key = topic, partition
+        delay_ms = self._let_go((topic, partition))
+        if delay_ms is not None:
+            self._deletion.remove(str(self.path / f"{topic}-{partition}"), self._now_ms() + delay_ms)
+
+    def set_aside(self, topic: str, partition: int) -> str:
+        """Take a partition away and keep its files, under the name that is returned. Raises OSError."""
+        self._let_go((topic, partition))
+        return self._deletion.set_aside(str(self.path / f"{topic}-{partition}"))
+
+    def _let_go(self, key: tuple[str, int]) -> int | None:
+        """Know a log no more; how long its files are to stay (ms), None when it was not known."""
         log = self._logs.pop(key, None)
         for gathered in self._gathering:
             gathered.pop(key, None)  # it must not vouch for another log of this name
-        delay_ms = self._config.file_delete_delay_ms
         if log is not None:
-            delay_ms = log.config.file_delete_delay_ms
             log.close(clean=False)
-        elif self._stored.pop(key, None) is None:
-            return
-        self._deletion.remove(str(self.path / f"{topic}-{partition}"), self._now_ms() + delay_ms)
+            return log.config.file_delete_delay_ms
+        return None if self._stored.pop(key, None) is None else self._config.file_delete_delay_ms
 
     def opened(self, topic: str, partition: int) -> UnifiedLog | None:
         """The log of a partition if it is open."""

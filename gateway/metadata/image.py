@@ -63,6 +63,8 @@ class MetadataImage:
         self.partition_count = 0
         self.producer_id_blocks: list[ProducerIdsRecord] = []
         self.next_producer_id = 0
+        self.removed_topic_ids: set[uuid.UUID] | None = set()
+        """Of the topics that are gone; None when nobody asks for it any more."""
         self._configs: dict[int, dict[str, dict[str, str]]] = {}
         self._unified_names: dict[str, set[str]] = {}
 
@@ -116,6 +118,8 @@ class MetadataImage:
         topic = self.topics_by_id.pop(record.topic_id, None)
         if topic is None:
             return
+        if self.removed_topic_ids is not None:
+            self.removed_topic_ids.add(record.topic_id)
         del self.topics_by_name[topic.name]
         self.partition_count -= len(topic.partitions)
         self._configs.get(TOPIC_RESOURCE, {}).pop(topic.name, None)

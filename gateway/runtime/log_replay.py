@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from log import CorruptRecord, UnifiedLog
-from log.record_batch import BatchHeader, whole_batches
+from log.record_batch import HEADER_BYTES, BatchHeader, crc_matches, whole_batches
 from log.records import Record, iterate_records
 
 _READ_BYTES: Final = 4 * 1024 * 1024
@@ -25,6 +25,8 @@ def replay_batches(log: UnifiedLog, offset: int) -> Iterator[tuple[BatchHeader, 
         data = memoryview(log.read(offset, _READ_BYTES, upper_bound=end_offset, min_one_batch=True).records)
         start = offset
         for position, header in whole_batches(data):
+            if header.size_bytes < HEADER_BYTES or not crc_matches(header, data, position):
+                raise CorruptRecord(f"{log.topic}-{log.partition} is damaged at offset {offset}")
             yield header, data[position : position + header.size_bytes]
             offset = header.last_offset + 1
         if offset == start:

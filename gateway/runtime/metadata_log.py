@@ -20,7 +20,7 @@ from gateway.metadata.topic_names import METADATA_TOPIC
 from gateway.runtime.clock import Clock
 from gateway.runtime.flusher import Flusher
 from gateway.runtime.log_replay import replay_records
-from log import LogConfig, LogDirectory, UnifiedLog
+from log import CorruptRecord, LogConfig, LogDirectory, UnifiedLog
 from log.records import NewRecord, build_batch
 
 logger = logging.getLogger(__name__)
@@ -38,12 +38,24 @@ METADATA_LOG_CONFIG: Final = LogConfig(max_message_bytes=_INT32_MAX, retention_m
 
 
 def open_metadata_log(directory: LogDirectory) -> UnifiedLog:
-    """The partition log of `__cluster_metadata`, created at the first start. Raises LogError, OSError."""
+    """The partition log of `__cluster_metadata`, created at the first start.
+
+    Raises LogError, OSError, IncompatibleFormat. CorruptRecord also tells of records of topics that nothing is known of any more.
+    """
     log = directory.get(METADATA_TOPIC, 0)
+    if (log is None or not log.log_end_offset) and _holds_records(directory):
+        raise CorruptRecord(
+            f"{METADATA_TOPIC}-0 is missing, empty or kept as *-stray, and there are partitions with records; put it back"
+        )
     if log is None:
         log = directory.create(METADATA_TOPIC, METADATA_TOPIC_ID, 0, METADATA_LOG_CONFIG)
     log.update_config(METADATA_LOG_CONFIG)
     return log
+
+
+def _holds_records(directory: LogDirectory) -> bool:
+    keys = [*directory.stored(), *((log.topic, log.partition) for log in directory.logs())]
+    return not all(topic == METADATA_TOPIC or directory.is_empty(topic, index) for topic, index in keys)
 
 
 def read_records(log: UnifiedLog, offset: int) -> Iterator[MetadataRecord]:

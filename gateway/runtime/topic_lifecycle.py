@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
@@ -246,8 +247,7 @@ class TopicLifecycle:
         try:
             log = self._directory.get(topic, index)
             if log is not None and log.topic_id != image.topic_id:
-                logger.warning("deleting the log of %s-%d: it is of another topic of this name", topic, index)
-                self._directory.delete(topic, index)
+                self._take_away(topic, index, log.topic_id, "it is of another topic of this name")
                 log = None
             is_new = log is None
             if log is None:
@@ -280,8 +280,12 @@ class TopicLifecycle:
                     await self._delete((served.name, index) for index in range(served.count))
 
     async def _delete_strays(self) -> None:
+        """Take away what is of no topic.
+
+        Of a topic that was deleted it may be a crash that kept it; any other should be here, and the metadata has lost it.
+        """
         image = self._metadata_log.image
-        strays = []
+        count = 0
         stored = [(key, log.topic_id) for key, log in self._directory.stored().items()]
         opened = [((log.topic, log.partition), log.topic_id) for log in self._directory.logs()]
         for key, topic_id in (*stored, *opened):
@@ -290,9 +294,29 @@ class TopicLifecycle:
             # of one that can't be read nobody knows whose it is
             is_its = topic is not None and topic_id in {None, topic.topic_id} and index in topic.partitions
             if name != METADATA_TOPIC and not is_its:
-                logger.warning("deleting the log of %s-%d: its topic is gone", name, index)
-                strays.append(key)
-        await self._delete(strays)
+                self._take_away(name, index, topic_id, "it is of no topic")
+                count += 1
+                if count % _LOGS_AT_ONCE == 0:
+                    await asyncio.sleep(0)
+        image.removed_topic_ids = None
+
+    def _take_away(self, topic: str, index: int, topic_id: uuid.UUID | None, why: str) -> None:
+        removed = self._metadata_log.image.removed_topic_ids or ()
+        try:
+            if topic_id in removed or self._directory.is_empty(topic, index):
+                logger.warning("deleting the log of %s-%d: %s", topic, index, why)
+                self._directory.delete(topic, index)
+            else:
+                kept = self._directory.set_aside(topic, index)
+                logger.error(
+                    "%s-%d is not served: %s, and none of its id was deleted; its records are kept as %s",
+                    topic,
+                    index,
+                    why,
+                    kept,
+                )
+        except (LogError, OSError) as error:
+            logger.error("the log of %s-%d can't be taken away: %s", topic, index, error)  # noqa: TRY400
 
     async def _delete(self, logs: Iterable[tuple[str, int]]) -> None:
         for count, (topic, partition) in enumerate(logs, start=1):
