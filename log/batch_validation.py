@@ -193,8 +193,17 @@ def _refuse_content(batch: BatchHeader, is_client: bool) -> None:
     )
 
 
+def check_countable(batch: BatchHeader, config: LogConfig) -> None:
+    """Raises InvalidRecord for more records than may be looked at: hundreds of bytes can hold millions."""
+    if batch.record_count > config.max_decoded_records:
+        raise InvalidRecord(
+            f"The batch has {batch.record_count} records; seqgate.batch.decoded.max.records is {config.max_decoded_records}."
+        )
+
+
 def _check_records(batch: BatchHeader, body: memoryview, config: LogConfig, now_ms: int) -> None:
     """Decode all records and check them against the header; correct a max_timestamp that lies."""
+    check_countable(batch, config)
     max_timestamp = NO_TIMESTAMP
     create_time = config.message_timestamp_type == "CreateTime"
     latest = now_ms + config.message_timestamp_after_max_ms

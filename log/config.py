@@ -26,6 +26,8 @@ class LogConfig:
     """Decode every record on the way in. Off: only the header and the CRC are checked."""
     max_decompressed_bytes: int = DEFAULT_LIMIT_BYTES
     """The most one batch may decompress to where records must be decoded."""
+    max_decoded_records: int = 200_000
+    """The most records of one batch that are looked at while others wait."""
     retained_batches: int = 5
     """How many of a producer's last batches are remembered to answer duplicates."""
     retention_ms: int = 7 * 24 * 60 * 60 * 1000

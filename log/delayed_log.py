@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from log.batch_validation import check_countable
 from log.compacted_log import CompactedLog
 from log.delayed_records import NEVER_DUE, DelayedRecords
 from log.delayed_snapshots import CorruptDelayedSnapshot, DelayedSnapshot, decode, encode
@@ -109,6 +110,7 @@ class DelayedLog(CompactedLog):
         if batch.is_control:
             return []
         config = self.config
+        check_countable(batch, config)
         latest_ms = now_ms + config.delivery_delay_max_ms
         due_times = self._read_due_times(batch, view, now_ms)
         for _, due_ms in due_times:

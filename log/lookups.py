@@ -15,6 +15,7 @@ from log.results import TimestampAndOffset
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from log.config import LogConfig
     from log.data_file import Place
     from log.environment import LogEnvironment
     from log.record_batch import BatchHeader
@@ -24,9 +25,15 @@ _PLACES_AT_ONCE: Final = 128
 
 
 def first_not_before(
-    environment: LogEnvironment, segments: Sequence[Segment], timestamp_ms: int, log_start_offset: int
+    environment: LogEnvironment,
+    config: LogConfig,
+    segments: Sequence[Segment],
+    timestamp_ms: int,
+    log_start_offset: int,
 ) -> TimestampAndOffset | None:
     """The first record from the log start on whose timestamp is `timestamp_ms` or later.
+
+    Of a batch with more records than may be looked at, its first one.
 
     Raises LogError, OSError, NotCached.
     """
@@ -37,14 +44,18 @@ def first_not_before(
         start = segment.position_for(segment.indexes().offset_for_time(timestamp_ms - 1))
         for position, batch in segment.batches(start, segment.size_bytes):
             if batch.max_timestamp >= timestamp_ms and batch.last_offset >= log_start_offset:
-                found = _in_batch(environment, segment, position, batch, timestamp_ms, log_start_offset)
+                found = _in_batch(
+                    environment, config, segment, position, batch, timestamp_ms, log_start_offset
+                )
                 if found is not None:
                     return found
     return None
 
 
-def first_of_largest(environment: LogEnvironment, segments: Sequence[Segment]) -> TimestampAndOffset | None:
-    """The first record that has the largest timestamp of all. Raises LogError, OSError, NotCached."""
+def first_of_largest(
+    environment: LogEnvironment, config: LogConfig, segments: Sequence[Segment]
+) -> TimestampAndOffset | None:
+    """The first record that has the largest timestamp of all, as `first_not_before`. Raises LogError, OSError, NotCached."""
     holding = [segment for segment in segments if segment.size_bytes]
     _check_timestamps(holding)
     if not holding:
@@ -54,7 +65,7 @@ def first_of_largest(environment: LogEnvironment, segments: Sequence[Segment]) -
     start = segment.position_of(segment.offset_of_max_timestamp, segment.size_bytes)
     for position, batch in segment.batches(start, segment.size_bytes):
         if batch.max_timestamp == largest:
-            return _first_of_largest_in_batch(environment, segment, position, batch)
+            return _first_of_largest_in_batch(environment, config, segment, position, batch)
     return None
 
 
@@ -79,7 +90,7 @@ def _is_whole(batch: BatchHeader) -> bool:
 
 
 def _first_of_largest_in_batch(
-    environment: LogEnvironment, segment: Segment, position: int, batch: BatchHeader
+    environment: LogEnvironment, config: LogConfig, segment: Segment, position: int, batch: BatchHeader
 ) -> TimestampAndOffset | None:
     """Looks at the records themselves: without deep validation the header's max_timestamp may be wrong.
 
@@ -88,15 +99,17 @@ def _first_of_largest_in_batch(
     leader_epoch = batch.partition_leader_epoch
     if not batch.record_count:
         return None
-    if batch.is_log_append_time and _is_whole(batch):
+    if (batch.is_log_append_time and _is_whole(batch)) or batch.record_count > config.max_decoded_records:
         return TimestampAndOffset(batch.max_timestamp, batch.base_offset, leader_epoch)
     data = environment.storage.read(segment.file, batch.size_bytes, position)
-    newest = max(iterate_records(data), key=lambda record: record.timestamp)
+    records = iterate_records(data, limit_bytes=config.max_decompressed_bytes)
+    newest = max(records, key=lambda record: record.timestamp)
     return TimestampAndOffset(newest.timestamp, newest.offset, leader_epoch)
 
 
 def _in_batch(
     environment: LogEnvironment,
+    config: LogConfig,
     segment: Segment,
     position: int,
     batch: BatchHeader,
@@ -104,10 +117,10 @@ def _in_batch(
     log_start_offset: int,
 ) -> TimestampAndOffset | None:
     leader_epoch = batch.partition_leader_epoch
-    if batch.is_log_append_time and _is_whole(batch):
+    if (batch.is_log_append_time and _is_whole(batch)) or batch.record_count > config.max_decoded_records:
         return TimestampAndOffset(batch.max_timestamp, max(batch.base_offset, log_start_offset), leader_epoch)
     data = environment.storage.read(segment.file, batch.size_bytes, position)
-    for record in iterate_records(data):
+    for record in iterate_records(data, limit_bytes=config.max_decompressed_bytes):
         if record.timestamp >= timestamp_ms and record.offset >= log_start_offset:
             return TimestampAndOffset(record.timestamp, record.offset, leader_epoch)
     return None

@@ -256,7 +256,7 @@ class UnifiedLog(DelayedLog):
         self._check_online()
         try:
             return lookups.first_not_before(
-                self._environment, self._segments, timestamp_ms, self.log_start_offset
+                self._environment, self.config, self._segments, timestamp_ms, self.log_start_offset
             )
         except OSError as error:
             raise StorageFailed(f"{self.topic}-{self.partition} can't be read: {error}") from error
@@ -265,7 +265,7 @@ class UnifiedLog(DelayedLog):
         """The first record that holds the largest timestamp, deleted records included as in Kafka. Raises LogError."""
         self._check_online()
         try:
-            return lookups.first_of_largest(self._environment, self._segments)
+            return lookups.first_of_largest(self._environment, self.config, self._segments)
         except OSError as error:
             raise StorageFailed(f"{self.topic}-{self.partition} can't be read: {error}") from error
 

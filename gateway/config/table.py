@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from gateway.config.backlog import BACKLOG_SETTINGS
 from gateway.config.compaction import COMPACTED_TOPIC_SETTINGS, COMPACTION_SETTINGS
+from gateway.config.decoding import DECODING_SETTINGS
 from gateway.config.deletion import DELETION_SETTINGS
 from gateway.config.delivery import DELIVERY_SETTINGS, DELIVERY_TOPIC_SETTINGS
 from gateway.config.disk import DISK_SETTINGS
@@ -26,6 +27,7 @@ SETTINGS: tuple[Setting, ...] = (
     *NETWORK_SETTINGS,
     *STORAGE_SETTINGS,
     *READ_SETTINGS,
+    *DECODING_SETTINGS,
     *DELETION_SETTINGS,
     *DISK_SETTINGS,
     *TOPIC_SETTINGS,

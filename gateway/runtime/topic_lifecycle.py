@@ -75,6 +75,8 @@ def topic_policy(config: Config, overrides: Mapping[str, str]) -> TopicPolicy:
         message_timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
         # what is compacted is decoded later, and a batch that can't be would end that for good
         deep_validation=compacts or config.bool("seqgate.log.deep.validation"),
+        max_decompressed_bytes=config.int("seqgate.batch.decompressed.max.bytes"),
+        max_decoded_records=config.int("seqgate.batch.decoded.max.records"),
         retained_batches=config.int("seqgate.producer.retained.batches"),
         retention_ms=number("retention.ms") if deletes else -1,
         retention_bytes=number("retention.bytes") if deletes else -1,

@@ -155,3 +155,14 @@ class TestDeepValidation:
 
 def test_the_gateways_own_control_batch() -> None:
     check(replace(BASE, attributes=0x30, producer_id=3, producer_epoch=0).encode(), is_client=False)
+
+
+def test_more_records_than_may_be_looked_at_are_refused_before_they_are_decompressed() -> None:
+    few = replace(DEEP, max_decoded_records=3)
+    check(BASE.encode(), few)
+    bomb = replace(
+        BASE, codec="zstd", record_count=4, last_offset_delta=3, payload=b"\x28\xb5\x2f\xfdno frame"
+    )
+    with pytest.raises(InvalidRecord, match=r"4 records; seqgate\.batch\.decoded\.max\.records is 3"):
+        check(bomb.encode(), few)
+    check(bomb.encode(), replace(few, deep_validation=False))

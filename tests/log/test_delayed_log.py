@@ -108,6 +108,13 @@ class TestAppending:
             send(log, 5, 10_001)
         assert (log.log_end_offset, waiting(log)) == (1, {0: 10_000})
 
+    def test_too_many_records_to_be_looked_at_are_refused(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path, replace(CONFIG, max_decoded_records=2))
+        send(log, 10, 20)
+        with pytest.raises(InvalidRecord, match="3 records"):
+            send(log, 10, 20, 30)
+        assert log.log_end_offset == 2
+
     def test_no_room_for_more_until_some_are_due(self, tmp_path: Path) -> None:
         environment = LogEnvironment(Storage())
         environment.delayed_limit.change(3, 100)

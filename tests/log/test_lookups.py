@@ -86,3 +86,17 @@ def test_without_timestamps(tmp_path: Path) -> None:
     assert largest is not None
     assert (largest.timestamp, largest.offset) == (-1, 0)
     assert log.offset_for_timestamp(0) is None
+
+
+def test_a_batch_of_too_many_records_is_not_looked_into(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "log", replace(SMALL, max_decoded_records=4))
+    for number in range(2):
+        log.append(batch(4 + number, timestamp=NOW_MS + 100 * number, step_ms=10), now_ms=NOW_MS)
+    flush(log)
+    within = log.offset_for_timestamp(NOW_MS + 20)
+    assert within is not None
+    assert within.offset == 2
+    beyond = log.offset_for_timestamp(NOW_MS + 120)
+    assert beyond is not None
+    assert (beyond.offset, beyond.timestamp) == (4, NOW_MS + 140)
+    assert log.offset_of_max_timestamp() == beyond
