@@ -1,0 +1,133 @@
+"""What comes in on the control socket: an input is what somebody writes to it.
+
+It is answered with one line of JSON, and so is the next one who asks. What only tells of something, which is all that a request
+does without `execute`, changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager, suppress
+from typing import Any, get_args
+
+import msgspec
+import uvloop
+
+from gateway.control.messages import Answer, Request
+from tests.fuzzing.changes import EXTREMES, changed
+from tests.fuzzing.composed_requests import GROUPS, TOPICS, TRANSACTION
+from tests.fuzzing.scene import Scene, running_scene
+from tests.fuzzing.target import Breach, Run
+
+MAX_INPUT_BYTES = 2048
+PEAK_BYTES = 64 << 20
+BASE_WORK = 600.0
+INPUTS_PER_SCENE = 500
+KINDS: tuple[Any, ...] = get_args(Request)
+
+
+class Asker:
+    """Asks one gateway after another."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._stack = AsyncExitStack()
+        self._scene: Scene | None = None
+        self._asked = 0
+
+    def run(self, data: bytes) -> None:
+        self._loop.run_until_complete(self._feed(data))
+
+    async def _feed(self, data: bytes) -> None:
+        if self._scene is None or self._asked >= INPUTS_PER_SCENE:
+            await self.close()
+            self._scene = await self._stack.enter_async_context(running_scene())
+            self._asked = 0
+        self._asked += 1
+        _check(await self._ask(self._scene, data))
+        if _check(await self._ask(self._scene, b'{"operation":"status"}\n')).error is not None:
+            raise Breach("the gateway no longer tells how it is")
+        self._scene.complaints.check()
+
+    async def _ask(self, scene: Scene, data: bytes) -> bytes:
+        path = str(scene.gateway._control.path)
+        reader, writer = await asyncio.open_unix_connection(path)
+        writer.write(data)
+        with suppress(OSError):
+            writer.write_eof()
+        line = b""
+        with suppress(OSError):
+            line = await reader.read()
+        writer.close()
+        return line
+
+    async def close(self) -> None:
+        self._scene = None
+        await self._stack.aclose()
+
+
+def _check(line: bytes) -> Answer:
+    if not line.endswith(b"\n") or line.count(b"\n") != 1:
+        raise Breach(f"the answer is {line!r}")
+    return msgspec.json.decode(line, type=Answer)
+
+
+@contextmanager
+def opened() -> Iterator[Run]:
+    loop = uvloop.new_event_loop()
+    asker = Asker(loop)
+    try:
+        yield asker.run
+    finally:
+        loop.run_until_complete(asker.close())
+        loop.close()
+
+
+def _filled(kind: Any) -> dict[str, Any]:
+    """A value for each field that needs one."""
+    values: dict[str, Any] = {}
+    for field in msgspec.structs.fields(kind):
+        if field.required:
+            values[field.encode_name] = {
+                "topic": TOPICS[0],
+                "group": GROUPS[0],
+                "groups": list(GROUPS),
+                "transactional_id": TRANSACTION,
+                "target": "earliest",
+                "owner": "fuzzer",
+            }.get(field.name, 1)
+    return values
+
+
+def seeds() -> Iterator[bytes]:
+    for kind in KINDS:
+        yield _line({"operation": kind.__struct_config__.tag, **_filled(kind)})
+    yield b"\n"
+    yield b"{}"
+    yield b'{"operation":"status","operation":"tasks"}\n'
+    yield b"[" * 2000 + b"\n"
+
+
+def mutated(data: bytes, chance: random.Random) -> bytes:
+    kind = chance.choice(KINDS)
+    request = {"operation": kind.__struct_config__.tag, **_filled(kind)}
+    for field in msgspec.structs.fields(kind):
+        if chance.random() < 0.4:
+            request[field.encode_name] = _value(chance)
+    line = _line(request)
+    return changed(line, chance, 1) if chance.random() < 0.3 else line
+
+
+def _line(request: dict[str, Any]) -> bytes:
+    return json.dumps(request).encode() + b"\n"
+
+
+def _value(chance: random.Random) -> Any:
+    values = (
+        *EXTREMES, 1.5, True, None, "", *TOPICS, *GROUPS, TRANSACTION, "\ud800", [], [""], [1, 2], ["plain", 0],
+        ["plain", 0, 7], {}, [{"topic": "plain", "partitions": [0, -1]}], "(a", "Empty", "timestamp", "shift",
+    )  # fmt: skip
+    return chance.choice(values)

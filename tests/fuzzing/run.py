@@ -1,0 +1,115 @@
+"""Guided runs of several targets, one process after the other, and what came of them."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.fuzzing import corpus
+
+ROOT = Path(__file__).parents[2]
+CRASHES_PER_TARGET = 5
+"""After so many a target is given up: what it finds is mostly the same."""
+LEAST_SECONDS = 1
+START_S = 120
+"""A process that has not ended so long after its time is stuck; libFuzzer ends any input after a minute."""
+COUNTS = struct.Struct("<qq")
+"""Inputs and bytes, as the process that feeds them leaves them behind."""
+HAS_WHEELS = sys.platform == "linux" and platform.machine() == "x86_64" and sys.version_info < (3, 15)
+"""Whether there is an atheris for this Python and machine; where there is, it must be there."""
+_REACHED = re.compile(r" cov: (\d+) ft: (\d+) ")
+
+
+@dataclass
+class Outcome:
+    """Counts by what was counted, and a sentence for each thing that broke."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    breaches: list[str] = field(default_factory=list)
+
+
+def fuzz(names: Sequence[str], seconds: float, seed: int, *, keep: bool = False) -> Outcome:
+    """Fuzz each target for its share of the time. The same seed tries the same inputs, as far as the time allows."""
+    outcome = Outcome(Counter(targets=0, inputs=0, bytes_fuzzed=0, edges=0, features=0, crashes=0))
+    for name in names:
+        with tempfile.TemporaryDirectory(prefix="seqgate-fuzzing-") as directory:
+            _fuzz_target(name, seconds / len(names), seed, Path(directory), outcome)
+            if keep:
+                from tests.fuzzing.keeping import keep_fewest
+
+                keep_fewest(name, sorted((Path(directory) / "found").iterdir()))
+    return outcome
+
+
+def _fuzz_target(name: str, seconds: float, seed: int, directory: Path, outcome: Outcome) -> None:
+    outcome.counts["targets"] += 1
+    deadline = time.monotonic() + seconds
+    edges = features = 0
+    for attempt in range(CRASHES_PER_TARGET):
+        left = max(LEAST_SECONDS, round(deadline - time.monotonic()))
+        said, status = _guided(name, left, seed + attempt, directory)
+        counts = directory / "counts"
+        inputs, size_bytes = COUNTS.unpack(counts.read_bytes()) if counts.exists() else (0, 0)
+        outcome.counts["inputs"] += inputs
+        outcome.counts["bytes_fuzzed"] += size_bytes
+        for match in _REACHED.finditer(said):
+            edges, features = max(edges, int(match[1])), max(features, int(match[2]))
+        if status == 0:
+            break
+        outcome.counts["crashes"] += 1
+        outcome.breaches.append(_breach(name, seed + attempt, said, directory))
+        if time.monotonic() > deadline:
+            break
+    outcome.counts["edges"] += edges
+    outcome.counts["features"] += features
+    print(f"{name}: {edges} edges, {features} features", file=sys.stderr)
+
+
+def _guided(name: str, seconds: int, seed: int, directory: Path) -> tuple[str, int]:
+    """What the process said, and its exit status."""
+    command = [sys.executable, "-m", "tests.fuzzing.guided", name, str(directory)]
+    command += [f"-max_total_time={seconds}", f"-seed={seed & 0xFFFFFFFF or 1}"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0"}
+    try:
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=seconds + START_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as expired:
+        return (expired.stdout or b"").decode(errors="replace") + "\nThe process did not end.", -1
+    return done.stdout.decode(errors="replace"), done.returncode
+
+
+def _breach(name: str, seed: int, said: str, directory: Path) -> str:
+    print(said[-6000:], file=sys.stderr)
+    crashes = sorted([*directory.glob("crash-*"), *directory.glob("timeout-*"), *directory.glob("oom-*")])
+    encoded = [corpus.line_of(path.read_bytes()) for path in crashes]
+    for path in crashes:
+        path.unlink()
+    reason = _reason(said)
+    return f"{name} (seed {seed}): {reason}; input in base64: {', '.join(encoded) or 'not known'}"
+
+
+def _reason(said: str) -> str:
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    for position, line in enumerate(lines):
+        if "Uncaught Python exception" in line and position + 1 < len(lines):
+            return lines[position + 1]
+    return next(
+        (line for line in reversed(lines) if "ERROR" in line), lines[-1] if lines else "it ended at once"
+    )

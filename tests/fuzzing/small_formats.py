@@ -1,0 +1,216 @@
+"""Small formats, read by functions of their own: an input is the number of the reader and the bytes it gets.
+
+Subscriptions and assignments of members, regular expressions, config values, checkpoints, snapshots, what was last seen of
+Redis. Each reads any bytes, or says with its own error that it can't.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from gateway.config import Config
+from gateway.config.iso_duration import parse_iso_duration
+from gateway.config.setting import InvalidValueError, render
+from gateway.config.table import SETTINGS
+from gateway.coordinator.group.assignment import assigned_partitions, encode_assignment
+from gateway.coordinator.group.consumer_request import HeartbeatRefused, compiled
+from gateway.coordinator.group.subscription import read_subscription, subscribed_topics
+from gateway.coordinator.transaction.filters import InvalidPattern, transaction_filter
+from log import checkpoints, delayed_snapshots
+from log.delayed_records import Hold
+from log.due_times import parse_due_ms
+from log.errors import IncompatibleFormat
+from log.record_batch import parse_header
+from log.transaction_index import TransactionIndex
+from pid_allocator import StoreWentBack
+from pid_allocator.seen_file import SeenFile
+from seq_validator import CorruptSnapshot, ProducerTable
+from tests.fuzzing.changes import changed
+from tests.fuzzing.damage import sealed
+from tests.fuzzing.scene import MEMORY
+from tests.fuzzing.target import Breach, Run
+from tests.support.batches import Batch
+
+MAX_INPUT_BYTES = 2048
+PEAK_BYTES = 64 << 20
+BASE_WORK = 300.0
+NAMES = ("plain", "compacted", "nothing", "x" * 249)
+SEALED = True
+"""Its last four bytes are a checksum, mostly a right one."""
+
+
+class Reader(NamedTuple):
+    """What reads bytes, the errors with which it may refuse them, and bytes that it takes."""
+
+    read: Callable[[bytes], object]
+    refusals: tuple[type[Exception], ...]
+    examples: tuple[bytes, ...]
+    is_sealed: bool = False
+
+
+@contextmanager
+def opened() -> Iterator[Run]:
+    yield feed
+
+
+def feed(data: bytes) -> None:
+    reader = READERS[data[0] % len(READERS)] if data else READERS[0]
+    with suppress(*reader.refusals):
+        reader.read(data[1:])
+
+
+def _member_metadata(data: bytes) -> None:
+    whole = read_subscription(data)
+    names = subscribed_topics(data)
+    if whole is not None and whole.topics != names:
+        raise Breach(f"a subscription is to {names} and to {whole.topics}")
+
+
+def _assignment(data: bytes) -> None:
+    assigned = assigned_partitions(data)
+    if assigned is not None and assigned_partitions(encode_assignment(3, assigned)) != {
+        name: sorted(indexes) for name, indexes in sorted(assigned.items())
+    }:
+        raise Breach(f"the assignment {assigned} is another one when it is written again")
+
+
+def _topic_pattern(data: bytes) -> None:
+    pattern = compiled(data.decode(errors="replace"))
+    for name in NAMES:
+        pattern.fullmatch(name)
+
+
+def _transaction_pattern(data: bytes) -> None:
+    transaction_filter((), (), -1, data.decode(errors="replace"), 0)
+
+
+def _setting(data: bytes) -> None:
+    setting = SETTINGS[int.from_bytes(data[:2], "big") % len(SETTINGS)]
+    text = data[2:].decode(errors="replace")
+    value = setting.parse(text)
+    again = render(value)
+    if again is not None and setting.parse(again) != value:
+        raise Breach(f"{setting.name}: {text!r} is {value!r}, which is told as {again!r}")
+    Config().set_dynamic({setting.name: text}, all_brokers=True)
+
+
+def _duration(data: bytes) -> None:
+    parse_iso_duration(data.decode(errors="replace"))
+
+
+def _transaction_index(data: bytes) -> None:
+    index = TransactionIndex(data)
+    if index.is_sane(0, 1000):
+        found: list[tuple[int, int]] = []
+        index.collect(3, 900, found)
+
+
+def _producers(data: bytes) -> None:
+    table, _ = ProducerTable.restore(data, retained_batches=3)
+    header = parse_header(Batch().of(7, 0, 5).encode())
+    table.judge(header, 0)
+    table.update(header, 2000, 0)
+    table.expire(2**62, 1)
+    table.snapshot(3000)
+
+
+def _delayed(data: bytes) -> None:
+    snapshot = delayed_snapshots.decode(data, "delayed-records")
+    if delayed_snapshots.decode(delayed_snapshots.encode(snapshot), "again") != snapshot:
+        raise Breach("what waits is something else when it is written again")
+
+
+def _seen(data: bytes) -> None:
+    with tempfile.NamedTemporaryFile(dir=MEMORY if MEMORY.is_dir() else None) as file:
+        file.write(data)
+        file.flush()
+        asyncio.run(SeenFile(Path(file.name)).load())
+
+
+def _producer_snapshot() -> bytes:
+    table = ProducerTable(retained_batches=3)
+    for number in range(3):
+        table.update(parse_header(Batch().of(7 + number, 0, 0).encode()), number, 0)
+    return table.snapshot(3)
+
+
+def _example_of_transaction_index() -> bytes:
+    index = TransactionIndex()
+    for number in range(3):
+        index.add(7, 10 * number, 10 * number + 5, 10 * number)
+    return bytes(index.entries)
+
+
+_FILE = (checkpoints.CorruptCheckpoint, IncompatibleFormat)
+READERS = (
+    Reader(
+        _member_metadata,
+        (),
+        (
+            b"\0\0\0\0\0\1\0\5plain\xff\xff\xff\xff",
+            b"\0\3\0\0\0\1\0\5plain\0\0\0\2ab\0\0\0\1\0\5plain\0\0\0\1\0\0\0\0\0\0\0\1\0\1r",
+        ),
+    ),
+    Reader(_assignment, (), (b"\0\0\0\0\0\1\0\5plain\0\0\0\2\0\0\0\0\0\0\0\1\xff\xff\xff\xff",)),
+    Reader(
+        _topic_pattern, (HeartbeatRefused,), (b"plain|comp.*", b"(a*)*b", b"\\p{Greek}{3}", b"x{1000}{1000}")
+    ),
+    Reader(_transaction_pattern, (InvalidPattern,), (b"t.*", b"(((((a{9}){9}){9}){9}){9})")),
+    Reader(
+        _setting,
+        (InvalidValueError,),
+        tuple(
+            number.to_bytes(2, "big") + (render(setting.default) or "").encode()
+            for number, setting in enumerate(SETTINGS)
+        ),
+    ),
+    Reader(_duration, (ValueError,), (b"PT5M", b"-P1DT2H3.5S", b"P999999999D")),
+    Reader(
+        lambda data: checkpoints.decode_offsets(data, "offsets"),
+        _FILE,
+        (checkpoints.encode_offsets({("plain", 0): 5, ("plain", 1): 7}),),
+    ),
+    Reader(
+        lambda data: checkpoints.decode_leader_epochs(data, "epochs"),
+        _FILE,
+        (checkpoints.encode_leader_epochs([(0, 0), (3, 50)]),),
+    ),
+    Reader(
+        lambda data: checkpoints.decode_partition_metadata(data, "metadata"),
+        _FILE,
+        (checkpoints.encode_partition_metadata(uuid.UUID(int=7)),),
+    ),
+    Reader(_transaction_index, (), (_example_of_transaction_index(),)),
+    Reader(_producers, (CorruptSnapshot,), (_producer_snapshot(),), SEALED),
+    Reader(
+        _delayed,
+        (delayed_snapshots.CorruptDelayedSnapshot, IncompatibleFormat),
+        (delayed_snapshots.encode(delayed_snapshots.DelayedSnapshot(5, "due", [Hold(1, 2)], [(3, 4)])),),
+        SEALED,
+    ),
+    Reader(_seen, (StoreWentBack,), (b'{"store_id":"s","next_producer_id":5}',)),
+    Reader(parse_due_ms, (), (b"1700000000000",)),
+)
+
+
+def seeds() -> Iterator[bytes]:
+    for number, reader in enumerate(READERS):
+        for example in reader.examples:
+            yield bytes([number]) + example
+
+
+def mutated(data: bytes, chance: random.Random) -> bytes:
+    if not data or chance.random() < 0.4:
+        number = chance.randrange(len(READERS))
+        data = bytes([number]) + chance.choice(READERS[number].examples)
+    rest = changed(data[1:], chance)
+    if READERS[data[0] % len(READERS)].is_sealed and chance.random() < 0.9:
+        rest = sealed(rest)
+    return data[:1] + rest

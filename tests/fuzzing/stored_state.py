@@ -1,0 +1,238 @@
+"""What coordinators and the metadata read from their logs: an input is a topic and the keys and values of records.
+
+A record that can't be read is passed over with a sentence, but for one of the metadata, which ends the start. Whatever can be
+read is folded in, and can be written again.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from gateway.coordinator.group import records as group_records
+from gateway.coordinator.group.classic_rebalance import GroupLimits
+from gateway.coordinator.group.consumer_records import (
+    AssignmentEpochRecord,
+    CurrentRecord,
+    CurrentValue,
+    GroupEpochRecord,
+    MemberRecord,
+    MemberState,
+    MemberValue,
+    TargetRecord,
+)
+from gateway.coordinator.group.effects import Effects
+from gateway.coordinator.group.records import (
+    CommittedOffset,
+    GroupMetadata,
+    GroupMetadataRecord,
+    MemberMetadata,
+    OffsetCommitRecord,
+)
+from gateway.coordinator.group.shard import GroupShard
+from gateway.coordinator.share import records as share_records
+from gateway.coordinator.share.ranges import StateBatch
+from gateway.coordinator.share.records import SharePartitionKey, ShareSnapshot, ShareState, ShareUpdate
+from gateway.coordinator.share.states import ShareStates
+from gateway.coordinator.transaction import records as transaction_records
+from gateway.coordinator.transaction.records import Transaction, TransactionRecord
+from gateway.coordinator.transaction.shard import TransactionShard
+from gateway.coordinator.transaction.states import TransactionState
+from gateway.coordinator.transactional import Pending, TransactionEnd
+from gateway.metadata.image import MetadataImage
+from gateway.metadata.records import (
+    ConfigRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    UnknownRecordError,
+    decode_record,
+    encode_record,
+)
+from tests.fuzzing.changes import changed
+from tests.fuzzing.target import Run
+
+MAX_INPUT_BYTES = 2048
+PEAK_BYTES = 16 << 20
+BASE_WORK = 100.0
+NOW_MS = 1_700_000_000_000
+GROUPS, TRANSACTIONS, SHARES, METADATA = range(4)
+_SIZES = struct.Struct(">HH")
+NULL = 0xFFFF
+"""As the size of a value: there is none. As that of a key: the record ends a transaction."""
+PRODUCER = (7, 0)
+
+
+@contextmanager
+def opened() -> Iterator[Run]:
+    yield feed
+
+
+def feed(data: bytes) -> None:
+    topic = (data[0] if data else 0) % 4
+    is_transactional = bool(data and data[0] & 0x80)
+    if topic == METADATA:
+        _replay_metadata(_records_of(data[1:]))
+        return
+    codec, shard = _of(topic)
+    for key, value in _records_of(data[1:]):
+        if key is None:
+            record: Any = (
+                TransactionEnd(PRODUCER[0], is_commit=value is not None) if topic == GROUPS else None
+            )
+        else:
+            try:
+                record = codec.decode(key, value)
+            except ValueError:
+                continue
+        if record is None:
+            continue
+        is_pending = is_transactional and topic == GROUPS and key is not None
+        shard.replay(Pending(*PRODUCER, record) if is_pending else record, NOW_MS)
+    if topic == GROUPS:
+        shard.loaded(Effects(NOW_MS))
+    for stored in list(shard.stored_keys()):
+        for record in shard.records_of(stored):
+            codec.encode(record.record if isinstance(record, Pending) else record)
+
+
+def _of(topic: int) -> tuple[Any, Any]:
+    if topic == GROUPS:
+        return group_records, GroupShard(GroupLimits(), 1000)
+    if topic == TRANSACTIONS:
+        return transaction_records, TransactionShard()
+    return share_records, ShareStates()
+
+
+def _replay_metadata(records: Iterator[tuple[bytes | None, bytes | None]]) -> None:
+    image = MetadataImage()
+    for _, value in records:
+        try:
+            record = decode_record(value or b"")
+        except UnknownRecordError:
+            return
+        image.replay(record)
+        encode_record(record)
+
+
+def _records_of(data: bytes) -> Iterator[tuple[bytes | None, bytes | None]]:
+    position = 0
+    while len(data) - position >= _SIZES.size:
+        key_bytes, value_bytes = _SIZES.unpack_from(data, position)
+        position += _SIZES.size
+        key = None
+        if key_bytes != NULL:
+            key, position = data[position : position + key_bytes], position + key_bytes
+        value = None
+        if value_bytes != NULL:
+            value, position = data[position : position + value_bytes], position + value_bytes
+        yield key, value
+
+
+def written(topic: int, records: Sequence[tuple[bytes | None, bytes | None]]) -> bytes:
+    """An input of these keys and values."""
+    pieces = [bytes([topic])]
+    for key, value in records:
+        pieces += (
+            _SIZES.pack(NULL if key is None else len(key), NULL if value is None else len(value)),
+            key or b"",
+            value or b"",
+        )
+    return b"".join(pieces)
+
+
+def seeds() -> Iterator[bytes]:
+    for topic, records in (
+        (GROUPS, [group_records.encode(record) for record in _group_records()]),
+        (TRANSACTIONS, [transaction_records.encode(record) for record in _transaction_records()]),
+        (SHARES, [share_records.encode(record) for record in _share_records()]),
+        (METADATA, [(b"", encode_record(record)) for record in _metadata_records()]),
+    ):
+        yield written(topic, records)
+        for record in records:
+            yield written(topic, [record])
+    pending = [
+        group_records.encode(record) for record in _group_records() if isinstance(record, OffsetCommitRecord)
+    ]
+    yield written(GROUPS | 0x80, [*pending, (None, b"")])
+    yield written(GROUPS | 0x80, [*pending, (None, None)])
+
+
+def _group_records() -> list[Any]:
+    topic_id = uuid.UUID(int=7)
+    places = frozenset({(topic_id, 0), (topic_id, 1)})
+    member = MemberMetadata("m", "static", "client", "/host", 1000, 1000, b"\0\0", b"\0\1")
+    value = MemberValue("static", "rack", "client", "/host", ("plain",), "p.*", 1000, "uniform", None)
+    return [
+        GroupMetadataRecord("classic", GroupMetadata("consumer", 3, "range", "m", NOW_MS, (member,))),
+        OffsetCommitRecord("classic", "plain", 0, CommittedOffset(5, 1, "meta", NOW_MS, -1)),
+        OffsetCommitRecord("classic", "plain", 0, None),
+        GroupEpochRecord("consumer", 4),
+        MemberRecord("consumer", "m", value),
+        AssignmentEpochRecord("consumer", 4),
+        TargetRecord("consumer", "m", places),
+        CurrentRecord("consumer", "m", CurrentValue(4, 3, MemberState.STABLE, places, frozenset())),
+    ]
+
+
+def _transaction_records() -> list[TransactionRecord]:
+    places = frozenset({("plain", 0), ("compacted", 1)})
+    return [
+        TransactionRecord("t", Transaction(7, 0, 60_000, TransactionState.EMPTY, frozenset(), NOW_MS, -1)),
+        TransactionRecord(
+            "t", Transaction(7, 0, 60_000, TransactionState.ONGOING, places, NOW_MS, NOW_MS, 1, 2, 3, 2)
+        ),
+        TransactionRecord("t", None),
+    ]
+
+
+def _share_records() -> list[Any]:
+    key = SharePartitionKey("shared", uuid.UUID(int=7), 0)
+    batches = (StateBatch(5, 9, 0, 2), StateBatch(10, 12, 2, 1))
+    return [
+        ShareSnapshot(key, ShareState(5, batches, 0, NOW_MS)),
+        ShareUpdate(key, 7, batches),
+        ShareSnapshot(key, None),
+    ]
+
+
+def _metadata_records() -> list[Any]:
+    topic_id = uuid.UUID(int=7)
+    return [
+        TopicRecord("plain", topic_id),
+        PartitionRecord(0, topic_id, (1,), (1,), 1, 0),
+        ConfigRecord(2, "plain", "retention.ms", "5"),
+        ConfigRecord(2, "plain", "retention.ms", None),
+        ProducerIdsRecord(1, 0, 1000, 0, "owner", NOW_MS),
+        RemoveTopicRecord(topic_id),
+    ]
+
+
+def mutated(data: bytes, chance: random.Random) -> bytes:
+    records = list(_records_of(data[1:]))
+    topic = data[0] if data else 0
+    if not records or chance.random() < 0.2:
+        chosen = chance.choice(list(seeds()))
+        topic, records = chosen[0], list(_records_of(chosen[1:]))
+    if chance.random() < 0.2:
+        topic ^= 0x80
+    for _ in range(chance.choice((1, 1, 2))):
+        position = chance.randrange(len(records))
+        key, value = records[position]
+        what = chance.random()
+        if what < 0.1:
+            records.insert(chance.randrange(len(records) + 1), (key, value))
+        elif what < 0.2 and len(records) > 1:
+            del records[position]
+        elif what < 0.3:
+            records[position] = key, None
+        elif what < 0.4 and key is not None:
+            records[position] = changed(key, chance, 1), value
+        elif value is not None:
+            records[position] = key, changed(value, chance)
+    return written(topic, records)

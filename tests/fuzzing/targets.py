@@ -1,0 +1,14 @@
+"""The targets, by the names of their modules."""
+
+from __future__ import annotations
+
+NAMES = (
+    "compressed_records",
+    "control_requests",
+    "partition_files",
+    "record_batches",
+    "requests",
+    "small_formats",
+    "start_up",
+    "stored_state",
+)
