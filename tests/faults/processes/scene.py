@@ -59,7 +59,7 @@ class Outcome:
     breaches: list[str] = field(default_factory=list)
 
     def merge(self, other: Outcome) -> None:
-        self.counts += other.counts
+        self.counts.update(other.counts)
         self.breaches += other.breaches
 
 
