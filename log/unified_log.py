@@ -9,7 +9,6 @@ Source of the rules: Kafka's `UnifiedLog`, `LocalLog`.
 from __future__ import annotations
 
 import errno
-import os
 from typing import TYPE_CHECKING, Final
 
 from log import lookups
@@ -194,7 +193,7 @@ class UnifiedLog(DelayedLog):
         except OSError as error:
             self._fail(f"a write failed: {error}", error)
         if written != size_bytes:
-            no_room = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            no_room = OSError(errno.ENOSPC, "short write")
             self._fail(f"only {written} of {size_bytes} bytes could be written; is the disk full?", no_room)
         return log_append_time_ms
 
