@@ -76,7 +76,9 @@ def test_fetching_goes_round_and_counts_every_record(bench: Bench, seqgate: Seqg
 @pytest.mark.parametrize("flush_messages", [PAGE_CACHE, EVERY_MESSAGE])
 def test_committed_transactions_are_in_the_log(seqgate: SeqgateBroker, flush_messages: str) -> None:
     topic = f"transactions-{next(NUMBERS)}"
-    sample = run_transactions(seqgate, topic, connections=3, seconds=1.0, flush_messages=flush_messages)
+    sample = run_transactions(
+        seqgate, topic, connections=3, seconds=0.3, flush_messages=flush_messages, least=2
+    )
     with Wire(seqgate.bootstrap) as wire:
         assert log_end_offsets(wire, topic, 2) == [2 * sample.records] * 2, "a record and a marker of each"
     assert sample.records > 3

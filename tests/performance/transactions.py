@@ -65,10 +65,10 @@ class TransactionalProducer:
         size = int.from_bytes(await self._reader.readexactly(4), "big")
         return decode(api, version, await self._reader.readexactly(size)).fields
 
-    async def run(self, until_s: float) -> int:
-        """One transaction after the other until the time is over; how many were committed."""
+    async def run(self, until_s: float, least: int) -> int:
+        """One transaction after the other until the time is over, but so many at least; how many were committed."""
         count = 0
-        while time.monotonic() < until_s:
+        while count < least or time.monotonic() < until_s:
             await self._produce()
             begun_s = time.monotonic()
             ended = await self.call(
@@ -120,14 +120,16 @@ def begin_transactions(broker: Broker, topic: str) -> None:
 
 
 def run_transactions(
-    broker: Broker, topic: str, *, connections: int, seconds: float, flush_messages: str
+    broker: Broker, topic: str, *, connections: int, seconds: float, flush_messages: str, least: int = 1
 ) -> Sample:
-    """Records are transactions here, and the p99 that of EndTxn."""
+    """Records are transactions here, `least` or more of each connection, and the p99 is that of EndTxn."""
     create_topic(broker, topic, partitions=PARTITIONS, flush_messages=flush_messages)
-    return asyncio.run(_load(broker, topic, connections, seconds, flush_messages))
+    return asyncio.run(_load(broker, topic, connections, seconds, flush_messages, least))
 
 
-async def _load(broker: Broker, topic: str, connections: int, seconds: float, flush_messages: str) -> Sample:
+async def _load(
+    broker: Broker, topic: str, connections: int, seconds: float, flush_messages: str, least: int
+) -> Sample:
     host, _, port = broker.bootstrap.rpartition(":")
     producers = [
         TransactionalProducer(host, int(port), topic, f"{topic}-{number}") for number in range(connections)
@@ -137,7 +139,7 @@ async def _load(broker: Broker, topic: str, connections: int, seconds: float, fl
     choose_durability(broker, STATE_TOPIC, flush_messages)
     broker_before, client_before = broker.cpu_s(), _cpu_s()
     begun_s = time.monotonic()
-    counts = await asyncio.gather(*(producer.run(begun_s + seconds) for producer in producers))
+    counts = await asyncio.gather(*(producer.run(begun_s + seconds, least) for producer in producers))
     took_s = time.monotonic() - begun_s
     sample = Sample(
         records=sum(counts),
