@@ -189,6 +189,14 @@ class FinalRead(Event):
 
 
 @dataclass(frozen=True)
+class RecordsDeleting(Event):
+    """Somebody asked to have the records before `offset` deleted, or for retention that may delete them."""
+
+    partition: TopicPartition
+    offset: int
+
+
+@dataclass(frozen=True)
 class OffsetsCommitting(Event):
     """A group member asked for this commit, outside of transactions."""
 

@@ -79,6 +79,7 @@ def _settings(chance: Random, *, durable: bool) -> tuple[str, ...]:
         "offsets.topic.num.partitions": chance.choice((1, 3)),
         "transaction.state.log.num.partitions": chance.choice((1, 3)),
         "share.coordinator.state.topic.num.partitions": 1,
+        "group.min.session.timeout.ms": 1_000,
         "group.initial.rebalance.delay.ms": chance.choice((0, 0, 300)),
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
         "seqgate.producer.id.block.size": chance.choice((1, 5, 1_000)),

@@ -10,6 +10,7 @@ from tests.simulation.history import (
     GatewayCrashed,
     OffsetListed,
     RecordName,
+    RecordsDeleting,
     Refused,
     Unexpected,
 )
@@ -229,6 +230,15 @@ class TestWatermarks:
     def test_a_log_that_begins_late_without_a_reason(self) -> None:
         story = Story()
         story.fetched([], begin=2, high_watermark=5, log_start_offset=2)
+        assert story.found() == {"log_start"}
+
+    def test_a_log_that_begins_late_at_the_time(self) -> None:
+        story = Story()
+        story.add(RecordsDeleting(story.tick(), P0, 1))
+        story.fetched([], begin=1, high_watermark=5, log_start_offset=1)
+        assert story.found() == set()
+        story.fetched([], begin=2, high_watermark=5, log_start_offset=2)
+        story.add(RecordsDeleting(story.tick(), P0, 2))
         assert story.found() == {"log_start"}
 
     def test_an_answer_beyond_the_high_watermark(self) -> None:

@@ -280,6 +280,19 @@ class TestGroups:
         story.add(Assigned(50, "g", "n", 2, frozenset({P0, P1})))
         assert story.found() == set()
 
+    def test_an_owner_that_had_not_let_go(self) -> None:
+        story = Story()
+        story.add(Assigned(10, "g", "m", 1, frozenset({P0, P1})))
+        story.add(Assigned(20, "g", "n", 2, frozenset({P1})))
+        assert story.found() == set()
+        story.add(Assigned(30, "g", "m", 1, frozenset({P0})))
+        assert breaches(story.history) == [
+            (
+                "early_owners: 20 ms: flights-1 was assigned to n in generation 2 of g, and m, which had it since "
+                "10 ms, was still in generation 1 at 30 ms"
+            )
+        ]
+
     def test_a_generation_goes_back(self) -> None:
         story = Story()
         story.add(Assigned(10, "g", "m", 2, frozenset()))

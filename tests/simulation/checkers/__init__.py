@@ -7,7 +7,7 @@ from typing import Final
 from tests.simulation.checkers.committed_offsets import committed_offsets
 from tests.simulation.checkers.dense import dense
 from tests.simulation.checkers.facts import Checker, Facts, place
-from tests.simulation.checkers.groups import old_generations, owners
+from tests.simulation.checkers.groups import early_owners, old_generations, owners
 from tests.simulation.checkers.order import order
 from tests.simulation.checkers.producer_ids import fencing, producer_ids
 from tests.simulation.checkers.repeatable import compaction, repeatable, whole_answers
@@ -50,6 +50,7 @@ CHECKERS: Final[dict[str, Checker]] = {
         ends,
         committed_offsets,
         owners,
+        early_owners,
         old_generations,
         unexpected,
     )

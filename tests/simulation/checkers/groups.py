@@ -1,4 +1,9 @@
-"""A partition has one owner per generation of a group, and who is of an older generation commits nothing."""
+"""A partition has one owner at a time in a group, and who is of an older generation commits nothing.
+
+Owners of different generations overlap when the older one is heard of again in its generation: it had not let go. (A
+member of the consumer protocol takes up the next epoch only when it has given up what it must, and a member that was
+thrown out comes back in a later one.)
+"""
 
 from __future__ import annotations
 
@@ -32,6 +37,29 @@ def owners(facts: Facts) -> list[str]:
                 f"after {newest}"
             )
         generations[event.group, event.member] = max(newest, event.generation)
+    return breaches
+
+
+def early_owners(facts: Facts) -> list[str]:
+    """Partitions that went to a member while another still took part in an older generation in which it had them."""
+    breaches = []
+    last: dict[tuple[str, str], Assigned] = {}
+    taken: dict[tuple[str, str], list[tuple[TopicPartition, Assigned]]] = defaultdict(list)
+    for event in facts.all(Assigned):
+        who = (event.group, event.member)
+        before = last.get(who)
+        if before is not None and before.generation == event.generation:
+            breaches += [
+                f"{taker.at_ms} ms: {place(partition)} was assigned to {taker.member} in generation "
+                f"{taker.generation} of {event.group}, and {event.member}, which had it since {before.at_ms} ms, "
+                f"was still in generation {event.generation} at {event.at_ms} ms"
+                for partition, taker in taken[who]
+            ]
+        last[who] = event
+        taken[who] = []
+        for (group, member), other in last.items():
+            if group == event.group and member != event.member and other.generation < event.generation:
+                taken[group, member] += [(one, event) for one in sorted(other.partitions & event.partitions)]
     return breaches
 
 

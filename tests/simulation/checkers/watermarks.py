@@ -11,7 +11,7 @@ from collections import defaultdict
 from typing import Final
 
 from tests.simulation.checkers.facts import EARLIEST, LATEST, Facts, place
-from tests.simulation.history import Acknowledged, Fetched, OffsetListed, TopicPartition
+from tests.simulation.history import Acknowledged, Fetched, OffsetListed, RecordsDeleting, TopicPartition
 
 _HIGH_WATERMARK: Final = "high watermark"
 _LAST_STABLE: Final = "last stable offset"
@@ -94,13 +94,21 @@ def beyond(facts: Facts) -> list[str]:
 
 
 def log_start(facts: Facts) -> list[str]:
-    """A log begins no later than somebody asked for."""
+    """A log begins no later than somebody had asked for; of a history that tells no times, than anybody ever asked for."""
     breaches = []
-    for event in facts.all(Fetched):
-        allowed = facts.deleted_before.get(event.partition, 0)
-        if event.log_start_offset > allowed:
-            breaches.append(
-                f"{event.at_ms} ms: {place(event.partition)} begins at {event.log_start_offset}, "
-                f"and nobody deleted beyond {allowed}"
+    allowed: dict[TopicPartition, int] = {}
+    timed = {event.partition for event in facts.all(RecordsDeleting)}
+    for event in facts.history.events:
+        if isinstance(event, RecordsDeleting):
+            allowed[event.partition] = max(allowed.get(event.partition, 0), event.offset)
+        elif isinstance(event, Fetched):
+            partition = event.partition
+            limit = (
+                allowed.get(partition, 0) if partition in timed else facts.deleted_before.get(partition, 0)
             )
+            if event.log_start_offset > limit:
+                breaches.append(
+                    f"{event.at_ms} ms: {place(partition)} begins at {event.log_start_offset}, "
+                    f"and nobody had asked to delete beyond {limit}"
+                )
     return breaches

@@ -16,7 +16,7 @@ from tests.simulation.clients.error_codes import FAULTS
 from tests.simulation.clients.fetcher import LATEST, Fetcher
 from tests.simulation.clients.surroundings import Surroundings
 from tests.simulation.clients.topics import METADATA_VERSION, learn
-from tests.simulation.history import TopicPartition
+from tests.simulation.history import RecordsDeleting, TopicPartition
 from tests.support.wire import Plain
 
 TOPIC_RESOURCE, SET, TIMEOUT_MS = 2, 0, 10_000
@@ -116,7 +116,9 @@ class Administrator:
         """From now on whatever is in the topic may go."""
         topic = self._surroundings.topics[self._random.choice(self._retained)]
         for partition in range(MAX_PARTITIONS):
-            self._surroundings.history.deleted_before[TopicPartition(topic.name, partition)] = ANY_OFFSET
+            place = TopicPartition(topic.name, partition)
+            self._surroundings.history.deleted_before[place] = ANY_OFFSET
+            self._surroundings.history.add(RecordsDeleting(self._surroundings.at_ms(), place, ANY_OFFSET))
         await self._set(topic.name, "retention.bytes", self._random.choice(RETENTION_BYTES))
 
     async def _delete_records(self) -> None:
@@ -133,6 +135,7 @@ class Administrator:
         offset = self._random.randint(0, end)
         deleted = self._surroundings.history.deleted_before
         deleted[place] = max(deleted.get(place, 0), offset)
+        self._surroundings.history.add(RecordsDeleting(self._surroundings.at_ms(), place, offset))
         row = {"partition_index": place.partition, "offset": offset}
         request = {"topics": [{"name": place.topic, "partitions": [row]}], "timeout": TIMEOUT_MS}
         answer = await self._ask("delete_records", 2, request)

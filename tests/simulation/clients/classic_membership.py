@@ -15,7 +15,7 @@ from tests.simulation.clients.surroundings import Surroundings
 from tests.simulation.history import TopicPartition
 
 PROTOCOL_TYPE, PROTOCOL = "consumer", "range"
-SESSION_TIMEOUT_MS, REBALANCE_TIMEOUT_MS = 6_000, 8_000
+SESSION_TIMEOUT_MS, REBALANCE_TIMEOUT_MS = 2_000, 3_000
 JOIN_TIMEOUT_S = 30.0
 LEAVE_SINCE_MANY = 3
 HEARTBEAT_S = 0.4

@@ -22,6 +22,7 @@ from tests.simulation.history import Assigned, TopicPartition
 
 MAX_BYTES = 2_000
 POLL_S = 0.1
+STALL_S = 3.0
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class MemberHabits:
     commit_chance: float = 0.4
     leave_chance: float = 0.01
     death_chance: float = 0.01
+    stall_chance: float = 0.0
 
 
 class Gone(Exception):
@@ -198,9 +200,18 @@ class GroupMember:
         chance = self._random.random()
         if chance < self._habits.death_chance:
             raise Gone
-        if chance < self._habits.death_chance + self._habits.leave_chance:
+        chance -= self._habits.death_chance
+        if chance < self._habits.leave_chance:
             await self._leave()
             raise Gone
+        if chance - self._habits.leave_chance < self._habits.stall_chance:
+            await self._stall()
+
+    async def _stall(self) -> None:
+        """As a long collection of garbage: the first that it does then is to commit, and others may have its partitions."""
+        await self._surroundings.pause(self._random, STALL_S)
+        if self._transformer is None and self._progress():
+            await self._offsets.commit(self._membership.who, self._progress())
 
     async def _leave(self) -> None:
         try:

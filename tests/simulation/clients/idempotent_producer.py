@@ -22,6 +22,8 @@ from tests.simulation.history import GotProducerId
 
 MAX_EPOCH = 32_767
 MAX_WAITING_BATCHES = 20
+BURSTS = (1, 1, 1, 4, 10)
+"""Batches of one partition at once: more than may be in flight, and more than are remembered."""
 IDLE_S = 1.0
 
 
@@ -65,7 +67,8 @@ class IdempotentProducer:
         while not self._surroundings.ending:
             if sum(len(queue.waiting) for queue in sender.queues.values()) < MAX_WAITING_BATCHES:
                 partition = self._random.choice(self._surroundings.partitions())
-                sender.enqueue(partition, self._random.randint(1, self._habits.max_records))
+                for _ in range(self._random.choice(BURSTS)):
+                    sender.enqueue(partition, self._random.randint(1, self._habits.max_records))
             await self._surroundings.pause(self._random, self._habits.pause_s)
         self._finished = True
         sender.woken.set()

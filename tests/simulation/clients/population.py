@@ -11,6 +11,7 @@ from tests.simulation.clients.administrator import Administrator
 from tests.simulation.clients.consumer import Consumer
 from tests.simulation.clients.group_member import GroupMember, MemberHabits
 from tests.simulation.clients.idempotent_producer import Habits, IdempotentProducer
+from tests.simulation.clients.offsets_watcher import OffsetsWatcher
 from tests.simulation.clients.surroundings import Surroundings
 from tests.simulation.clients.transactional_producer import TransactionalProducer, TransactionHabits
 
@@ -104,7 +105,9 @@ def _group(group: str, random: Random, surroundings: Surroundings) -> Iterator[t
             transformer = _transactional(
                 transformer_name, _own(own), transformer_name, timeout_ms, surroundings
             )
-        habits = MemberHabits(own.choice((0.05, 0.2)), death_chance=own.choice((0, 0.02)))
+        habits = MemberHabits(
+            own.choice((0.05, 0.2)), death_chance=own.choice((0, 0.02)), stall_chance=own.choice((0, 0.02))
+        )
         member = GroupMember(
             surroundings,
             name,
@@ -116,3 +119,5 @@ def _group(group: str, random: Random, surroundings: Surroundings) -> Iterator[t
             transformer=transformer,
         )
         yield name, member.run()
+    name = f"{group}-watcher"
+    yield name, OffsetsWatcher(surroundings, name, _own(random), group).run()
