@@ -21,6 +21,7 @@ from gateway.control.operations import Traffic
 from gateway.control.server import ControlServer
 from gateway.handlers import APIS
 from gateway.runtime.altered_limits import (
+    follow_fetch_sessions,
     follow_flusher,
     follow_open_files,
     follow_producer_limit,
@@ -146,6 +147,7 @@ class Gateway:
             advertised={},
             disk_room=DiskRoom(config, self.clock, log_directory, partitions, metadata_log),
         )
+        follow_fetch_sessions(config, self.services.fetch_sessions)
         self._start_coordinators()
         # a claim is written down: not before it is known that this release can read everything
         if not await producer_ids.start():

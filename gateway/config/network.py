@@ -121,7 +121,8 @@ NETWORK_SETTINGS = (
         default=600000,
         minimum=1,
         section=_NETWORK,
-        doc="A connection on which nothing was sent for so long is closed.",
+        doc="A connection on which nothing was sent for so long is closed, and one whose request makes hardly any headway "
+        "for so long. One that waits for the answer of a long poll is not, unless it has sent more behind it.",
     ),
     Setting(
         name="queued.max.request.bytes",
@@ -129,13 +130,14 @@ NETWORK_SETTINGS = (
         default=134217728,
         minimum=-1,
         section=_NETWORK,
-        doc="Bytes of requests in flight on all connections together; beyond it reading pauses, nothing fails. "
+        doc="Bytes of requests in flight on all connections together, as far as they have come; beyond it reading pauses, "
+        "nothing fails but requests that make hardly any headway. One whole request may come on top. "
         "-1 sets no limit, which is Kafka's default.",
     ),
     Setting(
         name="seqgate.connection.response.backlog.bytes",
         type=SettingType.INT,
-        default=16777216,
+        default=65536,
         minimum=1,
         dynamic=True,
         section=_NETWORK,

@@ -18,6 +18,7 @@ from gateway.config.producers import PRODUCER_SETTINGS
 from gateway.config.reads import READ_SETTINGS
 from gateway.config.retention import RETENTION_SETTINGS
 from gateway.config.setting import Setting
+from gateway.config.shared_limits import SHARED_LIMIT_SETTINGS
 from gateway.config.storage import STORAGE_SETTINGS
 from gateway.config.topics import TOPIC_SETTINGS
 from gateway.config.transactions import TRANSACTION_SETTINGS
@@ -25,6 +26,7 @@ from gateway.config.transactions import TRANSACTION_SETTINGS
 SETTINGS: tuple[Setting, ...] = (
     *NODE_SETTINGS,
     *NETWORK_SETTINGS,
+    *SHARED_LIMIT_SETTINGS,
     *STORAGE_SETTINGS,
     *READ_SETTINGS,
     *DECODING_SETTINGS,

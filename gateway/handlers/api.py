@@ -21,13 +21,15 @@ class CloseConnection(Exception):
 class Deferred:
     """The frame of an answer that comes later: the second stage of a request."""
 
-    __slots__ = ("_callback", "answer", "failed", "holds_back", "on_abandoned")
+    __slots__ = ("_callback", "abandoned", "answer", "failed", "holds_back", "on_abandoned")
 
     def __init__(self, *, holds_back: bool = False) -> None:
+        self.abandoned = False
+        """Whether nobody waits for the answer any more."""
         self.answer: Answer | None = None
         self.holds_back = holds_back
         """Whether later requests of the connection begin only after this one (long polls)."""
-        self.on_abandoned: Callable[[], None] | None = None
+        self.on_abandoned: Callable[[], object] | None = None
         """Called when the connection went away before the answer."""
         self.failed = False
         """Whether the connection must be closed instead, because a bug kept the answer from being made."""
@@ -45,10 +47,29 @@ class Deferred:
         self.failed = True
         self.resolve(b"")
 
+    def follow(self, answer: Answer | Deferred | None) -> None:
+        """Have the answer of another part of the work, now or when that has it."""
+        if not isinstance(answer, Deferred):
+            self.resolve(b"" if answer is None else answer)
+        elif answer.answer is not None:
+            self._take_over(answer)
+        elif self.abandoned:
+            answer.abandon()
+        else:
+            self.on_abandoned = answer.abandon
+            answer.when_resolved(lambda: self._take_over(answer))
+
+    def _take_over(self, other: Deferred) -> None:
+        if other.failed:
+            self.fail()
+        else:
+            self.resolve(other.answer or b"")
+
     def when_resolved(self, callback: Callable[[], None]) -> None:
         self._callback = callback
 
     def abandon(self) -> None:
+        self.abandoned = True
         self._callback = None
         if self.on_abandoned is not None:
             self.on_abandoned()
@@ -135,6 +156,8 @@ class Api:
     `is_eager` has `handle` begin without a task, for what mostly has nothing to wait for; it must not use a timeout
     before it first waits. `reader` gives the request reader of a version where it is not the one made from kio's schema.
     `is_long` has a thread write the answer, which may have a row for everything there is.
+    `may_be_given_up` ends the work for a client that is gone; what changes something is always carried out.
+    `names_much` has a thread read large requests of one that has `begin`; those that have `handle` do so anyway.
     `advertised_min_version` differs from `min_version` where Kafka's own ApiVersions does.
     """
 
@@ -146,6 +169,8 @@ class Api:
     begin: HotHandler | None = None
     is_eager: bool = False
     is_long: bool = False
+    names_much: bool = False
+    may_be_given_up: bool = False
     reader: Callable[[int], Read] | None = None
     repeats: Callable[[Services, int], Repeats] | None = None
     advertised_min_version: int | None = None

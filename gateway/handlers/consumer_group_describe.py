@@ -12,6 +12,7 @@ from gateway.handlers.api import Api, RequestContext
 from gateway.handlers.assignments import Topics, named_assignment
 from gateway.handlers.described_group import described, find_or_absent
 from gateway.protocol.messages import build, response_module
+from gateway.runtime.slices import in_slices
 
 API_KEY: Final = 69
 CLASSIC_MEMBER: Final = 0
@@ -24,7 +25,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
     groups = tuple(
         [
             _describe(context, module, group_id, request.include_authorized_operations)
-            for group_id in request.group_ids
+            async for group_id in in_slices(dict.fromkeys(request.group_ids))
         ]
     )
     return build(module.ConsumerGroupDescribeResponse, groups=groups)
@@ -63,4 +64,11 @@ def _member(module: Any, group: ConsumerGroup, member: ConsumerMember, topics: T
     )
 
 
-API = Api(key=API_KEY, name="ConsumerGroupDescribe", min_version=0, max_version=1, handle=handle)
+API = Api(
+    key=API_KEY,
+    name="ConsumerGroupDescribe",
+    min_version=0,
+    max_version=1,
+    handle=handle,
+    may_be_given_up=True,
+)

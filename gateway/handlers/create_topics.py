@@ -17,6 +17,7 @@ from gateway.metadata.decision import ApiError
 from gateway.metadata.described import describe_topic
 from gateway.metadata.topics import NewTopic, TopicResult, create_topics
 from gateway.protocol.messages import build, response_module
+from gateway.runtime.slices import in_slices
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
@@ -41,7 +42,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
     module = response_module(19, context.api_version)
     return build(
         module.CreateTopicsResponse,
-        topics=tuple(_result(context, module, result) for result in results),
+        topics=tuple([_result(context, module, result) async for result in in_slices(results)]),
     )
 
 

@@ -18,6 +18,7 @@ from gateway.handlers.time_limit import TimeLimit
 from gateway.metadata.topic_names import INTERNAL_TOPICS
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.retention import make_durable
+from gateway.runtime.slices import in_slices
 from log import LogError
 
 logger = logging.getLogger(__name__)
@@ -37,7 +38,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
     topics = []
     for topic_name, offsets in wanted.items():
         partitions = []
-        for index, offset in offsets.items():
+        async for index, offset in in_slices(offsets.items()):
             name = f"{topic_name}-{index}"
             try:
                 low_watermark, error_code = await limit.run(_delete(context, topic_name, index, offset), name)

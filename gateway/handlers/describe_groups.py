@@ -15,6 +15,7 @@ from gateway.handlers.api import Api, RequestContext
 from gateway.handlers.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.coordinator_shards import Unavailable
+from gateway.runtime.slices import in_slices
 
 API_KEY: Final = 15
 FIRST_WITH_OPERATIONS: Final = 3
@@ -25,7 +26,8 @@ async def handle(context: RequestContext, request: Any) -> Any:
     """Describe each group that is asked for."""
     module = response_module(API_KEY, context.api_version)
     asked = context.api_version >= FIRST_WITH_OPERATIONS and request.include_authorized_operations
-    groups = tuple([_describe(context, module, group_id, asked) for group_id in request.groups])
+    named = in_slices(dict.fromkeys(request.groups))
+    groups = tuple([_describe(context, module, group_id, asked) async for group_id in named])
     return build(module.DescribeGroupsResponse, groups=groups)
 
 
@@ -68,4 +70,6 @@ def _member(module: Any, group: ClassicGroup, member: Member, is_stable: bool) -
     )
 
 
-API = Api(key=API_KEY, name="DescribeGroups", min_version=0, max_version=6, handle=handle)
+API = Api(
+    key=API_KEY, name="DescribeGroups", min_version=0, max_version=6, handle=handle, may_be_given_up=True
+)

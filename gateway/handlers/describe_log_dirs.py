@@ -89,4 +89,12 @@ def _partition(context: RequestContext, module: ModuleType, topic: str, index: i
     )
 
 
-API = Api(key=35, name="DescribeLogDirs", min_version=1, max_version=5, handle=handle, is_long=True)
+API = Api(
+    key=35,
+    name="DescribeLogDirs",
+    min_version=1,
+    max_version=5,
+    handle=handle,
+    is_long=True,
+    may_be_given_up=True,
+)

@@ -15,6 +15,7 @@ from gateway.handlers.time_limit import TimeLimit
 from gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE, ApiError
 from gateway.metadata.topic_names import name_complaint
 from gateway.protocol.messages import build, response_module
+from gateway.runtime.slices import in_slices
 from seq_validator import ProducerEntry
 
 
@@ -27,7 +28,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
         error = _topic_error(context, topic.name)
         partitions = [
             await _partition(context, module, limit, topic.name, index, error)
-            for index in topic.partition_indexes
+            async for index in in_slices(dict.fromkeys(topic.partition_indexes))
         ]
         topics.append(build(module.TopicResponse, name=topic.name, partitions=tuple(partitions)))
     return build(module.DescribeProducersResponse, topics=tuple(topics))
@@ -90,4 +91,12 @@ def _producer(module: ModuleType, entry: ProducerEntry) -> Any:
     )
 
 
-API = Api(key=61, name="DescribeProducers", min_version=0, max_version=0, handle=handle, is_long=True)
+API = Api(
+    key=61,
+    name="DescribeProducers",
+    min_version=0,
+    max_version=0,
+    handle=handle,
+    is_long=True,
+    may_be_given_up=True,
+)

@@ -16,6 +16,7 @@ from gateway.handlers.api import Api, RequestContext
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.coordinator_shards import Unavailable
 from gateway.runtime.partitions import TopicPartitions
+from gateway.runtime.slices import in_slices
 
 API_KEY: Final = 90
 UNKNOWN: Final = -1
@@ -24,7 +25,8 @@ UNKNOWN: Final = -1
 async def handle(context: RequestContext, request: Any) -> Any:
     """Describe each group; null topics ask for all that it ever read. What nobody knows has no offset, and no error."""
     module = response_module(API_KEY, context.api_version)
-    groups = tuple([_group(context, module, group) for group in request.groups])
+    asked = {group.group_id: group for group in request.groups}
+    groups = tuple([_group(context, module, group) async for group in in_slices(asked.values())])
     return build(module.DescribeShareGroupOffsetsResponse, groups=groups)
 
 
@@ -99,4 +101,11 @@ def _lag(topic: TopicPartitions, index: int, found: SharePartition) -> int:
     return max(0, partition.log.high_watermark - found.start_offset - done)
 
 
-API = Api(key=API_KEY, name="DescribeShareGroupOffsets", min_version=0, max_version=1, handle=handle)
+API = Api(
+    key=API_KEY,
+    name="DescribeShareGroupOffsets",
+    min_version=0,
+    max_version=1,
+    handle=handle,
+    may_be_given_up=True,
+)

@@ -116,4 +116,6 @@ def _refused(module: ModuleType, request: Any) -> Any:
     )
 
 
-API = Api(key=75, name="DescribeTopicPartitions", min_version=0, max_version=0, handle=handle)
+API = Api(
+    key=75, name="DescribeTopicPartitions", min_version=0, max_version=0, handle=handle, may_be_given_up=True
+)

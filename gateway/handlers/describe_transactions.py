@@ -14,6 +14,7 @@ from gateway.coordinator.transaction.records import Transaction, by_topic
 from gateway.handlers.api import Api, RequestContext
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.coordinator_shards import Unavailable
+from gateway.runtime.slices import in_slices
 
 API_KEY: Final = 65
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -23,7 +24,8 @@ _MS: Final = timedelta(milliseconds=1)
 async def handle(context: RequestContext, request: Any) -> Any:
     """Describe each id asked for."""
     module = response_module(API_KEY, context.api_version)
-    states = tuple(_state(context, module, name) for name in request.transactional_ids)
+    named = in_slices(dict.fromkeys(request.transactional_ids))
+    states = tuple([_state(context, module, name) async for name in named])
     return build(module.DescribeTransactionsResponse, transaction_states=states)
 
 
@@ -56,4 +58,11 @@ def _state(context: RequestContext, module: Any, transactional_id: str) -> Any:
     )
 
 
-API = Api(key=API_KEY, name="DescribeTransactions", min_version=0, max_version=0, handle=handle)
+API = Api(
+    key=API_KEY,
+    name="DescribeTransactions",
+    min_version=0,
+    max_version=0,
+    handle=handle,
+    may_be_given_up=True,
+)

@@ -9,7 +9,10 @@ UnifiedLog.lastStableOffset, LocalLog.addAbortedTransactions, KIP-98.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Iterator
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
@@ -21,6 +24,7 @@ from gateway.runtime.cold_reads import Wanted
 from gateway.runtime.delayed_fetch import DelayedFetch
 from gateway.runtime.fetch_sessions import PartitionKey
 from gateway.runtime.partition import Partition
+from gateway.runtime.slices import in_slices
 from log import FileRegion, LogError, NotCached, OffsetOutOfRange, Place, UnifiedLog
 
 logger = logging.getLogger(__name__)
@@ -31,6 +35,8 @@ SENT_BY_THE_KERNEL_BYTES = 64 << 10
 """From so many bytes on sendfile costs less than reading and writing."""
 PLACES_BROUGHT_IN_AT_ONCE = 16
 """Old data of more partitions than this is brought in when those have been read."""
+MANY_PARTITIONS: Final = 500
+"""A fetch of more is read in slices, between which others have their turn: the first to ask for a partition opens it."""
 RowOf = tuple[PartitionKey, FetchRow]
 
 
@@ -58,6 +64,8 @@ def begin(context: RequestContext, request: FetchRequest) -> Answer | Deferred:
     max_bytes = max(0, min(request.max_bytes, limit))
     min_bytes = min(request.min_bytes, max_bytes)
     max_wait_ms = request.max_wait_ms
+    if fetch_context.count > MANY_PARTITIONS:
+        return _Waiting(context, request, fetch_context, max_bytes, min_bytes).begin_in_slices()
     read = _read_all(context, request, fetch_context, max_bytes)
     if not _must_bring_in(read, min_bytes) and (
         read.must_answer or max_wait_ms <= 0 or not read.partitions or read.record_bytes >= min_bytes
@@ -97,10 +105,17 @@ class _Waiting:
         self.brought_in: set[Place] = set()
         self.waits_for_disk = False
         self.abandoned = False
+        self.reading: asyncio.Task[None] | None = None
+        """What reads many partitions, slice by slice."""
 
     def begin(self, read: _Read) -> Deferred:
         self.deferred.on_abandoned = self._abandon
         self._wait(read, self.request.max_wait_ms)
+        return self.deferred
+
+    def begin_in_slices(self) -> Deferred:
+        self.deferred.on_abandoned = self._abandon
+        self._look()
         return self.deferred
 
     def _wait(self, read: _Read, max_wait_ms: int) -> None:
@@ -126,25 +141,50 @@ class _Waiting:
             self.delayed.cancel()
         if self.wanted is not None:
             self.wanted.cancel()
+        if self.reading is not None:
+            self.reading.cancel()
 
     def _look(self) -> None:
         if self.abandoned:
             return
-        context = self.context
+        if self.fetch_context.count > MANY_PARTITIONS:
+            self.reading = self.context.services.loop.create_task(self._look_in_slices())
+            return
         try:
             read = _read_all(
-                context, self.request, self.fetch_context, self.max_bytes, waits_for_disk=self.waits_for_disk
+                self.context,
+                self.request,
+                self.fetch_context,
+                self.max_bytes,
+                waits_for_disk=self.waits_for_disk,
             )
-            left_ms = int((self.deadline_s - context.services.loop.time()) * 1000)
-            if _must_bring_in(read, self.min_bytes) or (left_ms > 0 and self._needs_more(read)):
-                self._wait(read, left_ms)
-                return
-            frame = _answer(context, self.fetch_context, read)
+            if not self._waits_on(read):
+                self.deferred.resolve(_answer(self.context, self.fetch_context, read))
         except Exception:
-            logger.exception("Fetch v%d of %s failed", context.api_version, context.peer_host)
+            logger.exception("Fetch v%d of %s failed", self.context.api_version, self.context.peer_host)
             self.deferred.fail()
-            return
-        self.deferred.resolve(frame)
+
+    async def _look_in_slices(self) -> None:
+        read = _Read()
+        partitions = _read_partitions(
+            self.context, self.request, self.fetch_context, self.max_bytes, read, waits=self.waits_for_disk
+        )
+        try:
+            async for _ in in_slices(partitions):
+                pass
+            if not self._waits_on(read):
+                self.deferred.resolve(_answer(self.context, self.fetch_context, read))
+        except Exception:
+            logger.exception("Fetch v%d of %s failed", self.context.api_version, self.context.peer_host)
+            self.deferred.fail()
+
+    def _waits_on(self, read: _Read) -> bool:
+        """Whether what was read is not enough, and there is time to wait for more."""
+        left_ms = int((self.deadline_s - self.context.services.loop.time()) * 1000)
+        waits = _must_bring_in(read, self.min_bytes) or (left_ms > 0 and self._needs_more(read))
+        if waits:
+            self._wait(read, left_ms)
+        return waits
 
     def _needs_more(self, read: _Read) -> bool:
         ended = read.must_answer or any(partition.closed for partition in read.partitions)
@@ -177,19 +217,24 @@ def _read_all(
     A partition of which something must come from the disk first has no records in it, unless `waits_for_disk`.
     """
     read = _Read()
-    cold_reads = context.services.cold_reads
-    storage = cold_reads.storage
-    storage.waits = waits_for_disk or not cold_reads.is_on
-    try:
-        _read_partitions(context, request, fetch_context, max_bytes, read)
-    finally:
-        storage.waits = True
+    for _ in _read_partitions(context, request, fetch_context, max_bytes, read, waits=waits_for_disk):
+        pass
     return read
 
 
 def _read_partitions(
-    context: RequestContext, request: FetchRequest, fetch_context: FetchContext, max_bytes: int, read: _Read
-) -> None:
+    context: RequestContext,
+    request: FetchRequest,
+    fetch_context: FetchContext,
+    max_bytes: int,
+    read: _Read,
+    *,
+    waits: bool,
+) -> Iterator[None]:
+    """Read into `read`; others may have their turn after each partition."""
+    cold_reads = context.services.cold_reads
+    storage = cold_reads.storage
+    waits = waits or not cold_reads.is_on
     left = max_bytes
     committed_only = request.isolation_level == READ_COMMITTED
     for key, wanted in fetch_context.wanted():
@@ -200,7 +245,9 @@ def _read_partitions(
         if partition is None:
             read.rows.append((key, _error_row(key[1], error)))
             read.must_answer = True
+            yield
             continue
+        storage.waits = waits
         try:
             row = _read_partition(
                 partition, wanted, left, min_one_batch=not read.record_bytes, committed_only=committed_only
@@ -209,6 +256,8 @@ def _read_partitions(
             if len(read.missing) < PLACES_BROUGHT_IN_AT_ONCE:
                 read.missing += cold.places
             row = _row(partition, b"", [] if committed_only else None, None)
+        finally:
+            storage.waits = True
         read.rows.append((key, row))
         if row.error_code or row.diverging_epoch is not None:
             read.must_answer = True
@@ -217,6 +266,7 @@ def _read_partitions(
         size = len(row.records)
         read.record_bytes += size
         left = max(0, left - size)
+        yield
 
 
 def _resolve(context: RequestContext, key: PartitionKey) -> tuple[Partition | None, ErrorCode]:
@@ -311,4 +361,12 @@ def _diverging_epoch(log: UnifiedLog, wanted: FetchPosition) -> tuple[int, int] 
     return None
 
 
-API = Api(key=API_KEY, name="Fetch", min_version=4, max_version=18, begin=begin, reader=fetch_reader)
+API = Api(
+    key=API_KEY,
+    name="Fetch",
+    min_version=4,
+    max_version=18,
+    begin=begin,
+    reader=fetch_reader,
+    names_much=True,
+)

@@ -43,6 +43,11 @@ class FetchContext:
         self.wants_session = wants_session
         self.uses_topic_ids = uses_topic_ids
 
+    @property
+    def count(self) -> int:
+        """How many partitions are read."""
+        return len(self.positions)
+
     def wanted(self) -> Iterable[tuple[PartitionKey, FetchPosition]]:
         """What to read, in order."""
         return self.positions.items()
@@ -53,8 +58,12 @@ class FetchContext:
         """The session id to answer and the rows by topic."""
         session_id = SESSIONLESS
         if self.wants_session:
-            session = services.fetch_sessions.create(self.uses_topic_ids, services.clock.now_ms())
+            room = services.fetch_sessions.room
+            session = None
+            if room.has(len(rows)):
+                session = services.fetch_sessions.create(self.uses_topic_ids, services.clock.now_ms())
             if session is not None:
+                room.partitions += len(rows)
                 session_id = session.session_id
                 for key, row in rows:
                     cached = SessionPartition(self.positions[key])
@@ -69,6 +78,10 @@ class IncrementalFetchContext(FetchContext):
     def __init__(self, session: FetchSession) -> None:
         super().__init__({}, wants_session=False, uses_topic_ids=session.uses_topic_ids)
         self.session = session
+
+    @property
+    def count(self) -> int:
+        return len(self.session.partitions)
 
     def wanted(self) -> Iterable[tuple[PartitionKey, FetchPosition]]:
         return [(key, cached.position) for key, cached in self.session.partitions.items()]
@@ -110,7 +123,13 @@ def open_context(context: RequestContext, request: FetchRequest) -> tuple[FetchC
         return None, ErrorCode.invalid_fetch_session_epoch
     if session.uses_topic_ids != uses_topic_ids:
         return None, ErrorCode.fetch_session_topic_id_error
+    if not cache.room.has(sum(key not in session.partitions for key in request.positions)):
+        # whoever has no session sends whole requests
+        cache.remove(session.session_id)
+        return None, ErrorCode.fetch_session_id_not_found
+    before = len(session.partitions)
     _update(session, request)
+    cache.room.partitions += len(session.partitions) - before
     cache.touch(session, context.services.clock.now_ms())
     if not session.partitions:
         cache.remove(session.session_id)

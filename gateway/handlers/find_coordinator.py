@@ -18,6 +18,7 @@ from kio.schema.errors import ErrorCode
 from gateway.handlers.api import Api, RequestContext
 from gateway.protocol.messages import build, response_module, response_type
 from gateway.runtime.coordinator_shards import Unavailable
+from gateway.runtime.slices import in_slices
 
 API_KEY: Final = 10
 GROUP: Final = 0
@@ -45,7 +46,10 @@ async def handle(context: RequestContext, request: Any) -> Any:
         )
     module = response_module(API_KEY, version)
     coordinators = tuple(
-        [_coordinator(context, module, key_type, key, error, message) for key in request.coordinator_keys]
+        [
+            _coordinator(context, module, key_type, key, error, message)
+            async for key in in_slices(request.coordinator_keys)
+        ]
     )
     return build(module.FindCoordinatorResponse, coordinators=coordinators)
 

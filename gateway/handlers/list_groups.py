@@ -62,4 +62,12 @@ def _all_groups(context: RequestContext) -> Iterator[tuple[str, str, str, str]]:
             yield share_group.group_id, SHARE, share_group.state, SHARE
 
 
-API = Api(key=API_KEY, name="ListGroups", min_version=0, max_version=5, handle=handle, is_long=True)
+API = Api(
+    key=API_KEY,
+    name="ListGroups",
+    min_version=0,
+    max_version=5,
+    handle=handle,
+    is_long=True,
+    may_be_given_up=True,
+)

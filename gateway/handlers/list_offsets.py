@@ -20,6 +20,7 @@ from kio.schema.errors import ErrorCode
 from gateway.handlers.api import Api, RequestContext
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.partition import Partition
+from gateway.runtime.slices import in_slices
 from log import LogError
 
 API_KEY = 2
@@ -54,7 +55,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
     topics = []
     for topic in request.topics:
         rows = []
-        for entry in topic.partitions:
+        async for entry in in_slices(topic.partitions):
             key = (topic.name, entry.partition_index)
             if key in doubled:
                 if key in refused:
@@ -127,4 +128,4 @@ def _position(partition: Partition, timestamp: int, committed_only: bool) -> _Fo
     return _Found(ErrorCode.none, found.timestamp, found.offset, found.leader_epoch)
 
 
-API = Api(key=API_KEY, name="ListOffsets", min_version=1, max_version=11, handle=handle)
+API = Api(key=API_KEY, name="ListOffsets", min_version=1, max_version=11, handle=handle, may_be_given_up=True)

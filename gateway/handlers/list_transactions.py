@@ -70,4 +70,12 @@ def _filter(context: RequestContext, request: Any) -> Wanted:
     )
 
 
-API = Api(key=API_KEY, name="ListTransactions", min_version=0, max_version=2, handle=handle, is_long=True)
+API = Api(
+    key=API_KEY,
+    name="ListTransactions",
+    min_version=0,
+    max_version=2,
+    handle=handle,
+    is_long=True,
+    may_be_given_up=True,
+)

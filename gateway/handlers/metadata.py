@@ -231,4 +231,4 @@ def _topic_error(
     )
 
 
-API = Api(key=3, name="Metadata", min_version=0, max_version=13, handle=handle)
+API = Api(key=3, name="Metadata", min_version=0, max_version=13, handle=handle, may_be_given_up=True)

@@ -3,6 +3,7 @@
 A partition without a committed offset has −1. No topics (null, from v2 on) asks for all that is committed.
 Nothing is told before it is durable, and nothing that an open transaction may change where `require_stable` asks for
 that (KIP-447). From v10 on topics are named by id.
+A group that is named twice is answered once.
 Source: Kafka's KafkaApis.handleOffsetFetchRequest, OffsetMetadataManager.fetchOffsets.
 """
 
@@ -18,6 +19,7 @@ from gateway.coordinator.places import TopicPartition
 from gateway.handlers.api import Api, RequestContext
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.coordinator_shards import Unavailable
+from gateway.runtime.slices import in_slices
 
 API_KEY: Final = 9
 FIRST_WITH_ERROR: Final = 2
@@ -37,7 +39,10 @@ async def handle(context: RequestContext, request: Any) -> Any:
     if version >= FIRST_BATCHED_VERSION:
         stable = _requires_stable(context, request)
         groups = tuple(
-            [await _group(context, module, group, require_stable=stable) for group in request.groups]
+            [
+                await _group(context, module, group, require_stable=stable)
+                for group in {group.group_id: group for group in request.groups}.values()
+            ]
         )
         return build(module.OffsetFetchResponse, groups=groups)
     stable = _requires_stable(context, request)
@@ -46,10 +51,10 @@ async def handle(context: RequestContext, request: Any) -> Any:
         error, committed = committed, {}
     else:
         error = ErrorCode.none
-    topics = _topics(context, request.topics, committed, None if version >= FIRST_WITH_ERROR else error)
+    topics = await _topics(context, request.topics, committed, None if version >= FIRST_WITH_ERROR else error)
     return build(
         module.OffsetFetchResponse,
-        topics=_built(
+        topics=await _built(
             module.OffsetFetchResponseTopic, module.OffsetFetchResponsePartition, topics, by_id=False
         ),
         error_code=error,
@@ -69,12 +74,12 @@ async def _group(context: RequestContext, module: Any, group: Any, *, require_st
         return build(
             module.OffsetFetchResponseGroup, group_id=group.group_id, topics=(), error_code=committed
         )
-    topics = _topics(context, group.topics, committed, None)
+    topics = await _topics(context, group.topics, committed, None)
     by_id = context.api_version >= FIRST_WITH_TOPIC_IDS
     return build(
         module.OffsetFetchResponseGroup,
         group_id=group.group_id,
-        topics=_built(
+        topics=await _built(
             module.OffsetFetchResponseTopics, module.OffsetFetchResponsePartitions, topics, by_id=by_id
         ),
         error_code=ErrorCode.none,
@@ -98,7 +103,7 @@ async def _committed(
     return {**committed, **dict.fromkeys(held, UNSTABLE)} if held else committed
 
 
-def _topics(
+async def _topics(
     context: RequestContext,
     asked: Iterable[Any] | None,
     committed: Mapping[TopicPartition, CommittedOffset],
@@ -110,7 +115,7 @@ def _topics(
     topics: list[tuple[Any, list[tuple[int, CommittedOffset, ErrorCode]]]] = []
     if asked is None:
         found: dict[str, list[tuple[int, CommittedOffset, ErrorCode]]] = {}
-        for (name, partition), value in committed.items():
+        async for (name, partition), value in in_slices(list(committed.items())):
             found.setdefault(name, []).append(_row(partition, value))
         for name, rows in found.items():
             topic = partitions.by_name.get(name)
@@ -131,7 +136,7 @@ def _topics(
             _row(index, committed.get((name, index), NOTHING))
             if row_error is ErrorCode.none
             else (index, NOTHING, row_error)
-            for index in wanted.partition_indexes
+            async for index in in_slices(wanted.partition_indexes)
         ]
         topics.append((key, rows))
     return topics
@@ -143,31 +148,37 @@ def _row(index: int, value: CommittedOffset) -> tuple[int, CommittedOffset, Erro
     return index, value, ErrorCode.none
 
 
-def _built(
+async def _built(
     topic_type: Any,
     row_type: Any,
     topics: list[tuple[Any, list[tuple[int, CommittedOffset, ErrorCode]]]],
     *,
     by_id: bool,
 ) -> tuple[Any, ...]:
-    return tuple(
-        build(
-            topic_type,
-            **({"topic_id": key} if by_id else {"name": key}),
-            partitions=tuple(
-                build(
-                    row_type,
-                    partition_index=index,
-                    committed_offset=value.offset,
-                    committed_leader_epoch=value.leader_epoch,
-                    metadata=value.metadata,
-                    error_code=error,
-                )
-                for index, value, error in rows
-            ),
-        )
-        for key, rows in topics
-    )
+    built = []
+    for key, rows in topics:
+        partitions = [
+            build(
+                row_type,
+                partition_index=index,
+                committed_offset=value.offset,
+                committed_leader_epoch=value.leader_epoch,
+                metadata=value.metadata,
+                error_code=error,
+            )
+            async for index, value, error in in_slices(rows)
+        ]
+        name = {"topic_id": key} if by_id else {"name": key}
+        built.append(build(topic_type, **name, partitions=tuple(partitions)))
+    return tuple(built)
 
 
-API = Api(key=API_KEY, name="OffsetFetch", min_version=1, max_version=10, handle=handle, is_eager=True)
+API = Api(
+    key=API_KEY,
+    name="OffsetFetch",
+    min_version=1,
+    max_version=10,
+    handle=handle,
+    is_eager=True,
+    may_be_given_up=True,
+)

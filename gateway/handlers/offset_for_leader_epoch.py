@@ -12,6 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from gateway.handlers.api import Api, RequestContext
 from gateway.protocol.messages import build, response_module
+from gateway.runtime.slices import in_slices
 
 API_KEY = 23
 
@@ -23,7 +24,12 @@ async def handle(context: RequestContext, request: Any) -> Any:
         build(
             module.OffsetForLeaderTopicResult,
             topic=topic.topic,
-            partitions=tuple(_end_offset(context, module, topic.topic, entry) for entry in topic.partitions),
+            partitions=tuple(
+                [
+                    _end_offset(context, module, topic.topic, entry)
+                    async for entry in in_slices(topic.partitions)
+                ]
+            ),
         )
         for topic in request.topics
     ]
@@ -50,4 +56,11 @@ def _end_offset(context: RequestContext, module: Any, topic: str, entry: Any) ->
     )
 
 
-API = Api(key=API_KEY, name="OffsetForLeaderEpoch", min_version=2, max_version=4, handle=handle)
+API = Api(
+    key=API_KEY,
+    name="OffsetForLeaderEpoch",
+    min_version=2,
+    max_version=4,
+    handle=handle,
+    may_be_given_up=True,
+)

@@ -11,11 +11,13 @@ Source: Kafka's KafkaApis.handleProduceRequest, ReplicaManager.appendRecords, Pr
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.api import Answer, Api, Deferred, RequestContext
+from gateway.handlers.api import Answer, Api, CloseConnection, Deferred, RequestContext
 from gateway.handlers.produce_append import (
     PendingAnswer,
     Topics,
@@ -25,7 +27,7 @@ from gateway.handlers.produce_append import (
     log_refusal,
     refused_row,
 )
-from gateway.handlers.produce_quota import hold
+from gateway.handlers.produce_quota import copied, hold
 from gateway.handlers.produce_repeats import ProduceRepeats
 from gateway.metadata.topic_names import INTERNAL_TOPICS
 from gateway.protocol.produce_codec import (
@@ -37,9 +39,16 @@ from gateway.protocol.produce_codec import (
 )
 from gateway.runtime.partition import Partition
 from gateway.runtime.partitions import TopicPartitions
+from gateway.runtime.slices import in_slices
 from log import AppendInfo
 
+logger = logging.getLogger(__name__)
+
 API_KEY = 0
+MANY_PARTITIONS: Final = 1000
+"""A request with more, which no client makes, is appended in slices, between which others have their turn."""
+MANY_TO_OPEN: Final = 16
+"""So is one for more partitions that must be opened first."""
 UNKNOWN_TOPIC = int(ErrorCode.unknown_topic_or_partition)
 INVALID_TOPIC = int(ErrorCode.invalid_topic_exception)
 UNKNOWN_TOPIC_ID = int(ErrorCode.unknown_topic_id)
@@ -56,41 +65,120 @@ def begin(context: RequestContext, request: ProduceRequest) -> Answer | Deferred
 
 def append(context: RequestContext, request: ProduceRequest) -> Answer | Deferred | None:
     """Append everything at once; the answer follows when it is persisted."""
-    acks = request.acks
-    if acks not in {-1, 0, 1}:
+    if request.acks not in {-1, 0, 1}:
         return _refuse_all(context, request, ErrorCode.invalid_required_acks)
-    topics: Topics = []
-    pending: PendingAnswer | None = None
-    now_ms = context.services.clock.now_ms()
-    for key, topic, entries in _entries_by_topic(context, request):
-        if not entries:
-            continue
-        rows: list[ProduceRow] = []
-        topics.append((key, rows))
-        for entry in entries:
-            partition = None if topic is None else topic.get(entry.partition)
-            if partition is None:
-                code = _missing(key, topic, entry.partition)
-                rows.append(ProduceRow(entry.partition, code, -1, -1, -1))
+    if _takes_long(context, request):
+        return _append_in_slices(context, copied(request))
+    appending = _Appending(context, request)
+    for _ in appending.steps():
+        pass
+    return appending.answer()
+
+
+def _takes_long(context: RequestContext, request: ProduceRequest) -> bool:
+    count = sum(len(entries) for _, entries in request.topics)
+    if count <= MANY_TO_OPEN:
+        return False
+    if count > MANY_PARTITIONS:
+        return True
+    by_key = context.services.partitions.by_key
+    to_open = 0
+    for key, entries in request.topics:
+        topic = by_key.get(key)
+        if topic is not None:
+            to_open += sum(
+                topic.has(entry.partition) and topic.peek(entry.partition) is None for entry in entries
+            )
+    return to_open > MANY_TO_OPEN
+
+
+def _append_in_slices(context: RequestContext, request: ProduceRequest) -> Deferred:
+    deferred = Deferred(holds_back=True)
+
+    async def work() -> None:
+        appending = _Appending(context, request, is_late=True)
+        try:
+            async for _ in in_slices(appending.steps()):
+                pass
+            deferred.follow(appending.answer())
+        except CloseConnection as error:
+            logger.warning("a Produce of %s fails: %s", context.peer_host, error)
+            deferred.fail()
+        except Exception:
+            logger.exception("a Produce of %s can't be carried out", context.peer_host)
+            deferred.fail()
+
+    context.services.tasks.start(
+        context.services.tasks.begin("produce to many partitions", is_brief=True), work()
+    )
+    return deferred
+
+
+class _Appending:
+    """One request on its way into the logs."""
+
+    def __init__(self, context: RequestContext, request: ProduceRequest, *, is_late: bool = False) -> None:
+        """`is_late` tells that flushes may begin and end between the steps."""
+        self._context = context
+        self._is_late = is_late
+        self._request = request
+        self._topics: Topics = []
+        self._written: list[tuple[list[ProduceRow], int, Partition, AppendInfo]] = []
+
+    def steps(self) -> Iterator[None]:
+        """Append partition after partition."""
+        context = self._context
+        now_ms = context.services.clock.now_ms()
+        for key, topic, entries in _entries_by_topic(context, self._request):
+            if not entries:
                 continue
-            if partition.topic in INTERNAL_TOPICS:
-                # the gateway keeps its own state there (ReplicaManager.appendToLocalLog)
-                rows.append(ProduceRow(entry.partition, INVALID_TOPIC, -1, -1, -1))
-                continue
-            info = _append(context, request, partition, entry.records, now_ms)
-            if isinstance(info, ProduceRow):
-                rows.append(info)
-                log_refusal(context.peer_host, context.client_id, partition, info)
-                continue
-            rows.append(appended_row(partition, info))
-            if acks == -1 and not partition.is_persisted(info.last_offset):
-                if pending is None:
-                    pending = PendingAnswer(context, topics)
-                pending.wait(rows, partition, info)
-    if acks == 0:
-        close_on_error(topics)
-        return None
-    return _answer(context, request, topics, pending)
+            rows: list[ProduceRow] = []
+            self._topics.append((key, rows))
+            for entry in entries:
+                self._append(rows, key, topic, entry, now_ms)
+                yield
+
+    def _append(
+        self,
+        rows: list[ProduceRow],
+        key: str | bytes,
+        topic: TopicPartitions | None,
+        entry: PartitionRecords,
+        now_ms: int,
+    ) -> None:
+        context, request = self._context, self._request
+        partition = None if topic is None else topic.get(entry.partition)
+        if partition is None:
+            code = _missing(key, topic, entry.partition)
+            rows.append(ProduceRow(entry.partition, code, -1, -1, -1))
+            return
+        if partition.topic in INTERNAL_TOPICS:
+            # the gateway keeps its own state there (ReplicaManager.appendToLocalLog)
+            rows.append(ProduceRow(entry.partition, INVALID_TOPIC, -1, -1, -1))
+            return
+        info = _append(context, request, partition, entry.records, now_ms)
+        if isinstance(info, ProduceRow):
+            rows.append(info)
+            log_refusal(context.peer_host, context.client_id, partition, info)
+            return
+        rows.append(appended_row(partition, info))
+        self._written.append((rows, len(rows) - 1, partition, info))
+
+    def answer(self) -> Answer | Deferred | None:
+        """The answer, when all steps are done. Raises CloseConnection."""
+        if self._request.acks == 0:
+            close_on_error(self._topics)
+            return None
+        pending: PendingAnswer | None = None
+        if self._request.acks == -1:
+            for rows, position, partition, info in self._written:
+                if not partition.is_persisted(info.last_offset):
+                    pending = pending or PendingAnswer(self._context, self._topics)
+                    if self._is_late:
+                        pending.wait_late(rows, position, partition, info.last_offset)
+                    else:
+                        pending.wait(rows, position, partition, info)
+        return _answer(self._context, self._request, self._topics, pending)
 
 
 def _append(

@@ -68,15 +68,23 @@ class PendingAnswer:
         self.state: tuple[Partition, int] | None = None
         """What says that the partitions take part in the transaction."""
 
-    def wait(self, rows: list[ProduceRow], partition: Partition, info: AppendInfo) -> None:
-        """Hold the answer until the last of `rows` is persisted."""
-        self.written.append((rows, len(rows) - 1, partition, info.last_offset))
+    def wait(self, rows: list[ProduceRow], position: int, partition: Partition, info: AppendInfo) -> None:
+        """Hold the answer until the row at `position`, which was appended just now, is persisted."""
+        self.written.append((rows, position, partition, info.last_offset))
         if not info.is_duplicate:
             if self.waits_for_next_round:
                 return
             self.waits_for_next_round = True
         self.waiting += 1
         partition.when_persisted(info, self._persisted)
+
+    def wait_late(
+        self, rows: list[ProduceRow], position: int, partition: Partition, last_offset: int
+    ) -> None:
+        """Hold the answer until the row at `position` is persisted, which others may have seen to meanwhile."""
+        self.written.append((rows, position, partition, last_offset))
+        self.waiting += 1
+        partition.when_offset_persisted(last_offset, self._persisted)
 
     def wait_for_state(self, state: Partition, last_offset: int) -> None:
         """Hold the answer also until it is durable that the rows' partitions take part in the transaction."""

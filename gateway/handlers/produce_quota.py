@@ -55,7 +55,7 @@ def hold(context: RequestContext, request: ProduceRequest, begin: Begin) -> Defe
     if not _must_wait(context, request):
         return None
     held = context.services.backlog.held
-    kept = _copy(request)
+    kept = copied(request)
     deferred = Deferred(holds_back=True)
     size_bytes = sum(len(entry.records or b"") for _, entries in kept.topics for entry in entries)
     ticket = held.hold(
@@ -94,7 +94,7 @@ def _is_full(context: RequestContext, partition: Partition, records: memoryview 
     return not partition.log.is_repeated(parse_header(records), context.services.clock.now_ms())
 
 
-def _copy(request: ProduceRequest) -> ProduceRequest:
+def copied(request: ProduceRequest) -> ProduceRequest:
     """The request apart from the buffer that it came in."""
     topics = [
         topic._replace(
@@ -122,18 +122,4 @@ def _go_on(context: RequestContext, request: ProduceRequest, begin: Begin, defer
         logger.exception("a Produce of %s that waited can't be carried out", context.peer_host)
         deferred.fail()
         return
-    if not isinstance(answer, Deferred):
-        deferred.resolve(b"" if answer is None else answer)
-        return
-    inner = answer
-
-    def finished() -> None:
-        if inner.failed:
-            deferred.fail()
-        else:
-            deferred.resolve(inner.answer or b"")
-
-    if inner.answer is not None:
-        finished()
-    else:
-        inner.when_resolved(finished)
+    deferred.follow(answer)

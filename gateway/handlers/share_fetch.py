@@ -38,6 +38,7 @@ from gateway.protocol.messages import build, milliseconds, response_module, resp
 from gateway.runtime.coordinator_shards import Unavailable
 from gateway.runtime.partition import Partition
 from gateway.runtime.share_coordinator import ShareSession
+from gateway.runtime.slices import in_slices
 from log import LogError, UnifiedLog
 from log.delayed_records import NEVER_DUE
 
@@ -97,6 +98,7 @@ def _session(context: RequestContext, request: Any) -> ShareSession:
         session = begin_session(context, request)
     else:
         session = continue_session(context, request)
+    _check_room(context, request, session)
     for topic in request.topics:
         for entry in topic.partitions:
             session.places.setdefault((topic.topic_id or NO_TOPIC, entry.partition_index))
@@ -104,6 +106,22 @@ def _session(context: RequestContext, request: Any) -> ShareSession:
         for partition in topic.partitions:
             session.places.pop((topic.topic_id or NO_TOPIC, partition), None)
     return session
+
+
+def _check_room(context: RequestContext, request: Any, session: ShareSession) -> None:
+    """Raises ShareRequestRefused."""
+    wanted = {
+        (topic.topic_id or NO_TOPIC, entry.partition_index)
+        for topic in request.topics
+        for entry in topic.partitions
+    }
+    more = len(wanted.difference(session.places))
+    if not more:
+        return
+    held = sum(len(other.places) for other in context.services.shares.sessions.values())
+    if held + more > context.services.config.int("seqgate.fetch.session.max.partitions"):
+        text = "There are as many partitions in share sessions as are allowed."
+        raise ShareRequestRefused(ErrorCode.share_session_limit_reached, text)
 
 
 async def _fetch(
@@ -127,7 +145,7 @@ async def _acquire_all(context: RequestContext, request: Any, session: ShareSess
     rows: dict[Place, Row] = {}
     left_bytes = min(request.max_bytes, context.services.config.int("fetch.max.bytes"))
     left_records = request.max_records
-    for place in list(session.places):
+    async for place in in_slices(list(session.places)):
         if left_bytes <= 0 or left_records <= 0:
             break
         partition = partition_of(context, place)

@@ -12,6 +12,7 @@ from gateway.handlers.api import Api, RequestContext
 from gateway.handlers.assignments import Topics, named_assignment
 from gateway.handlers.described_group import described, find_or_absent
 from gateway.protocol.messages import build, response_module
+from gateway.runtime.slices import in_slices
 
 API_KEY: Final = 77
 ASSIGNOR: Final = "simple"
@@ -21,7 +22,8 @@ async def handle(context: RequestContext, request: Any) -> Any:
     """Describe each group that is asked for."""
     module = response_module(API_KEY, context.api_version)
     asked = request.include_authorized_operations
-    groups = tuple([_describe(context, module, group_id, asked) for group_id in request.group_ids])
+    named = in_slices(dict.fromkeys(request.group_ids))
+    groups = tuple([_describe(context, module, group_id, asked) async for group_id in named])
     return build(module.ShareGroupDescribeResponse, groups=groups)
 
 
@@ -54,4 +56,6 @@ def _member(module: Any, member: ShareMember, topics: Topics) -> Any:
     )
 
 
-API = Api(key=API_KEY, name="ShareGroupDescribe", min_version=1, max_version=1, handle=handle)
+API = Api(
+    key=API_KEY, name="ShareGroupDescribe", min_version=1, max_version=1, handle=handle, may_be_given_up=True
+)

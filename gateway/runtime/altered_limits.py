@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gateway.config import Config
+from gateway.runtime.fetch_sessions import FetchSessionCache
 from gateway.runtime.file_handles import shared_out
 from gateway.runtime.flusher import Flusher
 from log import Storage
@@ -50,3 +51,12 @@ def follow_producer_ids(config: Config, producer_ids: ProducerIdAllocator) -> No
         producer_ids.prefetch_at = config.double("seqgate.producer.id.prefetch.ratio")
 
     config.follow(apply)
+
+
+def follow_fetch_sessions(config: Config, sessions: FetchSessionCache) -> None:
+    """`seqgate.fetch.session.max.partitions`."""
+
+    def take() -> None:
+        sessions.room.limit = config.int("seqgate.fetch.session.max.partitions")
+
+    config.follow(take)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from gateway.runtime.partition import Partition
 
@@ -21,11 +22,12 @@ class DelayedFetch:
     __slots__ = (
         "_committed_only",
         "_complete",
+        "_grown_bytes",
         "_lags",
         "_loop",
         "_min_bytes",
         "_partitions",
-        "_size_bytes",
+        "_sizes",
         "_stable",
         "_timer",
     )
@@ -44,7 +46,8 @@ class DelayedFetch:
         self._partitions = partitions
         self._min_bytes = min_bytes
         self._complete: Callable[[], None] | None = complete
-        self._size_bytes = self._written_bytes()
+        self._sizes = [partition.log.size_bytes for partition in partitions]
+        self._grown_bytes = 0
         self._committed_only = committed_only
         self._stable = self._stable_offsets()
         visible = self._stable or [partition.log.high_watermark for partition in partitions]
@@ -52,25 +55,27 @@ class DelayedFetch:
             end_offset < partition.log.log_end_offset
             for end_offset, partition in zip(visible, partitions, strict=True)
         )
-        for partition in partitions:
-            partition.add_waiter(self, self._progress)
+        for index, partition in enumerate(partitions):
+            partition.add_waiter(self, partial(self._progress, index))
         self._timer = loop.call_later(max_wait_ms / 1000, self._finish)
-
-    def _written_bytes(self) -> int:
-        return sum(partition.log.size_bytes for partition in self._partitions)
 
     def _stable_offsets(self) -> list[int]:
         if not self._committed_only:
             return []
         return [partition.log.last_stable_offset for partition in self._partitions]
 
-    def _progress(self) -> None:
-        ended = any(partition.closed or partition.log.offline for partition in self._partitions)
-        if self._committed_only and not ended and self._stable_offsets() == self._stable:
+    def _progress(self, index: int) -> None:
+        """Look at one partition only: a fetch of very many would have each append to any of them look at all."""
+        partition = self._partitions[index]
+        log = partition.log
+        ended = partition.closed or log.offline
+        if self._committed_only and not ended and log.last_stable_offset == self._stable[index]:
             return
         if self._min_bytes > 1 and not ended and not self._lags:
-            written = self._written_bytes() - self._size_bytes
-            if 0 <= written < self._min_bytes:
+            size_bytes = log.size_bytes
+            self._grown_bytes += size_bytes - self._sizes[index]
+            self._sizes[index] = size_bytes
+            if 0 <= self._grown_bytes < self._min_bytes:
                 return
         self._finish()
 

@@ -46,6 +46,20 @@ class SessionPartition:
         return news
 
 
+class SessionRoom:
+    """How many partitions the sessions of all clients hold, and may hold."""
+
+    __slots__ = ("limit", "partitions")
+
+    def __init__(self, limit: int = 2**63 - 1) -> None:
+        self.limit = limit
+        self.partitions = 0
+
+    def has(self, more: int) -> bool:
+        """Whether there is room for so many more."""
+        return self.partitions + more <= self.limit
+
+
 PartitionKey = tuple[TopicKey, int]
 
 
@@ -67,10 +81,11 @@ class FetchSession:
 
 
 class FetchSessionCache:
-    """At most `slots` sessions; the longest idle goes first."""
+    """At most `slots` sessions; the longest idle goes first. `room` bounds the partitions of all of them."""
 
-    def __init__(self, slots: int) -> None:
+    def __init__(self, slots: int, room: SessionRoom | None = None) -> None:
         self.slots = slots
+        self.room = room or SessionRoom()
         self.evictions = 0
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
 
@@ -85,7 +100,7 @@ class FetchSessionCache:
             oldest = next(iter(self._sessions.values()))
             if now_ms - oldest.last_used_ms < EVICTION_AGE_MS:
                 return None
-            del self._sessions[oldest.session_id]
+            self.remove(oldest.session_id)
             self.evictions += 1
         session_id = 0
         while session_id == 0 or session_id in self._sessions:
@@ -102,4 +117,6 @@ class FetchSessionCache:
         self._sessions.move_to_end(session.session_id)
 
     def remove(self, session_id: int) -> None:
-        self._sessions.pop(session_id, None)
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self.room.partitions -= len(session.partitions)

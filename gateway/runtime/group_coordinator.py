@@ -92,14 +92,21 @@ class GroupCoordinator:
 
     def _take_limits(self) -> None:
         for loaded in self.shards:
-            loaded.shard.max_groups = self._config.int("seqgate.group.max")
+            self._limit(loaded.shard)
+
+    def _limit(self, shard: GroupShard) -> None:
+        shard.max_groups = self._config.int("seqgate.group.max")
+        shard.max_offsets = self._config.int("seqgate.group.offsets.max")
+        shard.member_bytes.limit_bytes = self._config.int("seqgate.group.members.max.bytes")
 
     def _fresh_shard(self) -> GroupShard:
         max_groups = self._config.int("seqgate.group.max")
         configs = self._group_configs
-        return GroupShard(
+        shard = GroupShard(
             self._limits, max_groups, configs.consumer_limits, self._topics, configs.share_limits
         )
+        self._limit(shard)
+        return shard
 
     # Beginning and end.
 
@@ -216,7 +223,7 @@ class GroupCoordinator:
         error = loaded.shard.check_commit(committer, self._now_ms())
         if error is not ErrorCode.none or not records:
             return error
-        if self._is_too_large(loaded, records):
+        if self._is_too_large(loaded, records) or not loaded.shard.has_room_for(records):
             return ErrorCode.invalid_commit_offset_size
         _, last_offset = self._apply(
             loaded, committer.group_id, lambda shard, effects: shard.commit(records, effects)
@@ -240,7 +247,7 @@ class GroupCoordinator:
         error = loaded.shard.check_commit_in_transaction(committer, self._now_ms())
         if error is not ErrorCode.none or not records:
             return error
-        if self._is_too_large(loaded, records):
+        if self._is_too_large(loaded, records) or not loaded.shard.has_room_for(records):
             return ErrorCode.invalid_commit_offset_size
         state = take_part((OFFSETS_TOPIC, loaded.partition.index))
         pending = [Pending(*producer, record) for record in records]

@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 #: Kafka gives the metadata topic this id (org.apache.kafka.common.Uuid.METADATA_TOPIC_ID).
 METADATA_TOPIC_ID: Final = uuid.UUID(int=1)
+MOST_UNDER_WAY: Final = 1_000
+"""Changes that nobody waits for; whoever wants a further one asks again, as clients do that miss a topic."""
 _INT32_MAX: Final = 2**31 - 1
 
 T = TypeVar("T")
@@ -134,8 +136,8 @@ class MetadataLog:
         return await asyncio.shield(self._start(self._commit(decide)))
 
     def commit_soon(self, key: Hashable, decide: Decide[Any]) -> None:
-        """Carry a decision out in the background, unless one under the same key is under way."""
-        if key in self._under_way:
+        """Carry a decision out in the background, unless one under the same key is under way, or too many are."""
+        if key in self._under_way or len(self._under_way) >= MOST_UNDER_WAY:
             return
         self._under_way.add(key)
         task = self._start(self._commit(decide))

@@ -1,10 +1,16 @@
-"""Long work on the event loop, cut so that requests go first whenever a slice of time is over."""
+"""Long work on the event loop, cut so that requests go first whenever a slice of time is over.
+
+All long work shares the slices: one turn of the event loop has one, however many clients ask for much at once, and
+whoever began first goes on first.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from typing import Final, TypeVar
+from weakref import WeakKeyDictionary
 
 SLICE_S: Final = 0.005
 """What has run for so long lets requests go first."""
@@ -12,12 +18,66 @@ SLICE_S: Final = 0.005
 T = TypeVar("T")
 
 
+class _Turns:
+    """The slices of one event loop and who waits for one."""
+
+    __slots__ = ("_ends_s", "_loop", "_waiting")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._ends_s: float | None = None
+        """When the slice of this turn of the loop is over; None while nobody has taken it."""
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    def has_time(self, *, has_begun: bool) -> bool:
+        """Whether there is time in this turn, for work that has begun before all other."""
+        now_s = self._loop.time()
+        if self._ends_s is None:
+            if self._waiting and not has_begun:
+                return False
+            self._ends_s = now_s + SLICE_S
+            self._loop.call_soon(self._end)
+            return True
+        return now_s <= self._ends_s
+
+    async def wait(self, *, has_begun: bool) -> None:
+        """Wait for a turn that may have time."""
+        turn: asyncio.Future[None] = self._loop.create_future()
+        if has_begun:
+            self._waiting.appendleft(turn)
+        else:
+            self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            self._wake_next()
+            raise
+
+    def _end(self) -> None:
+        self._ends_s = None
+        self._wake_next()
+
+    def _wake_next(self) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+
+
+_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, _Turns] = WeakKeyDictionary()
+
+
 async def in_slices(things: Iterable[T]) -> AsyncIterator[T]:
     """Each thing in turn; whenever what is done with them has taken a slice of time, requests go first."""
     loop = asyncio.get_running_loop()
-    started_s = loop.time()
+    turns = _turns.get(loop)
+    if turns is None:
+        turns = _turns[loop] = _Turns(loop)
+    has_begun = False
     for thing in things:
+        while not turns.has_time(has_begun=has_begun):
+            await turns.wait(has_begun=has_begun)
+            has_begun = True
         yield thing
-        if loop.time() - started_s > SLICE_S:
-            await asyncio.sleep(0)
-            started_s = loop.time()
+        has_begun = True

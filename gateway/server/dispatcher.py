@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from struct import Struct
 from typing import Any
 
@@ -38,6 +38,10 @@ logger = logging.getLogger(__name__)
 _START = Struct(">Iih")
 _unpack_start = _START.unpack_from
 _VERSION_BITS = 16
+LARGE_REQUEST_BYTES = 32 << 10
+"""A request of so many bytes names so much that it is read in a thread, unless it is mostly records."""
+LONG_S = 0.005
+"""What took so long to find out takes long to write down, too, and a thread does it."""
 
 
 class Dispatcher:
@@ -77,7 +81,6 @@ class Dispatcher:
         api, schema = found
         if schema.flexible:
             position = skip_tagged_fields(frame, position)
-        request = schema.read(frame, position)[0]
         context = RequestContext(
             self._services,
             api_key,
@@ -86,6 +89,10 @@ class Dispatcher:
             client_id,
             peer,
         )
+        if len(frame) >= LARGE_REQUEST_BYTES and (api.begin is None or api.names_much):
+            # the memory of the frame is needed for others meanwhile
+            return self._begin_large(api, context, schema, bytes(frame), position)
+        request = schema.read(frame, position)[0]
         try:
             if api.begin is not None:
                 begun = api.begin(context, request)
@@ -100,7 +107,7 @@ class Dispatcher:
             raise CloseConnection(f"{api.name} failed: {error}") from error
         if api.is_eager:
             return self._begin_eagerly(api, context, request)
-        return self._begin_in_task(self._answer(api, context, request))
+        return self._begin_in_task(api, self._answer(api, context, request))
 
     def _serves(self, api_key: int, api_version: int) -> bool:
         api = self._apis.get(api_key)
@@ -135,17 +142,22 @@ class Dispatcher:
     def _begin_eagerly(self, api: Api, context: RequestContext, request: Any) -> Answer | Deferred:
         begun = begin(self._answer(api, context, request))
         if isinstance(begun, Waiting):
-            return self._begin_in_task(begun)
+            return self._begin_in_task(api, begun)
         if begun.value is None:
             raise CloseConnection(f"{api.name} failed")
         return begun.value
 
-    def _begin_in_task(self, work: Awaitable[bytes | None]) -> Deferred:
+    def _begin_in_task(self, api: Api, work: Awaitable[bytes | None]) -> Deferred:
         deferred = Deferred(holds_back=True)
-        task = self._services.loop.create_task(self._resolve(work, deferred))
+        self._work_on(api, self._resolve(work, deferred), deferred)
+        return deferred
+
+    def _work_on(self, api: Api, work: Coroutine[Any, Any, None], deferred: Deferred) -> None:
+        task = self._services.loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return deferred
+        if api.may_be_given_up:
+            deferred.on_abandoned = task.cancel
 
     async def _resolve(self, work: Awaitable[bytes | None], deferred: Deferred) -> None:
         try:
@@ -158,12 +170,58 @@ class Dispatcher:
         else:
             deferred.resolve(frame)
 
+    def _begin_large(
+        self, api: Api, context: RequestContext, schema: RequestSchema, frame: bytes, position: int
+    ) -> Deferred:
+        """Begin a request that is not read yet."""
+        deferred = Deferred(holds_back=True)
+
+        async def begin_when_read() -> None:
+            request = await self._read(api, context, schema, frame, position)
+            if request is None:
+                deferred.fail()
+            elif api.begin is None:
+                await self._resolve(self._answer(api, context, request), deferred)
+            else:
+                self._begin_late(api, context, request, deferred)
+
+        self._work_on(api, begin_when_read(), deferred)
+        return deferred
+
+    def _begin_late(self, api: Api, context: RequestContext, request: Any, deferred: Deferred) -> None:
+        assert api.begin is not None
+        try:
+            begun = api.begin(context, request)
+        except (CloseConnection, MalformedRequest) as error:
+            logger.warning("%s of %s: %s", api.name, context.peer_host, error)
+            deferred.fail()
+        except Exception:
+            logger.exception("%s v%d of %s failed", api.name, context.api_version, context.peer_host)
+            deferred.fail()
+        else:
+            deferred.follow(begun)
+
+    async def _read(
+        self, api: Api, context: RequestContext, schema: RequestSchema, frame: bytes, position: int
+    ) -> Any:
+        """The request, read in a thread; None of a malformed one."""
+        try:
+            request, _ = await asyncio.to_thread(schema.read, memoryview(frame), position)
+        except MalformedRequest as error:
+            logger.warning(
+                "%s v%d of %s is malformed: %s", api.name, context.api_version, context.peer_host, error
+            )
+            return None
+        return request
+
     async def _answer(self, api: Api, context: RequestContext, request: Any) -> bytes | None:
         """The frame of the answer; None when a bug kept it from being made."""
         assert api.handle is not None
         try:
+            loop = self._services.loop
+            begun_s = loop.time()
             response = await api.handle(context, request)
-            if api.is_long:
+            if api.is_long or loop.time() - begun_s > LONG_S:
                 return await asyncio.to_thread(encode_response, api.key, context.correlation_id, response)
             return encode_response(api.key, context.correlation_id, response)
         except Exception:

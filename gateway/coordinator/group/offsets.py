@@ -31,9 +31,15 @@ class GroupOffsets:
     def __init__(self) -> None:
         self._groups: dict[str, dict[TopicPartition, CommittedOffset]] = {}
         self.pending = PendingOffsets()
+        self._committed = 0
 
     def __len__(self) -> int:
-        return sum(map(len, self._groups.values()))
+        return self._committed
+
+    @property
+    def count(self) -> int:
+        """How many are kept, committed and pending."""
+        return self._committed + self.pending.count
 
     def replay(self, record: OffsetRecord) -> str | None:
         """Fold in a record of the log; returns the group that has an offset by it, committed or pending."""
@@ -51,13 +57,13 @@ class GroupOffsets:
     def _replay_commit(self, record: OffsetCommitRecord) -> str | None:
         place = record.topic, record.partition
         if record.value is not None:
-            self._groups.setdefault(record.group_id, {})[place] = record.value
+            self._keep(record.group_id, place, record.value)
             self.pending.supersede(record.group_id, place)
             return record.group_id
         self.pending.forget(record.group_id, place)
         offsets = self._groups.get(record.group_id)
         if offsets is not None:
-            offsets.pop(place, None)
+            self._committed -= offsets.pop(place, None) is not None
             if not offsets:
                 del self._groups[record.group_id]
         return None
@@ -66,7 +72,12 @@ class GroupOffsets:
         """Have what a producer has pending count, or vanish."""
         for record in self.pending.end(end.producer_id, is_commit=end.is_commit):
             assert record.value is not None
-            self._groups.setdefault(record.group_id, {})[record.topic, record.partition] = record.value
+            self._keep(record.group_id, (record.topic, record.partition), record.value)
+
+    def _keep(self, group_id: str, place: TopicPartition, value: CommittedOffset) -> None:
+        offsets = self._groups.setdefault(group_id, {})
+        self._committed += place not in offsets
+        offsets[place] = value
 
     def records_at(self, group_id: str, place: TopicPartition) -> list[OffsetCommitRecord | Pending]:
         """The records of a place as they would be written now: what is committed, then what is pending."""

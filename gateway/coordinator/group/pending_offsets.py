@@ -43,6 +43,11 @@ class PendingOffsets:
         self._groups: dict[str, dict[TopicPartition, dict[int, _Held]]] = {}
         self._producers: dict[int, set[tuple[str, TopicPartition]]] = {}
 
+    @property
+    def count(self) -> int:
+        """How many are pending, some of them at the same place."""
+        return sum(map(len, self._producers.values()))
+
     def hold(self, pending: Pending) -> None:
         """Keep an offset until its transaction ends."""
         record: OffsetCommitRecord = pending.record

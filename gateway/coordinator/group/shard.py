@@ -23,6 +23,7 @@ from gateway.coordinator.group.consumer_request import (
     HeartbeatReply,
 )
 from gateway.coordinator.group.effects import Effects, JoinReply, SyncReply, Waiter
+from gateway.coordinator.group.member_bytes import MEMBER_BYTES
 from gateway.coordinator.group.records import (
     CommittedOffset,
     GroupMetadataRecord,
@@ -55,6 +56,10 @@ class GroupShard(StoredGroups):
             return
         if not limits.min_session_timeout_ms <= request.session_timeout_ms <= limits.max_session_timeout_ms:
             effects.reply(waiter, _refused(request, ErrorCode.invalid_session_timeout))
+            return
+        size_bytes = MEMBER_BYTES + sum(len(name) + len(data) for name, data in request.protocols)
+        if not self.member_bytes.admit(size_bytes, effects.now_ms):
+            effects.reply(waiter, _refused(request, ErrorCode.group_max_size_reached))
             return
         consumer_group = self.consumers.groups.get(group_id)
         if consumer_group is not None and consumer_group.members:
@@ -99,6 +104,10 @@ class GroupShard(StoredGroups):
         group = self._find(committer.group_id)
         if isinstance(group, ErrorCode):
             effects.reply(waiter, SyncReply(error_code=group))
+            return
+        if not self.member_bytes.admit(sum(map(len, assignments.values())), effects.now_ms):
+            # as Kafka answers an assignment that its log does not take
+            effects.reply(waiter, SyncReply(error_code=ErrorCode.unknown_server_error))
             return
         rebalance.sync(
             group,
@@ -154,6 +163,11 @@ class GroupShard(StoredGroups):
         A group of the classic protocol becomes one of the consumer protocol and keeps its offsets; with members
         only if the policy allows it.
         """
+        if request.member_epoch == 0:
+            size_bytes = MEMBER_BYTES + sum(map(len, request.subscribed_names or ()))
+            if not self.member_bytes.admit(size_bytes, effects.now_ms):
+                text = "This gateway holds no more members of groups."
+                raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
         group = self.groups.get(request.group_id)
         if group is None:
             if request.member_epoch == 0 and request.group_id in self.shares.groups:
@@ -270,6 +284,14 @@ class GroupShard(StoredGroups):
         except GroupError as error:
             return error.error_code
         return ErrorCode.none
+
+    def has_room_for(self, records: Sequence[OffsetCommitRecord]) -> bool:
+        """Whether so many offsets may be kept; those that replace one always may."""
+        offsets = self.offsets
+        if offsets.count + len(records) <= self.max_offsets:
+            return True
+        more = sum((record.topic, record.partition) not in offsets.of(record.group_id) for record in records)
+        return not more or offsets.count + more <= self.max_offsets
 
     def commit(self, records: Iterable[OffsetCommitRecord], effects: Effects) -> None:
         """Commit what was checked."""

@@ -17,6 +17,7 @@ from gateway.coordinator.group.consumer_request import (
 )
 from gateway.coordinator.group.consumer_shard import ConsumerGroups
 from gateway.coordinator.group.effects import Waiter
+from gateway.coordinator.group.member_bytes import MEMBER_BYTES, MemberBytes
 from gateway.coordinator.group.offsets import GroupOffsets, OffsetRecord
 from gateway.coordinator.group.records import (
     GroupMetadataRecord,
@@ -48,6 +49,8 @@ class StoredGroups:
     ) -> None:
         self.limits = limits
         self.max_groups = max_groups
+        self.member_bytes = MemberBytes(2**63 - 1, self._count_member_bytes)
+        self.max_offsets = 2**63 - 1
         self.groups: dict[str, ClassicGroup] = {}
         self.consumers = ConsumerGroups(consumer_limits)
         """The groups of the consumer protocol."""
@@ -109,6 +112,21 @@ class StoredGroups:
             # between generations the members are about to join again
             stored = stored._replace(protocol_name=None, leader=None, members=())
         return [GroupMetadataRecord(group_id, stored)]
+
+    def _count_member_bytes(self) -> int:
+        """What members of classic and consumer groups hold; a share group has few."""
+        classic = sum(
+            MEMBER_BYTES
+            + len(member.assignment)
+            + sum(len(name) + len(data) for name, data in member.protocols)
+            for group in self.groups.values()
+            for member in group.members.values()
+        )
+        return classic + sum(
+            MEMBER_BYTES + sum(map(len, member.subscribed_names))
+            for group in self.consumers.groups.values()
+            for member in group.members.values()
+        )
 
     @property
     def is_full(self) -> bool:

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+from gateway.coordinator.group.member_bytes import MemberBytes
+
+
+def test_members_are_admitted_up_to_the_limit_and_again_when_others_left() -> None:
+    held = [0]
+    budget = MemberBytes(100, lambda: held[0])
+    assert budget.admit(60, 0)
+    assert budget.admit(40, 0)
+    held[0] = 100
+    assert not budget.admit(1, 10)
+    held[0] = 30
+    assert not budget.admit(1, 500), "counted a moment ago"
+    assert budget.admit(70, 2_000)
+    held[0] = 100
+    assert not budget.admit(1, 2_001)
+
+
+def test_counting_is_not_done_at_each_refusal() -> None:
+    counted = []
+
+    def count() -> int:
+        counted.append(1)
+        return 100
+
+    budget = MemberBytes(100, count)
+    assert budget.admit(100, 0)
+    for now_ms in range(500):
+        assert not budget.admit(10, now_ms)
+    assert len(counted) == 1
+
+
+def test_members_that_join_again_and_again_are_not_taken_for_more() -> None:
+    budget = MemberBytes(100, lambda: 10)
+    assert all(budget.admit(10, 0) for _ in range(1_000))
