@@ -1,17 +1,27 @@
-"""Keeps a hostile or broken client from filling the log: each kind of line at most so often per second."""
+"""Keeps a hostile or broken client from filling the log, or from writing lines of its own into it.
+
+Each kind of line comes at most so often per second, no line is longer than a page, and what clients chose is in it
+without line breaks and other control characters.
+"""
 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
+from typing import Final
 
 LINES_PER_SECOND = 20
 KINDS = 1000
 """Kinds of line remembered; beyond it all are forgotten and counted anew."""
+MAX_CHARACTERS: Final = 2_000
+"""What is longer is cut."""
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 class LineLimit(logging.Filter):
-    """A filter for the log handler. A kind of line is its place in the code; errors always pass.
+    """A filter for the log handler. A kind of line is its place in the code; errors always pass, unless they come with
+    a traceback: a request that always fails can be sent for ever.
 
     The first line that passes after others were dropped says how many there were.
     """
@@ -23,7 +33,8 @@ class LineLimit(logging.Filter):
         self._kinds: dict[tuple[str, int], tuple[int, int, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if record.levelno >= logging.ERROR:
+        if record.levelno >= logging.ERROR and not record.exc_info:
+            _make_harmless(record)
             return True
         kind = (record.pathname, record.lineno)
         second = int(self._now_s())
@@ -33,9 +44,18 @@ class LineLimit(logging.Filter):
         if lines >= self._limit:
             self._kinds[kind] = (in_second, lines, dropped + 1)
             return False
+        _make_harmless(record)
         if dropped:
             record.msg = f"{record.msg} (and {dropped} more lines like this)"
         if len(self._kinds) >= KINDS and kind not in self._kinds:
             self._kinds.clear()
         self._kinds[kind] = (in_second, lines + 1, 0)
         return True
+
+
+def _make_harmless(record: logging.LogRecord) -> None:
+    text = record.getMessage()
+    if len(text) > MAX_CHARACTERS:
+        text = f"{text[:MAX_CHARACTERS]}… ({len(text)} characters)"
+    record.msg = _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
+    record.args = None

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from gateway.handlers.api import Answer, CloseConnection, Deferred
 from gateway.protocol.frames import MalformedRequest
-from gateway.server.frame_reader import SIZE_BYTES, FrameReader
+from gateway.server.frame_reader import FIRST_PART_BYTES, GROWTH, SIZE_BYTES, FrameReader
 from gateway.server.record_sender import RecordSender
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ CLOSING: Final = 64
 SENDING: Final = 128
 GONE: Final = 256
 NO_MEMORY: Final = "there is no memory for its request"
+HEADWAY_BYTES: Final = 64 << 10
+"""A request of which not even so much more came is not moving."""
 REQUESTS_PER_TURN: Final = 32
 """A connection with more whole requests at hand begins the rest in the next turns of the event loop."""
 
@@ -52,9 +54,10 @@ class Connection(asyncio.BufferedProtocol):
         "_answers",
         "_consuming",
         "_gone_callbacks",
+        "_headway",
         "_held",
         "_held_back_by",
-        "_memory_bytes",
+        "_piece_bytes",
         "_reader",
         "_reading_paused",
         "_sender",
@@ -80,7 +83,10 @@ class Connection(asyncio.BufferedProtocol):
         self._answers: deque[Deferred] = deque()
         self._held: bytes = b""
         self._held_back_by: Deferred | None = None
-        self._memory_bytes = 0
+        self._piece_bytes = 0
+        """Of answers that are sent past the transport, those in memory."""
+        self._headway = (0, 0, 0.0)
+        """Frames that came in parts, bytes of the one under way, and since when there were hardly more."""
         self._consuming = False
         self._reading_paused = False
         self._sender: RecordSender | None = None
@@ -136,14 +142,18 @@ class Connection(asyncio.BufferedProtocol):
             frame = reader.wrote_direct(nbytes)
             if frame is not None:
                 self._begin_parted(frame)
+            else:
+                self._grow_or_wait()
             return
         self._consume(self._server.received[:nbytes])
 
     def pause_writing(self) -> None:
         self._stops |= NOT_READ
+        self._note_unread()
 
     def resume_writing(self) -> None:
         self._stops &= ~NOT_READ
+        self._server.unread.forget(self)
         if self._stops & SENDING:
             self._send_records()
         else:
@@ -154,12 +164,11 @@ class Connection(asyncio.BufferedProtocol):
         for answer in self._answers:
             answer.abandon()
         self._answers.clear()
-        self._held = b""
+        self._hold(b"")
         if self._sender is not None:
             self._sender.close()
-        if self._stops & NO_ROOM:
-            self._server.memory.forget(self._memory_granted)
-        self._release_memory()
+        self._server.memory.give_back(self)
+        self._server.unread.forget(self)
         self._server.dismiss(self)
         callbacks, self._gone_callbacks = self._gone_callbacks, None
         for callback in list((callbacks or {}).values()):
@@ -195,7 +204,7 @@ class Connection(asyncio.BufferedProtocol):
         finally:
             self._consuming = False
         if rest < len(view) and not self._stops & CLOSING:
-            self._held = bytes(view[rest:])
+            self._hold(bytes(view[rest:]))
         if self._stops and (self._held or self._stops & NO_ROOM):
             self._pause_reading()
 
@@ -210,6 +219,8 @@ class Connection(asyncio.BufferedProtocol):
                 break
             left -= 1
             if reader.in_parts:
+                if not self._has_grown():
+                    break
                 frame, position = reader.add(view, position)
                 if frame is not None:
                     self._begin_parted(frame)
@@ -222,13 +233,35 @@ class Connection(asyncio.BufferedProtocol):
                 position += size
                 continue
             reader.frame_size = size
-            self._memory_bytes = size
-            if self._server.memory.acquire(size, self._memory_granted):
-                reader.start(size)
+            first_bytes = min(size, max(FIRST_PART_BYTES, GROWTH * (end - position)))
+            if self._server.memory.acquire(self, first_bytes, self._memory_granted):
+                reader.start(size, first_bytes)
             else:
-                self._memory_bytes = 0
                 self._stops |= NO_ROOM
         return position
+
+    def _grow_or_wait(self) -> None:
+        try:
+            if not self._has_grown():
+                self._pause_reading()
+        except MemoryError:
+            self.abort(NO_MEMORY)
+
+    def _has_grown(self) -> bool:
+        """Whether there is memory for more of the request that comes in parts."""
+        reader = self._reader
+        more_bytes = reader.growth_bytes
+        if more_bytes:
+            if not self._server.memory.acquire(self, more_bytes, self._memory_granted):
+                self._stops |= NO_ROOM
+                return False
+            reader.grow()
+        return True
+
+    def _hold(self, data: bytes) -> None:
+        """Keep what came while no more requests may be begun."""
+        self._server.count_held(len(data) - len(self._held))
+        self._held = data
 
     def _yield_turn(self) -> None:
         """Let other connections go first: thousands of small requests fit into one receive buffer."""
@@ -241,22 +274,20 @@ class Connection(asyncio.BufferedProtocol):
 
     def _memory_granted(self) -> None:
         self._stops &= ~NO_ROOM
-        self._memory_bytes = self._reader.frame_size
+        reader = self._reader
         try:
-            self._reader.start(self._reader.frame_size)
+            if reader.in_parts:
+                reader.grow()
+            else:
+                reader.start(reader.frame_size, self._server.memory.held_bytes(self))
         except MemoryError:
             self.abort(NO_MEMORY)
             return
         self._resume()
 
-    def _release_memory(self) -> None:
-        if self._memory_bytes:
-            size, self._memory_bytes = self._memory_bytes, 0
-            self._server.memory.release(size)
-
     def _begin_parted(self, frame: memoryview) -> None:
         self._begin(frame)
-        self._release_memory()
+        self._server.memory.give_back(self)
 
     def _begin(self, frame: memoryview) -> None:
         try:
@@ -322,6 +353,10 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(answer, bytes):
             if not sending:
                 server.outbox.write(transport, answer)
+                if self._stops & NOT_READ or len(answer) > server.limits.response_backlog_bytes:
+                    server.outbox.flush()
+                    if self._stops & NOT_READ:
+                        self._note_unread()
                 return
             answer = (answer,)
         if self._sender is None:
@@ -329,6 +364,7 @@ class Connection(asyncio.BufferedProtocol):
                 transport, server.limits.response_backlog_bytes, server.cold_reads, self._send_records
             )
         self._sender.add(answer)
+        self._piece_bytes += sum(len(piece) for piece in answer if isinstance(piece, bytes))
         if not sending:
             # what was answered before goes first
             server.outbox.flush()
@@ -350,10 +386,16 @@ class Connection(asyncio.BufferedProtocol):
         if not sender.is_done():
             return
         self._stops &= ~SENDING
+        self._piece_bytes = 0
         if self._stops & CLOSING:
             self.hang_up()
         elif not self._consuming:
             self._resume()
+
+    def _note_unread(self) -> None:
+        if self._transport is not None and not self._stops & GONE:
+            unread_bytes = self._transport.get_write_buffer_size() + self._piece_bytes
+            self._server.unread.note(self, unread_bytes)
 
     # flow
 
@@ -366,7 +408,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._stops or self._consuming:
             return
         if self._held:
-            held, self._held = self._held, b""
+            held = self._held
+            self._hold(b"")
             self._consume(memoryview(held))
         if self._reading_paused and not self._stops and self._transport is not None:
             self._reading_paused = False
@@ -381,13 +424,39 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def holds_memory(self) -> bool:
-        """Whether room is set aside for a request that is not whole yet."""
-        return self._memory_bytes > 0
+        """Whether it has memory for a request that is not whole yet, and does not wait for more."""
+        memory = self._server.memory
+        return memory.held_bytes(self) > 0 and not memory.is_waiting(self)
+
+    def slow_s(self, now_s: float) -> float:
+        """For how long the request under way has made hardly any headway; 0 when there is none."""
+        reader = self._reader
+        frames, arrived_bytes, since_s = self._headway
+        arrived_now = reader.arrived_bytes
+        if (
+            not arrived_now
+            or self._stops
+            or reader.frames != frames
+            or arrived_now - arrived_bytes >= HEADWAY_BYTES
+            or not since_s
+        ):
+            self._headway = reader.frames, arrived_now, now_s
+            return 0.0
+        return now_s - since_s
 
     @property
     def awaits_answers(self) -> bool:
         """Whether requests are begun and not answered."""
         return bool(self._answers)
+
+    @property
+    def waits_unread(self) -> bool:
+        """Whether a long poll keeps it from reading, so that it does not hear of the client's end."""
+        return self._reading_paused and bool(self._stops & HELD_BACK) and not self._stops & CLOSING
+
+    def fileno(self) -> int:
+        """Of its socket; −1 when that is closed."""
+        return -1 if self._transport is None else int(self._transport.get_extra_info("socket").fileno())
 
     @property
     def has_work(self) -> bool:

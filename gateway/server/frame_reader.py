@@ -1,7 +1,7 @@
 """Cuts the bytes of one connection into frames without copying what arrives whole.
 
 Complete frames are handed on as views of the receive buffer that all connections share. Only a frame that
-arrives in parts gets memory of its own, which grows with what really arrives.
+arrives in parts gets memory of its own, which grows with what really arrives, as far as its connection allows.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 from gateway.protocol.frames import MalformedRequest
 
 SIZE_BYTES = 4
-FIRST_PART_BYTES = 64 << 10
-"""A frame in parts starts with at most this much memory, whatever size it announces."""
+FIRST_PART_BYTES = 8 << 10
+"""A frame in parts starts with so much memory, or a few times what came of it at once, whatever size it announces."""
+GROWTH = 4
+"""Memory grows to so many times what has come; each growth copies it."""
 DIRECT_BYTES = 16 << 10
 """With more than this missing, the socket is read straight into the frame's own memory."""
 
@@ -18,7 +20,7 @@ DIRECT_BYTES = 16 << 10
 class FrameReader:
     """The frame that is under way on one connection."""
 
-    __slots__ = ("_filled", "_frame", "_prefix", "between_frames", "frame_size", "max_bytes")
+    __slots__ = ("_filled", "_frame", "_prefix", "between_frames", "frame_size", "frames", "max_bytes")
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
@@ -29,21 +31,35 @@ class FrameReader:
         self._filled = 0
         self.frame_size = -1
         """Size of the frame under way; −1 while its size has not arrived."""
+        self.frames = 0
+        """Frames in parts that are whole, since the start."""
 
     def direct_buffer(self) -> memoryview | None:
         """Where the socket may write straight to, when much is missing."""
         frame = self._frame
-        if frame is None or self.frame_size - self._filled < DIRECT_BYTES:
+        if frame is None or self.frame_size - self._filled < DIRECT_BYTES or self._filled == len(frame):
             return None
-        if self._filled == len(frame):
-            frame = self._grow(frame)
         return memoryview(frame)[self._filled :]
 
-    def _grow(self, frame: bytearray) -> bytearray:
-        grown = bytearray(min(self.frame_size, 2 * len(frame)))
-        grown[: self._filled] = frame
+    @property
+    def arrived_bytes(self) -> int:
+        """How much of the frame under way has come, its size included."""
+        return len(self._prefix) if self._frame is None else SIZE_BYTES + self._filled
+
+    @property
+    def growth_bytes(self) -> int:
+        """By how much the frame's memory must grow before it can take up more."""
+        frame = self._frame
+        if frame is None or self._filled < len(frame):
+            return 0
+        return min(self.frame_size, GROWTH * len(frame)) - len(frame)
+
+    def grow(self) -> None:
+        """Have room for `growth_bytes` more."""
+        assert self._frame is not None
+        grown = bytearray(len(self._frame) + self.growth_bytes)
+        grown[: self._filled] = self._frame
         self._frame = grown
-        return grown
 
     def wrote_direct(self, size: int) -> memoryview | None:
         """The socket wrote `size` bytes to the direct buffer; the frame if it is complete."""
@@ -64,6 +80,7 @@ class FrameReader:
             raw = self._prefix + bytes(view[position : position + missing])
             self._prefix = b""
             self.between_frames = True
+            self.frames += 1
         else:
             raw = bytes(view[position : position + SIZE_BYTES])
         size = int.from_bytes(raw, "big", signed=True)
@@ -71,11 +88,11 @@ class FrameReader:
             raise MalformedRequest(f"a request of {size} bytes; at most {self.max_bytes} are allowed")
         return size, position + missing
 
-    def start(self, size: int) -> None:
-        """Begin a frame that is not whole yet."""
+    def start(self, size: int, memory_bytes: int = FIRST_PART_BYTES) -> None:
+        """Begin a frame that is not whole yet, with so much memory."""
         self.frame_size = size
         self.between_frames = False
-        self._frame = bytearray(min(size, FIRST_PART_BYTES))
+        self._frame = bytearray(min(size, memory_bytes))
         self._filled = 0
 
     @property
@@ -83,23 +100,22 @@ class FrameReader:
         return self._frame is not None
 
     def add(self, view: memoryview, position: int) -> tuple[memoryview | None, int]:
-        """Take up bytes for the frame in parts: the frame if it is complete now, and the position after them."""
+        """Take up bytes for the frame in parts, as many as it has memory for.
+
+        The frame if it is complete now, and the position after them.
+        """
         frame = self._frame
         assert frame is not None
-        end = min(len(view), position + self.frame_size - self._filled)
-        while position < end:
-            if self._filled == len(frame):
-                frame = self._grow(frame)
-            part = min(end - position, len(frame) - self._filled)
-            frame[self._filled : self._filled + part] = view[position : position + part]
-            self._filled += part
-            position += part
-        return self._complete(), position
+        part = min(len(view) - position, len(frame) - self._filled)
+        frame[self._filled : self._filled + part] = view[position : position + part]
+        self._filled += part
+        return self._complete(), position + part
 
     def _complete(self) -> memoryview | None:
         if self._filled < self.frame_size:
             return None
         frame, self._frame = self._frame, None
         self.between_frames = True
+        self.frames += 1
         assert frame is not None
         return memoryview(frame).toreadonly()

@@ -1,33 +1,48 @@
 """How many bytes of incomplete requests all connections may hold together (Kafka's MemoryPool).
 
-A connection asks before it takes up a request. When there is no room it waits, without reading; those
-that were granted room read on, so that room comes free.
+What counts is what has really come, not what a request announces: a connection asks for room piece by piece, as its
+request arrives. When there is no room it waits, without reading; whoever began first may always go on, so that room
+comes free. So there are never more bytes than the limit and one whole request.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 
 class RequestMemory:
-    """A budget of `limit_bytes`; −1 sets none.
-
-    A request larger than the whole budget is granted when nothing else is.
-    """
+    """A budget of `limit_bytes`; −1 sets none."""
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
         self.used_bytes = 0
-        self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
+        self._held: dict[Hashable, int] = {}
+        """What each request under way has, in the order in which they began."""
+        self._waiting: dict[Hashable, tuple[int, Callable[[], None]]] = {}
 
-    def acquire(self, size: int, granted: Callable[[], None]) -> bool:
-        """True when there is room now; otherwise `granted` is called once there is."""
-        if not self._waiting and self._fits(size):
-            self.used_bytes += size
-            return True
-        self._waiting.append((size, granted))
-        return False
+    def acquire(self, holder: Hashable, size: int, granted: Callable[[], None]) -> bool:
+        """True when `holder` has room for `size` more bytes now; otherwise `granted` is called once it has."""
+        held = self._held.setdefault(holder, 0)
+        if not (self._is_first(holder) or (not self._waiting and self._fits(size))):
+            self._waiting[holder] = size, granted
+            return False
+        self._held[holder] = held + size
+        self.used_bytes += size
+        return True
+
+    def give_back(self, holder: Hashable) -> None:
+        """Its request is whole, or will never be: it needs no room and waits for none."""
+        self._waiting.pop(holder, None)
+        self.used_bytes -= self._held.pop(holder, 0)
+        self._grant()
+
+    def held_bytes(self, holder: Hashable) -> int:
+        """How much room a holder has."""
+        return self._held.get(holder, 0)
+
+    def is_waiting(self, holder: Hashable) -> bool:
+        """Whether a holder waits for room."""
+        return holder in self._waiting
 
     def try_acquire(self, size: int) -> bool:
         """Take room if there is some now and nobody waits for it."""
@@ -37,24 +52,33 @@ class RequestMemory:
         return True
 
     def release(self, size: int) -> None:
+        """Give back what `try_acquire` took."""
         self.used_bytes -= size
         self._grant()
 
     def _grant(self) -> None:
-        while self._waiting and self._fits(self._waiting[0][0]):
-            waiting_size, granted = self._waiting.popleft()
-            self.used_bytes += waiting_size
-            granted()
+        first = next(iter(self._held), None)
+        if first in self._waiting:
+            self._let_in(first)
+        while self._waiting:
+            holder = next(iter(self._waiting))
+            if not self._fits(self._waiting[holder][0]):
+                return
+            self._let_in(holder)
 
-    def forget(self, granted: Callable[[], None]) -> None:
-        """A waiting connection went away."""
-        self._waiting = deque(entry for entry in self._waiting if entry[1] != granted)
-        self._grant()
+    def _let_in(self, holder: Hashable) -> None:
+        size, granted = self._waiting.pop(holder)
+        self._held[holder] += size
+        self.used_bytes += size
+        granted()
 
     @property
     def is_short(self) -> bool:
         """Whether connections wait for room."""
         return bool(self._waiting)
+
+    def _is_first(self, holder: Hashable) -> bool:
+        return next(iter(self._held)) == holder
 
     def _fits(self, size: int) -> bool:
         return self.limit_bytes < 0 or not self.used_bytes or self.used_bytes + size <= self.limit_bytes

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
+import select
 import socket
 import sys
 from collections import Counter
@@ -19,6 +20,7 @@ from gateway.server.dispatcher import Dispatcher
 from gateway.server.limits import ConnectionLimits
 from gateway.server.outbox import Outbox
 from gateway.server.request_memory import RequestMemory
+from gateway.server.unread_answers import UnreadAnswers
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +30,9 @@ KEEPALIVE_IDLE_S = 120
 KEEPALIVE_INTERVAL_S = 30
 KEEPALIVE_PROBES = 4
 """A silent client is asked for after the first, and given up after so many unanswered askings."""
+HELD_SHARE = 4
+"""Up to a fourth of the memory of requests may be of those that came before their turn."""
+LITTLE_BYTES = 4 << 10
 RECEIVE_BUFFER_BYTES = 256 << 10
 """The one buffer all sockets are read into; the event loop reads one socket at a time."""
 
@@ -54,9 +59,12 @@ class Server:
         self.dispatcher = dispatcher
         self.limits: ConnectionLimits
         self.memory = RequestMemory(config.int("queued.max.request.bytes"))
-        self.receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
+        self._whole_buffer = self.receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self.received = self.receive_buffer.toreadonly()
+        self.held_bytes = 0
+        """What connections keep that came while no more of their requests may be begun."""
         self.outbox = Outbox(loop)
+        self.unread = UnreadAnswers(config.int("seqgate.response.backlog.max.bytes"))
         self.refused_connections = 0
         self._config = config
         self._connections: dict[Connection, None] = {}
@@ -67,8 +75,16 @@ class Server:
 
     def _take_limits(self) -> None:
         self.limits = ConnectionLimits.of(self._config)
+        self.unread.limit_bytes = self._config.int("seqgate.response.backlog.max.bytes")
         for connection in self._connections:
             connection.limits_changed()
+
+    def count_held(self, more_bytes: int) -> None:
+        """Connections keep so much more. When it is much, little is read of each at once until it is less."""
+        self.held_bytes += more_bytes
+        limit_bytes = self.memory.limit_bytes
+        is_much = 0 <= limit_bytes < HELD_SHARE * self.held_bytes
+        self.receive_buffer = self._whole_buffer[:LITTLE_BYTES] if is_much else self._whole_buffer
 
     async def listen(self, listener: Listener) -> int:
         """Start to accept on one listener; returns the port, which port 0 leaves to the system.
@@ -148,24 +164,42 @@ class Server:
     def look_over(self) -> None:
         """Close connections on which nothing was asked for too long (connections.max.idle.ms).
 
-        One that does not even read what it is closed with is dropped, and so is one that sends nothing more of a
-        request while others wait for the memory set aside for it.
+        One that does not even read what it is closed with is dropped, and so is one that sends hardly more of a
+        request while others wait for the memory that it has.
         """
         idle_s = self.limits.idle_ms / 1000
         now_s = self.loop.time()
+        self._drop_vanished()
         for connection in list(self._connections):
             if connection.active:
                 connection.active = False
                 connection.last_active_s = now_s
             silent_s = now_s - connection.last_active_s
+            slow_s = connection.slow_s(now_s)
             if connection.is_closing:
                 if silent_s > 2 * idle_s:
                     connection.abort("its last answers were not read")
-            elif silent_s > idle_s and not connection.awaits_answers:
+            elif silent_s > idle_s and (not connection.awaits_answers or connection.waits_unread):
                 connection.close(f"idle for more than {self.limits.idle_ms} ms")
-            elif silent_s > STALLED_S and connection.holds_memory and self.memory.is_short:
+            elif slow_s > idle_s:
+                connection.close(f"its request is not whole after more than {self.limits.idle_ms} ms")
+            elif slow_s > STALLED_S and connection.holds_memory and self.memory.is_short:
                 connection.abort("its request stopped half-way and others wait for the memory")
         self._idle_timer = self.loop.call_later(max(0.05, min(idle_s / 4, STALLED_S / 2)), self.look_over)
+
+    def _drop_vanished(self) -> None:
+        """Drop those whose client hung up behind a long poll with more requests after it, which nobody reads."""
+        waiting = {
+            connection.fileno(): connection for connection in self._connections if connection.waits_unread
+        }
+        waiting.pop(-1, None)
+        if not waiting or not hasattr(select, "POLLRDHUP"):
+            return
+        asked = select.poll()
+        for number in waiting:
+            asked.register(number, select.POLLRDHUP)
+        for number, _ in asked.poll(0):
+            waiting[number].abort("its client is gone")
 
     async def stop_accepting(self) -> None:
         """Close the listeners and begin no more requests."""

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import logging
 
-from gateway.runtime.line_limit import LineLimit
+from gateway.runtime.line_limit import MAX_CHARACTERS, LineLimit
 
 
 def record(line: int, level: int = logging.WARNING) -> logging.LogRecord:
@@ -19,3 +19,21 @@ def test_a_kind_of_line_is_limited_per_second_and_the_rest_counted() -> None:
     later = record(1)
     assert limit.filter(later)
     assert later.getMessage() == "refused it (and 3 more lines like this)"
+
+
+def test_what_clients_chose_writes_no_lines_and_no_pages() -> None:
+    limit = LineLimit(lambda: 0.0)
+    for level in (logging.WARNING, logging.ERROR):
+        forged = logging.LogRecord("x", level, "f.py", 1, "closing %s", ("a\nERROR b\x1b[31m%s",), None)
+        assert limit.filter(forged)
+        assert forged.getMessage() == "closing a\\nERROR b\\x1b[31m%s"
+        long = logging.LogRecord("x", level, "f.py", 2, "closing %s", ("a" * 30_000,), None)
+        assert limit.filter(long)
+        assert len(long.getMessage()) < MAX_CHARACTERS + 30
+
+
+def test_a_traceback_that_a_request_causes_each_time_is_limited_as_well() -> None:
+    limit = LineLimit(lambda: 0.0, lines_per_second=2)
+    failure = (ValueError, ValueError("it"), None)
+    lines = [logging.LogRecord("x", logging.ERROR, "f.py", 3, "failed", (), failure) for _ in range(5)]
+    assert [limit.filter(line) for line in lines] == [True, True, False, False, False]

@@ -13,6 +13,7 @@ from gateway.server.connection import NO_MEMORY, REQUESTS_PER_TURN, Connection
 from gateway.server.frame_reader import FrameReader
 from gateway.server.limits import ConnectionLimits
 from gateway.server.request_memory import RequestMemory
+from gateway.server.unread_answers import UnreadAnswers
 
 
 class FakeTransport:
@@ -20,9 +21,13 @@ class FakeTransport:
         self.reads = True
         self.closed = False
         self.high = 0
+        self.unsent_bytes = 0
 
     def get_extra_info(self, name: str) -> Any:
         return ("127.0.0.1", 1)
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent_bytes
 
     def set_write_buffer_limits(self, high: int) -> None:
         self.high = high
@@ -47,6 +52,8 @@ class FakeServer:
         self.loop = asyncio.get_running_loop()
         self.limits = ConnectionLimits(1 << 20, 1 << 20, 100, 60_000, -1, -1, None)
         self.memory = RequestMemory(-1)
+        self.unread = UnreadAnswers(1 << 20)
+        self.held_bytes = 0
         self.receive_buffer = memoryview(bytearray(1 << 16))
         self.received = self.receive_buffer.toreadonly()
         self.dispatcher = self.outbox = self
@@ -55,6 +62,9 @@ class FakeServer:
         self.answer: Any = None
 
     def suit_peer(self, connected: Any, peer_host: str) -> None: ...
+
+    def count_held(self, more_bytes: int) -> None:
+        self.held_bytes += more_bytes
 
     def admit(self, connection: Connection) -> bool:
         return True

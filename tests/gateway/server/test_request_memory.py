@@ -3,54 +3,85 @@ from __future__ import annotations
 from gateway.server.request_memory import RequestMemory
 
 
+class Scene:
+    """A budget, and what was granted late."""
+
+    def __init__(self, limit_bytes: int = 100) -> None:
+        self.memory = RequestMemory(limit_bytes)
+        self.granted: list[str] = []
+
+    def acquire(self, holder: str, size: int) -> bool:
+        return self.memory.acquire(holder, size, lambda: self.granted.append(holder))
+
+
 def test_waits_in_order_until_there_is_room() -> None:
-    memory = RequestMemory(100)
-    granted: list[str] = []
-    assert memory.acquire(80, lambda: granted.append("a"))
-    assert not memory.acquire(50, lambda: granted.append("b"))
-    assert not memory.acquire(10, lambda: granted.append("c")), "a small one does not overtake"
-    memory.release(80)
-    assert granted == ["b", "c"]
-    assert memory.used_bytes == 60
+    scene = Scene()
+    assert scene.acquire("a", 80)
+    assert not scene.acquire("b", 50)
+    assert not scene.acquire("c", 10), "a small one does not overtake"
+    scene.memory.give_back("a")
+    assert scene.granted == ["b", "c"]
+    assert scene.memory.used_bytes == 60
 
 
-def test_a_request_over_the_whole_budget_is_granted_alone() -> None:
-    memory = RequestMemory(100)
-    assert memory.acquire(500, lambda: None)
-    assert not memory.acquire(1, lambda: None)
+def test_who_began_first_may_always_go_on() -> None:
+    scene = Scene()
+    assert scene.acquire("a", 60)
+    assert scene.acquire("b", 40)
+    assert not scene.acquire("b", 40)
+    assert scene.acquire("a", 500), "else nobody could"
+    scene.memory.give_back("a")
+    assert scene.granted == ["b"]
+    assert scene.memory.held_bytes("b") == 80
+    assert scene.acquire("b", 500)
+
+
+def test_who_is_first_now_goes_on_though_there_is_no_room() -> None:
+    scene = Scene()
+    assert scene.acquire("a", 10)
+    assert scene.acquire("b", 60)
+    assert not scene.acquire("b", 90)
+    assert not scene.acquire("c", 20)
+    scene.memory.give_back("a")
+    assert scene.granted == ["b"]
+    assert scene.memory.used_bytes == 150
+    scene.memory.give_back("b")
+    assert scene.granted == ["b", "c"]
 
 
 def test_one_that_went_away_is_not_granted() -> None:
-    memory = RequestMemory(100)
-    granted: list[str] = []
-    assert memory.acquire(100, lambda: None)
-
-    def gone() -> None:
-        granted.append("gone")
-
-    assert not memory.acquire(100, gone)
-    assert not memory.acquire(30, lambda: granted.append("next"))
-    memory.forget(gone)
-    memory.release(100)
-    assert granted == ["next"]
-
-
-def test_without_a_limit_everything_is_granted() -> None:
-    memory = RequestMemory(-1)
-    assert all(memory.acquire(1 << 40, lambda: None) for _ in range(3))
+    scene = Scene()
+    assert scene.acquire("a", 100)
+    assert not scene.acquire("gone", 100)
+    assert not scene.acquire("next", 30)
+    scene.memory.give_back("gone")
+    scene.memory.give_back("a")
+    assert scene.granted == ["next"]
+    assert scene.memory.used_bytes == 30
 
 
 def test_when_the_first_in_line_goes_away_those_behind_it_move_up() -> None:
-    memory = RequestMemory(100)
-    granted: list[str] = []
-    assert memory.acquire(60, lambda: None)
+    scene = Scene()
+    assert scene.acquire("a", 60)
+    assert not scene.acquire("large", 90)
+    assert not scene.acquire("small", 30)
+    assert scene.memory.is_short
+    assert scene.memory.is_waiting("small")
+    scene.memory.give_back("large")
+    assert scene.granted == ["small"]
+    assert not scene.memory.is_short
 
-    def large() -> None:
-        granted.append("large")
 
-    assert not memory.acquire(90, large)
-    assert not memory.acquire(30, lambda: granted.append("small"))
-    assert memory.is_short
-    memory.forget(large)
-    assert granted == ["small"]
-    assert not memory.is_short
+def test_without_a_limit_everything_is_granted() -> None:
+    scene = Scene(-1)
+    assert all(scene.acquire(str(number), 1 << 40) for number in range(3))
+
+
+def test_what_is_taken_apart_from_connections_counts_as_well() -> None:
+    scene = Scene()
+    assert scene.memory.try_acquire(90)
+    assert not scene.memory.try_acquire(20)
+    assert scene.acquire("first", 50), "who began first may always go on"
+    assert not scene.acquire("b", 10)
+    scene.memory.release(90)
+    assert scene.granted == ["b"]

@@ -29,8 +29,12 @@ class FakeConnection:
     def __init__(self, **state: Any) -> None:
         self.last_active_s = FakeLoop.now_s
         self.active = self.is_closing = self.awaits_answers = self.holds_memory = False
+        self.has_request_under_way = self.waits_unread = False
         self.fate = ""
         self.__dict__.update(state)
+
+    def slow_s(self, now_s: float) -> float:
+        return now_s - FakeLoop.now_s if self.has_request_under_way else 0.0
 
     def close(self, reason: str) -> None:
         self.fate = "closed"
@@ -64,12 +68,20 @@ def test_idle_ones_are_closed_and_those_that_do_not_read_the_end_are_dropped() -
 
 def test_a_request_that_stopped_half_way_gives_its_memory_to_those_who_wait() -> None:
     server, loop = new_server("queued.max.request.bytes=100")
-    assert server.memory.acquire(90, lambda: None)
-    stalled, sound = FakeConnection(holds_memory=True), FakeConnection()
+    assert server.memory.acquire("a", 90, lambda: None)
+    stalled, sound = FakeConnection(holds_memory=True, has_request_under_way=True), FakeConnection()
     assert look_after(STALLED_S + 1, server, loop, stalled, sound) == ["", ""], "memory is not short"
-    assert not server.memory.acquire(50, lambda: None)
+    assert not server.memory.acquire("b", 50, lambda: None)
     assert look_after(STALLED_S - 1, server, loop, stalled, sound) == ["", ""]
     assert look_after(STALLED_S + 1, server, loop, stalled, sound) == ["dropped", ""]
+
+
+def test_a_request_that_never_gets_whole_is_no_sign_of_life() -> None:
+    server, loop = new_server("connections.max.idle.ms=60000")
+    trickling = FakeConnection(has_request_under_way=True, active=True)
+    assert look_after(59, server, loop, trickling) == [""]
+    trickling.active = True
+    assert look_after(61, server, loop, trickling) == ["closed"]
 
 
 class FakeSocket:
