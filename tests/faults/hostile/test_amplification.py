@@ -1,0 +1,145 @@
+"""Requests that ask for much: what they get is bounded, and others have their turn all the while.
+
+Others are judged by what they get done: a witness must have answers between the attack's request and its answer, as
+many as make up for how long it takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.hostile.scene import Scene, frame, is_closed, running
+from tests.support.wire import Plain, Wire, encode
+
+PARTITIONS = 2_000
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Scene, list[str]]]:
+    """A scene with three topics of which no partition was asked for yet."""
+    with running(tmp_path_factory.mktemp("wide") / "data") as scene:
+        yield scene, [scene.create(count=PARTITIONS) for _ in range(3)]
+
+
+def attack(scene: Scene, api: str, version: int, request: Plain, *, at_least: int = 3) -> dict[str, Any]:
+    """Send a request and take its answer, while somebody else gets answers, too."""
+    with scene.witness() as witness:
+        witness.wait_for(2)
+        with scene.wire() as wire:
+            before = witness.answers
+            answer = wire.call(api, version, request).fields
+            served = witness.answers - before
+    assert served >= at_least, f"{served} answers for somebody else meanwhile"
+    return answer
+
+
+def test_list_offsets_of_partitions_that_nobody_opened(wide: tuple[Scene, list[str]]) -> None:
+    scene, (topic, _, _) = wide
+    rows = [{"partition_index": index, "timestamp": -1} for index in range(PARTITIONS)]
+    answer = attack(
+        scene, "list_offsets", 7, {"replica_id": -1, "topics": [{"name": topic, "partitions": rows}]}
+    )
+    found = answer["topics"][0]["partitions"]
+    assert [(row["error_code"], row["offset"]) for row in found] == [(0, 0)] * PARTITIONS
+
+
+def test_fetch_of_partitions_that_nobody_opened(wide: tuple[Scene, list[str]]) -> None:
+    scene, (_, topic, _) = wide
+    rows = [
+        {"partition": index, "fetch_offset": 0, "partition_max_bytes": 1000} for index in range(PARTITIONS)
+    ]
+    request = {"replica_id": -1, "min_bytes": 1, "max_bytes": 1 << 20, "session_epoch": -1}
+    answer = attack(scene, "fetch", 11, {**request, "topics": [{"topic": topic, "partitions": rows}]})
+    found = answer["responses"][0]["partitions"]
+    assert [(row["error_code"], row["high_watermark"]) for row in found] == [(0, 0)] * PARTITIONS
+
+
+def test_produce_to_partitions_that_nobody_opened(wide: tuple[Scene, list[str]]) -> None:
+    scene, (_, _, topic) = wide
+    rows = [{"index": index, "records": b"\0" * 61} for index in range(PARTITIONS)]
+    topics = [{"name": topic, "partition_data": rows}]
+    answer = attack(scene, "produce", 9, {"acks": -1, "timeout": 30_000, "topic_data": topics})
+    found = answer["responses"][0]["partition_responses"]
+    assert [row["error_code"] for row in found] == [2] * PARTITIONS, "CORRUPT_MESSAGE"
+
+
+def test_configs_asked_for_over_and_over_are_told_once(wide: tuple[Scene, list[str]]) -> None:
+    scene, (topic, *_) = wide
+    broker = {"resource_type": 4, "resource_name": "1", "configuration_keys": None}
+    resources = [{"resource_type": 2, "resource_name": topic, "configuration_keys": None}, broker] * 5_000
+    answer = attack(scene, "describe_configs", 4, {"resources": resources}, at_least=0)
+    assert [row["resource_type"] for row in answer["results"]] == [2, 4]
+
+
+def test_offsets_of_a_group_asked_for_over_and_over_are_told_once(wide: tuple[Scene, list[str]]) -> None:
+    scene, (topic, *_) = wide
+    rows = [{"partition_index": index, "committed_offset": 1} for index in range(PARTITIONS)]
+    with scene.wire() as wire:
+        wire.call("find_coordinator", 4, key_type=0, coordinator_keys=["g"])
+        committed = wire.call(
+            "offset_commit",
+            8,
+            group_id="g",
+            generation_id_or_member_epoch=-1,
+            topics=[{"name": topic, "partitions": rows}],
+        ).fields
+    assert {row["error_code"] for row in committed["topics"][0]["partitions"]} == {0}
+    answer = attack(
+        scene, "offset_fetch", 8, {"groups": [{"group_id": "g", "topics": None}] * 500}, at_least=0
+    )
+    (group,) = answer["groups"]
+    assert len(group["topics"][0]["partitions"]) == PARTITIONS
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "request_of"),
+    [
+        ("find_coordinator", 4, lambda names: {"key_type": 0, "coordinator_keys": names}),
+        ("describe_groups", 5, lambda names: {"groups": names}),
+        ("describe_transactions", 0, lambda names: {"transactional_ids": names}),
+        ("metadata", 9, lambda names: {"topics": [{"name": name} for name in names]}),
+    ],
+)
+def test_twenty_thousand_names_that_nobody_knows(
+    wide: tuple[Scene, list[str]], api: str, version: int, request_of: Any
+) -> None:
+    scene, _ = wide
+    with scene.bounded():
+        attack(scene, api, version, request_of([f"nobody-{number}" for number in range(20_000)]), at_least=1)
+
+
+def test_a_million_partitions_are_refused(wide: tuple[Scene, list[str]]) -> None:
+    scene, _ = wide
+    with scene.bounded(growth_bytes=16 << 20), scene.wire() as wire:
+        for count in (20_001, 1_000_000, 2**31 - 1):
+            new = {"name": f"million-{count}", "num_partitions": count, "replication_factor": 1}
+            answer = wire.call("create_topics", 5, topics=[new], timeout=30_000).fields
+            assert answer["topics"][0]["error_code"] == 44, "POLICY_VIOLATION"
+
+
+def test_more_things_than_a_request_may_name(scene: Scene) -> None:
+    payload = encode("find_coordinator", 4, {"key_type": 0, "coordinator_keys": ["g"] * 200_001})
+    with scene.connect() as client:
+        client.sendall(frame(payload))
+        assert is_closed(client)
+    assert scene.log_has("names 200001 things; at most 200000 are read")
+
+
+def test_who_hangs_up_is_worked_for_no_longer(tmp_path: Path) -> None:
+    """A flood of long requests of clients that are gone at once must not be carried out one after the other."""
+    with running(tmp_path / "data") as scene:
+        topic = scene.create(count=10_000)
+        rows = [{"partition_index": index, "timestamp": -1} for index in range(10_000)]
+        payload = encode(
+            "list_offsets", 7, {"replica_id": -1, "topics": [{"name": topic, "partitions": rows}]}
+        )
+        for _ in range(20):
+            with scene.connect() as client:
+                client.sendall(frame(payload))
+        with Wire(scene.gateway.bootstrap, timeout_s=60) as wire:
+            one = {"name": topic, "partitions": rows[:1]}
+            assert wire.call("list_offsets", 7, replica_id=-1, topics=[one]).fields["topics"]
