@@ -265,7 +265,7 @@ class DurableLog:
             if isinstance(error, MemoryError) or (
                 isinstance(error, OSError) and error.errno in PASSING_SHORTAGES
             ):
-                self._environment.short_of_room.add(self)
+                self._environment.short_of_room[self] = None
             _logger.error("%s-%d goes offline: %s", self.topic, self.partition, reason)
 
     def reopen(self, now_ms: int) -> None:
@@ -279,7 +279,7 @@ class DurableLog:
             self._name_again()
         self._load(min(self.recovery_point, self.log_end_offset), None, now_ms)
         self.failure = None
-        self._environment.short_of_room.discard(self)
+        self._environment.short_of_room.pop(self, None)
         _logger.info("%s-%d is back, it ends at offset %d", self.topic, self.partition, self.log_end_offset)
 
     def _name_again(self) -> None:
@@ -333,7 +333,7 @@ class DurableLog:
             self._environment.forget_indexes(segment.file.path)
         self.producers.clear()
         self._generation += 1
-        self._environment.short_of_room.discard(self)
+        self._environment.short_of_room.pop(self, None)
         if self.failure is None:
             self.failure = "it is closed"
         return stop

@@ -31,7 +31,7 @@ class LogEnvironment:
     delayed_limit: DelayedLimit = field(default_factory=DelayedLimit)
     delaying: dict[DelayedLog, None] = field(default_factory=dict)
     """The logs whose topics delay records."""
-    short_of_room: set[DurableLog] = field(default_factory=set)
+    short_of_room: dict[DurableLog, None] = field(default_factory=dict)
     """The logs that are offline only because the disk was full, or no memory or file handle was left."""
 
     def forget_indexes(self, path: str) -> None:

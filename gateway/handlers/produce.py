@@ -123,7 +123,7 @@ class _Appending:
         self._is_late = is_late
         self._request = request
         self._topics: Topics = []
-        self._written: list[tuple[list[ProduceRow], int, Partition, AppendInfo]] = []
+        self._pending: PendingAnswer | None = None
 
     def steps(self) -> Iterator[None]:
         """Append partition after partition."""
@@ -162,23 +162,25 @@ class _Appending:
             log_refusal(context.peer_host, context.client_id, partition, info)
             return
         rows.append(appended_row(partition, info))
-        self._written.append((rows, len(rows) - 1, partition, info))
+        if request.acks == -1 and not partition.is_persisted(info.last_offset):
+            self._wait(rows, partition, info)
+
+    def _wait(self, rows: list[ProduceRow], partition: Partition, info: AppendInfo) -> None:
+        """Hold the answer until the last of the rows is persisted."""
+        pending = self._pending
+        if pending is None:
+            pending = self._pending = PendingAnswer(self._context, self._topics)
+        if self._is_late:
+            pending.wait_late(rows, len(rows) - 1, partition, info.last_offset)
+        else:
+            pending.wait(rows, len(rows) - 1, partition, info)
 
     def answer(self) -> Answer | Deferred | None:
         """The answer, when all steps are done. Raises CloseConnection."""
         if self._request.acks == 0:
             close_on_error(self._topics)
             return None
-        pending: PendingAnswer | None = None
-        if self._request.acks == -1:
-            for rows, position, partition, info in self._written:
-                if not partition.is_persisted(info.last_offset):
-                    pending = pending or PendingAnswer(self._context, self._topics)
-                    if self._is_late:
-                        pending.wait_late(rows, position, partition, info.last_offset)
-                    else:
-                        pending.wait(rows, position, partition, info)
-        return _answer(self._context, self._request, self._topics, pending)
+        return _answer(self._context, self._request, self._topics, self._pending)
 
 
 def _append(
@@ -204,7 +206,7 @@ def _answer(
             pending = pending or PendingAnswer(context, topics)
             pending.wait_for_state(*state)
     if pending is not None:
-        return pending.deferred
+        return pending.complete()
     return encode_produce_response(context.api_version, context.correlation_id, topics)
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import logging
 import struct
+from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from kio.schema.errors import ErrorCode
@@ -26,6 +28,8 @@ from log.record_batch import HEADER_BYTES, parse_header
 logger = logging.getLogger(__name__)
 
 Topics = list[tuple[str | bytes, list[ProduceRow]]]
+_WrittenRow = tuple[list[ProduceRow], int, Partition, int]
+"""Rows, the position of one in them, its partition, and its last offset."""
 ATTRIBUTES_POSITION = 22
 """The low byte of a batch's attributes."""
 PRODUCER_POSITION = 43
@@ -54,52 +58,70 @@ SEQUENCE_REFUSALS = frozenset((int(ErrorCode.out_of_order_sequence_number), INVA
 
 
 class PendingAnswer:
-    """A request whose rows wait for flushes; the last flush to finish sends the answer."""
+    """A request whose rows wait for flushes; the last flush to finish sends the answer.
 
-    __slots__ = ("context", "deferred", "state", "topics", "waiting", "waits_for_next_round", "written")
+    Whether a row is persisted is looked at when its own flush is over. Later its partition may have been reopened, and
+    other records lie at the row's offset.
+    """
+
+    __slots__ = ("_in_next_round", "context", "deferred", "has_state", "topics", "waiting")
 
     def __init__(self, context: RequestContext, topics: Topics) -> None:
         self.context = context
         self.topics = topics
         self.deferred = Deferred()
-        self.waiting = 0
-        self.waits_for_next_round = False
-        self.written: list[tuple[list[ProduceRow], int, Partition, int]] = []
-        self.state: tuple[Partition, int] | None = None
-        """What says that the partitions take part in the transaction."""
+        self.waiting = 1
+        """How many flushes, and `complete`."""
+        self.has_state = True
+        """Whether it is durable, as far as it must be, that the rows' partitions take part in the transaction."""
+        self._in_next_round: list[_WrittenRow] | None = None
 
     def wait(self, rows: list[ProduceRow], position: int, partition: Partition, info: AppendInfo) -> None:
         """Hold the answer until the row at `position`, which was appended just now, is persisted."""
-        self.written.append((rows, position, partition, info.last_offset))
-        if not info.is_duplicate:
-            if self.waits_for_next_round:
-                return
-            self.waits_for_next_round = True
-        self.waiting += 1
-        partition.when_persisted(info, self._persisted)
+        written = rows, position, partition, info.last_offset
+        if info.is_duplicate:
+            self.waiting += 1
+            partition.when_persisted(info, partial(self._decide, (written,)))
+        elif self._in_next_round is None:
+            self.waiting += 1
+            self._in_next_round = [written]
+            partition.when_persisted(info, partial(self._decide, self._in_next_round))
+        else:
+            self._in_next_round.append(written)
 
     def wait_late(
         self, rows: list[ProduceRow], position: int, partition: Partition, last_offset: int
     ) -> None:
-        """Hold the answer until the row at `position` is persisted, which others may have seen to meanwhile."""
-        self.written.append((rows, position, partition, last_offset))
+        """As `wait`, for one of many that are not appended in the same turn of the event loop."""
         self.waiting += 1
-        partition.when_offset_persisted(last_offset, self._persisted)
+        written = rows, position, partition, last_offset
+        partition.when_offset_persisted(last_offset, partial(self._decide, (written,)))
 
     def wait_for_state(self, state: Partition, last_offset: int) -> None:
         """Hold the answer also until it is durable that the rows' partitions take part in the transaction."""
-        self.state = state, last_offset
         self.waiting += 1
-        state.when_offset_persisted(last_offset, self._persisted)
+        state.when_offset_persisted(last_offset, partial(self._decide_state, state, last_offset))
 
-    def _persisted(self) -> None:
+    def complete(self) -> Deferred:
+        """Nothing more is to be waited for; returns where the answer will be."""
+        self._one_is_over()
+        return self.deferred
+
+    def _decide(self, written: Sequence[_WrittenRow]) -> None:
+        for rows, position, partition, last_offset in written:
+            if not partition.is_persisted(last_offset):
+                rows[position] = unflushed_row(rows[position].partition)
+        self._one_is_over()
+
+    def _decide_state(self, state: Partition, last_offset: int) -> None:
+        self.has_state = state.is_persisted(last_offset)
+        self._one_is_over()
+
+    def _one_is_over(self) -> None:
         self.waiting -= 1
         if self.waiting:
             return
-        for rows, position, partition, last_offset in self.written:
-            if not partition.is_persisted(last_offset):
-                rows[position] = unflushed_row(rows[position].partition)
-        if self.state is not None and not self.state[0].is_persisted(self.state[1]):
+        if not self.has_state:
             self._refuse_without_state()
         context = self.context
         try:

@@ -110,7 +110,7 @@ class DiskRoom:
         topic = self._partitions.by_name.get(log.topic)
         partition = None if topic is None else topic.peek(log.partition)
         if partition is None or partition.log is not log:
-            self._environment.short_of_room.discard(log)
+            self._environment.short_of_room.pop(log, None)
             return
         log.reopen(self._clock.now_ms())
         partition.flush_finished()

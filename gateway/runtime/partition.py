@@ -140,10 +140,15 @@ class Partition:
         """Wait until what was written up to an offset is durable; False when it will not be."""
         if self.is_persisted(last_offset):
             return True
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.when_offset_persisted(last_offset, lambda: None if done.done() else done.set_result(None))
-        await done
-        return self.is_persisted(last_offset)
+        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def decide() -> None:
+            # later the partition may have been reopened, and other records lie at this offset
+            if not done.done():
+                done.set_result(self.is_persisted(last_offset))
+
+        self.when_offset_persisted(last_offset, decide)
+        return await done
 
     def flush_finished(self) -> None:
         """The flusher's call: what is durable now is what consumers may see."""
