@@ -202,10 +202,11 @@ class TestWithoutMemory:
     async def test_to_begin_one_when_others_have_given_room(self, monkeypatch: pytest.MonkeyPatch) -> None:
         server, connection, transport = connect()
         server.memory = RequestMemory(1 << 20)
-        assert server.memory.try_acquire(1)
+        other = object()
+        assert server.memory.acquire(other, 1 << 20, fail)
         receive(connection, self.LARGE)
         monkeypatch.setattr(FrameReader, "start", fail)
-        server.memory.release(1)
+        server.memory.give_back(other)
         assert transport.closed
 
 
