@@ -49,7 +49,9 @@ async def until(is_met: Callable[[], bool]) -> None:
 
 
 async def test_what_clients_record_of_a_gateway_that_is_killed_holds_every_promise(tmp_path: Path) -> None:
-    everybody = Population(idempotent_producers=2, transactional_ids=1, consumers=2, groups=1)
+    everybody = Population(
+        idempotent_producers=2, transactional_ids=1, consumers=2, groups=1, hasty_producers=1
+    )
     workload = Workload(SEED, (TopicPlan("first", 2), TopicPlan("second", 1)), everybody)
 
     history = await live(workload, tmp_path / "data")

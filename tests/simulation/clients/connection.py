@@ -176,20 +176,22 @@ class Link:
         self._client_id = client_id
         self._random = random
         self._failures = 0
+        self._connecting = asyncio.Lock()
         self.request_timeout_s = random.choice((0.5, 1.0, 3.0, 10.0))
         self.connection: Connection | None = None
 
     async def connect(self) -> Connection:
-        while self.connection is None or self.connection.closed:
-            if self._failures:
-                highest = min(0.05 * 2**self._failures, 2.0)
-                await asyncio.sleep(highest * self._random.uniform(0.5, 1.0))
-            try:
-                self.connection = await self._open()
-                self._failures = 0
-            except (OSError, TimeoutError):
-                self._failures += 1
-        return self.connection
+        async with self._connecting:
+            while self.connection is None or self.connection.closed:
+                if self._failures:
+                    highest = min(0.05 * 2**self._failures, 2.0)
+                    await asyncio.sleep(highest * self._random.uniform(0.5, 1.0))
+                try:
+                    self.connection = await self._open()
+                    self._failures = 0
+                except (OSError, TimeoutError):
+                    self._failures += 1
+            return self.connection
 
     async def _open(self) -> Connection:
         where = self._surroundings

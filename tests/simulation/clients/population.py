@@ -10,6 +10,7 @@ from typing import Any
 from tests.simulation.clients.administrator import Administrator
 from tests.simulation.clients.consumer import Consumer
 from tests.simulation.clients.group_member import GroupMember, MemberHabits
+from tests.simulation.clients.hasty_producer import HastyProducer
 from tests.simulation.clients.idempotent_producer import Habits, IdempotentProducer
 from tests.simulation.clients.offsets_watcher import OffsetsWatcher
 from tests.simulation.clients.surroundings import Surroundings
@@ -28,6 +29,7 @@ class Population:
     consumers: int = 0
     groups: int = 0
     administrators: int = 0
+    hasty_producers: int = 0
 
     @classmethod
     def of(cls, random: Random) -> Population:
@@ -37,6 +39,7 @@ class Population:
             consumers=random.randint(1, 3),
             groups=random.choice((0, 1, 1, 2)),
             administrators=random.choice((0, 1)),
+            hasty_producers=random.choice((0, 0, 1)),
         )
 
 
@@ -59,6 +62,9 @@ def clients_of(
         yield name, Consumer(surroundings, name, own, read_committed=own.random() < 0.5).run()
     for number in range(population.groups):
         yield from _group(f"group-{number}", _own(random), surroundings)
+    for number in range(population.hasty_producers):
+        name, own = f"hasty-{number}", _own(random)
+        yield name, HastyProducer(surroundings, name, own, own.choice((0.005, 0.05, 0.3))).run()
     for number in range(population.administrators):
         name, own = f"administrator-{number}", _own(random)
         yield name, _administrator(name, own, surroundings)
