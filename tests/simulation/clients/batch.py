@@ -83,6 +83,7 @@ class DecodedBatch:
     transactional: bool
     control: bool
     records: tuple[tuple[int, bytes | None, bytes | None], ...]
+    leader_epoch: int = -1
 
     @property
     def is_abort(self) -> bool:
@@ -123,6 +124,7 @@ def _decode_batch(view: batches.BatchView) -> DecodedBatch:
         bool(view.attributes & TRANSACTIONAL),
         bool(view.attributes & CONTROL),
         records,
+        view.partition_leader_epoch,
     )
 
 

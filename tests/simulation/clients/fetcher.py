@@ -26,6 +26,7 @@ from tests.support.wire import Plain
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 MAX_TIMESTAMP_SINCE = 7
 LOG_START_SINCE, ZSTD_SINCE = 5, 10
+EPOCHS_SINCE = 12
 SESSION_ERRORS = {ErrorCode.fetch_session_id_not_found, ErrorCode.invalid_fetch_session_epoch}
 
 
@@ -51,6 +52,8 @@ class Fetcher:
         self._session = FetchSession()
         self._uses_session = self.fetch_version >= SESSIONS_SINCE and random.random() < 0.5
         self.out_of_range: list[TopicPartition] = []
+        self._epochs: dict[tuple[TopicPartition, int], int] = {}
+        """The leader epoch of what came before an offset that was read up to (KIP-320)."""
 
     async def fetch(
         self, wanted: dict[TopicPartition, Wanted], *, max_wait_ms: int, apart: bool = False
@@ -88,7 +91,7 @@ class Fetcher:
                 "partition": place.partition,
                 "current_leader_epoch": -1,
                 "fetch_offset": want.fetch_offset,
-                "last_fetched_epoch": -1,
+                "last_fetched_epoch": self._epochs.get((place, want.fetch_offset), -1),
                 "log_start_offset": -1,
                 "partition_max_bytes": want.max_bytes,
             }
@@ -134,11 +137,19 @@ class Fetcher:
     def _fetched(
         self, place: TopicPartition, fetch_offset: int, row: Any, asked_at_ms: int
     ) -> Fetched | None:
+        diverging = getattr(row, "diverging_epoch", None)
+        if diverging is not None and diverging.epoch >= 0:
+            self._surroundings.unexpected(
+                self.name, f"{place} is another log than was read up to {fetch_offset}"
+            )
+            return None
         try:
             batches = decode(bytes(row.records or b""))
         except Corrupt as corrupt:
             self._surroundings.unexpected(self.name, f"Fetch of {place} from {fetch_offset}: {corrupt}")
             return None
+        if batches and self.fetch_version >= EPOCHS_SINCE:
+            self._epochs[place, batches[-1].last_offset + 1] = batches[-1].leader_epoch
         visible = without_aborted(batches, row.aborted_transactions or ()) if self.read_committed else batches
         fetched = Fetched(
             self._surroundings.at_ms(),

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from log import durable_log, recovery
+from log import recovery
 from log.durable_log import DurableLog
-from log.leader_epochs import LeaderEpochs
 from log.producer_recovery import load_producers
 from log.recovery import LoadedLog, _Loader
 from log.segment import Segment
@@ -111,16 +110,3 @@ def high_watermark_goes_back() -> list[Change]:
         self._reader.high_watermark_moved(self.high_watermark, self.log_end_offset)
 
     return [(DurableLog, "_take", behind)]
-
-
-@fault
-def leader_epochs_forgotten() -> list[Change]:
-    """the leader epochs are not restored"""
-    load = recovery.load_log
-
-    def forget(*args: Any, **kwargs: Any) -> LoadedLog:
-        loaded = load(*args, **kwargs)
-        loaded.leader_epochs = LeaderEpochs()
-        return loaded
-
-    return [(durable_log, "load_log", forget)]
