@@ -5,6 +5,7 @@ Some work in transactions: what they read is answered by records of their own, w
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from random import Random
 
@@ -211,7 +212,8 @@ class GroupMember:
         """As a long collection of garbage: the first that it does then is to commit, and others may have its partitions."""
         await self._surroundings.pause(self._random, STALL_S)
         if self._transformer is None and self._progress():
-            await self._offsets.commit(self._membership.who, self._progress())
+            with contextlib.suppress(Disconnected):
+                await self._offsets.commit(self._membership.who, self._progress())
 
     async def _leave(self) -> None:
         try:

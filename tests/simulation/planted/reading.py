@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from log import FileRegion, UnifiedLog
-from log.indexes import OFFSET_ENTRY, SegmentIndexes
+from log.indexes import OFFSET_ENTRY
+from log.segment import Segment
 from log.transactional_log import TransactionalLog
 from tests.simulation.planted.fault import Change, fault
 
@@ -72,11 +73,11 @@ def aborts_within_the_answer_only() -> list[Change]:
 @fault
 def index_off_by_one() -> list[Change]:
     """an offset is looked for from the index entry after its own"""
-    position_for = SegmentIndexes.position_for
+    position_for = Segment.position_for
 
-    def after(self: SegmentIndexes, relative_offset: int) -> int:
+    def after(self: Segment, relative_offset: int) -> int:
         position = position_for(self, relative_offset)
-        positions = (at for _, at in OFFSET_ENTRY.iter_unpack(self.offset_entries))
+        positions = (at for _, at in OFFSET_ENTRY.iter_unpack(self.indexes().offset_entries))
         return next((at for at in positions if at > position), position)
 
-    return [(SegmentIndexes, "position_for", after)]
+    return [(Segment, "position_for", after)]
