@@ -28,6 +28,7 @@ from gateway.runtime.altered_limits import (
 )
 from gateway.runtime.background_jobs import BackgroundJobs
 from gateway.runtime.backlog import Backlog
+from gateway.runtime.clock_changes import ClockChanges
 from gateway.runtime.cold_reads import ColdReads
 from gateway.runtime.compaction import Compaction
 from gateway.runtime.disk_room import DiskRoom
@@ -107,10 +108,10 @@ class Gateway:
         producer_ids = open_producer_ids(config, self._store, self.clock)
         group_configs = GroupConfigs(config, metadata_log)
         internal_topics = InternalTopics(metadata_log, partitions, config.int("node.id"))
-        groups = GroupCoordinator(
-            config, self.clock, partitions, metadata_log, internal_topics, group_configs
-        )
-        shares = ShareCoordinator(config, self.clock, partitions, internal_topics, group_configs, groups)
+        clock = ClockChanges(self.clock, self.machine.seconds)
+        groups = GroupCoordinator(config, clock, partitions, metadata_log, internal_topics, group_configs)
+        shares = ShareCoordinator(config, clock, partitions, internal_topics, group_configs, groups)
+        clock.listeners += [groups.clock_was_set, shares.clock_was_set]
         self.services = Services(
             config=config,
             clock=self.clock,

@@ -211,7 +211,7 @@ def _give(
         [(place.base_offset, place.last_offset) for place in batches.places],
         max_records,
         context.services.shares.limits(request.group_id),
-        context.services.clock.now_ms(),
+        context.services.shares.now_ms(),
         is_strict=context.api_version >= FIRST_WITH_STRICT_LIMIT
         and request.share_acquire_mode == RECORD_LIMIT,
         batch_size=request.batch_size,

@@ -364,6 +364,14 @@ class GroupCoordinator:
         handle = self._loop.call_later(delay_s, self._due, loaded, group_id)
         self._timers[group_id] = deadline_ms, handle
 
+    def clock_was_set(self, by_ms: int) -> None:
+        """Have nobody's time be over sooner or later than it would have been."""
+        for loaded in self.shards:
+            loaded.shard.clock_was_set(by_ms)
+            for group_id in loaded.shard.group_ids():
+                self._drop_timer(group_id)
+                self._set_timer(loaded, group_id)
+
     def _drop_timer(self, group_id: str) -> None:
         known = self._timers.pop(group_id, None)
         if known is not None:

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from kio.schema.errors import ErrorCode
 
 from gateway.config import Config
-from gateway.coordinator.deadlines import NEVER
+from gateway.coordinator.deadlines import NEVER, moved
 from gateway.coordinator.group.consumer_request import HeartbeatRefused, HeartbeatReply
 from gateway.coordinator.group.share_group import ShareGroup
 from gateway.coordinator.group.share_heartbeat import JOINING, ShareHeartbeat
@@ -398,6 +398,18 @@ class ShareCoordinator:
         delay_s = max(0, deadline_ms - self._clock.now_ms()) / 1000
         self._timer_at_ms = deadline_ms
         self._timer = asyncio.get_running_loop().call_later(delay_s, self._due)
+
+    def now_ms(self) -> int:
+        """The time that its deadlines are of."""
+        return self._clock.now_ms()
+
+    def clock_was_set(self, by_ms: int) -> None:
+        """Have no lock run out sooner or later than it would have."""
+        for loaded in self.shards:
+            for found in loaded.shard.partitions.values():
+                found.clock_was_set(by_ms)
+        # the timer under way is as early as before
+        self._timer_at_ms = moved(self._timer_at_ms, by_ms)
 
     def _due(self) -> None:
         """Give up locks that ran out."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.deadlines import NEVER
+from gateway.coordinator.deadlines import NEVER, moved
 from gateway.coordinator.group.effects import Effects, JoinReply, SyncReply, Waiter
 from gateway.coordinator.group.records import GroupMetadata, MemberMetadata
 from gateway.coordinator.group.subscription import CONSUMER_PROTOCOL, subscribed_topics
@@ -154,6 +154,15 @@ class ClassicGroup:
         )
 
     # State.
+
+    def clock_was_set(self, by_ms: int) -> None:
+        """Everyone has as much time left as before."""
+        self.join_deadline_ms = moved(self.join_deadline_ms, by_ms)
+        self.sync_deadline_ms = moved(self.sync_deadline_ms, by_ms)
+        for member_id, deadline_ms in self.pending_members.items():
+            self.pending_members[member_id] = moved(deadline_ms, by_ms)
+        for member in self.members.values():
+            member.session_deadline_ms = moved(member.session_deadline_ms, by_ms)
 
     def become(self, state: GroupState, now_ms: int) -> None:
         self.previous_state = self.state

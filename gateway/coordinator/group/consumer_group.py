@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from gateway.coordinator.deadlines import NEVER
+from gateway.coordinator.deadlines import NEVER, moved
 from gateway.coordinator.group.consumer_assignors import DEFAULT_ASSIGNOR
 from gateway.coordinator.group.consumer_records import (
     ASSIGNMENT_EPOCH,
@@ -102,6 +102,13 @@ class ConsumerMember:
             self.join_deadline_ms,
             self.sync_deadline_ms,
         )
+
+    def clock_was_set(self, by_ms: int) -> None:
+        """It has as much time left as before."""
+        self.session_deadline_ms = moved(self.session_deadline_ms, by_ms)
+        self.revocation_deadline_ms = moved(self.revocation_deadline_ms, by_ms)
+        self.join_deadline_ms = moved(self.join_deadline_ms, by_ms)
+        self.sync_deadline_ms = moved(self.sync_deadline_ms, by_ms)
 
     def value(self) -> MemberValue:
         return MemberValue(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from gateway.coordinator.deadlines import moved
 from gateway.coordinator.group.classic_group import ClassicGroup
 from gateway.coordinator.group.classic_rebalance import GroupLimits
 from gateway.coordinator.group.consumer_records import ConsumerRecord
@@ -58,6 +59,17 @@ class StoredGroups:
         """The share groups; no id is in two of these."""
         self.offsets = GroupOffsets()
         self.topics = topics
+
+    def clock_was_set(self, by_ms: int) -> None:
+        """Every member and rebalance has as much time left as before."""
+        for group in self.groups.values():
+            group.clock_was_set(by_ms)
+        for consumer_group in self.consumers.groups.values():
+            for member in consumer_group.members.values():
+                member.clock_was_set(by_ms)
+        for share_group in self.shares.groups.values():
+            for sharer in share_group.members.values():
+                sharer.session_deadline_ms = moved(sharer.session_deadline_ms, by_ms)
 
     # Records.
 

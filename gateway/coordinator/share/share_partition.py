@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gateway.coordinator.deadlines import NEVER
+from gateway.coordinator.deadlines import NEVER, moved
 from gateway.coordinator.share.delays import Delays, Room, due_parts
 from gateway.coordinator.share.ranges import DONE, DeliveryState, Run, RunList, StateBatch
 
@@ -302,6 +302,11 @@ class SharePartition:
         _end(run, DeliveryState.ARCHIVED if given_up else DeliveryState.AVAILABLE)
         known, mark = self._nothing_before
         self._nothing_before = min(known, run.first_offset), mark
+
+    def clock_was_set(self, by_ms: int) -> None:
+        """Every lock lasts as long as before."""
+        for run in self.runs:
+            run.deadline_ms = moved(run.deadline_ms, by_ms)
 
     def next_deadline_ms(self) -> int:
         """When `expire` has something to do."""
