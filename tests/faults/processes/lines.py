@@ -32,7 +32,7 @@ def run(directory: Path, seed: int, rounds: int) -> Outcome:
 
     outcome = play(directory, seed, act, Setting(request_timeout_ms=REQUEST_TIMEOUT_MS, way=through_proxy))
     (proxy,) = proxies
-    outcome.counts += proxy.counts
+    outcome.counts.update(proxy.counts)
     outcome.counts["answers lost"] += proxy.report.faults[Fault.LOSE_ACKNOWLEDGEMENT]
     outcome.counts["connections cut"] += proxy.report.faults[Fault.DROP_CONNECTION]
     outcome.counts["retries recognised"] += proxy.report.duplicate_answers

@@ -31,5 +31,5 @@ PARTS = {
     "memory": Part(memory.run, 1, ("requests without memory",)),
     "clocks": Part(clocks.run, 1, ("clock set",)),
 }
-SHARE = tuple(name for name in PARTS if name != "kills")
-"""Those with a test here; `tests/faults/kill` has its own."""
+SHARE = tuple(name for name in PARTS if name not in {"kills", "injected full disk"})
+"""Those with a test here: `tests/faults/kill` has its own, and the full disk is injected where none may be mounted."""
