@@ -102,7 +102,8 @@ def _refuse_all(module: ModuleType, topics: Sequence[Any]) -> Any:
 def _topics(context: RequestContext, module: ModuleType, request: Any, operations: int) -> Iterator[Any]:
     image = context.services.metadata_log.image
     if request.topics is None or (context.api_version == 0 and not request.topics):
-        for topic in image.topics_by_name.values():
+        # others create and delete topics between the slices
+        for topic in list(image.topics_by_name.values()):
             yield _topic(context, module, topic, operations)
         return
     ids = dict.fromkeys(

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from gateway.handlers import describe_cluster, describe_topic_partitions, metadata
+from gateway.metadata.records import TopicRecord
 from gateway.protocol.messages import encode_response
 from gateway.protocol.schema_writer import Written
+from gateway.runtime import slices
 from tests.gateway.handlers.requests import ask_metadata, create
 from tests.gateway.handlers.support import Node, open_node, versions
 
@@ -52,6 +54,19 @@ class TestMetadata:
         assert {topic.name for topic in (await ask_metadata(node, None)).topics} == {"t", "u"}
         assert len((await ask_metadata(node, [], version=0)).topics) == 2
         assert (await ask_metadata(node, [])).topics == ()
+
+    async def test_all_topics_while_others_are_created(
+        self, node: Node, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for number in range(10):
+            await create(node, f"before-{number}")
+        monkeypatch.setattr(slices, "SLICE_S", -1.0)
+        asking = asyncio.ensure_future(ask_metadata(node, None))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not asking.done()
+        node.services.metadata_log.image.replay(TopicRecord("meanwhile", uuid.uuid4()))
+        assert {f"before-{number}" for number in range(10)} <= {topic.name for topic in (await asking).topics}
 
     async def test_by_id(self, node: Node) -> None:
         known = node.services.metadata_log.image.topics_by_name["t"].topic_id
