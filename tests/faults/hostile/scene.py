@@ -100,6 +100,7 @@ class Witness:
                 while not self._stopping.is_set():
                     self._turn(wire, sequence)
                     sequence += 1
+                    self._stopping.wait(0.005)  # the attack is to have most of the processor
         except BaseException as failure:
             with self._news:
                 self.failure = failure
