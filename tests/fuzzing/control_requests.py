@@ -39,7 +39,12 @@ class Asker:
         self._asked = 0
 
     def run(self, data: bytes) -> None:
-        self._loop.run_until_complete(self._feed(data))
+        try:
+            self._loop.run_until_complete(self._feed(data))
+        except BaseException:
+            # what comes next is not to suffer from it
+            self._loop.run_until_complete(self.close())
+            raise
 
     async def _feed(self, data: bytes) -> None:
         if self._scene is None or self._asked >= INPUTS_PER_SCENE:

@@ -126,12 +126,12 @@ def seeds() -> Iterator[bytes]:
     headers = ((DELAY_HEADER.encode(), b"1700000000001"), (b"other", None))
     several = (WrittenRecord(b"a", b"key"), WrittenRecord(None, b"key", headers, 5), WrittenRecord(b"", None))
     for codec in range(5):
-        yield Batch(several, codec=codec).encode()
-        yield Batch(several, codec=codec).of(7, 0, 2**31 - 2).encode()
-    yield Batch(several[:1], attributes=0x10).of(7, 1, 0).encode()
+        yield Batch(several, codec=codec, base_timestamp=NOW_MS).encode()
+        yield Batch(several, codec=codec, base_timestamp=NOW_MS).of(7, 0, 2**31 - 2).encode()
+    yield Batch(several[:1], attributes=0x10, base_timestamp=NOW_MS).of(7, 1, 0).encode()
     marker = WrittenRecord(b"\0\0\0\0\0\1", b"\0\0\0\1")
-    yield Batch((marker,), attributes=0x30, producer_id=7, producer_epoch=0).encode()
-    yield Batch(several).encode() * 2
+    yield Batch((marker,), attributes=0x30, base_timestamp=NOW_MS, producer_id=7, producer_epoch=0).encode()
+    yield Batch(several, base_timestamp=NOW_MS).encode() * 2
     yield b"\0" * 12 + b"\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
 
 

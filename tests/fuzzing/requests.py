@@ -37,7 +37,12 @@ class Feeder:
         self._fed = 0
 
     def run(self, data: bytes) -> None:
-        self._loop.run_until_complete(self._feed(data))
+        try:
+            self._loop.run_until_complete(self._feed(data))
+        except BaseException:
+            # what comes next is not to suffer from it
+            self._loop.run_until_complete(self.close())
+            raise
 
     async def _feed(self, data: bytes) -> None:
         scene = self._scene

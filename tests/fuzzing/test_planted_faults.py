@@ -1,0 +1,119 @@
+"""Each target notices a fault that is planted where it looks."""
+
+from __future__ import annotations
+
+import base64
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gateway.control.operations import Operations
+from gateway.runtime.topic_lifecycle import TopicLifecycle
+from gateway.server.dispatcher import Dispatcher
+from log.segment import Segment
+from tests.fuzzing import compressed_records, record_batches, small_formats, start_up, stored_state
+from tests.fuzzing.composed_requests import request
+from tests.fuzzing.damage import REPLACE, steps_of
+from tests.fuzzing.target import load
+from tests.fuzzing.targets import NAMES
+from tests.support.batches import Batch
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def unbounded_decompression(patch: pytest.MonkeyPatch) -> None:
+    honest = compressed_records.decompress
+    patch.setattr(compressed_records, "decompress", lambda codec, data, _: honest(codec, data))
+
+
+def deep_validation_that_is_shallow(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(record_batches, "DEEP", replace(record_batches.DEEP, deep_validation=False))
+
+
+def index_without_proof(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Segment, "_bears_out", lambda *_: True)
+
+
+def unknown_partitions_deleted(patch: pytest.MonkeyPatch) -> None:
+    def delete(self: Any, topic: str, index: int, *_: object) -> None:
+        self._directory.delete(topic, index)
+
+    patch.setattr(TopicLifecycle, "_take_away", delete)
+
+
+def error_in_the_dispatcher(patch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("planted")
+
+    patch.setattr(Dispatcher, "_begin_new", fail)
+
+
+def status_that_fails(patch: pytest.MonkeyPatch) -> None:
+    def fail(_: object) -> None:
+        raise KeyError("planted")
+
+    patch.setattr(Operations, "status", fail)
+
+
+def names_not_checked(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(small_formats, "subscribed_topics", lambda _: frozenset())
+
+
+def unknown_records_that_raise(patch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("planted")
+
+    patch.setattr(stored_state.group_records, "decode", fail)
+
+
+def _without_the_metadatas_topics() -> bytes:
+    """The metadata log of a directory that was stopped, without all but its first batch."""
+    files = start_up.directories()[0]
+    names = sorted(files)
+    name = next(name for name in names if name.startswith(start_up.METADATA) and name.endswith(".log"))
+    first_bytes = 12 + int.from_bytes(files[name][8:12], "big")
+    assert first_bytes < 256
+    return b"\0" + steps_of((names.index(name), REPLACE, 0, files[name][:first_bytes]))
+
+
+FAULTS: list[tuple[str, Plant, Callable[[], bytes], str]] = [
+    (
+        "compressed_records",
+        unbounded_decompression,
+        lambda: b"\4" + compressed_records.compress(4, bytes(2 << 20)),
+        "with a limit",
+    ),
+    (
+        "record_batches",
+        deep_validation_that_is_shallow,
+        lambda: Batch(payload=b"none", base_timestamp=record_batches.NOW_MS).encode(),
+        "accepts what can't be read",
+    ),
+    ("partition_files", index_without_proof, lambda: base64.b64decode("AAoBAA8B6w=="), "has lost"),
+    ("start_up", unknown_partitions_deleted, _without_the_metadatas_topics, "were deleted"),
+    ("requests", error_in_the_dispatcher, lambda: request(random.Random(1)), "planted"),
+    ("control_requests", status_that_fails, lambda: b"\n", "planted|no longer"),
+    ("small_formats", names_not_checked, lambda: next(small_formats.seeds()), "a subscription is to"),
+    ("stored_state", unknown_records_that_raise, lambda: next(stored_state.seeds()), "planted"),
+]
+
+
+@pytest.mark.parametrize(("name", "plant", "made", "words"), FAULTS, ids=[fault[0] for fault in FAULTS])
+def test_is_noticed(
+    name: str, plant: Plant, made: Callable[[], bytes], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with load(name).opened() as run:
+        data = made()
+        run(b"")
+        plant(monkeypatch)
+        with pytest.raises(Exception, match=words):
+            run(data)
+        monkeypatch.undo()
+        run(data)
+
+
+def test_every_target_has_one() -> None:
+    assert sorted(fault[0] for fault in FAULTS) == sorted(NAMES)
