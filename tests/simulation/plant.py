@@ -46,6 +46,15 @@ class Found:
     seed: int = -1
     first_breach: str = ""
 
+    def told(self) -> str:
+        """For people, and how to see it all."""
+        if not self.checkers:
+            return f"{self.fault}: not found in {self.seeds} seeds"
+        first = self.first_breach.splitlines()[0]
+        return (
+            f"{self.fault}: {self.seeds} seeds, --seed {self.seed}, {', '.join(self.checkers)}; {first[:200]}"
+        )
+
     def row(self) -> str:
         """A row of the table in docs/reliability.md."""
         checkers = ", ".join(f"`{checker}`" for checker in self.checkers) or "not found"
@@ -134,19 +143,14 @@ def main() -> int:
     if arguments.seed is not None:
         return _show(faults[0], arguments.seed)
     seeds = range(arguments.first, arguments.first + arguments.seeds)
+    if arguments.table:
+        print("| planted fault | the mistake it stands for | found by | seeds |\n| --- | --- | --- | --- |")
     found = []
     with ProcessPoolExecutor(arguments.jobs) as pool:
         for fault in faults:
             one = find(pool, fault, seeds, arguments.jobs)
             found.append(one)
-            if not arguments.table:
-                print(
-                    f"{fault}: {one.seeds} seeds, {', '.join(one.checkers) or 'not found'}; {one.first_breach[:200]}",
-                    flush=True,
-                )
-    if arguments.table:
-        print("| planted fault | the mistake it stands for | found by | seeds |\n| --- | --- | --- | --- |")
-        print("\n".join(one.row() for one in found))
+            print(one.row() if arguments.table else one.told(), flush=True)
     return _report(found)
 
 
