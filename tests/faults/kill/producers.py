@@ -140,7 +140,12 @@ class ConfluentSession:
                 self._reporter.failed(name, error)
 
         self._check()
-        self._producer.produce(self._topic, name.encode(), partition=name.partition, on_delivery=delivered)
+        try:
+            self._producer.produce(
+                self._topic, name.encode(), partition=name.partition, on_delivery=delivered
+            )
+        except Exception as error:
+            raise SessionLostError(one_line(error)) from error
         self._producer.poll(0)
 
     def wait(self) -> None:
