@@ -140,21 +140,32 @@ class ConfluentSession:
                 self._reporter.failed(name, error)
 
         self._check()
-        try:
-            self._producer.produce(
-                self._topic, name.encode(), partition=name.partition, on_delivery=delivered
-            )
-        except Exception as error:
-            raise SessionLostError(one_line(error)) from error
-        self._producer.poll(0)
+        self._call(
+            self._producer.produce,
+            self._topic,
+            name.encode(),
+            partition=name.partition,
+            on_delivery=delivered,
+        )
+        self._call(self._producer.poll, 0)
 
     def wait(self) -> None:
-        self._producer.poll(0.05)
+        self._call(self._producer.poll, 0.05)
         self._check()
 
     def finish(self) -> None:
-        while self._producer.flush(0.5):
+        while self._call(self._producer.flush, 0.5):
             self._check()
+
+    @staticmethod
+    def _call(work: Callable[..., Any], *arguments: object, **named: object) -> Any:
+        """A fatal error is raised by whatever is called next."""
+        from confluent_kafka import KafkaException
+
+        try:
+            return work(*arguments, **named)
+        except KafkaException as error:
+            raise SessionLostError(one_line(error)) from error
 
     def abandon(self) -> None:
         self._producer.purge()
