@@ -25,7 +25,7 @@ RETRY_S = 0.2
 ANY_OFFSET = 2**62
 RETENTION_BYTES = ("4000", "-1")
 CONFIGS = {
-    "internal.segment.bytes": ("1000", "5000", "100000"),
+    "internal.segment.bytes": ("4000", "10000", "100000"),
     "segment.ms": ("300", "5000", "604800000"),
     "index.interval.bytes": ("0", "500", "4096"),
     "min.cleanable.dirty.ratio": ("0.01", "0.5"),

@@ -38,7 +38,7 @@ class Workload:
 
 def _topic(random: Random, number: int) -> TopicPlan:
     configs = {
-        "internal.segment.bytes": str(random.choice((2_000, 20_000, 1_000_000))),
+        "internal.segment.bytes": str(random.choice((4_000, 20_000, 1_000_000))),
         "min.cleanable.dirty.ratio": "0.01",
         "delete.retention.ms": random.choice(("0", "2000", "86400000")),
     }
