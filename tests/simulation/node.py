@@ -9,6 +9,7 @@ from random import Random
 
 from gateway.config import load_config
 from gateway.gateway import Gateway, StartFailed
+from gateway.runtime import slices
 from log import Storage
 from tests.faults.disk_faults import FaultRates
 from tests.faults.simulated_disk import SimulatedDisk
@@ -63,6 +64,7 @@ class Node:
 
     async def start(self, *, killed_after_s: float | None = None) -> bool:
         """Start it; whether it is up. With `killed_after_s` it is killed then, started or not."""
+        slices._turns.pop(self._loop, None)  # another process has another loop
         process = self._process = Process(NAME)
         self._is_over.clear()
         self.disk_has_failed = False
