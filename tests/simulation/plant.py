@@ -1,7 +1,8 @@
 """Plants faults in the production code and tells after how many seeds of the simulation which checker found them.
 
 `python -m tests.simulation.plant --fault NAME --seeds N` tries one, `--table` all of them; `--fault NAME --seed S` shows
-what is found in one run. A seed counts only when the sound code passes it. One line of JSON comes last.
+what is found in one run, `--seconds N` plants all of them in turn for so long. A seed counts only when the sound code
+passes it. One line of JSON comes last.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ import argparse
 import json
 import os
 import sys
+import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import count, islice, takewhile
 
 from tests.simulation.plan import Plan, plan_of
 from tests.simulation.planted import FAULTS
@@ -103,10 +106,34 @@ def _in_order(pool: ProcessPoolExecutor, fault: str, seeds: range, at_once: int)
         running += [pool.submit(try_seed, fault, seed) for seed in islice(left, 1)]
 
 
+def find_within(
+    pool: ProcessPoolExecutor, faults: Sequence[str], first: int, seconds: float, at_once: int
+) -> list[Found]:
+    """Round by round one seed more for every fault that was not found yet, until the time is over."""
+    deadline = time.monotonic() + seconds
+    needed: Counter[str] = Counter()
+    found: dict[str, Found] = {}
+    tries = ((fault, seed) for seed in count(first) for fault in faults if fault not in found)
+    tries = takewhile(lambda _: time.monotonic() < deadline, tries)
+    running = [pool.submit(try_seed, *one) for one in islice(tries, at_once)]
+    while running:
+        tried = running.pop(0).result()
+        if not tried.unsound and tried.fault not in found:
+            needed[tried.fault] += 1
+            if tried.checkers:
+                found[tried.fault] = Found(
+                    tried.fault, needed[tried.fault], tried.checkers, tried.seed, tried.first_breach
+                )
+        if len(found) < len(faults):
+            running += [pool.submit(try_seed, *one) for one in islice(tries, 1)]
+    return [found.get(fault, Found(fault, needed[fault])) for fault in faults]
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.plant", description=__doc__)
     parser.add_argument("--fault", choices=sorted(FAULTS), action="append", help="which; all without it")
-    parser.add_argument("--seed", type=int, help="one run, and all that it shows")
+    parser.add_argument("--seed", type=int, help="one run, and all that it shows; with --seconds the first")
+    parser.add_argument("--seconds", type=float, help="all faults in turn, for so long")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--seeds", type=int, default=SEEDS, help="how many at most for each fault")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many runs at a time")
@@ -120,15 +147,17 @@ def _show(fault: str, seed: int) -> int:
     return 0 if breaches else 1
 
 
-def _report(found: Sequence[Found]) -> int:
+def _report(found: Sequence[Found], *, in_time: bool = False) -> int:
+    """What was not found is no breach where only the time was too short."""
     missed = [f"{one.fault} was not found in {one.seeds} seeds" for one in found if not one.checkers]
     counts = {
-        "faults planted": len(found),
+        "faults planted": sum(one.seeds > 0 for one in found),
         "faults found": len(found) - len(missed),
         "seeds run": sum(one.seeds for one in found),
     }
-    print(json.dumps({"part": "planted faults", "counts": counts, "breaches": missed}))
-    return 1 if missed else 0
+    breaches = [] if in_time else missed
+    print(json.dumps({"part": "planted faults", "counts": counts, "breaches": breaches}))
+    return 1 if breaches else 0
 
 
 def main() -> int:
@@ -140,6 +169,12 @@ def main() -> int:
             sys.executable, [sys.executable, "-m", "tests.simulation.plant", *sys.argv[1:]], environment
         )
     faults = arguments.fault or list(FAULTS)
+    if arguments.seconds is not None:
+        with ProcessPoolExecutor(arguments.jobs) as pool:
+            return _report(
+                find_within(pool, faults, arguments.seed or 0, arguments.seconds, arguments.jobs),
+                in_time=True,
+            )
     if arguments.seed is not None:
         return _show(faults[0], arguments.seed)
     seeds = range(arguments.first, arguments.first + arguments.seeds)

@@ -18,6 +18,7 @@ class Part:
 PARTS = (
     Part("disk", "tests.faults.soak", "a disk that fails, tears, forgets and flips bits", 2),
     Part("simulation", "tests.simulation", "whole gateways with their clients in virtual time", 4),
+    Part("planted faults", "tests.simulation.plant", "mistakes planted in the code, which must be found", 1),
     Part(
         "processes", "tests.faults.processes.soak", "real clients while real processes are killed and hung", 2
     ),
