@@ -8,6 +8,7 @@ many inputs and bytes were fed (`counts`).
 
 from __future__ import annotations
 
+import faulthandler
 import logging
 import mmap
 import random
@@ -17,7 +18,7 @@ from pathlib import Path
 import atheris
 
 from tests.fuzzing import corpus
-from tests.fuzzing.run import COUNTS
+from tests.fuzzing.run import COUNTS, TELLS_WHERE
 
 PRODUCT = ["gateway", "log", "seq_validator", "pid_allocator"]
 
@@ -48,6 +49,7 @@ def main(name: str, directory: Path, options: list[str]) -> None:
     found.mkdir(exist_ok=True)
     for number, data in enumerate([*target.seeds(), *corpus.kept(name)]):
         (found / f"seed-{number:04d}").write_bytes(data)
+    faulthandler.register(TELLS_WHERE, all_threads=True)
     logging.getLogger().addHandler(logging.NullHandler())  # millions of inputs are told of otherwise
     counter = Counter(directory / "counts")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import signal
 import struct
 import subprocess
 import sys
@@ -27,6 +28,9 @@ COUNTS = struct.Struct("<qq")
 """Inputs and bytes, as the process that feeds them leaves them behind."""
 HAS_WHEELS = sys.platform == "linux" and platform.machine() == "x86_64" and sys.version_info < (3, 15)
 """Whether there is an atheris for this Python and machine; where there is, it must be there."""
+TELLS_WHERE = signal.SIGUSR2
+"""Has the process print what its threads do."""
+DYING_S = 30
 _REACHED = re.compile(r" cov: (\d+) ft: (\d+) ")
 
 
@@ -80,19 +84,26 @@ def _guided(name: str, seconds: int, seed: int, directory: Path) -> tuple[str, i
     command = [sys.executable, "-m", "tests.fuzzing.guided", name, str(directory)]
     command += [f"-max_total_time={seconds}", f"-seed={seed & 0xFFFFFFFF or 1}"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0"}
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
     try:
-        done = subprocess.run(
-            command,
-            cwd=ROOT,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=seconds + START_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as expired:
-        return (expired.stdout or b"").decode(errors="replace") + "\nThe process did not end.", -1
-    return done.stdout.decode(errors="replace"), done.returncode
+        said, _ = process.communicate(timeout=seconds + START_S)
+    except subprocess.TimeoutExpired:
+        said = _ended(process)
+    return said.decode(errors="replace"), process.returncode
+
+
+def _ended(process: subprocess.Popen[bytes]) -> bytes:
+    """What a stuck process says of where it is; libFuzzer writes down what it was fed."""
+    process.send_signal(TELLS_WHERE)
+    process.send_signal(signal.SIGABRT)
+    try:
+        said, _ = process.communicate(timeout=DYING_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        said, _ = process.communicate()
+    return said + b"\nERROR: the process did not end"
 
 
 def _breach(name: str, seed: int, said: str, directory: Path) -> str:
