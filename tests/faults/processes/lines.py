@@ -11,8 +11,8 @@ from tests.faults.kill.load import KillableGateway
 from tests.faults.processes.rough_proxy import RoughProxy
 from tests.faults.processes.scene import Outcome, Scene, Setting, play
 
-REQUEST_TIMEOUT_MS = 1500
-RECORDS = 1000
+REQUEST_TIMEOUT_MS = 3000
+RECORDS = 400
 
 
 def run(directory: Path, seed: int, rounds: int) -> Outcome:
