@@ -78,11 +78,18 @@ async def _delete(context: RequestContext, topic: str, index: int, offset: int) 
         if ticket is not None:
             await make_durable(partition, ticket)
             if partition.closed:
-                return _NO_LOW_WATERMARK, ErrorCode.unknown_topic_or_partition
+                return _NO_LOW_WATERMARK, _closed(context, topic, index)
         return log.delete_records_before(offset, context.services.clock.now_ms()), ErrorCode.none
     except LogError as error:
         logger.error("records of %s-%d can't be deleted: %s", topic, index, error)  # noqa: TRY400
         return _NO_LOW_WATERMARK, ErrorCode(error.kafka_error_code)
+
+
+def _closed(context: RequestContext, topic: str, index: int) -> ErrorCode:
+    """Why a partition is closed: it was deleted, or the gateway stops and another start will serve it."""
+    if context.services.partitions.get(topic, index) is None:
+        return ErrorCode.unknown_topic_or_partition
+    return ErrorCode.not_leader_or_follower
 
 
 API = Api(key=21, name="DeleteRecords", min_version=0, max_version=2, handle=handle)
