@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Final
 
+from log.data_file import DataFile
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from log.data_file import DataFile
     from log.storage import Storage
 
 SMALL_BYTES: Final = 64 * 1024
@@ -19,6 +20,20 @@ def sync_paths(storage: Storage, paths: Iterable[str]) -> None:
     for path in paths:
         with contextlib.suppress(FileNotFoundError):
             storage.sync_path(path)
+
+
+def make_durable(storage: Storage, path: str, content: bytes) -> None:
+    """Have the disk hold this content, which the file shows but nobody knows to be durable. Raises OSError.
+
+    Where an earlier flush has failed, the page cache shows what the disk never got, and another flush tells of success:
+    what was flushed is read again from the disk, and written anew if it is something else.
+    """
+    file = DataFile(path)
+    storage.sync_path(path)
+    storage.forget_cached(file)
+    storage.retire(file)
+    if storage.read_file(path) != content:
+        storage.replace_file(path, content)
 
 
 class FlushTicket:

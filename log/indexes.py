@@ -69,11 +69,14 @@ class SegmentIndexes:
         relative_offset, position = OFFSET_ENTRY.unpack_from(self.offset_entries, number * _OFFSET_BYTES)
         return relative_offset, position
 
-    def offset_for_time(self, timestamp_ms: int) -> int:
-        """The relative offset from which on to look for a timestamp of at least `timestamp_ms`."""
+    def time_entry_for(self, timestamp_ms: int) -> tuple[int, int]:
+        """(timestamp, relative offset) to look from on for a later timestamp; (-1, 0) for the start."""
         entries = self.time_entries
         low = bisect_right(_numbers(entries, TIME_ENTRY), timestamp_ms, key=_column(entries, TIME_ENTRY, 0))
-        return int(TIME_ENTRY.unpack_from(entries, (low - 1) * _TIME_BYTES)[1]) if low else 0
+        if not low:
+            return -1, 0
+        timestamp, relative_offset = TIME_ENTRY.unpack_from(entries, (low - 1) * _TIME_BYTES)
+        return timestamp, relative_offset
 
     def entry_after(self, position: int) -> tuple[int, int] | None:
         """The first (relative_offset, position) that is not before `position`; None when all are."""

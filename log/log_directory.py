@@ -28,9 +28,9 @@ from log.checkpoints import (
     encode_partition_metadata,
 )
 from log.config import LogConfig
-from log.data_file import DataFile
 from log.environment import LogEnvironment
 from log.errors import IncompatibleFormat
+from log.flush import make_durable
 from log.format_versions import DIRECTORY_VERSION, META, read_properties
 from log.log_closing import close_logs
 from log.names import DELETED_SUFFIX, LOG_SUFFIX, PARTITION_METADATA, parse_partition_directory
@@ -222,12 +222,7 @@ class LogDirectory:
     def _make_durable(self, directory: str, topic_id: uuid.UUID) -> None:
         """Have the disk know the topic id: a crash may have come before the first flush, which may have failed, too."""
         path = f"{directory}/{PARTITION_METADATA}"
-        file = DataFile(path)
-        self._storage.sync_path(path)
-        self._storage.forget_cached(file)
-        self._storage.retire(file)
-        if self._storage.read_file(path) != encode_partition_metadata(topic_id):
-            self._storage.replace_file(path, encode_partition_metadata(topic_id))
+        make_durable(self._storage, path, encode_partition_metadata(topic_id))
 
     def _read_topic_id(self, directory: str) -> uuid.UUID | None:
         """The topic id of a partition directory; None for one that a crash left half made, which is put out of the way.

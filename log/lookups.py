@@ -9,6 +9,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from log.data_file import NotCached
+from log.index_checks import start_for_time
 from log.records import iterate_records
 from log.results import TimestampAndOffset
 
@@ -41,7 +42,7 @@ def first_not_before(
     for segment in segments:
         if segment.max_timestamp < timestamp_ms:
             continue
-        start = segment.position_for(segment.indexes().offset_for_time(timestamp_ms - 1))
+        start = segment.position_for(start_for_time(segment, timestamp_ms - 1))
         for position, batch in segment.batches(start, segment.size_bytes):
             if batch.max_timestamp >= timestamp_ms and batch.last_offset >= log_start_offset:
                 found = _in_batch(

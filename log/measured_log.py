@@ -9,6 +9,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Final
 
 from log.errors import StorageFailed
+from log.index_checks import start_for_time
 from log.transactional_log import TransactionalLog
 from seq_validator import Duplicate
 
@@ -83,7 +84,7 @@ class MeasuredLog(TransactionalLog):
     ) -> tuple[int, int, bool]:
         """(reached, bytes left to look through, whether a young batch or the limit was met) in one segment."""
         segment = self._segments[number]
-        older = segment.indexes().offset_for_time(before_ms - 1)
+        older = start_for_time(segment, before_ms - 1)
         # the entry says that all up to this offset, inclusive, is older
         if older and segment.base_offset + older >= offset:
             reached = max(reached, segment.base_offset + older + 1)

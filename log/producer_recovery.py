@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from log.end_marker import read_end_marker
 from log.errors import CorruptRecord
+from log.flush import make_durable
 from log.names import SNAPSHOT_SUFFIX, offset_name
 from log.producer_snapshots import restore_newest, write_snapshot
 
@@ -48,7 +49,8 @@ def load_producers(
     try:
         if from_offset is not None and not is_snapshot_durable:
             # it may lie in the page cache only, and soon be all that remembers the producers of deleted segments
-            storage.sync_path(f"{directory}/{offset_name(from_offset, SNAPSHOT_SUFFIX)}")
+            path = f"{directory}/{offset_name(from_offset, SNAPSHOT_SUFFIX)}"
+            make_durable(storage, path, storage.read_file(path))
             storage.sync_directory(directory)
         for segment, end_offset in segments:
             if end_offset > start:

@@ -12,6 +12,7 @@ from zlib import crc32
 
 from log.data_file import DataFile, NotCached
 from log.errors import CorruptRecord
+from log.index_checks import checked_entry, has_timestamp
 from log.indexes import TIME_ENTRY, SegmentIndexes
 from log.names import (
     LOG_SUFFIX,
@@ -21,11 +22,11 @@ from log.names import (
     TRANSACTION_INDEX_SUFFIX,
     offset_name,
 )
-from log.record_batch import HEADER_BYTES, MAGIC, NO_TIMESTAMP, SMALLEST_BATCH_LENGTH, parse_header
+from log.record_batch import HEADER_BYTES, NO_TIMESTAMP, SMALLEST_BATCH_LENGTH, parse_header
 from log.transaction_index import TransactionIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from log.config import LogConfig
     from log.environment import LogEnvironment
@@ -93,6 +94,8 @@ class Segment:
 
         Raises CorruptRecord, OSError when the first batch's timestamp must be read and can't be.
         """
+        if self._max_timestamp is None:
+            self._load_max_timestamp()  # before anything is written: it may have to be read
         if self.size_bytes > config.segment_bytes - batch.size_bytes:
             return True
         if last_offset - self.base_offset > _MAX_RELATIVE_OFFSET:
@@ -279,9 +282,12 @@ class Segment:
         end = self.size_bytes
         self.start_over()
         try:
+            next_offset = self.base_offset
             for position, batch in self.batches(0, end):
                 if position + batch.size_bytes > end:
                     break
+                self._check_offsets(batch, next_offset, position)
+                next_offset = batch.last_offset + 1
                 self.appended(batch, batch.last_offset, interval_bytes)
         except (CorruptRecord, OSError, NotCached):
             self._indexes = self._max_timestamp = self._first_timestamp = None
@@ -296,6 +302,29 @@ class Segment:
             _logger.warning("%s: the rebuilt indexes stay in memory: %s", self.file.path, error)
         self.become_closed()
         return rebuilt
+
+    def _check_offsets(self, batch: BatchHeader, next_offset: int, position: int) -> None:
+        last_possible = self.base_offset + _MAX_RELATIVE_OFFSET
+        if not next_offset <= batch.base_offset <= batch.last_offset <= last_possible:
+            raise CorruptRecord(f"{self.file.path} is damaged at position {position}")
+
+    def mend_indexes(self) -> None:
+        """Make anew what a flipped bit has spoiled. Raises as `rebuild_indexes`; nothing is changed then."""
+        _logger.warning("%s: an index says what the batches do not, both are made anew", self.file.path)
+        held = self._indexes, self._max_timestamp, self._offset_of_max_timestamp, self._first_timestamp
+        since_entry = self._bytes_since_entry
+        try:
+            self.rebuild_indexes()
+        except (CorruptRecord, OSError, NotCached):
+            self._indexes, self._max_timestamp, self._offset_of_max_timestamp, self._first_timestamp = held
+            self._bytes_since_entry = since_entry
+            raise
+        if held[0] is not None:
+            self.become_active()
+
+    def read_at(self, position: int, size_bytes: int) -> bytes:
+        """Bytes of the log file. Raises OSError, NotCached."""
+        return self._environment.storage.read(self.file, size_bytes, position)
 
     def start_over(self) -> None:
         """Forget what is known of the content, to fold it in again batch by batch with `appended`."""
@@ -345,37 +374,18 @@ class Segment:
 
     def position_for(self, relative_offset: int) -> int:
         """The position of a batch at or before the one that holds the offset. Raises as `indexes`."""
-        entry = self._checked(lambda indexes: indexes.entry_for(relative_offset))
+        entry = checked_entry(self, lambda indexes: indexes.entry_for(relative_offset))
         return entry[1] if entry is not None else 0
 
     def position_before(self, position: int) -> int:
         """The position of a batch that is not beyond `position`. Raises as `indexes`."""
-        entry = self._checked(lambda indexes: indexes.entry_before(position))
+        entry = checked_entry(self, lambda indexes: indexes.entry_before(position))
         return entry[1] if entry is not None else 0
 
     def offset_after(self, position: int) -> int | None:
         """The relative offset up to which all lies before the next entry's batch; None without one. Raises as `indexes`."""
-        entry = self._checked(lambda indexes: indexes.entry_after(position))
+        entry = checked_entry(self, lambda indexes: indexes.entry_after(position))
         return entry[0] if entry is not None else None
-
-    def _checked(self, find: Callable[[SegmentIndexes], tuple[int, int] | None]) -> tuple[int, int] | None:
-        """An entry of the offset index that the log bears out: a wrong one would have readers pass over records."""
-        entry = find(self.indexes())
-        if entry is None or self._bears_out(*entry):
-            return entry
-        _logger.warning("%s does not fit the log, it is made anew", self.path(OFFSET_INDEX_SUFFIX))
-        is_active = self._indexes is not None
-        entry = find(self.rebuild_indexes())
-        if is_active:
-            self.become_active()
-        return entry
-
-    def _bears_out(self, relative_offset: int, position: int) -> bool:
-        head = self._environment.storage.read(self.file, HEADER_BYTES, position)
-        if len(head) < HEADER_BYTES:
-            return False
-        batch = parse_header(head)
-        return batch.magic == MAGIC and 0 <= batch.base_offset - self.base_offset <= relative_offset
 
     def _load_max_timestamp(self) -> None:
         last = self._last_time()
@@ -393,8 +403,18 @@ class Segment:
                 content = storage.read_file(path)
                 newest = SegmentIndexes(time_entries=content[-2 * TIME_ENTRY.size :])
                 if len(content) % TIME_ENTRY.size == 0 and newest.is_sane(self.size_bytes):
-                    return newest.last_time()
-        return self.indexes().last_time()
+                    found = newest.last_time()
+                    path = self.path(OFFSET_INDEX_SUFFIX)
+                    storage.check_brought_in((path,))
+                    offsets = SegmentIndexes(storage.read_file(path))
+                    if found is None or has_timestamp(self, offsets, *found):
+                        return found
+        found = self.indexes().last_time()
+        if found is not None and not has_timestamp(self, self.indexes(), *found):
+            with contextlib.suppress(CorruptRecord):
+                self.mend_indexes()
+                found = self.indexes().last_time()
+        return found
 
     def _read_first_timestamp(self) -> int:
         batch = parse_header(self._environment.storage.read(self.file, HEADER_BYTES, 0))

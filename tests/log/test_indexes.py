@@ -35,7 +35,7 @@ class TestLookups:
 
     def test_offset_for_time(self) -> None:
         indexes = filled()
-        assert [indexes.offset_for_time(time) for time in (-1, 99, 100, 150, 1000, 9999)] == [
+        assert [indexes.time_entry_for(time)[1] for time in (-1, 99, 100, 150, 1000, 9999)] == [
             0,
             0,
             10,
@@ -46,7 +46,7 @@ class TestLookups:
 
     def test_empty(self) -> None:
         assert SegmentIndexes().entry_for(5) is None
-        assert SegmentIndexes().offset_for_time(5) == 0
+        assert SegmentIndexes().time_entry_for(5) == (-1, 0)
         assert SegmentIndexes().last_time() is None
 
     def test_time_that_is_not_later_is_dropped(self) -> None:

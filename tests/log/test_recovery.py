@@ -246,6 +246,29 @@ class TestProducers:
         assert (again.log_start_offset, again.log_end_offset) == (3, 4)
         assert again.append(batch(producer_id=1, base_sequence=2), now_ms=NOW_MS).is_duplicate
 
+    def test_a_snapshot_whose_flush_failed_is_written_anew(self, tmp_path: Path) -> None:
+        """The page cache shows it still, and another flush of it would tell of success."""
+        disk = SimulatedDisk()
+        disk.provide_directory(str(tmp_path / "log"))
+        log = open_log(tmp_path / "log", storage=Storage(disk=disk.process()))
+        log.append(batch(producer_id=1, base_sequence=0), now_ms=NOW_MS)
+        log.roll(NOW_MS)
+        log.append(batch(producer_id=2, base_sequence=0), now_ms=NOW_MS)
+        ticket = log.prepare_flush()
+        assert ticket is not None
+        disk.plan.rates = FaultRates(sync_eio=1.0)
+        disk.plan.only = lambda _, path: path.endswith(".snapshot")
+        with pytest.raises(OSError, match="Input/output") as failed:
+            ticket.run()
+        log.fail_flush(ticket, failed.value)
+        disk.plan.heal()
+        log.reopen(NOW_MS)
+        log.advance_high_watermark_to_end()
+        assert log.delete_records_before(1) == 1
+        disk.power_cut(None)
+        again = open_log(tmp_path / "log", storage=Storage(disk=disk.process()), recovery_point=1)
+        assert again.append(batch(producer_id=1, base_sequence=0), now_ms=NOW_MS).is_duplicate
+
     def test_an_unreadable_snapshot_of_batches_that_are_there_is_no_loss(self, tmp_path: Path) -> None:
         written(tmp_path).close(clean=True)
         disk = adopted(tmp_path)
