@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import uuid
 from typing import TYPE_CHECKING, Final
+from zlib import crc32
 
 from log.errors import IncompatibleFormat
 
@@ -52,9 +53,9 @@ def decode_leader_epochs(content: bytes, name: str) -> list[tuple[int, int]]:
 
 
 def encode_partition_metadata(topic_id: uuid.UUID) -> bytes:
-    """The content of `partition.metadata`; the id in Kafka's base64 form."""
+    """The content of `partition.metadata`; the id in Kafka's base64 form, and a checksum, which earlier releases pass over."""
     text = base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
-    return f"version: 0\ntopic_id: {text}".encode()
+    return f"version: 0\ntopic_id: {text}\nchecksum: {crc32(topic_id.bytes)}".encode()
 
 
 def decode_partition_metadata(content: bytes, name: str) -> uuid.UUID:
@@ -64,9 +65,12 @@ def decode_partition_metadata(content: bytes, name: str) -> uuid.UUID:
         version = int(fields["version"])
         if version > _VERSION:
             raise IncompatibleFormat(f"{name} has version {version}; this program reads version {_VERSION}.")
-        return uuid.UUID(bytes=base64.urlsafe_b64decode(fields["topic_id"] + "=="))
+        topic_id = uuid.UUID(bytes=base64.urlsafe_b64decode(fields["topic_id"] + "=="))
+        if int(fields.get("checksum", crc32(topic_id.bytes))) != crc32(topic_id.bytes):
+            raise ValueError("its checksum is not that of the topic id")  # noqa: TRY301 - as any other damage
     except (ValueError, KeyError) as error:
         raise CorruptCheckpoint(f"{name} is damaged: {error}") from error
+    return topic_id
 
 
 def check_checkpoint(content: bytes, name: str) -> None:

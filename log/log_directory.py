@@ -198,7 +198,7 @@ class LogDirectory:
     def _open(self, key: tuple[str, int], stored: StoredLog) -> UnifiedLog | None:
         topic, partition = key
         directory = str(self.path / f"{topic}-{partition}")
-        topic_id = self._read_topic_id(directory)
+        topic_id = self._read_topic_id(directory, stored.topic_id if self.was_clean else None)
         if topic_id is None:
             del self._stored[key]
             return None
@@ -224,8 +224,10 @@ class LogDirectory:
         path = f"{directory}/{PARTITION_METADATA}"
         make_durable(self._storage, path, encode_partition_metadata(topic_id))
 
-    def _read_topic_id(self, directory: str) -> uuid.UUID | None:
+    def _read_topic_id(self, directory: str, known: uuid.UUID | None) -> uuid.UUID | None:
         """The topic id of a partition directory; None for one that a crash left half made, which is put out of the way.
+
+        A damaged one is written anew where the clean stop before this start told it: `known`.
 
         What the directory says is durable before any record is acknowledged. Records in one that does not say whose they
         are were never that, or somebody changed the directory: nothing of them is deleted.
@@ -233,7 +235,11 @@ class LogDirectory:
         path = f"{directory}/{PARTITION_METADATA}"
         try:
             return decode_partition_metadata(self._storage.read_file(path), path)
-        except (CorruptCheckpoint, FileNotFoundError):
+        except (CorruptCheckpoint, FileNotFoundError) as error:
+            if known is not None and isinstance(error, CorruptCheckpoint):
+                logger.warning("%s The topic id is the one of the last clean stop.", error)
+                self._storage.replace_file(path, encode_partition_metadata(known))
+                return known
             files = self._storage.list_files(directory)
             if any(size for name, size in files.items() if name.endswith(LOG_SUFFIX)):
                 stray = self._deletion.set_aside(directory)

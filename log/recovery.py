@@ -100,6 +100,7 @@ def load_log(
     loader.list_segments()
     if clean_stop is None or not loader.trusts(clean_stop):
         loader.recover(recovery_point)
+    loader.drop_snapshots_of_lost_batches()
     if loader.log_end_offset < loader.log_start_offset or not loader.segments:
         loader.begin_anew(max(loader.log_start_offset, loader.log_end_offset))
     loader.load_transaction_indexes()
@@ -225,6 +226,7 @@ class _Loader:
             _logger.warning("%s is checked: %s", self.directory, error)
             return False
         self.log_end_offset = clean_stop.log_end_offset
+        self.leader_epochs.truncate(self.log_end_offset)
         return True
 
     def recover(self, recovery_point: int) -> None:
@@ -253,13 +255,17 @@ class _Loader:
         if self.leader_epochs.entries() != (self.saved_epochs or []):
             path = f"{self.directory}/{LEADER_EPOCHS}"
             self.storage.replace_file(path, encode_leader_epochs(self.leader_epochs.entries()))
-        # They must not come back when the log has grown again: the state in them is that of lost batches.
-        for offset in snapshot_offsets(self.files):
-            if offset > next_offset:
-                name = offset_name(offset, SNAPSHOT_SUFFIX)
-                self.storage.delete(f"{self.directory}/{name}")
-                del self.files[name]
         self.storage.sync_directory(self.directory)
+
+    def drop_snapshots_of_lost_batches(self) -> None:
+        """They must not come back when the log has grown again, to the same size even, after a crash that took the batches."""
+        beyond = [offset for offset in snapshot_offsets(self.files) if offset > self.log_end_offset]
+        for offset in beyond:
+            name = offset_name(offset, SNAPSHOT_SUFFIX)
+            self.storage.delete(f"{self.directory}/{name}")
+            del self.files[name]
+        if beyond:
+            self.storage.sync_directory(self.directory)
 
     def _check_from(self, first: int, recovery_point: int) -> int:
         """Check the segments from the index `first` on, remove what can't stay; return the log end offset."""

@@ -5,7 +5,8 @@
                             like that was not written to since
 
 Both are JSON: `version`, and `logs`: by partition directory [topic id, log end offset, base offset of the newest
-segment, its bytes, bytes of all segments, largest timestamp of the oldest segment, whether a transaction is open].
+segment, its bytes, bytes of all segments, largest timestamp of the oldest segment, whether a transaction is open], and
+`checksum`: what is trusted without a look must not have a bit flipped.
 Source: Kafka's `CleanShutdownFileHandler`, which says only that all is well.
 """
 
@@ -15,6 +16,7 @@ import contextlib
 import logging
 import uuid
 from typing import TYPE_CHECKING, Final, NamedTuple
+from zlib import crc32
 
 import msgspec
 
@@ -46,6 +48,11 @@ class _Version(msgspec.Struct):
 class _Content(msgspec.Struct):
     version: int
     logs: dict[str, _Row]
+    checksum: int | None = None
+    """CRC-32 of `logs` as they are encoded; earlier releases wrote none, and pass it over."""
+
+    def is_whole(self) -> bool:
+        return self.checksum in {None, crc32(msgspec.json.encode(self.logs))}
 
 
 class _ContentOfVersion1(msgspec.Struct):
@@ -121,7 +128,11 @@ def _read(storage: Storage, path: str) -> dict[str, StoredLog] | None:
         if _check_version(content, path) == 1:
             first = msgspec.json.decode(content, type=_ContentOfVersion1).logs
             return {name: StoredLog(None, CleanStop(*row), row[0]) for name, row in first.items()}
-        rows = msgspec.json.decode(content, type=_Content).logs
+        decoded = msgspec.json.decode(content, type=_Content)
+        if not decoded.is_whole():
+            _logger.warning("%s is damaged, everything is checked", path)
+            return None
+        rows = decoded.logs
         ids = {text: uuid.UUID(text) for text in {row[0] for row in rows.values()}}
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError) as error:
         _logger.warning("%s can't be read, everything is checked: %s", path, error)
@@ -145,7 +156,10 @@ def write_stored_logs(storage: Storage, root: str, logs: Mapping[str, StoredLog]
         if stored.stop is not None and stored.topic_id is not None
     }
     name = CLEAN_SHUTDOWN if all_clean else STORED_LOGS
-    storage.replace_file(f"{root}/{name}", msgspec.json.encode(_Content(STORED_LOGS_VERSION, rows)))
+    storage.replace_file(
+        f"{root}/{name}",
+        msgspec.json.encode(_Content(STORED_LOGS_VERSION, rows, crc32(msgspec.json.encode(rows)))),
+    )
 
 
 def looks_unchanged(storage: Storage, directory: str, stored: StoredLog) -> bool:

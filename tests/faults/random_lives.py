@@ -168,6 +168,8 @@ class RandomLife:
         if self.life.log.offline:
             self.life.log.reopen(now_ms())
             self._settle()
+        # what was refused without harm to the partition is not in the log
+        self.promises.cut(self.life.log.log_end_offset)
 
     def _settle(self) -> None:
         """What a recovered log has is durable; what it has not was never promised."""

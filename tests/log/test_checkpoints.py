@@ -64,10 +64,27 @@ class TestPartitionMetadata:
         assert decode_partition_metadata(encode_partition_metadata(topic_id), "x") == topic_id
 
     def test_kafkas_text(self) -> None:
-        assert encode_partition_metadata(uuid.UUID(int=1)) == b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ"
+        written = encode_partition_metadata(uuid.UUID(int=1))
+        assert written.splitlines()[:2] == [b"version: 0", b"topic_id: AAAAAAAAAAAAAAAAAAAAAQ"]
+        without_checksum = b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ"
+        assert decode_partition_metadata(without_checksum, "x") == uuid.UUID(int=1)
 
     def test_every_cut_is_noticed(self) -> None:
-        whole = encode_partition_metadata(uuid.uuid4())
+        topic_id = uuid.uuid4()
+        whole = encode_partition_metadata(topic_id)
         for length in range(len(whole)):
+            if whole[length:].strip().startswith(b"checksum"):
+                assert decode_partition_metadata(whole[:length], "x") == topic_id
+                continue
             with pytest.raises(CorruptCheckpoint):
                 decode_partition_metadata(whole[:length], "x")
+
+    def test_a_flipped_bit_is_noticed(self) -> None:
+        whole = encode_partition_metadata(topic_id := uuid.uuid4())
+        for bit in range(8 * len(whole)):
+            flipped = bytearray(whole)
+            flipped[bit // 8] ^= 1 << bit % 8
+            try:
+                assert decode_partition_metadata(bytes(flipped), "x") == topic_id
+            except (CorruptCheckpoint, IncompatibleFormat):
+                continue

@@ -239,7 +239,7 @@ class TestDelete:
 class TestLoad:
     @pytest.mark.parametrize("spoil", [Path.unlink, lambda path: path.write_bytes(b"")])
     def test_records_of_nobody_are_kept_aside(self, tmp_path: Path, spoil: Callable[[Path], object]) -> None:
-        created(tmp_path, 0).close()
+        created(tmp_path, 0).close(clean=False)
         spoil(tmp_path / "flights-0" / "partition.metadata")
         records = (tmp_path / "flights-0" / f"{0:020}.log").read_bytes()
         directory = open_directory(tmp_path)
@@ -250,6 +250,14 @@ class TestLoad:
         directory.close()
         assert get(open_directory(tmp_path)).log_end_offset == 0
         assert (stray / f"{0:020}.log").read_bytes() == records
+
+    def test_a_clean_stop_tells_the_topic_id_of_a_damaged_one(self, tmp_path: Path) -> None:
+        created(tmp_path, 0).close()
+        path = tmp_path / "flights-0" / "partition.metadata"
+        path.write_bytes(path.read_bytes().replace(b"version", b"vercion"))
+        log = get(open_directory(tmp_path))
+        assert (log.topic_id, log.log_end_offset) == (TOPIC_ID, 10)
+        assert b"version" in path.read_bytes()
 
     def test_empty_directory_of_nobody_is_removed(self, tmp_path: Path) -> None:
         open_directory(tmp_path).close()

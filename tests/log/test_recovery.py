@@ -269,6 +269,23 @@ class TestProducers:
         again = open_log(tmp_path / "log", storage=Storage(disk=disk.process()), recovery_point=1)
         assert again.append(batch(producer_id=1, base_sequence=0), now_ms=NOW_MS).is_duplicate
 
+    def test_a_snapshot_of_batches_that_a_crash_took_never_comes_back(self, tmp_path: Path) -> None:
+        """The files may be as the last clean stop left them all the same, so that nothing is checked."""
+        stop = written(tmp_path, 6).close(clean=True)
+        lost = open_log(tmp_path / "log", clean_stop=stop)
+        lost.append(batch(producer_id=9, base_sequence=0), now_ms=NOW_MS)
+        lost.roll(NOW_MS)
+        (snapshot,) = (path for path in segment_files(tmp_path, ".snapshot") if path.stem.endswith("7"))
+        content = snapshot.read_bytes()
+        lost.close(clean=False)
+        for path in (tmp_path / "log").iterdir():
+            path.unlink()
+        stop = written(tmp_path, 6).close(clean=True)
+        snapshot.write_bytes(content)
+        log = open_log(tmp_path / "log", clean_stop=stop)
+        assert not snapshot.exists()
+        assert log.producers.get(9) is None
+
     def test_an_unreadable_snapshot_of_batches_that_are_there_is_no_loss(self, tmp_path: Path) -> None:
         written(tmp_path).close(clean=True)
         disk = adopted(tmp_path)
