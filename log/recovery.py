@@ -168,7 +168,12 @@ class _Loader:
         for base_offset in sorted(bases):
             size_bytes = files[offset_name(base_offset, LOG_SUFFIX)]
             segment = Segment(self.environment, self.directory, base_offset, size_bytes, self.now_ms)
-            segment.has_aborted = files.get(offset_name(base_offset, TRANSACTION_INDEX_SUFFIX), 0) > 0
+            aborted_bytes = files.get(offset_name(base_offset, TRANSACTION_INDEX_SUFFIX))
+            segment.has_aborted = bool(aborted_bytes)
+            if aborted_bytes == 0:
+                self.doubted.add(
+                    base_offset
+                )  # nobody writes an empty one: a crash kept its name and took its bytes
             self.segments.append(segment)
         self._read_checkpoints()
         self._drop_removed_segments()

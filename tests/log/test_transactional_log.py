@@ -262,7 +262,7 @@ class TestWhatSurvives:
         assert transaction_files(tmp_path / "p") == written
         assert stop is not None
 
-    @pytest.mark.parametrize("damage", ["torn", "zeros", "garbage", "empty"])
+    @pytest.mark.parametrize("damage", ["torn", "zeros", "garbage", "short", "empty"])
     def test_a_damaged_index_is_made_anew(self, tmp_path: Path, damage: str) -> None:
         before, stop = self.closed(tmp_path / "p", clean=True)
         for name, content in transaction_files(tmp_path / "p").items():
@@ -270,7 +270,8 @@ class TestWhatSurvives:
                 "torn": content[:-1],
                 "zeros": bytes(len(content)),
                 "garbage": b"\x55" * len(content),
-                "empty": content[:20],
+                "short": content[:20],
+                "empty": b"",
             }[damage]
             (tmp_path / "p" / name).write_bytes(damaged)
         log = open_log(tmp_path / "p", clean_stop=stop)
