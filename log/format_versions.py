@@ -7,6 +7,7 @@ files it would have looked at. The versions in single files tell of one that was
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Final
 
 from log.checkpoints import check_checkpoint
@@ -52,7 +53,7 @@ def read_properties(storage: Storage, path: str) -> dict[str, str]:
 def check_partition(storage: Storage, directory: str, names: Collection[str]) -> None:
     """Whether the files of a partition, `names`, are of versions that this release reads; changes nothing.
 
-    What is damaged passes: it has rules of its own. Raises IncompatibleFormat, OSError.
+    What is damaged passes, and snapshots that can't be read: they have rules of their own. Raises IncompatibleFormat, OSError.
     """
     for name in (LEADER_EPOCHS, LOG_START_OFFSET):
         if name in names:
@@ -62,7 +63,9 @@ def check_partition(storage: Storage, directory: str, names: Collection[str]) ->
         check_delayed_snapshot(storage.read_file(path), path)
     for offset in snapshot_offsets(names):
         path = f"{directory}/{offset_name(offset, SNAPSHOT_SUFFIX)}"
-        version = newer_snapshot_version(storage.read_file(path))
+        version = None
+        with contextlib.suppress(OSError):  # whoever wants it decides what goes without it
+            version = newer_snapshot_version(storage.read_file(path))
         if version is not None:
             raise IncompatibleFormat(
                 f"{path} has version {version}; this program reads versions "
