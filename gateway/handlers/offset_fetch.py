@@ -68,7 +68,7 @@ def _requires_stable(context: RequestContext, request: Any) -> bool:
 async def _group(context: RequestContext, module: Any, group: Any, *, require_stable: bool) -> Any:
     committed = await _committed(context, group.group_id, group.topics, require_stable=require_stable)
     if context.api_version >= FIRST_WITH_MEMBER and not isinstance(committed, ErrorCode):
-        error = context.services.groups.check_fetch(group.group_id, group.member_id, group.member_epoch)
+        error = _check_member(context, group)
         committed = committed if error is ErrorCode.none else error
     if isinstance(committed, ErrorCode):
         return build(
@@ -84,6 +84,14 @@ async def _group(context: RequestContext, module: Any, group: Any, *, require_st
         ),
         error_code=ErrorCode.none,
     )
+
+
+def _check_member(context: RequestContext, group: Any) -> ErrorCode:
+    """The shard may have been lost with its log while what it tells was awaited."""
+    try:
+        return context.services.groups.check_fetch(group.group_id, group.member_id, group.member_epoch)
+    except Unavailable as error:
+        return error.error_code
 
 
 async def _committed(
