@@ -23,7 +23,7 @@ SETTINGS = {
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
 }
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 
 
 def wall_ms() -> int:
