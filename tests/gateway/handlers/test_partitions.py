@@ -56,6 +56,17 @@ class TestDeleteRecords:
             for entry in response.topics[0].partitions
         ]
 
+    async def test_a_gateway_that_stops_meanwhile_says_so(
+        self, node: Node, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await produce(node)
+
+        async def close(partition: Partition, _: RetentionTicket) -> None:
+            partition.close()
+
+        monkeypatch.setattr(delete_records, "make_durable", close)
+        assert await self.delete(node, (0, 5)) == [(0, -1, "not_leader_or_follower")]
+
     @pytest.mark.parametrize("version", versions(delete_records.API))
     async def test_every_version(self, node: Node, version: int) -> None:
         await produce(node)
