@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import errno
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,7 +11,7 @@ from gateway.handlers import delete_records, describe_log_dirs, describe_produce
 from gateway.runtime.partition import Partition
 from log import RetentionTicket
 from log.records import NewRecord, build_batch
-from tests.gateway.handlers.requests import TIMEOUT, create
+from tests.gateway.handlers.requests import TIMEOUT, create, delete
 from tests.gateway.handlers.support import NOW_MS, Node, open_node, versions
 
 
@@ -95,13 +94,14 @@ class TestDeleteRecords:
         await produce(node)
         assert await self.delete(node, (0, 2), (0, 6)) == [(0, 6, "none")]
 
-    async def test_a_topic_deleted_meanwhile(self, node: Node) -> None:
+    async def test_a_topic_deleted_meanwhile(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
         await produce(node)
-        partition = partition_of(node)
-        answer = asyncio.create_task(self.delete(node, (0, 4)))
-        await asyncio.sleep(0)
-        partition.close()
-        assert await answer == [(0, -1, "unknown_topic_or_partition")]
+
+        async def delete_topic(_: Partition, __: RetentionTicket) -> None:
+            await delete(node, "t")
+
+        monkeypatch.setattr(delete_records, "make_durable", delete_topic)
+        assert await self.delete(node, (0, 4)) == [(0, -1, "unknown_topic_or_partition")]
 
     async def test_a_disk_that_fails(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
         def fail(ticket: RetentionTicket) -> None:
