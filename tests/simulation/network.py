@@ -17,6 +17,7 @@ from tests.simulation.process import Process, process_of
 
 WINDOW_BYTES = 64 << 10
 """So much is on its way or unread at most; the rest waits at the sender's."""
+LEAST_ROOM_BYTES = WINDOW_BYTES // 4
 LATENCY_S = (0.0001, 0.002)
 SLOW_LATENCY_S = 0.5
 STUCK, STUCK_LATENCY_S = 0.1, 5.0
@@ -151,8 +152,9 @@ class End(asyncio.Transport):
             self.protocol.resume_writing()
 
     def _transmit(self) -> None:
-        while self._outgoing and self._on_the_way < WINDOW_BYTES:
-            size = self.network.portion_bytes(min(len(self._outgoing), WINDOW_BYTES - self._on_the_way))
+        # as TCP does, not a byte at a time into a window that is nearly full
+        while (room := WINDOW_BYTES - self._on_the_way) >= min(len(self._outgoing), LEAST_ROOM_BYTES) > 0:
+            size = self.network.portion_bytes(min(len(self._outgoing), room))
             portion = bytes(self._outgoing[:size])
             del self._outgoing[:size]
             self._on_the_way += size

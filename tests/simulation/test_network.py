@@ -25,11 +25,11 @@ class Scene:
         self.network = Network(self.loop, chance)
         self.server = Process("server")
         self.client = Process("client")
-        self.received: list[bytes] = []
+        self.received: list[bytearray] = []
 
     async def serve(self) -> None:
         async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            self.received.append(b"")
+            self.received.append(bytearray())
             number = len(self.received) - 1
             with contextlib.suppress(OSError):
                 while data := await reader.read(1000):
