@@ -61,8 +61,10 @@ def check_partition(storage: Storage, directory: str, names: Collection[str]) ->
     if DELAYED_RECORDS in names:
         path = f"{directory}/{DELAYED_RECORDS}"
         check_delayed_snapshot(storage.read_file(path), path)
-    for offset in snapshot_offsets(names):
-        path = f"{directory}/{offset_name(offset, SNAPSHOT_SUFFIX)}"
+    # a later release has written the newest one, whoever wrote the others
+    newest = max(snapshot_offsets(names), default=None)
+    if newest is not None:
+        path = f"{directory}/{offset_name(newest, SNAPSHOT_SUFFIX)}"
         version = None
         with contextlib.suppress(OSError):  # whoever wants it decides what goes without it
             version = newer_snapshot_version(storage.read_file(path))

@@ -64,7 +64,7 @@ class Server:
         self.held_bytes = 0
         """What connections keep that came while no more of their requests may be begun."""
         self.outbox = Outbox(loop)
-        self.unread = UnreadAnswers(config.int("seqgate.response.backlog.max.bytes"))
+        self.unread = UnreadAnswers()
         self.refused_connections = 0
         self._config = config
         self._connections: dict[Connection, None] = {}

@@ -19,7 +19,7 @@ class Reader(Protocol):
 class UnreadAnswers:
     """A budget of `limit_bytes`. One reader alone may have more unread, as much as its answers are large."""
 
-    def __init__(self, limit_bytes: int) -> None:
+    def __init__(self, limit_bytes: int = 0) -> None:
         self.limit_bytes = limit_bytes
         self.total_bytes = 0
         self.dropped = 0

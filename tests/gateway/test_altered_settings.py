@@ -28,6 +28,7 @@ from gateway.config import (
 )
 from gateway.gateway import Gateway
 from gateway.runtime.compaction import Compaction
+from gateway.runtime.disk_room import DiskRoom
 from gateway.runtime.interval import Interval
 from gateway.runtime.topic_lifecycle import TopicPolicy, topic_policy
 from log import UnifiedLog
@@ -39,8 +40,13 @@ ALTERABLE = [setting for setting in SETTINGS if setting.dynamic]
 SOURCES = Path(__file__).parents[2] / "gateway"
 
 
-READ_ANEW = (topic_policy.__code__, Interval.passed.__code__, Compaction._run.__code__)
-"""Who reads during the start too, and again after each change, which wakes them."""
+READ_ANEW = (
+    topic_policy.__code__,
+    Interval.passed.__code__,
+    Compaction._run.__code__,
+    DiskRoom.look.__code__,
+)
+"""Who reads during the start too, and again after each change, or every so often."""
 
 
 class _Recorded(dict[str, SettingValue | None]):
