@@ -20,6 +20,7 @@ SEEN = (Acknowledged,)
 SETTINGS = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
     "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
 }
