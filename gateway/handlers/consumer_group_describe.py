@@ -11,8 +11,8 @@ from gateway.coordinator.group.consumer_group import NOWHERE, ConsumerGroup, Con
 from gateway.handlers.api import Api, RequestContext
 from gateway.handlers.assignments import Topics, named_assignment
 from gateway.handlers.described_group import described, find_or_absent
+from gateway.handlers.repeats import answer_each
 from gateway.protocol.messages import build, response_module
-from gateway.runtime.slices import in_slices
 
 API_KEY: Final = 69
 CLASSIC_MEMBER: Final = 0
@@ -22,11 +22,9 @@ CONSUMER_MEMBER: Final = 1
 async def handle(context: RequestContext, request: Any) -> Any:
     """Describe each group that is asked for."""
     module = response_module(API_KEY, context.api_version)
-    groups = tuple(
-        [
-            _describe(context, module, group_id, request.include_authorized_operations)
-            async for group_id in in_slices(dict.fromkeys(request.group_ids))
-        ]
+    asked = request.include_authorized_operations
+    groups = await answer_each(
+        request.group_ids, lambda group_id: _describe(context, module, group_id, asked)
     )
     return build(module.ConsumerGroupDescribeResponse, groups=groups)
 

@@ -1,7 +1,7 @@
 """DescribeConfigs (key 32, versions 1-4): configurations of topics, of groups, of this broker and of its loggers.
 
 A resource kind that Kafka does not know refuses the whole request, as in Kafka; the one that only Seqgate lacks (client
-metrics) is refused one by one. What is asked for twice in the same way is answered once. Source: Kafka's ConfigHelper.
+metrics) is refused one by one. Source: Kafka's ConfigHelper.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.api import Api, RequestContext
+from gateway.handlers.repeats import answer_each
 from gateway.metadata.configs import NO_CLIENT_METRICS
 from gateway.metadata.decision import ApiError
 from gateway.metadata.described import (
@@ -34,7 +35,6 @@ from gateway.metadata.image import (
 from gateway.metadata.topic_names import name_complaint
 from gateway.protocol.messages import build, response_module
 from gateway.runtime import loggers
-from gateway.runtime.slices import in_slices
 
 _KNOWN_KINDS: Final = {
     TOPIC_RESOURCE,
@@ -54,26 +54,24 @@ async def handle(context: RequestContext, request: Any) -> Any:
         text = f"Unexpected resource type {unknown[0].resource_type} for resource {unknown[0].resource_name}"
         refusal = ApiError(ErrorCode.invalid_request, text)
     documented = context.api_version >= 3 and request.include_documentation
-    results = []
-    # an answer is a thousand times as large as its resource
-    async for resource in in_slices(dict.fromkeys(request.resources)):
+
+    def answer(resource: Any) -> Any:
         found = refusal or _describe(context, resource)
         error = found if isinstance(found, ApiError) else None
         entries = () if isinstance(found, ApiError) else found
-        results.append(
-            build(
-                module.DescribeConfigsResult,
-                error_code=error.error_code if error else ErrorCode.none,
-                error_message=error.message if error else "",
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-                configs=tuple(
-                    _entry(module, entry, synonyms=request.include_synonyms, documented=documented)
-                    for entry in entries
-                ),
-            )
+        return build(
+            module.DescribeConfigsResult,
+            error_code=error.error_code if error else ErrorCode.none,
+            error_message=error.message if error else "",
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            configs=tuple(
+                _entry(module, entry, synonyms=request.include_synonyms, documented=documented)
+                for entry in entries
+            ),
         )
-    return build(module.DescribeConfigsResponse, results=tuple(results))
+
+    return build(module.DescribeConfigsResponse, results=await answer_each(request.resources, answer))
 
 
 def _describe(context: RequestContext, resource: Any) -> Iterable[DescribedConfig] | ApiError:

@@ -13,9 +13,9 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.group.classic_group import ClassicGroup, GroupState, Member
 from gateway.handlers.api import Api, RequestContext
 from gateway.handlers.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from gateway.handlers.repeats import answer_each
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.coordinator_shards import Unavailable
-from gateway.runtime.slices import in_slices
 
 API_KEY: Final = 15
 FIRST_WITH_OPERATIONS: Final = 3
@@ -26,8 +26,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
     """Describe each group that is asked for."""
     module = response_module(API_KEY, context.api_version)
     asked = context.api_version >= FIRST_WITH_OPERATIONS and request.include_authorized_operations
-    named = in_slices(dict.fromkeys(request.groups))
-    groups = tuple([_describe(context, module, group_id, asked) async for group_id in named])
+    groups = await answer_each(request.groups, lambda group_id: _describe(context, module, group_id, asked))
     return build(module.DescribeGroupsResponse, groups=groups)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.api import Api, RequestContext
+from gateway.handlers.repeats import places_to_answer
 from gateway.handlers.time_limit import TimeLimit
 from gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE, ApiError
 from gateway.metadata.topic_names import name_complaint
@@ -22,15 +23,16 @@ from seq_validator import ProducerEntry
 async def handle(context: RequestContext, request: Any) -> Any:
     """List the producers of each partition asked for."""
     module = response_module(61, context.api_version)
-    topics = []
     limit = TimeLimit(context)
-    for topic in request.topics:
-        error = _topic_error(context, topic.name)
-        partitions = [
-            await _partition(context, module, limit, topic.name, index, error)
-            async for index in in_slices(dict.fromkeys(topic.partition_indexes))
-        ]
-        topics.append(build(module.TopicResponse, name=topic.name, partitions=tuple(partitions)))
+    asked = [(topic.name, topic.partition_indexes) for topic in request.topics]
+    answers: dict[tuple[str, int], Any] = {}
+    topics = []
+    for topic, indexes in places_to_answer(asked):
+        async for index in in_slices(indexes):
+            if (topic, index) not in answers:
+                answers[topic, index] = await _partition(context, module, limit, topic, index)
+        partitions = tuple([answers[topic, index] for index in indexes])
+        topics.append(build(module.TopicResponse, name=topic, partitions=partitions))
     return build(module.DescribeProducersResponse, topics=tuple(topics))
 
 
@@ -49,8 +51,8 @@ async def _partition(
     limit: TimeLimit,
     topic: str,
     index: int,
-    error: ApiError | None,
 ) -> Any:
+    error = _topic_error(context, topic)
     partition = context.services.partitions.get(topic, index)
     if error is None and partition is None:
         error = ApiError(ErrorCode.unknown_topic_or_partition)

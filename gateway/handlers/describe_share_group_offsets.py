@@ -13,10 +13,10 @@ from gateway.coordinator.share.ranges import DONE
 from gateway.coordinator.share.records import SharePartitionKey
 from gateway.coordinator.share.share_partition import SharePartition
 from gateway.handlers.api import Api, RequestContext
+from gateway.handlers.repeats import answer_each
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.coordinator_shards import Unavailable
 from gateway.runtime.partitions import TopicPartitions
-from gateway.runtime.slices import in_slices
 
 API_KEY: Final = 90
 UNKNOWN: Final = -1
@@ -25,8 +25,9 @@ UNKNOWN: Final = -1
 async def handle(context: RequestContext, request: Any) -> Any:
     """Describe each group; null topics ask for all that it ever read. What nobody knows has no offset, and no error."""
     module = response_module(API_KEY, context.api_version)
-    asked = {group.group_id: group for group in request.groups}
-    groups = tuple([_group(context, module, group) async for group in in_slices(asked.values())])
+    groups = await answer_each(
+        request.groups, lambda group: _group(context, module, group), lambda group: group.group_id
+    )
     return build(module.DescribeShareGroupOffsetsResponse, groups=groups)
 
 

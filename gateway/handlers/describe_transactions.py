@@ -12,9 +12,9 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.transaction.records import Transaction, by_topic
 from gateway.handlers.api import Api, RequestContext
+from gateway.handlers.repeats import answer_each
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.coordinator_shards import Unavailable
-from gateway.runtime.slices import in_slices
 
 API_KEY: Final = 65
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -24,8 +24,7 @@ _MS: Final = timedelta(milliseconds=1)
 async def handle(context: RequestContext, request: Any) -> Any:
     """Describe each id asked for."""
     module = response_module(API_KEY, context.api_version)
-    named = in_slices(dict.fromkeys(request.transactional_ids))
-    states = tuple([_state(context, module, name) async for name in named])
+    states = await answer_each(request.transactional_ids, lambda name: _state(context, module, name))
     return build(module.DescribeTransactionsResponse, transaction_states=states)
 
 

@@ -3,7 +3,6 @@
 A partition without a committed offset has −1. No topics (null, from v2 on) asks for all that is committed.
 Nothing is told before it is durable, and nothing that an open transaction may change where `require_stable` asks for
 that (KIP-447). From v10 on topics are named by id.
-A group that is named twice is answered once.
 Source: Kafka's KafkaApis.handleOffsetFetchRequest, OffsetMetadataManager.fetchOffsets.
 """
 
@@ -17,6 +16,7 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.group.records import CommittedOffset
 from gateway.coordinator.places import TopicPartition
 from gateway.handlers.api import Api, RequestContext
+from gateway.handlers.repeats import places_to_answer, to_answer
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.coordinator_shards import Unavailable
 from gateway.runtime.slices import in_slices
@@ -38,13 +38,12 @@ async def handle(context: RequestContext, request: Any) -> Any:
     module = response_module(API_KEY, version)
     if version >= FIRST_BATCHED_VERSION:
         stable = _requires_stable(context, request)
-        groups = tuple(
-            [
-                await _group(context, module, group, require_stable=stable)
-                for group in {group.group_id: group for group in request.groups}.values()
-            ]
-        )
-        return build(module.OffsetFetchResponse, groups=groups)
+        asked = to_answer(request.groups, lambda group: group.group_id)
+        answers = {
+            group: await _group(context, module, group, require_stable=stable)
+            for group in dict.fromkeys(asked)
+        }
+        return build(module.OffsetFetchResponse, groups=tuple(answers[group] for group in asked))
     stable = _requires_stable(context, request)
     committed = await _committed(context, request.group_id, request.topics, require_stable=stable)
     if isinstance(committed, ErrorCode):
@@ -132,8 +131,10 @@ async def _topics(
             elif topic is not None:
                 topics.append((topic.topic_id, rows))
         return topics
-    for wanted in asked:
-        key: Any = wanted.topic_id if by_id else wanted.name
+    named: list[tuple[Any, Sequence[int]]] = [
+        (wanted.topic_id if by_id else wanted.name, wanted.partition_indexes) for wanted in asked
+    ]
+    for key, indexes in places_to_answer(named):
         name = key
         row_error = error or ErrorCode.none
         if by_id:
@@ -144,7 +145,7 @@ async def _topics(
             _row(index, committed.get((name, index), NOTHING))
             if row_error is ErrorCode.none
             else (index, NOTHING, row_error)
-            async for index in in_slices(wanted.partition_indexes)
+            async for index in in_slices(indexes)
         ]
         topics.append((key, rows))
     return topics

@@ -95,6 +95,28 @@ def test_offsets_of_a_group_asked_for_over_and_over_are_told_once(wide: tuple[Sc
     assert len(group["topics"][0]["partitions"]) == PARTITIONS
 
 
+def test_a_partition_asked_for_over_and_over_is_told_once(wide: tuple[Scene, list[str]]) -> None:
+    """Its answer may be a thousand times as large as its name: metadata of an offset, producers."""
+    scene, (topic, *_) = wide
+    rows = [{"partition_index": 0, "committed_offset": 1, "committed_metadata": "x" * 4_000}]
+    with scene.wire() as wire:
+        wire.call("find_coordinator", 4, key_type=0, coordinator_keys=["long"])
+        wire.call(
+            "offset_commit",
+            8,
+            group_id="long",
+            generation_id_or_member_epoch=-1,
+            topics=[{"name": topic, "partitions": rows}],
+        )
+    named = {"name": topic, "partition_indexes": [0] * 5_000}
+    with scene.bounded():
+        group = {"group_id": "long", "topics": [named, named]}
+        fetched = attack(scene, "offset_fetch", 8, {"groups": [group]}, at_least=0)["groups"][0]["topics"]
+        listed = attack(scene, "describe_producers", 0, {"topics": [named, named]}, at_least=0)["topics"]
+    assert [len(row["metadata"]) for answered in fetched for row in answered["partitions"]] == [4_000]
+    assert [row["error_code"] for answered in listed for row in answered["partitions"]] == [0]
+
+
 @pytest.mark.parametrize(
     ("api", "version", "request_of"),
     [

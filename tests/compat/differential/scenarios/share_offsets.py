@@ -127,6 +127,13 @@ def describe_unknown_groups(peer: Peer, version: int) -> None:
 
 
 @scenario
+def describe_the_same_again(peer: Peer) -> None:
+    """A group that is there twice, and one that nobody knows."""
+    member, _ = _empty_group(peer, 2)
+    all_offsets(peer, member.group_id, "nobody", member.group_id, "nobody")
+
+
+@scenario
 def describe_a_group_of_another_kind(peer: Peer) -> None:
     classic = GroupMember(peer, peer.group())
     classic.join()

@@ -77,6 +77,17 @@ def describe(peer: Peer) -> None:
         peer.call("describe_transactions", 0, transactional_ids=asked)
 
 
+@scenario
+def producers_of_the_same_again(peer: Peer) -> None:
+    """A partition twice in a topic, a topic twice."""
+    topic = peer.topic(partitions=2)
+    producer = TransactionalProducer(peer)
+    producer.init()
+    transact(producer, topic, commit=COMMIT)
+    wanted = [{"name": topic.name, "partition_indexes": indexes} for indexes in ([1, 0, 1, 7, 7], [0])]
+    peer.call("describe_producers", 0, topics=wanted)
+
+
 def _list(peer: Peer, version: int, **filters: Any) -> None:
     everything: Plain = {
         "state_filters": [],
