@@ -12,23 +12,28 @@
 A `.log.swap` is whole, so a start may always finish the swap, but for one that was damaged since while what it was made from is
 there: it deletes what the batches of the new segment cover, and makes the indexes anew. An old segment of which nothing was
 kept behind the last batch of the new one may come back by that; it is cleaned again, as the end of the cleaning was not noted
-yet. Source: Kafka's `LocalLog.replaceSegments`, `LogLoader`; the two barriers are ours, since renames may reach the disk in any
-order.
+yet. One without batches may be right, and one that was cut between two batches looks so: the indexes, which were durable before
+the log got its name, tell what must be in it. Source: Kafka's `LocalLog.replaceSegments`, `LogLoader`; the two barriers are
+ours, since renames may reach the disk in any order.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from log.data_file import DataFile
+from log.indexes import SegmentIndexes
 from log.names import (
     CLEANED_SUFFIX,
     LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
     SEGMENT_SUFFIXES,
     SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
     cleaned_name,
     offset_name,
     parse_offset_name,
@@ -102,28 +107,25 @@ def delete_cleaned(storage: Storage, directory: str, token: str) -> None:
                 storage.delete(f"{directory}/{name}")
 
 
-def finish_swaps(environment: LogEnvironment, directory: str, names: Iterable[str]) -> set[int]:
+def finish_swaps(environment: LogEnvironment, directory: str, names: Collection[str]) -> set[int]:
     """At a start: delete what cleanings left unfinished, and finish the swaps that a crash has interrupted.
 
     `names` are the files of the directory. Returns the base offsets of segments whose indexes were deleted, to be made
     anew. Raises OSError.
     """
     storage = environment.storage
-    swaps = []
-    for name in names:
-        if name.endswith(CLEANED_SUFFIX):
-            storage.delete(f"{directory}/{name}")
-        elif name.endswith(SWAP_SUFFIX):
-            swaps.append(name)
-    if not swaps:
-        return set()
+    swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
     doubted: set[int] = set()
     for name in sorted(swaps):
         parsed = parse_offset_name(name.removesuffix(SWAP_SUFFIX))
         if parsed is None or parsed[1] != LOG_SUFFIX:
             continue
-        _finish_swap(environment, directory, parsed[0])
+        _finish_swap(environment, directory, parsed[0], names)
         doubted.add(parsed[0])
+    # They go after that: a start that is repeated after a crash has to find the same indexes.
+    for name in names:
+        if name.endswith(CLEANED_SUFFIX):
+            storage.delete(f"{directory}/{name}")
     for name in swaps:
         parsed = parse_offset_name(name.removesuffix(SWAP_SUFFIX))
         if parsed is not None and parsed[1] != LOG_SUFFIX:
@@ -131,21 +133,38 @@ def finish_swaps(environment: LogEnvironment, directory: str, names: Iterable[st
             storage.delete(f"{directory}/{name}")
             _delete_files(storage, directory, parsed[0], _INDEX_SUFFIXES)
             doubted.add(parsed[0])
-    storage.sync_directory(directory)
+    if swaps:
+        storage.sync_directory(directory)
     return doubted
 
 
 _INDEX_SUFFIXES = tuple(suffix for suffix in SEGMENT_SUFFIXES if suffix != LOG_SUFFIX)
 
 
-def _finish_swap(environment: LogEnvironment, directory: str, base_offset: int) -> None:
+@dataclass(frozen=True, slots=True)
+class _Contents:
+    """What a segment file holds up to the first damage."""
+
+    end_offset: int
+    size_bytes: int
+    is_sound: bool
+    """Whether nothing comes after that."""
+
+
+def _finish_swap(
+    environment: LogEnvironment, directory: str, base_offset: int, names: Collection[str]
+) -> None:
     storage = environment.storage
     swapped = swap_path(directory, base_offset, LOG_SUFFIX)
-    end_offset, is_sound = _end_of(environment, directory, base_offset, swapped)
-    if not is_sound and storage.exists(f"{directory}/{offset_name(base_offset, LOG_SUFFIX)}"):
-        _logger.error("%s is not used: what it was made from is still there", swapped)
-        storage.delete(swapped)
-        return
+    contents = _contents_of(environment, directory, base_offset, swapped)
+    is_sound = contents.is_sound and _is_all_there(storage, directory, base_offset, contents, names)
+    if not is_sound:
+        if storage.exists(f"{directory}/{offset_name(base_offset, LOG_SUFFIX)}"):
+            _logger.error("%s is damaged and not used: what it was made from is still there", swapped)
+            storage.delete(swapped)
+            return
+        contents = _cut_before_the_next(environment, directory, base_offset, contents)
+    end_offset = max(contents.end_offset, base_offset + 1)
     _logger.info(
         "%s: the cleaned segment for offsets %d to %d takes its place after a crash",
         directory,
@@ -165,27 +184,101 @@ def _delete_files(storage: Storage, directory: str, base_offset: int, suffixes: 
         storage.delete(f"{directory}/{offset_name(base_offset, suffix)}")
 
 
-def _end_of(environment: LogEnvironment, directory: str, base_offset: int, path: str) -> tuple[int, bool]:
-    """Where (exclusive) the batches of a segment file end that does not have its final name yet, and whether all are sound.
+def _is_all_there(
+    storage: Storage, directory: str, base_offset: int, contents: _Contents, names: Collection[str]
+) -> bool:
+    """Whether the sound batches are all that the indexes of the cleaned segment know of. Raises OSError."""
+    offset_entries = _cleaned_contents(
+        storage, directory, offset_name(base_offset, OFFSET_INDEX_SUFFIX), names
+    )
+    time_entries = _cleaned_contents(storage, directory, offset_name(base_offset, TIME_INDEX_SUFFIX), names)
+    if not contents.size_bytes and not time_entries:
+        return False
+    if not all(SegmentIndexes(entries).is_sane(contents.size_bytes) for entries in offset_entries):
+        return False
+    file = DataFile(swap_path(directory, base_offset, LOG_SUFFIX))
+    try:
+        for indexes in (SegmentIndexes(time_entries=entries) for entries in time_entries):
+            if not indexes.is_sane(contents.size_bytes):
+                return False
+            last = indexes.last_time()
+            if last and not _has_batch_that_ends_with(storage, file, contents, base_offset + last[1]):
+                return False
+    finally:
+        storage.release(file)
+    return True
+
+
+def _has_batch_that_ends_with(storage: Storage, file: DataFile, contents: _Contents, offset: int) -> bool:
+    position = 0
+    while position < contents.size_bytes:
+        batch = parse_header(storage.read(file, HEADER_BYTES, position))
+        if batch.last_offset >= offset:
+            return batch.last_offset == offset
+        position += batch.size_bytes
+    return False
+
+
+def _cleaned_contents(storage: Storage, directory: str, name: str, names: Collection[str]) -> list[bytes]:
+    """What cleanings wrote for the file `name`: it was renamed before its log, but the disk may not have it so."""
+    if name + SWAP_SUFFIX in names:
+        return [storage.read_file(f"{directory}/{name}{SWAP_SUFFIX}")]
+    return [
+        storage.read_file(f"{directory}/{cleaned}")
+        for cleaned in names
+        if cleaned.startswith(f"{name}.") and cleaned.endswith(CLEANED_SUFFIX)
+    ]
+
+
+def _cut_before_the_next(
+    environment: LogEnvironment, directory: str, base_offset: int, contents: _Contents
+) -> _Contents:
+    """Have a damaged cleaned segment end where one begins that is still there, which is whole. Raises OSError."""
+    storage = environment.storage
+    parsed = [parse_offset_name(name) for name in storage.list_files(directory)]
+    later = [found[0] for found in parsed if found and found[1] == LOG_SUFFIX and found[0] > base_offset]
+    if not later or min(later) >= contents.end_offset:
+        return contents
+    path = swap_path(directory, base_offset, LOG_SUFFIX)
+    front = _contents_of(environment, directory, base_offset, path, before=min(later))
+    file = DataFile(path)
+    storage.pin(file)
+    try:
+        storage.truncate(file, front.size_bytes)
+        storage.sync(file)
+    finally:
+        storage.unpin(file)
+        storage.release(file)
+    return front
+
+
+def _contents_of(
+    environment: LogEnvironment, directory: str, base_offset: int, path: str, before: int | None = None
+) -> _Contents:
+    """The sound batches at the front of a segment file that does not have its final name yet, and end below `before`.
 
     Its batches lie one behind the other up to the end of the file. Raises OSError.
     """
     storage = environment.storage
-    sizes: Mapping[str, int] = storage.list_files(directory)
-    size_bytes = sizes[path.rpartition("/")[2]]
+    size_bytes = storage.list_files(directory)[path.rpartition("/")[2]]
     file = DataFile(path)
     end_offset, position = base_offset, 0
     try:
         while position < size_bytes:
             batch = _sound_batch(storage, file, position)
-            if batch is None or batch.base_offset < end_offset:
+            if (
+                batch is None
+                or not end_offset <= batch.base_offset <= batch.last_offset < base_offset + 2**31
+            ):
                 _logger.error("%s is damaged at position %d", path, position)
-                return max(end_offset, base_offset + 1), False
+                return _Contents(end_offset, position, is_sound=False)
+            if before is not None and batch.last_offset >= before:
+                return _Contents(end_offset, position, is_sound=False)
             end_offset = batch.last_offset + 1
             position += batch.size_bytes
     finally:
         storage.release(file)
-    return max(end_offset, base_offset + 1), True
+    return _Contents(end_offset, position, is_sound=True)
 
 
 def _sound_batch(storage: Storage, file: DataFile, position: int) -> BatchHeader | None:

@@ -19,6 +19,7 @@ from crc32c import crc32c
 
 from log import LogConfig, LogDirectory, LogError, Storage, UnifiedLog
 from log.errors import IncompatibleFormat
+from log.indexes import OFFSET_ENTRY, TIME_ENTRY
 from log.names import LOG_SUFFIX
 from tests.fuzzing.damage import COPY, OVERWRITE, Damaged, Files, damaged, mutated_steps, steps_of
 from tests.fuzzing.scene import temporary_directory
@@ -93,9 +94,30 @@ def made(path: Path, kind: int) -> Files:
     shutil.rmtree(path)
     if kind == SWAPPING:
         segments = sorted(name for name in files if name.startswith("plain-0/") and name.endswith(LOG_SUFFIX))
-        files[f"{segments[0]}.swap"] = files[segments[0]] + files[segments[1]]
+        files.update(_swap_of(files, segments[:2]))
         files[f"{segments[2]}.0f.cleaned"] = files[segments[2]]
     return files
+
+
+def _swap_of(files: Files, segments: list[str]) -> Files:
+    """Two segments as one, with its indexes, before it takes their place."""
+    first, second = (segment.removesuffix(LOG_SUFFIX) for segment in segments)
+    base_offset, position = int(second.rpartition("/")[2]), len(files[segments[0]])
+    offsets = [
+        (offset + base_offset, at + position)
+        for offset, at in OFFSET_ENTRY.iter_unpack(files[f"{second}.index"])
+    ]
+    times = [
+        (timestamp, offset + base_offset)
+        for timestamp, offset in TIME_ENTRY.iter_unpack(files[f"{second}.timeindex"])
+    ]
+    return {
+        f"{first}.log.swap": files[segments[0]] + files[segments[1]],
+        f"{first}.index.swap": files[f"{first}.index"]
+        + b"".join(OFFSET_ENTRY.pack(*entry) for entry in offsets),
+        f"{first}.timeindex.swap": files[f"{first}.timeindex"]
+        + b"".join(TIME_ENTRY.pack(*entry) for entry in times),
+    }
 
 
 def _contents(name: str) -> Iterator[bytes]:
@@ -171,6 +193,7 @@ def _check(path: Path, damage: Damaged, written: dict[str, dict[int, bytes]]) ->
 def _check_log(directory: LogDirectory, name: str, batches: dict[int, bytes], damage: Damaged) -> None:
     touched = {path.partition("/")[2] for path in damage.touched if path.startswith(f"{name}-0")}
     may_lose = any(path.endswith(LOG_SUFFIX) or path in _DECIDES_WHAT_IS_KEPT for path in touched)
+    may_lose = may_lose or _may_pass_for_whole(touched)
     try:
         log = directory.get(name, 0)
         if log is None:
@@ -191,6 +214,12 @@ def _check_log(directory: LogDirectory, name: str, batches: dict[int, bytes], da
     missing = sorted(batches.keys() - served.keys())
     if missing and not may_lose:
         raise Breach(f"{name} has lost the batches at {missing} by damage to {sorted(touched)}")
+
+
+def _may_pass_for_whole(touched: set[str]) -> bool:
+    """Whether a cleaned segment was damaged together with the index that tells what was in it."""
+    swaps = (path.removesuffix(".log.swap") for path in touched if path.endswith(".log.swap"))
+    return any(f"{swap}.timeindex.swap" in touched for swap in swaps)
 
 
 def _served(log: UnifiedLog) -> dict[int, bytes]:

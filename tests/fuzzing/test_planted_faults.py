@@ -13,7 +13,7 @@ import pytest
 from gateway.control.operations import Operations
 from gateway.runtime.topic_lifecycle import TopicLifecycle
 from gateway.server.dispatcher import Dispatcher
-from log.segment import Segment
+from log import index_checks
 from tests.fuzzing import compressed_records, record_batches, small_formats, start_up, stored_state
 from tests.fuzzing.composed_requests import request
 from tests.fuzzing.damage import REPLACE, steps_of
@@ -34,7 +34,7 @@ def deep_validation_that_is_shallow(patch: pytest.MonkeyPatch) -> None:
 
 
 def index_without_proof(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Segment, "_bears_out", lambda *_: True)
+    patch.setattr(index_checks, "_bears_out", lambda *_: True)
 
 
 def unknown_partitions_deleted(patch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from log.environment import LogEnvironment
-from log.names import LOG_SUFFIX, SWAP_SUFFIX, offset_name
+from log.names import (
+    CLEANED_SUFFIX,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    offset_name,
+)
 from tests.log.support import SMALL, batch, fill, flush, offsets_read, open_log
 
 BATCHES = 12
@@ -22,8 +29,8 @@ def stopped(tmp_path: Path) -> list[Path]:
     return sorted((tmp_path / "log").glob(f"*{LOG_SUFFIX}"))
 
 
-def found(tmp_path: Path) -> list[int]:
-    log = open_log(tmp_path / "log", SMALL, environment=LogEnvironment())
+def found(tmp_path: Path, recovery_point: int = 0) -> list[int]:
+    log = open_log(tmp_path / "log", SMALL, environment=LogEnvironment(), recovery_point=recovery_point)
     log.advance_high_watermark(log.log_end_offset)
     offsets = offsets_read(log, log.log_start_offset)
     log.close(clean=False)
@@ -52,6 +59,77 @@ def test_neither_does_one_that_is_cut(tmp_path: Path, size_bytes: int) -> None:
     swap = swap_of(stopped(tmp_path)[:2])
     swap.write_bytes(swap.read_bytes()[:size_bytes])
     assert found(tmp_path) == list(range(BATCHES))
+
+
+def test_one_without_content_does_not_either(tmp_path: Path) -> None:
+    segments = stopped(tmp_path)
+    segments[0].with_name(segments[0].name + SWAP_SUFFIX).write_bytes(b"")
+    assert found(tmp_path) == list(range(BATCHES))
+
+
+def with_indexes(swap: Path, log: Path, end: str) -> None:
+    """Give the swap the indexes of the log, under names with that end."""
+    for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+        index = log.with_suffix(suffix)
+        swap.with_name(index.name + end).write_bytes(index.read_bytes())
+
+
+@pytest.mark.parametrize("end", [SWAP_SUFFIX, ".0a" + CLEANED_SUFFIX])
+@pytest.mark.parametrize("batches", [0, 1, 2])
+def test_one_that_was_cut_between_batches_is_told_by_its_indexes(
+    tmp_path: Path, batches: int, end: str
+) -> None:
+    segments = stopped(tmp_path)
+    swap = swap_of(segments[:1])
+    with_indexes(swap, segments[0], end)
+    swap.write_bytes(swap.read_bytes()[: batches * len(batch())])
+    assert found(tmp_path) == list(range(BATCHES))
+    assert not list((tmp_path / "log").glob(f"*{end}"))
+
+
+@pytest.mark.parametrize("suffix", [OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX])
+@pytest.mark.parametrize("content", [b"\0", b"\xff" * 24, b"\x7f" * 24])
+def test_damaged_indexes_of_one_take_nothing_away(tmp_path: Path, suffix: str, content: bytes) -> None:
+    segments = stopped(tmp_path)
+    swap = swap_of(segments[:2])
+    with_indexes(swap, segments[0], SWAP_SUFFIX)
+    swap.with_name(offset_name(0, suffix) + SWAP_SUFFIX).write_bytes(content)
+    assert found(tmp_path) == list(range(BATCHES))
+
+
+def test_a_last_batch_with_another_offset_does_not_take_later_segments_away(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "log")
+    fill(log, BATCHES, step_ms=1)
+    flush(log)
+    log.close(clean=False)
+    segments = sorted((tmp_path / "log").glob(f"*{LOG_SUFFIX}"))
+    swap = swap_of(segments[:1])
+    with_indexes(swap, segments[0], SWAP_SUFFIX)
+    content = bytearray(swap.read_bytes())
+    content[-len(batch()) + 6] ^= 1
+    swap.write_bytes(content)
+    assert found(tmp_path) == list(range(BATCHES))
+
+
+@pytest.mark.parametrize("end", [SWAP_SUFFIX, ".0a" + CLEANED_SUFFIX])
+def test_one_of_which_nothing_was_to_stay_takes_its_place(tmp_path: Path, end: str) -> None:
+    segments = stopped(tmp_path)
+    swap = segments[0].with_name(segments[0].name + SWAP_SUFFIX)
+    swap.write_bytes(b"")
+    swap.with_name(offset_name(0, TIME_INDEX_SUFFIX) + end).write_bytes(b"")
+    second = int(segments[1].stem)
+    assert found(tmp_path, recovery_point=BATCHES) == list(range(second, BATCHES))
+    assert segments[0].stat().st_size == 0
+
+
+def test_a_damaged_one_ends_where_a_segment_is_still_there(tmp_path: Path) -> None:
+    segments = stopped(tmp_path)
+    second = int(segments[1].stem)
+    swap = swap_of(segments[:2])
+    swap.write_bytes(swap.read_bytes()[: (second + 1) * len(batch()) + 5])
+    segments[0].unlink()
+    assert found(tmp_path) == list(range(BATCHES))
+    assert segments[0].stat().st_size == second * len(batch())
 
 
 def test_a_sound_one_does(tmp_path: Path) -> None:
