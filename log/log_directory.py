@@ -195,16 +195,16 @@ class LogDirectory:
             return 0
         return 0 if log is None else log.bytes_cut
 
-    def _open(self, key: tuple[str, int], stored: StoredLog) -> UnifiedLog | None:
+    def _open(self, key: tuple[str, int], stored: StoredLog, *, is_mended: bool = True) -> UnifiedLog | None:
         topic, partition = key
         directory = str(self.path / f"{topic}-{partition}")
-        topic_id = self._read_topic_id(directory, stored.topic_id if self.was_clean else None)
+        topic_id = self._read_topic_id(directory, stored.topic_id if self.was_clean and is_mended else None)
         if topic_id is None:
             del self._stored[key]
             return None
         trusted = stored.topic_id in {None, topic_id}
         if stored.stop is None or not trusted:
-            self._make_durable(directory, topic_id)
+            self._make_durable(directory)
         log = self._logs[key] = UnifiedLog(
             self.environment,
             directory,
@@ -219,10 +219,10 @@ class LogDirectory:
         del self._stored[key]
         return log
 
-    def _make_durable(self, directory: str, topic_id: uuid.UUID) -> None:
+    def _make_durable(self, directory: str) -> None:
         """Have the disk know the topic id: a crash may have come before the first flush, which may have failed, too."""
         path = f"{directory}/{PARTITION_METADATA}"
-        make_durable(self._storage, path, encode_partition_metadata(topic_id))
+        make_durable(self._storage, path, self._storage.read_file(path))
 
     def _read_topic_id(self, directory: str, known: uuid.UUID | None) -> uuid.UUID | None:
         """The topic id of a partition directory; None for one that a crash left half made, which is put out of the way.
@@ -271,14 +271,17 @@ class LogDirectory:
 
     # Partitions.
 
-    def get(self, topic: str, partition: int) -> UnifiedLog | None:
-        """The log of a partition, opened if it was not; None when there is none. Raises OSError, IncompatibleFormat."""
+    def get(self, topic: str, partition: int, *, is_mended: bool = True) -> UnifiedLog | None:
+        """The log of a partition, opened if it was not; None when there is none. Raises OSError, IncompatibleFormat.
+
+        Unless `is_mended`, a damaged topic id is not taken from the clean stop before this start.
+        """
         key = topic, partition
         log = self._logs.get(key)
         if log is None:
             stored = self._stored.get(key)
             if stored is not None:
-                return self._open(key, stored)
+                return self._open(key, stored, is_mended=is_mended)
         return log
 
     def logs(self) -> Iterator[UnifiedLog]:

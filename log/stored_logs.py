@@ -152,7 +152,7 @@ def write_stored_logs(storage: Storage, root: str, logs: Mapping[str, StoredLog]
             stored.stop.oldest_timestamp,
             stored.stop.has_open_transactions,
         )
-        for name, stored in logs.items()
+        for name, stored in sorted(logs.items())
         if stored.stop is not None and stored.topic_id is not None
     }
     name = CLEAN_SHUTDOWN if all_clean else STORED_LOGS

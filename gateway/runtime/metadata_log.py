@@ -44,7 +44,7 @@ def open_metadata_log(directory: LogDirectory) -> UnifiedLog:
 
     Raises LogError, OSError, IncompatibleFormat. CorruptRecord also tells of records of topics that nothing is known of any more.
     """
-    log = directory.get(METADATA_TOPIC, 0)
+    log = directory.get(METADATA_TOPIC, 0, is_mended=False)
     if (log is None or not log.log_end_offset) and _holds_records(directory):
         raise CorruptRecord(
             f"{METADATA_TOPIC}-0 is missing, empty or kept as *-stray, and there are partitions with records; put it back"

@@ -259,6 +259,20 @@ class TestLoad:
         assert (log.topic_id, log.log_end_offset) == (TOPIC_ID, 10)
         assert b"version" in path.read_bytes()
 
+    def test_a_damaged_topic_id_is_not_mended_for_who_would_know_of_it(self, tmp_path: Path) -> None:
+        created(tmp_path, 0).close()
+        (tmp_path / "flights-0" / "partition.metadata").write_bytes(b"version: 0\ntopic_id: x")
+        assert open_directory(tmp_path).get("flights", 0, is_mended=False) is None
+        assert list(tmp_path.glob("flights-0.*-stray"))
+
+    def test_a_topic_id_without_a_checksum_stays_as_it_is(self, tmp_path: Path) -> None:
+        created(tmp_path, 0).close(clean=False)
+        path = tmp_path / "flights-0" / "partition.metadata"
+        earlier, _, _ = path.read_bytes().partition(b"\nchecksum")
+        path.write_bytes(earlier)
+        assert get(open_directory(tmp_path)).log_end_offset == 10
+        assert path.read_bytes() == earlier
+
     def test_empty_directory_of_nobody_is_removed(self, tmp_path: Path) -> None:
         open_directory(tmp_path).close()
         (tmp_path / "flights-0").mkdir()

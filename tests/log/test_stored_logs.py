@@ -70,6 +70,15 @@ def test_a_clean_stop_is_trusted_without_a_look(tmp_path: Path, partitions: int)
     assert not directory.stored()
 
 
+def test_a_stop_says_the_same_in_the_same_bytes_whatever_was_opened(tmp_path: Path) -> None:
+    written(tmp_path, 3).close()
+    before = (tmp_path / CLEAN_SHUTDOWN).read_bytes()
+    directory = open_directory(tmp_path)
+    assert directory.get("flights", 0) is not None
+    directory.close()
+    assert (tmp_path / CLEAN_SHUTDOWN).read_bytes() == before
+
+
 def test_what_stays_closed_is_not_touched_by_the_next_stop_either(tmp_path: Path) -> None:
     written(tmp_path, 3).close()
     directory = open_directory(tmp_path, storage := Counting())
