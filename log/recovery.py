@@ -36,6 +36,7 @@ from log.producer_recovery import load_producers
 from log.producer_snapshots import restore_newest, snapshot_offsets
 from log.record_batch import HEADER_BYTES, MAGIC, crc_matches, parse_header
 from log.segment import SCAN_CHUNK_BYTES, Segment
+from log.transaction_checks import not_borne_out
 from log.transaction_recovery import has_sane_index, rebuild_transaction_indexes
 from seq_validator import ProducerTable
 
@@ -398,15 +399,27 @@ class _Loader:
             if segment.base_offset in self.doubted or not has_sane_index(segment, end_offset)
         ]
         if doubted:
-            rebuild_transaction_indexes(
-                self.environment,
+            self._rebuild_transaction_indexes(doubted)
+        false = not_borne_out(self.segments)
+        if false:
+            _logger.warning(
+                "%s: an index of aborted transactions says what the log does not, it is made anew",
                 self.directory,
-                self.config,
-                self.segments,
-                doubted,
-                snapshot_offsets(self.files),
+            )
+            self._rebuild_transaction_indexes(
+                [segment for segment in self.segments if segment.base_offset in false]
             )
         self.segments[-1].hold_transaction_index()
+
+    def _rebuild_transaction_indexes(self, doubted: list[Segment]) -> None:
+        rebuild_transaction_indexes(
+            self.environment,
+            self.directory,
+            self.config,
+            self.segments,
+            doubted,
+            snapshot_offsets(self.files),
+        )
 
     def end_offsets(self) -> list[int]:
         """Where each segment ends, exclusive."""

@@ -1,8 +1,7 @@
 """The aborted transactions of one segment, in Kafka's `.txnindex` format.
 
-An entry is: version int16, producer_id int64, first_offset int64, last_offset int64 (the marker's),
-last_stable_offset int64 (as the marker left it). Kafka writes version 0 and takes all that are not above; here it is a
-negative number, the checksum of the other fields, as a flipped bit in them would hide records or show aborted ones. It stands with the segment that holds the marker; the records may lie in
+An entry is: version int16 (0), producer_id int64, first_offset int64, last_offset int64 (the marker's),
+last_stable_offset int64 (as the marker left it). It stands with the segment that holds the marker; the records may lie in
 earlier segments. A segment without aborts has no file. Like the other indexes it grows in memory while the segment is
 written, goes to disk when the segment rolls or the log closes, and is made anew from the log after a crash.
 Source: Kafka's `TransactionIndex`, `AbortedTxn`.
@@ -12,18 +11,9 @@ from __future__ import annotations
 
 import struct
 from typing import Final
-from zlib import crc32
 
-UNCHECKED: Final = 0
-"""The version of entries without a checksum: Kafka's, and those of earlier releases."""
+VERSION: Final = 0
 ENTRY: Final = struct.Struct(">hqqqq")
-_FIELDS: Final = struct.Struct(">qqqq")
-_CHECKSUM_BITS: Final = 0x7FFF
-
-
-def checksum(*fields: int) -> int:
-    """The version of an entry with these four fields, from -32768 to -1; no other differs from them in one bit only."""
-    return -1 - (crc32(_FIELDS.pack(*fields)) & _CHECKSUM_BITS)
 
 
 class TransactionIndex:
@@ -46,8 +36,7 @@ class TransactionIndex:
 
     def add(self, producer_id: int, first_offset: int, last_offset: int, last_stable_offset: int) -> None:
         """Note that the marker at `last_offset` aborted what began at `first_offset`."""
-        fields = producer_id, first_offset, last_offset, last_stable_offset
-        self.entries += ENTRY.pack(checksum(*fields), *fields)
+        self.entries += ENTRY.pack(VERSION, producer_id, first_offset, last_offset, last_stable_offset)
 
     def collect(self, offset: int, upper_bound: int, found: list[tuple[int, int]]) -> bool:
         """Add (producer_id, first_offset) of each that reaches into [offset, upper_bound) to `found`.
@@ -84,11 +73,7 @@ class TransactionIndex:
             self.entries
         ):
             if (
-                version
-                not in {
-                    UNCHECKED,
-                    checksum(producer_id, first_offset, last_offset, last_stable_offset),
-                }
+                version != VERSION
                 or producer_id < 0
                 or not 0 <= first_offset < last_offset
                 or not previous < last_offset < end_offset
