@@ -329,10 +329,13 @@ class GroupCoordinator:
             raise
         for sharer in effects.gone_sharers:
             self.on_gone_sharer(*sharer)
-        if last_offset is None or loaded.partition.is_persisted(last_offset):
-            _deliver(effects.replies)
-        elif effects.replies:
-            self.shards.start(self._deliver_when_persisted(loaded, last_offset, effects.replies))
+        if effects.replies:
+            # also without records of its own a reply may tell what another request has just written (CoordinatorRuntime)
+            told = loaded.partition.log.log_end_offset - 1 if last_offset is None else last_offset
+            if loaded.partition.is_persisted(told):
+                _deliver(effects.replies)
+            else:
+                self.shards.start(self._deliver_when_persisted(loaded, told, effects.replies))
         if group_id is not None:
             self._set_timer(loaded, group_id)
         return answer, last_offset

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.group.classic_rebalance import Join
 from gateway.coordinator.group.committer import Committer
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
+from gateway.metadata.topic_names import OFFSETS_TOPIC
 from gateway.runtime import coordinator_shard
 from gateway.runtime.coordinator_shards import Unavailable
 from gateway.runtime.group_coordinator import GroupCoordinator
@@ -22,6 +23,7 @@ from gateway.runtime.internal_topics import java_hash
 from gateway.runtime.partition import Partition
 from tests.gateway.handlers.requests import create, delete
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
+from tests.support.held_disk import HeldDisk
 
 TOPIC = "flights"
 AT_ONCE = ("group.initial.rebalance.delay.ms=0",)
@@ -332,3 +334,28 @@ async def test_what_could_not_be_written_for_want_of_memory_is_not_in_the_state(
             with pytest.raises(Unavailable):
                 await groups.commit(Committer("g"), [offset_record("g", 2)])
         assert await offsets_of(groups, "g") == {0: 1}
+
+
+async def test_what_another_request_has_written_is_told_when_it_is_durable(tmp_path: Path) -> None:
+    """As Kafka's CoordinatorRuntime defers results without records until what was written last is committed."""
+    disk = HeldDisk()
+    async with open_node(tmp_path, *ONE_PARTITION, storage=disk) as node:
+        groups = node.services.groups
+        await groups.ensure_topic()
+        joined = await groups.join("g", joining("a"))
+        member = Committer("g", joined.generation_id, joined.member_id)
+        with disk.held(OFFSETS_TOPIC):
+            first = asyncio.create_task(groups.sync(member, ("other", "range"), {joined.member_id: b"all"}))
+            await eventually(lambda: disk.waiting > 0)
+            again = asyncio.create_task(groups.sync(member, ("other", "range"), {}))
+            for _ in range(200):
+                await asyncio.sleep(0)
+            assert not first.done()
+            assert not again.done()
+        assert (await first).assignment == (await again).assignment == b"all"
+
+
+async def eventually(is_met: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60.0):
+        while not is_met():
+            await asyncio.sleep(0.001)

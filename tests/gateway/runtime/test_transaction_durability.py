@@ -3,57 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from gateway.metadata.topic_names import TRANSACTION_STATE_TOPIC
-from log import Storage
-from log.data_file import DataFile
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import Node, open_node
+from tests.support.held_disk import HeldDisk
 from tests.support.transactional_client import PARTITIONS, TOPIC, Client, Outcome, outcomes
 
 SETTINGS = ("transaction.state.log.num.partitions=1",)
 PATIENCE_S = 60.0
 TURNS = 200
 """Of the event loop: whoever did not wait for the disk would be done after a few."""
-
-
-class HeldDisk(Storage):
-    """Flushes of one topic's files wait as long as it is held."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.held_topic = ""
-        self.waiting = 0
-        self._go_on = threading.Event()
-
-    @contextmanager
-    def held(self, topic: str) -> Iterator[None]:
-        self._go_on.clear()
-        self.held_topic = topic
-        try:
-            yield
-        finally:
-            self.held_topic = ""
-            self._go_on.set()
-
-    def _sync(self, file: DataFile) -> None:
-        self._wait(file.path)
-        super()._sync(file)
-
-    def sync_path(self, path: str) -> None:
-        self._wait(path)
-        super().sync_path(path)
-
-    def _wait(self, path: str) -> None:
-        if self.held_topic and f"/{self.held_topic}-" in path:
-            self.waiting += 1
-            assert self._go_on.wait(PATIENCE_S)
 
 
 @pytest.fixture

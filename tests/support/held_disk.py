@@ -1,0 +1,45 @@
+"""A disk on which flushes of one topic wait as long as a test says."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from log import Storage
+from log.data_file import DataFile
+
+PATIENCE_S = 60.0
+
+
+class HeldDisk(Storage):
+    """Flushes of one topic's files wait as long as it is held."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held_topic = ""
+        self.waiting = 0
+        self._go_on = threading.Event()
+
+    @contextmanager
+    def held(self, topic: str) -> Iterator[None]:
+        self._go_on.clear()
+        self.held_topic = topic
+        try:
+            yield
+        finally:
+            self.held_topic = ""
+            self._go_on.set()
+
+    def _sync(self, file: DataFile) -> None:
+        self._wait(file.path)
+        super()._sync(file)
+
+    def sync_path(self, path: str) -> None:
+        self._wait(path)
+        super().sync_path(path)
+
+    def _wait(self, path: str) -> None:
+        if self.held_topic and f"/{self.held_topic}-" in path:
+            self.waiting += 1
+            assert self._go_on.wait(PATIENCE_S)
