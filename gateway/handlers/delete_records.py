@@ -59,7 +59,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
 async def _delete(context: RequestContext, topic: str, index: int, offset: int) -> tuple[int, ErrorCode]:
     partition = context.services.partitions.get(topic, index)
     if partition is None:
-        return _NO_LOW_WATERMARK, ErrorCode.unknown_topic_or_partition
+        return _NO_LOW_WATERMARK, context.services.partitions.error_without(topic, index)
     if topic in INTERNAL_TOPICS:
         return _NO_LOW_WATERMARK, ErrorCode.invalid_topic_exception
     log = partition.log

@@ -55,6 +55,15 @@ class TestDeleteRecords:
             for entry in response.topics[0].partitions
         ]
 
+    async def test_a_partition_that_cannot_be_opened(
+        self, node: Node, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(type(node.services.partitions), "get", lambda *_: None)
+        assert await self.delete(node, (0, 0), (7, 0)) == [
+            (0, -1, "kafka_storage_error"),
+            (7, -1, "unknown_topic_or_partition"),
+        ]
+
     async def test_a_gateway_that_stops_meanwhile_says_so(
         self, node: Node, monkeypatch: pytest.MonkeyPatch
     ) -> None:
