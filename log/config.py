@@ -46,3 +46,17 @@ class LogConfig:
     """The record header that says when a record is due; without one nothing is delayed."""
     delivery_delay_max_ms: int = 30 * 24 * 60 * 60 * 1000
     delivery_delay_hold_ms: int = 60 * 60 * 1000
+    deduplicates: bool = False
+    """Store a record that carries a producer name and a sequence id only once."""
+    deduplication_name_header: str = "dedup.name"
+    deduplication_sequence_header: str = "dedup.sequence"
+    deduplication_epoch_header: str = "dedup.epoch"
+    deduplication_from_log_start: bool = False
+    """Whether what the log has when it is deduplicated for the first time is remembered too."""
+    deduplication_names_max: int = 10_000
+    """How many names of a topic are remembered."""
+    deduplication_expiration_ms: int = 7 * 24 * 60 * 60 * 1000
+    """How long an idle name is remembered; -1 for ever."""
+    deduplication_name_max_bytes: int = 256
+    deduplication_snapshot_records: int = 100_000
+    """After how many named records what is remembered is written down."""

@@ -14,8 +14,8 @@ DECODING_SETTINGS = (
         "seqgate.batch.decompressed.max.bytes",
         128 << 20,
         "What one batch may become when it is decompressed, where its records are looked at. A batch that would become more is "
-        "refused by topics that look at the records of every batch: compacted ones, those with delayed delivery, all under "
-        "seqgate.log.deep.validation.",
+        "refused by topics that look at the records of every batch: compacted ones, those with delayed delivery or deduplication, all "
+        "under seqgate.log.deep.validation.",
         minimum=1 << 20,
     ),
     _number(

@@ -23,6 +23,12 @@ def topic_conflict(value: Values) -> str | None:
             "A topic can't have both delivery.delay.header and the cleanup policy compact: a newer record of the same key "
             "would remove one that is not due yet."
         )
+    if value("message.deduplication.enable"):
+        headers = [value(f"message.deduplication.{what}.header") for what in ("name", "sequence", "epoch")]
+        if len(set(headers)) < len(headers):
+            return (
+                "The record headers of deduplication (name, sequence, epoch) must have three different names."
+            )
     return _out_of_order("topic", value, _LOWER, _HIGHER)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from gateway.config.backlog import BACKLOG_SETTINGS
 from gateway.config.compaction import COMPACTED_TOPIC_SETTINGS, COMPACTION_SETTINGS
 from gateway.config.decoding import DECODING_SETTINGS
+from gateway.config.deduplication import DEDUPLICATION_SETTINGS
 from gateway.config.deletion import DELETION_SETTINGS
 from gateway.config.delivery import DELIVERY_SETTINGS, DELIVERY_TOPIC_SETTINGS
 from gateway.config.disk import DISK_SETTINGS
@@ -39,6 +40,7 @@ SETTINGS: tuple[Setting, ...] = (
     *COMPACTED_TOPIC_SETTINGS,
     *COMPACTION_SETTINGS,
     *DELIVERY_SETTINGS,
+    *DEDUPLICATION_SETTINGS,
     *PRODUCER_SETTINGS,
     *GROUP_SETTINGS,
     *TRANSACTION_SETTINGS,

@@ -54,9 +54,12 @@ def topic_policy(config: Config, overrides: Mapping[str, str]) -> TopicPolicy:
     def number(name: str) -> int:
         return cast("int", config.topic_value(name, overrides))
 
+    def text(name: str) -> str:
+        return cast("str", config.topic_value(name, overrides))
+
     internal_segment_bytes = config.topic_value("internal.segment.bytes", overrides)
     policies = cast("tuple[str, ...]", config.topic_value("cleanup.policy", overrides))
-    delay_header = cast("str", config.topic_value("delivery.delay.header", overrides))
+    delay_header = text("delivery.delay.header")
     # a topic is refused both; a policy that brokers get later must not remove what is not due
     deletes, compacts = "delete" in policies, "compact" in policies and not delay_header
     max_compaction_lag_ms = number("max.compaction.lag.ms")
@@ -70,7 +73,7 @@ def topic_policy(config: Config, overrides: Mapping[str, str]) -> TopicPolicy:
         index_interval_bytes=number("index.interval.bytes"),
         segment_index_bytes=number("segment.index.bytes"),
         max_message_bytes=number("max.message.bytes"),
-        message_timestamp_type=cast("str", config.topic_value("message.timestamp.type", overrides)),
+        message_timestamp_type=text("message.timestamp.type"),
         message_timestamp_before_max_ms=number("message.timestamp.before.max.ms"),
         message_timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
         # what is compacted is decoded later, and a batch that can't be would end that for good
@@ -90,6 +93,15 @@ def topic_policy(config: Config, overrides: Mapping[str, str]) -> TopicPolicy:
         delivery_delay_header=delay_header,
         delivery_delay_max_ms=number("delivery.delay.max.ms"),
         delivery_delay_hold_ms=number("delivery.delay.hold.ms"),
+        deduplicates=cast("bool", config.topic_value("message.deduplication.enable", overrides)),
+        deduplication_name_header=text("message.deduplication.name.header"),
+        deduplication_sequence_header=text("message.deduplication.sequence.header"),
+        deduplication_epoch_header=text("message.deduplication.epoch.header"),
+        deduplication_from_log_start=text("message.deduplication.start") == "earliest",
+        deduplication_names_max=number("message.deduplication.names.max"),
+        deduplication_expiration_ms=number("message.deduplication.expiration.ms"),
+        deduplication_name_max_bytes=config.int("seqgate.deduplication.name.max.bytes"),
+        deduplication_snapshot_records=config.int("seqgate.deduplication.snapshot.records"),
     )
     return TopicPolicy(log_config, number("flush.messages"), number("flush.ms"))
 
@@ -197,6 +209,7 @@ class TopicLifecycle:
                 retention_bytes=-1,
                 compact=False,
                 delivery_delay_header="",
+                deduplicates=False,
             )
             policy = replace(policy, log_config=kept)
         return policy
