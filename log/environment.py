@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from log.delayed_records import DelayedLimit
 from log.deletion_queue import DeletionQueue
@@ -11,8 +12,12 @@ from log.indexes import IndexCache, SegmentIndexes
 from log.storage import Storage
 from log.transaction_index import TransactionIndex
 from seq_validator import ProducerLimit
+from seq_validator.names import NameBudget, TopicNames
 
 if TYPE_CHECKING:
+    import uuid
+
+    from log.deduplicated_log import DeduplicatedLog
     from log.delayed_log import DelayedLog
     from log.durable_log import DurableLog
 
@@ -31,8 +36,19 @@ class LogEnvironment:
     delayed_limit: DelayedLimit = field(default_factory=DelayedLimit)
     delaying: dict[DelayedLog, None] = field(default_factory=dict)
     """The logs whose topics delay records."""
+    name_budget: NameBudget = field(default_factory=NameBudget)
+    deduplicating: dict[DeduplicatedLog, None] = field(default_factory=dict)
+    """The logs whose topics deduplicate by producer names."""
+    _topic_names: WeakValueDictionary[uuid.UUID, TopicNames] = field(default_factory=WeakValueDictionary)
     short_of_room: dict[DurableLog, None] = field(default_factory=dict)
     """The logs that are offline only because the disk was full, or no memory or file handle was left."""
+
+    def names_of(self, topic_id: uuid.UUID) -> TopicNames:
+        """The producer names of a topic; as long as someone keeps it, it is the same one."""
+        known = self._topic_names.get(topic_id)
+        if known is None:
+            known = self._topic_names[topic_id] = TopicNames(self.name_budget)
+        return known
 
     def forget_indexes(self, path: str) -> None:
         """Drop what is cached of the segment file `path`, which changes or goes."""

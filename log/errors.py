@@ -50,6 +50,24 @@ class DelayedLimitReached(LogError):
     kafka_error_code = 19
 
 
+class NameUndecided(LogError):
+    """Whether records of a producer name are new is decided by a transaction that is open; retriable (NOT_ENOUGH_REPLICAS)."""
+
+    kafka_error_code = 19
+
+
+class NamesNotReady(LogError):
+    """What is remembered of producer names is still being read from the log; retriable (NOT_ENOUGH_REPLICAS)."""
+
+    kafka_error_code = 19
+
+
+class NameLimitReached(LogError):
+    """No room to remember another producer name; retriable (NOT_ENOUGH_REPLICAS)."""
+
+    kafka_error_code = 19
+
+
 class UnsupportedForMessageFormat(LogError):
     """The stored format lacks what the operation needs."""
 
@@ -114,6 +132,12 @@ class ProducerLimitReached(LogError):
     """No room to remember another idempotent producer; retriable (THROTTLING_QUOTA_EXCEEDED)."""
 
     kafka_error_code = 89
+
+
+class NameFenced(LogError):
+    """A newer epoch of the producer name is known (PRODUCER_FENCED, which ends a producer for good)."""
+
+    kafka_error_code = 90
 
 
 class DirectoryLocked(Exception):

@@ -10,6 +10,7 @@ from log.data_file import DataFile
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from log.name_snapshots import NamesCapture
     from log.storage import Storage
 
 SMALL_BYTES: Final = 64 * 1024
@@ -52,6 +53,7 @@ class FlushTicket:
         "end_position",
         "files",
         "generation",
+        "names",
         "size_bytes",
     )
 
@@ -81,6 +83,8 @@ class FlushTicket:
         self.end_position = end_position
         self.generation = generation
         self.size_bytes = size_bytes
+        self.names: NamesCapture | None = None
+        """What is remembered of producer names, to be written down once the data is durable."""
 
     @property
     def paths(self) -> list[str]:
@@ -95,13 +99,15 @@ class FlushTicket:
     @property
     def is_small(self) -> bool:
         """Whether it is a few records of one file and no other file: a flush of the quickest kind."""
-        return self.size_bytes <= SMALL_BYTES and len(self.files) == 1 and not self._paths
+        return self.size_bytes <= SMALL_BYTES and len(self.files) == 1 and not self._paths and not self.names
 
     def run(self) -> None:
         """Flush. Raises OSError; then `fail_flush` must be called, never `run` again."""
         for file in self.files:
             self._storage.sync(file)
         sync_paths(self._storage, self._paths)
+        if self.names is not None:
+            self._write_names(self.names)
         for directory in self._directories:
             try:
                 self._storage.sync_directory(directory)
@@ -109,6 +115,14 @@ class FlushTicket:
                 # The whole partition may have been deleted meanwhile: then its files were released.
                 if not all(file.closing for file in self.files):
                     raise
+
+    def _write_names(self, names: NamesCapture) -> None:
+        try:
+            names.write()
+        except FileNotFoundError:
+            # As above.
+            if not all(file.closing for file in self.files):
+                raise
 
 
 class UndurableNames:

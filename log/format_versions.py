@@ -14,24 +14,27 @@ from log.checkpoints import check_checkpoint
 from log.delayed_snapshots import check_delayed_snapshot
 from log.errors import IncompatibleFormat
 from log.names import (
+    DEDUPLICATION_START,
     DELAYED_RECORDS,
     LEADER_EPOCHS,
     LOG_START_OFFSET,
+    NAMES_SUFFIX,
     SNAPSHOT_SUFFIX,
     offset_name,
+    offsets_of,
 )
-from log.producer_snapshots import snapshot_offsets
 from seq_validator import NEWEST_SNAPSHOT_VERSION, OLDEST_SNAPSHOT_VERSION, newer_snapshot_version
+from seq_validator.names import NAMES_VERSION, newer_names_version
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection, Sequence
 
     from log.storage import Storage
 
 META: Final = "meta.properties"
 OLDEST_DIRECTORY_VERSION: Final = 1
-DIRECTORY_VERSION: Final = 2
-"""1 is that of all releases before it was raised for the first time; the formats of 2 are the same."""
+DIRECTORY_VERSION: Final = 3
+"""1 is that of all releases before it was raised for the first time; the formats of 2 are the same. 3 has producer names."""
 
 
 def read_properties(storage: Storage, path: str) -> dict[str, str]:
@@ -55,21 +58,33 @@ def check_partition(storage: Storage, directory: str, names: Collection[str]) ->
 
     What is damaged passes, and snapshots that can't be read: they have rules of their own. Raises IncompatibleFormat, OSError.
     """
-    for name in (LEADER_EPOCHS, LOG_START_OFFSET):
+    for name in (LEADER_EPOCHS, LOG_START_OFFSET, DEDUPLICATION_START):
         if name in names:
             check_checkpoint(storage.read_file(f"{directory}/{name}"), f"{directory}/{name}")
     if DELAYED_RECORDS in names:
         path = f"{directory}/{DELAYED_RECORDS}"
         check_delayed_snapshot(storage.read_file(path), path)
-    # a later release has written the newest one, whoever wrote the others
-    newest = max(snapshot_offsets(names), default=None)
-    if newest is not None:
-        path = f"{directory}/{offset_name(newest, SNAPSHOT_SUFFIX)}"
-        version = None
-        with contextlib.suppress(OSError):  # whoever wants it decides what goes without it
-            version = newer_snapshot_version(storage.read_file(path))
-        if version is not None:
-            raise IncompatibleFormat(
-                f"{path} has version {version}; this program reads versions "
-                f"{OLDEST_SNAPSHOT_VERSION} to {NEWEST_SNAPSHOT_VERSION}."
-            )
+    for suffix, newer_version, read in (
+        (SNAPSHOT_SUFFIX, newer_snapshot_version, f"{OLDEST_SNAPSHOT_VERSION} to {NEWEST_SNAPSHOT_VERSION}"),
+        (NAMES_SUFFIX, newer_names_version, f"up to {NAMES_VERSION}"),
+    ):
+        _check_newest(storage, directory, offsets_of(names, suffix), suffix, newer_version, read)
+
+
+def _check_newest(
+    storage: Storage,
+    directory: str,
+    offsets: Sequence[int],
+    suffix: str,
+    newer_version: Callable[[bytes], int | None],
+    read: str,
+) -> None:
+    """A later release has written the newest snapshot, whoever wrote the others."""
+    if not offsets:
+        return
+    path = f"{directory}/{offset_name(offsets[-1], suffix)}"
+    version = None
+    with contextlib.suppress(OSError):  # whoever wants it decides what goes without it
+        version = newer_version(storage.read_file(path))
+    if version is not None:
+        raise IncompatibleFormat(f"{path} has version {version}; this program reads versions {read}.")

@@ -18,13 +18,16 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from log.disk import FileEntry
+from log.name_snapshots import KEPT_SNAPSHOTS as KEPT_NAMES
 from log.names import (
     CLEANED_SUFFIX,
+    DEDUPLICATION_START,
     DELAYED_RECORDS,
     DELETED_SUFFIX,
     LEADER_EPOCHS,
     LOG_START_OFFSET,
     LOG_SUFFIX,
+    NAMES_SUFFIX,
     PARTITION_METADATA,
     SEGMENT_SUFFIXES,
     SNAPSHOT_SUFFIX,
@@ -37,7 +40,10 @@ from log.partition_deletion import DELETE_SUFFIX
 from log.producer_snapshots import KEPT_SNAPSHOTS
 
 _TEMPORARY: Final = (TEMPORARY_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
-_OF_A_PARTITION: Final = frozenset({PARTITION_METADATA, LEADER_EPOCHS, LOG_START_OFFSET, DELAYED_RECORDS})
+_OF_A_PARTITION: Final = frozenset(
+    {PARTITION_METADATA, LEADER_EPOCHS, LOG_START_OFFSET, DELAYED_RECORDS, DEDUPLICATION_START}
+)
+_SNAPSHOTS: Final = frozenset({SNAPSHOT_SUFFIX, NAMES_SUFFIX})
 _OF_THE_SYSTEM: Final = "lost+found"
 
 
@@ -104,7 +110,7 @@ def _kind_of_stray(name: str) -> LeakKind:
     if name.endswith(DELETED_SUFFIX):
         return LeakKind.DELETED
     parsed = parse_offset_name(name)
-    is_of_segment = parsed is not None and parsed[1] in {*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX}
+    is_of_segment = parsed is not None and parsed[1] in {*SEGMENT_SUFFIXES, *_SNAPSHOTS}
     return LeakKind.SEGMENT if is_of_segment else LeakKind.UNKNOWN
 
 
@@ -143,7 +149,7 @@ def leaks_of_partition(
             kind = LeakKind.TEMPORARY
         elif entry.name.endswith(DELETED_SUFFIX):
             kind = LeakKind.DELETED
-        elif parsed is not None and parsed[1] == SNAPSHOT_SUFFIX:
+        elif parsed is not None and parsed[1] in _SNAPSHOTS:
             if entry.name not in stale_snapshots:
                 continue
             kind = LeakKind.SNAPSHOT
@@ -164,9 +170,18 @@ def _stale_snapshots(names: Iterable[str], opened: OpenPartition | None) -> set[
         return set()
     parsed = {name: found[0] for name in names if (found := parse_offset_name(name)) is not None}
     offsets = {name: offset for name, offset in parsed.items() if name.endswith(SNAPSHOT_SUFFIX)}
-    beyond = {name for name, offset in offsets.items() if offset > opened.log_end_offset}
+    names_of_producers = sorted(name for name in parsed if name.endswith(NAMES_SUFFIX))
+    beyond = {
+        name
+        for name, offset in parsed.items()
+        if name.endswith(tuple(_SNAPSHOTS)) and offset > opened.log_end_offset
+    }
     durable = sorted(
         (name for name, offset in offsets.items() if offset <= opened.recovery_point), key=offsets.__getitem__
     )
     first = min(opened.base_offsets, default=0)
-    return beyond | {name for name in durable[:-KEPT_SNAPSHOTS] if offsets[name] < first}
+    return (
+        beyond
+        | {name for name in durable[:-KEPT_SNAPSHOTS] if offsets[name] < first}
+        | set(names_of_producers[:-KEPT_NAMES])
+    )

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 LOG_SUFFIX: Final = ".log"
 OFFSET_INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
 TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
 SNAPSHOT_SUFFIX: Final = ".snapshot"
+NAMES_SUFFIX: Final = ".names"
+"""What is remembered of producer names."""
 SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 DELETED_SUFFIX: Final = ".deleted"
 TEMPORARY_SUFFIX: Final = ".tmp"
@@ -21,6 +26,8 @@ PARTITION_METADATA: Final = "partition.metadata"
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 LOG_START_OFFSET: Final = "log-start-offset-checkpoint"
 DELAYED_RECORDS: Final = "delayed-records"
+DEDUPLICATION_START: Final = "deduplication-start-checkpoint"
+"""From which offset on producer names are remembered."""
 
 _PARTITION_DIRECTORY = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)\Z")
 _OFFSET_NAME = re.compile(r"(\d{20})(\.[a-z]+)\Z")
@@ -48,3 +55,9 @@ def parse_partition_directory(name: str) -> tuple[str, int] | None:
     if match is None or str(int(match["partition"])) != match["partition"]:
         return None
     return match["topic"], int(match["partition"])
+
+
+def offsets_of(names: Iterable[str], suffix: str) -> list[int]:
+    """The offsets of those among these file names that belong to one and end so, ascending."""
+    parsed = (parse_offset_name(name) for name in names)
+    return sorted(found[0] for found in parsed if found and found[1] == suffix)

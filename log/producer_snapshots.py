@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from log.names import SNAPSHOT_SUFFIX, TEMPORARY_SUFFIX, offset_name, parse_offset_name
+from log.names import SNAPSHOT_SUFFIX, TEMPORARY_SUFFIX, offset_name, offsets_of
 from seq_validator import CorruptSnapshot, ProducerTable
 
 if TYPE_CHECKING:
@@ -24,8 +24,7 @@ _logger = logging.getLogger(__name__)
 
 def snapshot_offsets(names: Iterable[str]) -> list[int]:
     """The offsets of the snapshots among these file names, ascending."""
-    parsed = (parse_offset_name(name) for name in names)
-    return sorted(found[0] for found in parsed if found and found[1] == SNAPSHOT_SUFFIX)
+    return offsets_of(names, SNAPSHOT_SUFFIX)
 
 
 def write_snapshot(

@@ -23,6 +23,7 @@ from log.names import (
     LEADER_EPOCHS,
     LOG_START_OFFSET,
     LOG_SUFFIX,
+    NAMES_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     SEGMENT_SUFFIXES,
     SNAPSHOT_SUFFIX,
@@ -30,6 +31,7 @@ from log.names import (
     TEMPORARY_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     offset_name,
+    offsets_of,
     parse_offset_name,
 )
 from log.producer_recovery import load_producers
@@ -265,9 +267,13 @@ class _Loader:
 
     def drop_snapshots_of_lost_batches(self) -> None:
         """They must not come back when the log has grown again, to the same size even, after a crash that took the batches."""
-        beyond = [offset for offset in snapshot_offsets(self.files) if offset > self.log_end_offset]
-        for offset in beyond:
-            name = offset_name(offset, SNAPSHOT_SUFFIX)
+        beyond = [
+            offset_name(offset, suffix)
+            for suffix in (SNAPSHOT_SUFFIX, NAMES_SUFFIX)
+            for offset in offsets_of(self.files, suffix)
+            if offset > self.log_end_offset
+        ]
+        for name in beyond:
             self.storage.delete(f"{self.directory}/{name}")
             del self.files[name]
         if beyond:

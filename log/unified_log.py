@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from log import lookups
 from log.batch_validation import check_batch
 from log.checkpoints import encode_leader_epochs
-from log.delayed_log import DelayedLog
+from log.deduplicated_log import DeduplicatedLog
 from log.end_marker import build_end_marker
 from log.errors import (
     CorruptRecord,
@@ -55,7 +55,7 @@ _REFUSALS: Final = {
 }
 
 
-class UnifiedLog(DelayedLog):
+class UnifiedLog(DeduplicatedLog):
     """One partition's batches, from log_start_offset (inclusive) to log_end_offset (exclusive).
 
     All below `recovery_point` is durable; all below `high_watermark` may be read by consumers, and those that want
@@ -65,7 +65,7 @@ class UnifiedLog(DelayedLog):
 
     # Appending.
 
-    def append(
+    def append(  # noqa: C901, PLR0912 - what runs for every batch, in its order and in one call
         self,
         records: Buffer,
         *,
@@ -91,11 +91,16 @@ class UnifiedLog(DelayedLog):
             verdict = self.producers.judge(batch, now_ms, begins_at_zero)
             if verdict is not ACCEPTED:
                 return self._not_appended(verdict)
-        due_times = None if self.delays is None else self._due_times(batch, view, now_ms)
+        content = None
+        if self.names is not None or self.delays is not None:
+            content = self._look_into(batch, view, now_ms)
+            if content.is_known is not None:
+                return content.is_known
+            batch, view = content.batch, content.view
         base_offset = batch.base_offset = self.log_end_offset
         last_offset = base_offset + batch.last_offset_delta
         batch.partition_leader_epoch = leader_epoch
-        if config.message_timestamp_type != "CreateTime":
+        if config.message_timestamp_type != "CreateTime" and batch.record_count:
             batch.max_timestamp = now_ms  # the time that counts, also for rolling by time
         try:
             must_roll = active.must_roll(batch, last_offset, config, now_ms)
@@ -114,8 +119,8 @@ class UnifiedLog(DelayedLog):
                 else:
                     self.producers.update(batch, base_offset, now_ms)
             self.log_end_offset = last_offset + 1
-            if due_times:
-                self._track(batch, due_times)
+            if content is not None:
+                self._take_account(content, now_ms)
             if leader_epoch > self._leader_epochs.latest:
                 self._begin_leader_epoch(leader_epoch, base_offset)
         except MemoryError as error:
@@ -174,7 +179,7 @@ class UnifiedLog(DelayedLog):
         """Write the batch at the end with its new offset, and its new time if the topic says so; returns that time."""
         size_bytes = batch.size_bytes
         log_append_time_ms = -1
-        if config.message_timestamp_type != "CreateTime":
+        if config.message_timestamp_type != "CreateTime" and batch.record_count:
             log_append_time_ms = now_ms
             head = stamped_head(batch, view, batch.attributes | TIMESTAMP_TYPE_FLAG, now_ms)
             rest = view[PATCHED.size : size_bytes]

@@ -12,12 +12,12 @@ from seq_validator import ProducerTable
 SNAPSHOT = f"{7:020}.snapshot"
 
 
-@pytest.mark.parametrize("version", ["0", "3", "", "-1", "1.0", "two", "٣"])
+@pytest.mark.parametrize("version", ["0", "4", "", "-1", "1.0", "two", "٣"])
 def test_a_directory_of_another_version_is_refused(tmp_path: Path, version: str) -> None:
     path = tmp_path / META
     path.write_text(f"version={version}\nnode.id=1\n")
     with pytest.raises(
-        IncompatibleFormat, match=f"{META} has version .*; this program reads versions 1 to 2"
+        IncompatibleFormat, match=f"{META} has version .*; this program reads versions 1 to 3"
     ):
         read_properties(Storage(), str(path))
 
@@ -30,8 +30,8 @@ def test_a_directory_without_a_version_is_refused(tmp_path: Path, content: bytes
         read_properties(Storage(), str(path))
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_both_versions_are_read(tmp_path: Path, version: int) -> None:
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_all_versions_so_far_are_read(tmp_path: Path, version: int) -> None:
     path = tmp_path / META
     path.write_text(f"# written by hand\nversion={version}\nnode.id=1\n")
     assert read_properties(Storage(), str(path)) == {"version": str(version), "node.id": "1"}

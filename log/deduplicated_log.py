@@ -1,0 +1,448 @@
+"""What of a partition log belongs to producer names: judged at append, kept beside the log, read again at start.
+
+Topics that don't deduplicate pay for one look at `names`. A record that was there before is acknowledged and not stored; the
+rest of its batch is stored with the offsets and the sequences that it came with.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from log.batch_validation import check_countable
+from log.compaction.batch_rewriting import plain_records, rewritten_batch, stored_records
+from log.delayed_log import DelayedLog
+from log.end_marker import read_end_marker
+from log.errors import (
+    CorruptRecord,
+    InvalidRecord,
+    NameFenced,
+    NameLimitReached,
+    NamesNotReady,
+    NameUndecided,
+    StorageFailed,
+    UnsupportedCompressionType,
+)
+from log.name_snapshots import NamesCapture, newest_names, read_start, write_start
+from log.named_records import NameHeaders, named_records
+from log.record_batch import (
+    CONTROL_FLAG,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_FLAG,
+    parse_header,
+    whole_batches,
+)
+from log.results import AppendInfo
+from log.retention import RetentionDecision
+from seq_validator.names import (
+    NO_PRODUCER,
+    NameRejectionReason,
+    NamesRejected,
+    NameTable,
+    advances_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from log.config import LogConfig
+    from log.delayed_log import DueTimes
+    from log.flush import FlushTicket
+    from log.record_batch import BatchHeader
+    from log.recovery import CleanStop, LoadedLog
+    from log.retained_log import RetentionTicket
+    from log.segment import Segment
+    from seq_validator.names import NameAdvance, NamedRecord, NameState, TopicNames
+
+_logger = logging.getLogger(__name__)
+REPLAYED_AT_ONCE_BYTES: Final = 256 * 1024
+"""What an append that must know the names reads of the log at most, before it is refused for now."""
+_WITHOUT_A_LIMIT: Final = 1 << 62
+_REFUSALS: Final = {
+    NameRejectionReason.FENCED: NameFenced,
+    NameRejectionReason.UNDECIDED: NameUndecided,
+    NameRejectionReason.LIMIT_REACHED: NameLimitReached,
+}
+
+
+class BatchContent(NamedTuple):
+    """What is to be stored of a batch whose records were looked at, and what is to be remembered of them then."""
+
+    batch: BatchHeader
+    view: memoryview
+    advances: Sequence[NameAdvance] = ()
+    """How far it takes producer names."""
+    duplicates: int = 0
+    """How many of its records are not stored."""
+    due_times: DueTimes | None = None
+    is_known: AppendInfo | None = None
+    """The answer where nothing is to be stored."""
+
+
+class DeduplicatedLog(DelayedLog):
+    """A partition log's view of producer names."""
+
+    names: NameTable | None = None
+    """What is remembered; None where the topic does not deduplicate."""
+    _name_headers: NameHeaders
+    _topic_names: TopicNames
+    _replay_offset: int | None = None
+    """Up to where the log has been read for names; None when all of it has."""
+    _names_changed: bool = False
+    """Since they were last captured."""
+    _named_since_capture: int = 0
+    _captured: NamesCapture | None = None
+    """What the next flush is to write down."""
+    _names_written_until: int = 0
+    """The log_end_offset of the newest snapshot that is durable."""
+
+    def _take(self, loaded: LoadedLog) -> None:
+        super()._take(loaded)
+        self._stop_deduplicating()
+        self._captured = None
+        if self.config.deduplicates:
+            self._begin_deduplicating()
+
+    def update_config(self, config: LogConfig) -> None:
+        """As DelayedLog's. What was remembered when deduplication ended is remembered when it begins again."""
+        super().update_config(config)
+        if self.offline:
+            return
+        if self.names is None:
+            if config.deduplicates:
+                self._begin_deduplicating()
+        elif config.deduplicates:
+            self._apply_name_settings()
+        else:
+            self.capture_names()
+            self._stop_deduplicating()
+
+    def _apply_name_settings(self) -> None:
+        config = self.config
+        self._name_headers = NameHeaders(
+            config.deduplication_name_header.encode(),
+            config.deduplication_sequence_header.encode(),
+            config.deduplication_epoch_header.encode(),
+            config.deduplication_name_max_bytes,
+        )
+        self._topic_names.max_names = config.deduplication_names_max
+
+    def _begin_deduplicating(self) -> None:
+        """Take up what is written down; the log after it is read later, by `replay_names`. Raises StorageFailed."""
+        self._topic_names = self._environment.names_of(self.topic_id)
+        self._apply_name_settings()
+        storage = self._environment.storage
+        waits, storage.waits = storage.waits, True
+        try:
+            newest = newest_names(storage, self.directory, self.log_end_offset)
+            start_offset = self._names_start(is_remembered=newest is not None)
+        except OSError as error:
+            raise StorageFailed(f"{self.topic}-{self.partition} can't be read: {error}") from error
+        finally:
+            storage.waits = waits
+        table = self.names = NameTable(self._topic_names)
+        self._environment.deduplicating[self] = None
+        self._names_written_until = 0
+        if newest is not None:
+            table.restore(newest.names)
+            start_offset = max(start_offset, newest.log_end_offset)
+            self._names_written_until = newest.log_end_offset
+        if start_offset < self.log_start_offset:
+            _logger.warning(
+                "%s-%d: the records from %d to %d are gone; of producer names that only they had nothing is remembered",
+                self.topic,
+                self.partition,
+                start_offset,
+                self.log_start_offset - 1,
+            )
+            start_offset = self.log_start_offset
+        self._names_changed = False
+        self._named_since_capture = 0
+        self._replay_offset = start_offset if start_offset < self.log_end_offset else None
+
+    def _names_start(self, *, is_remembered: bool) -> int:
+        """The offset from which on names are remembered, which is decided when that first begins. Raises OSError."""
+        storage = self._environment.storage
+        start_offset = read_start(storage, self.directory)
+        if start_offset is not None and start_offset <= self.log_end_offset:
+            return start_offset
+        if is_remembered or (start_offset is None and self.config.deduplication_from_log_start):
+            start_offset = self.log_start_offset
+        else:
+            start_offset = self.log_end_offset
+        path = write_start(storage, self.directory, self.topic, self.partition, start_offset)
+        self._undurable.add([path], self.directory)
+        return start_offset
+
+    def _stop_deduplicating(self) -> None:
+        if self.names is not None:
+            self.names.clear()
+            self.names = None
+        self._environment.deduplicating.pop(self, None)
+        self._replay_offset = None
+
+    # Appending.
+
+    def _look_into(self, batch: BatchHeader, view: memoryview, now_ms: int) -> BatchContent:
+        """Judge the producer names of a batch, and see what is due later.
+
+        Raises InvalidRecord, UnsupportedCompressionType, NameFenced, NameUndecided, NameLimitReached, NamesNotReady,
+        DelayedLimitReached.
+        """
+        content = self._deduplicate(batch, view, now_ms)
+        if self.delays is not None and content.is_known is None:
+            content = content._replace(due_times=self._due_times(content.batch, content.view, now_ms))
+        return content
+
+    def _deduplicate(self, batch: BatchHeader, view: memoryview, now_ms: int) -> BatchContent:
+        names = self.names
+        records = [] if names is None else self._named_records(batch, view)
+        if names is None or not records:
+            return BatchContent(batch, view)
+        if self._replay_offset is not None and not self.replay_names(REPLAYED_AT_ONCE_BYTES, now_ms):
+            raise NamesNotReady("What is remembered of producer names is still being read from the log.")
+        verdict = names.judge(
+            records, now_ms, high_watermark=self.high_watermark, transaction_of=_transaction_of(batch)
+        )
+        if isinstance(verdict, NamesRejected):
+            raise _REFUSALS[verdict.reason](verdict.message)
+        advances, duplicates = verdict.advances, verdict.duplicates
+        if not duplicates:
+            return BatchContent(batch, view, advances)
+        if len(duplicates) == batch.record_count and batch.producer_id < 0:
+            names.touch(advances, now_ms)
+            names.dropped_records += len(duplicates)
+            self._names_changed = True
+            info = AppendInfo(-1, verdict.wait_for_offset, -1, self.log_start_offset, True)
+            return BatchContent(batch, view, is_known=info)
+        batch, view = _without(batch, view, set(duplicates), self.config)
+        return BatchContent(batch, view, advances, len(duplicates))
+
+    def _named_records(self, batch: BatchHeader, view: memoryview) -> list[NamedRecord]:
+        if batch.attributes & CONTROL_FLAG:
+            return []
+        check_countable(batch, self.config)
+        return named_records(batch, view, self._name_headers, self.config.max_decompressed_bytes)
+
+    def _take_account(self, content: BatchContent, now_ms: int) -> None:
+        """Remember what a batch that was written tells."""
+        if content.due_times:
+            self._track(content.batch, content.due_times)
+        if content.advances and self.names is not None:
+            self._fold_names(self.names, content.batch, content.advances, now_ms)
+            self.names.dropped_records += content.duplicates
+
+    def _fold_names(
+        self, names: NameTable, batch: BatchHeader, advances: Sequence[NameAdvance], now_ms: int
+    ) -> None:
+        names.update(
+            advances,
+            batch.base_offset,
+            now_ms,
+            high_watermark=self.high_watermark,
+            transaction_of=_transaction_of(batch),
+        )
+        self._names_changed = True
+        self._named_since_capture += batch.record_count
+
+    def _follow_transaction(self, batch: BatchHeader, view: memoryview, now_ms: int) -> None:
+        super()._follow_transaction(batch, view, now_ms)
+        if self.names is not None and batch.is_control and self._replay_offset is None:
+            self._end_names(self.names, batch, view)
+
+    def _end_names(self, names: NameTable, batch: BatchHeader, view: memoryview) -> None:
+        marker = read_end_marker(view)
+        if marker is not None:
+            names.end_transaction(
+                batch.producer_id,
+                commit=marker.is_commit,
+                marker_offset=batch.base_offset,
+                high_watermark=self.high_watermark,
+            )
+            self._names_changed = True
+
+    # What is known.
+
+    @property
+    def names_ready(self) -> bool:
+        """Whether all of the log has been read for names, and so all is remembered that is to be."""
+        return self._replay_offset is None
+
+    def name_state(self, name: bytes) -> NameState | None:
+        """What is known of a name; None when it is not remembered."""
+        return None if self.names is None else self.names.state(name, self.high_watermark)
+
+    def name_states(self) -> list[NameState]:
+        """What is known of every name, the longest idle first."""
+        return [] if self.names is None else self.names.states(self.high_watermark)
+
+    def expire_names(self, now_ms: int) -> int:
+        """Forget names idle for message.deduplication.expiration.ms; returns how many."""
+        expiration_ms = self.config.deduplication_expiration_ms
+        if self.names is None or self._replay_offset is not None or expiration_ms < 0:
+            return 0
+        expired = self.names.expire(now_ms, expiration_ms)
+        self._names_changed = self._names_changed or expired > 0
+        return expired
+
+    # Reading the log again.
+
+    def replay_names(self, max_bytes: int, now_ms: int) -> bool:
+        """Read so many bytes more of the log for names, or a batch; whether all is read. Raises StorageFailed."""
+        self._check_online()
+        if self.names is None or self._replay_offset is None:
+            return True
+        storage = self._environment.storage
+        waits, storage.waits = storage.waits, True
+        try:
+            self._replay(self.names, self._replay_offset, max_bytes, now_ms)
+        except (CorruptRecord, OSError) as error:
+            raise StorageFailed(f"{self.topic}-{self.partition} can't be read: {error}") from error
+        finally:
+            storage.waits = waits
+        return self._replay_offset is None
+
+    def _replay(self, names: NameTable, offset: int, max_bytes: int, now_ms: int) -> None:
+        end_offset = self.log_end_offset
+        offset = max(offset, self.log_start_offset)
+        while offset < end_offset and max_bytes > 0:
+            at_once = min(max_bytes, REPLAYED_AT_ONCE_BYTES)
+            region = self._reader.find(offset, at_once, end_offset, end_offset, True)
+            if region is None:
+                offset = end_offset
+                break
+            data = memoryview(region.read())
+            for position, batch in whole_batches(data):
+                if batch.last_offset >= offset:
+                    self._replay_batch(names, batch, data[position : position + batch.size_bytes], now_ms)
+                    offset = batch.last_offset + 1
+                    self._replay_offset = offset
+            max_bytes -= len(data)
+        self._replay_offset = offset if offset < end_offset else None
+
+    def _replay_batch(self, names: NameTable, batch: BatchHeader, view: memoryview, now_ms: int) -> None:
+        if batch.is_control:
+            self._end_names(names, batch, view)
+            return
+        try:
+            records = named_records(
+                batch, view, self._name_headers, self.config.max_decompressed_bytes, is_strict=False
+            )
+        except (InvalidRecord, UnsupportedCompressionType) as error:
+            _logger.warning(
+                "%s-%d: the records from %d to %d can't be read, of their producer names nothing is remembered: %s",
+                self.topic,
+                self.partition,
+                batch.base_offset,
+                batch.last_offset,
+                error,
+            )
+            return
+        self._fold_names(names, batch, advances_of(records), now_ms)
+
+    # What is kept beside the log.
+
+    @property
+    def wants_names_captured(self) -> bool:
+        """Whether so much has changed that a start after a crash would read much of the log."""
+        return self._named_since_capture >= self.config.deduplication_snapshot_records
+
+    def capture_names(self) -> bool:
+        """Have what is remembered now written down by the next flush; False when it is written, or not complete."""
+        if self.names is None or self._replay_offset is not None or self.offline or not self._names_changed:
+            return False
+        self._captured = NamesCapture(
+            self._environment.storage, self.directory, self.names.written(), self.log_end_offset
+        )
+        self._names_changed = False
+        self._named_since_capture = 0
+        self._undurable.add([], self.directory)
+        return True
+
+    def prepare_flush(self) -> FlushTicket | None:
+        """As DurableLog's; the ticket writes down what was captured, once the records are durable."""
+        ticket = super().prepare_flush()
+        if ticket is not None:
+            ticket.names, self._captured = self._captured, None
+        return ticket
+
+    def complete_flush(self, ticket: FlushTicket) -> None:
+        """As DurableLog's."""
+        super().complete_flush(ticket)
+        if ticket.names is not None and ticket.generation == self._generation:
+            self._names_written_until = max(self._names_written_until, ticket.names.log_end_offset)
+
+    def roll(self, now_ms: int) -> None:
+        """As RetainedLog's; a closed segment need not be read again for names."""
+        super().roll(now_ms)
+        self.capture_names()
+
+    def decide_retention(self, now_ms: int) -> RetentionDecision:
+        """As DelayedLog's; nothing goes that has not been read for names."""
+        if self._replay_offset is not None:
+            return RetentionDecision([], "it is still being read for producer names")
+        return super().decide_retention(now_ms)
+
+    def prepare_retention(self, now_ms: int) -> RetentionTicket | None:
+        """As RetainedLog's. What goes may be all that has some of the names, so they are written down."""
+        self.capture_names()
+        return super().prepare_retention(now_ms)
+
+    def prepare_delete_records(self, offset: int) -> RetentionTicket | None:
+        """As RetainedLog's. What goes may be all that has some of the names, so they are written down."""
+        self.capture_names()
+        return super().prepare_delete_records(offset)
+
+    def _remove(self, doomed: list[Segment], now_ms: int) -> None:
+        if doomed and self.names is not None and self._names_written_until <= doomed[-1].base_offset:
+            self._write_names(now_ms)
+        super()._remove(doomed, now_ms)
+
+    def _write_names(self, now_ms: int) -> None:
+        """Have all names of the log durable now. Raises StorageFailed."""
+        self.replay_names(_WITHOUT_A_LIMIT, now_ms)
+        self._names_changed = True
+        self.capture_names()
+        ticket = self.prepare_flush()
+        if ticket is None:
+            self._check_online()
+            return
+        try:
+            ticket.run()
+        except OSError as error:
+            self.fail_flush(ticket, error)
+            self._check_online()
+        else:
+            self.complete_flush(ticket)
+
+    def prepare_close(self) -> FlushTicket | None:
+        """As DelayedLog's; what is remembered is written down with the rest."""
+        self.capture_names()
+        return super().prepare_close()
+
+    def finish_close(
+        self, ticket: FlushTicket | None, error: OSError | None, *, clean: bool = True
+    ) -> CleanStop | None:
+        """As DelayedLog's."""
+        stop = super().finish_close(ticket, error, clean=clean)
+        self._stop_deduplicating()
+        return stop
+
+
+def _transaction_of(batch: BatchHeader) -> int:
+    return batch.producer_id if batch.attributes & TRANSACTIONAL_FLAG else NO_PRODUCER
+
+
+def _without(
+    batch: BatchHeader, view: memoryview, duplicates: Collection[int], config: LogConfig
+) -> tuple[BatchHeader, memoryview]:
+    """The batch without the records at these offset deltas. One that is left empty has no time, as no record has it."""
+    plain = plain_records(batch, view, config.max_decompressed_bytes)
+    base_offset = batch.base_offset
+    kept = [
+        record for record in stored_records(batch, plain) if record.offset - base_offset not in duplicates
+    ]
+    if not kept:
+        batch.max_timestamp = NO_TIMESTAMP
+    rewritten = memoryview(rewritten_batch(batch, plain, kept))
+    return parse_header(rewritten), rewritten

@@ -1,0 +1,54 @@
+"""The sequence rule of producer names: has this record been there before, whichever producer sends it?
+
+Pure, as the rest of the room. A name and its sequence ids are the application's own and outlive its producers.
+"""
+
+from __future__ import annotations
+
+from seq_validator.names.entry import (
+    MAX_SEQUENCE_ID,
+    NO_NAME_EPOCH,
+    NO_OFFSET,
+    NO_SEQUENCE_ID,
+    NamedRecord,
+    NameState,
+)
+from seq_validator.names.limit import NameBudget, TopicNames
+from seq_validator.names.snapshot import VERSION as NAMES_VERSION
+from seq_validator.names.snapshot import CorruptNames
+from seq_validator.names.snapshot import decode as decode_names
+from seq_validator.names.snapshot import encode as encode_names
+from seq_validator.names.snapshot import newer_version as newer_names_version
+from seq_validator.names.table import NO_PRODUCER, NameTable, WrittenName, advances_of
+from seq_validator.names.verdict import (
+    NameAdvance,
+    NameRejectionReason,
+    NamesAccepted,
+    NamesRejected,
+    NamesVerdict,
+)
+
+__all__ = [
+    "MAX_SEQUENCE_ID",
+    "NAMES_VERSION",
+    "NO_NAME_EPOCH",
+    "NO_OFFSET",
+    "NO_PRODUCER",
+    "NO_SEQUENCE_ID",
+    "CorruptNames",
+    "NameAdvance",
+    "NameBudget",
+    "NameRejectionReason",
+    "NameState",
+    "NameTable",
+    "NamedRecord",
+    "NamesAccepted",
+    "NamesRejected",
+    "NamesVerdict",
+    "TopicNames",
+    "WrittenName",
+    "advances_of",
+    "decode_names",
+    "encode_names",
+    "newer_names_version",
+]

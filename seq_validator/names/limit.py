@@ -1,0 +1,134 @@
+"""The bounds on how many names are remembered: of one topic, and in all partitions together.
+
+A name that is forgotten while its application lives could have a record stored a second time. So no name that was active
+within `min_idle_ms`, and none with an open transaction, is forgotten for another one: the newcomer is refused instead,
+with a retriable error.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import OrderedDict
+from itertools import islice
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from seq_validator.names.table import NameTable
+
+
+class NameBudget:
+    """What all partitions share. The bounds may be changed while it is in use.
+
+    `max_in_all` counts a name once per partition. `evictions`, `expired` and `refusals` count what happened since it was made.
+    """
+
+    __slots__ = ("evictions", "expired", "in_all", "max_in_all", "min_idle_ms", "refusals")
+
+    def __init__(self, *, max_in_all: int = sys.maxsize, min_idle_ms: int = 0) -> None:
+        """Begin with no names."""
+        self.max_in_all = max_in_all
+        self.min_idle_ms = min_idle_ms
+        self.in_all = 0
+        self.evictions = 0
+        self.expired = 0
+        self.refusals = 0
+
+
+class _TopicName:
+    """One name of a topic: the partitions' tables that know it."""
+
+    __slots__ = ("last_active_ms", "tables")
+
+    def __init__(self) -> None:
+        self.last_active_ms = 0
+        self.tables: dict[NameTable, None] = {}
+
+
+class TopicNames:
+    """The names that the partitions of one topic know, the longest idle first."""
+
+    __slots__ = ("__weakref__", "_is_sorted", "_names", "budget", "max_names")
+
+    def __init__(self, budget: NameBudget, max_names: int = sys.maxsize) -> None:
+        """Begin with none; `max_names` may be changed."""
+        self.budget = budget
+        self.max_names = max_names
+        self._names: OrderedDict[bytes, _TopicName] = OrderedDict()
+        self._is_sorted = True
+
+    def __len__(self) -> int:
+        """How many different names there are."""
+        return len(self._names)
+
+    def enter(self, table: NameTable, name: bytes, now_ms: int) -> None:
+        """A partition begins to remember a name; the longest idle ones are forgotten where there are too many."""
+        if name not in self._names:
+            self._make_room(now_ms)
+        self._enter(table, name).last_active_ms = now_ms
+        self._names.move_to_end(name)
+
+    def enter_restored(self, table: NameTable, name: bytes, last_active_ms: int) -> None:
+        """A partition remembers a name whose last activity lies in the past."""
+        known = self._enter(table, name)
+        known.last_active_ms = max(known.last_active_ms, last_active_ms)
+        self._is_sorted = False
+
+    def _enter(self, table: NameTable, name: bytes) -> _TopicName:
+        known = self._names.get(name)
+        if known is None:
+            known = self._names[name] = _TopicName()
+        known.tables[table] = None
+        self.budget.in_all += 1
+        return known
+
+    def touch(self, name: bytes, now_ms: int) -> None:
+        """A name is active."""
+        self._names[name].last_active_ms = now_ms
+        self._names.move_to_end(name)
+
+    def leave(self, table: NameTable, name: bytes) -> None:
+        """A partition remembers a name no longer."""
+        tables = self._names[name].tables
+        del tables[table]
+        if not tables:
+            del self._names[name]
+        self.budget.in_all -= 1
+
+    def refusal(self, newcomers: Collection[bytes], now_ms: int) -> str | None:
+        """Why a partition may not begin to remember these names, each once; None when it may. Counts refusals."""
+        budget = self.budget
+        missing = sum(name not in self._names for name in newcomers) - (self.max_names - len(self._names))
+        reason = None
+        if missing > 0 and sum(1 for _ in islice(self._evictable(now_ms), missing)) < missing:
+            reason = (
+                f"{len(self._names)} names of the topic are remembered (at most {self.max_names}), and too few of them have "
+                f"been idle for {budget.min_idle_ms} ms"
+            )
+        elif budget.in_all + len(newcomers) > budget.max_in_all:
+            reason = f"{budget.in_all} names are remembered in all partitions (at most {budget.max_in_all})"
+        if reason is not None:
+            budget.refusals += 1
+        return reason
+
+    def _make_room(self, now_ms: int) -> None:
+        while len(self._names) >= self.max_names:
+            name = next(self._evictable(now_ms), None)
+            if name is None:
+                return
+            self.budget.evictions += 1
+            for table in list(self._names[name].tables):
+                table.forget(name)
+
+    def _evictable(self, now_ms: int) -> Iterator[bytes]:
+        """The names that may be forgotten for others, the longest idle first."""
+        if not self._is_sorted:
+            order = sorted(self._names.items(), key=lambda item: item[1].last_active_ms)
+            self._names = OrderedDict(order)
+            self._is_sorted = True
+        for name, known in self._names.items():
+            if now_ms - known.last_active_ms < self.budget.min_idle_ms:
+                return
+            if not any(table.is_pending(name) for table in known.tables):
+                yield name
