@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from log.batch_validation import check_countable
-from log.compaction.batch_rewriting import plain_records, rewritten_batch, stored_records
+from log.compaction.batch_rewriting import empty_batch, plain_records, rewritten_batch, stored_records
 from log.delayed_log import DelayedLog
 from log.end_marker import read_end_marker
 from log.errors import (
@@ -437,12 +437,12 @@ def _without(
     batch: BatchHeader, view: memoryview, duplicates: Collection[int], config: LogConfig
 ) -> tuple[BatchHeader, memoryview]:
     """The batch without the records at these offset deltas. One that is left empty has no time, as no record has it."""
-    plain = plain_records(batch, view, config.max_decompressed_bytes)
-    base_offset = batch.base_offset
-    kept = [
-        record for record in stored_records(batch, plain) if record.offset - base_offset not in duplicates
-    ]
-    if not kept:
+    if len(duplicates) == batch.record_count:
         batch.max_timestamp = NO_TIMESTAMP
-    rewritten = memoryview(rewritten_batch(batch, plain, kept))
-    return parse_header(rewritten), rewritten
+        rewritten = empty_batch(batch)
+    else:
+        plain = plain_records(batch, view, config.max_decompressed_bytes)
+        first = batch.base_offset
+        kept = [record for record in stored_records(batch, plain) if record.offset - first not in duplicates]
+        rewritten = rewritten_batch(batch, plain, kept)
+    return parse_header(rewritten), memoryview(rewritten)

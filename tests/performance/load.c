@@ -1,14 +1,15 @@
 /*
  * A load that costs little: one thread, epoll, requests built beforehand and patched in place.
  *
- *   load produce|fetch HOST PORT PLAN SECONDS MAX_REQUESTS DEPTH
+ *   load produce|repeat|fetch HOST PORT PLAN SECONDS MAX_REQUESTS DEPTH
  *
  * PLAN holds, for each connection, five little-endian uint32 and then a whole request frame, size included:
  * frame bytes; position of the record batch (produce) or of the session id (fetch); position of the error code
  * (produce) or of the partition array (fetch) in the answer, counted from its correlation id; records per request;
  * position of the fetch offset (fetch).
  * A produce frame gets its base_sequence and CRC-32C before each send, a fetch frame its session and offset; at the
- * end of the partition fetching starts over at offset 0. DEPTH requests are under way on each connection. After
+ * end of the partition fetching starts over at offset 0. Where its records have the header dedup.sequence, of 19 digits, each
+ * gets the number after the one before; with kind "repeat" they stay as they are. DEPTH requests are under way on each connection. After
  * SECONDS, or MAX_REQUESTS (0: no limit), nothing new is sent and all answers are awaited. Prints JSON.
  */
 #define _GNU_SOURCE
@@ -37,9 +38,13 @@ typedef struct {
     size_t in_bytes, in_room;
     int32_t session_id, session_epoch;
     int64_t fetch_offset;
+    uint32_t *digits_at, digits_count;
+    uint64_t next_sequence;
 } Connection;
 
-static int fetching, epoll_fd;
+static const char SEQUENCE_HEADER[] = "dedup.sequence\x26";
+enum { DIGITS = 19 };
+static int fetching, repeating, epoll_fd;
 static uint32_t depth;
 static uint64_t max_requests, begun, answered, records, answer_bytes, errors, deadline_ns;
 static int first_error;
@@ -102,6 +107,10 @@ static void watch(Connection *c, int wants_write) {
     c->wants_write = wants_write;
 }
 
+static void put_digits(uint8_t *p, uint64_t value) {
+    for (int i = DIGITS; i--; value /= 10) p[i] = (uint8_t)('0' + value % 10);
+}
+
 static void patch(Connection *c) {
     put32(c->frame + 8, (uint32_t)c->correlation);
     uint8_t *at = c->frame + c->patch_at;
@@ -110,6 +119,7 @@ static void patch(Connection *c) {
         put32(at + 4, (uint32_t)c->session_epoch);
         put64(c->frame + c->offset_at, (uint64_t)c->fetch_offset);
     } else {
+        for (uint32_t i = 0; i < c->digits_count && !repeating; i++) put_digits(c->frame + c->digits_at[i], c->next_sequence++);
         put32(at + BASE_SEQUENCE_AT, c->base_sequence);
         put32(at + CRC_AT, crc32c(at + CRC_FROM, c->frame_bytes - c->patch_at - CRC_FROM - 3));
         c->base_sequence = (c->base_sequence + c->records) & 0x7fffffffu;
@@ -245,6 +255,18 @@ static void open_connection(Connection *c, const char *host, const char *port) {
     if (!c->in) fail("malloc");
 }
 
+static void find_digits(Connection *c) {
+    size_t name_bytes = sizeof SEQUENCE_HEADER - 1;
+    uint8_t *at = c->frame, *end = c->frame + c->frame_bytes;
+    c->digits_at = calloc(c->records + 1, sizeof *c->digits_at);
+    if (!c->digits_at) fail("calloc");
+    while (c->digits_count < c->records && (at = memmem(at, (size_t)(end - at), SEQUENCE_HEADER, name_bytes))) {
+        at += name_bytes;
+        c->digits_at[c->digits_count++] = (uint32_t)(at - c->frame);
+    }
+    c->next_sequence = 1;
+}
+
 static Connection *read_plan(const char *path, uint32_t *count) {
     FILE *plan = fopen(path, "rb");
     uint32_t head[5];
@@ -257,6 +279,7 @@ static Connection *read_plan(const char *path, uint32_t *count) {
                         .records = le32toh(head[3]), .offset_at = le32toh(head[4])};
         c.frame = malloc(c.frame_bytes);
         if (!c.frame || fread(c.frame, c.frame_bytes, 1, plan) != 1) fail(path);
+        find_digits(&c);
         all[*count] = c;
     }
     fclose(plan);
@@ -273,8 +296,9 @@ static double quantile_ms(double part) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 8) { fprintf(stderr, "usage: load produce|fetch HOST PORT PLAN SECONDS MAX_REQUESTS DEPTH\n"); return 1; }
+    if (argc != 8) { fprintf(stderr, "usage: load produce|repeat|fetch HOST PORT PLAN SECONDS MAX_REQUESTS DEPTH\n"); return 1; }
     fetching = argv[1][0] == 'f';
+    repeating = argv[1][0] == 'r';
     uint32_t count;
     Connection *all = read_plan(argv[4], &count);
     max_requests = strtoull(argv[6], NULL, 10);

@@ -10,12 +10,12 @@ import struct
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tests.performance.brokers import TOOL_HEAP, Broker, jvm
-from tests.support.batches import Batch, records
+from tests.support.batches import Batch, Record, records
 from tests.support.setup_peers import PROJECT
 from tests.support.wire import Plain, Wire, encode
 
@@ -29,6 +29,8 @@ CLIENT_WARM_UP = 0.3
 SESSION_MARK = 0x5A697887
 FETCH_OFFSET_MARK = 0x1122334455667788
 FETCH_MAX_BYTES = 1 << 20
+SEQUENCE_DIGITS = 19
+"""What the load generator counts up."""
 PLAN_HEAD = struct.Struct("<5I")
 PERFORMANCE_LINE = re.compile(
     r"^(?P<records>\d+) steady state records sent, (?P<rate>[\d.]+) records/sec .*?"
@@ -54,9 +56,13 @@ class Sample:
         return self.records / max(self.broker_cpu_s, 0.01)
 
 
-def create_topic(broker: Broker, name: str, *, partitions: int, flush_messages: str) -> None:
-    """Creates a topic with its flush policy and waits until every partition has a leader."""
-    configs = [{"name": "flush.messages", "value": flush_messages}]
+def create_topic(broker: Broker, name: str, *, partitions: int, flush_messages: str, **settings: str) -> None:
+    """Creates a topic with its flush policy and waits until every partition has a leader.
+
+    Further settings of the topic are named with `_` for `.`.
+    """
+    given = {"flush.messages": flush_messages, **{key.replace("_", "."): settings[key] for key in settings}}
+    configs = [{"name": key, "value": value} for key, value in given.items()]
     topic = {"name": name, "num_partitions": partitions, "replication_factor": 1, "configs": configs}
     with Wire(broker.bootstrap) as wire:
         created = wire.call("create_topics", 7, topics=[topic], timeout=10_000).fields["topics"][0]
@@ -114,19 +120,35 @@ def load_program(directory: Path, *, compiled: bool | None = None) -> list[str]:
 
 
 def write_produce_plan(
-    plan: Path, broker: Broker, topic: str, *, partitions: int, connections: int, record_count: int, size: int
+    plan: Path,
+    broker: Broker,
+    topic: str,
+    *,
+    partitions: int,
+    connections: int,
+    record_count: int,
+    size: int,
+    is_named: bool = False,
 ) -> None:
-    """Produce v9 requests, acks=all, each connection an idempotent producer of its own."""
+    """Produce v9 requests, acks=all, each connection an idempotent producer of its own; with `is_named` it has a name too."""
     with Wire(broker.bootstrap) as wire, plan.open("wb") as out:
         for connection in range(connections):
             producer_id = new_producer_id(wire)
-            batch = Batch(records(record_count, size)).of(producer_id, 0, 0).encode()
+            chosen = records(record_count, size)
+            if is_named:
+                chosen = _named(chosen, f"bench-{connection}")
+            batch = Batch(chosen).of(producer_id, 0, 0).encode()
             data = [{"index": connection % partitions, "records": batch}]
             request = {"acks": -1, "timeout": 30_000, "topic_data": [{"name": topic, "partition_data": data}]}
             frame = _frame("produce", 9, request)
             out.write(
                 PLAN_HEAD.pack(len(frame), frame.index(batch), 12 + len(topic), record_count, 0) + frame
             )
+
+
+def _named(chosen: tuple[Record, ...], name: str) -> tuple[Record, ...]:
+    headers = ((b"dedup.name", name.encode()), (b"dedup.sequence", b"0" * SEQUENCE_DIGITS))
+    return tuple(replace(record, headers=headers) for record in chosen)
 
 
 def write_fetch_plan(plan: Path, topic: str, *, partitions: int) -> None:

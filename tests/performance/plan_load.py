@@ -20,6 +20,8 @@ from tests.support.batches import read_batches
 PLAN_HEAD = struct.Struct("<5I")
 CRC_AT, CRC_FROM, BASE_SEQUENCE_AT, TAGS_AFTER_BATCH = 17, 21, 53, 3
 SILENCE_S = 30.0
+SEQUENCE_HEADER = b"dedup.sequence\x26"
+DIGITS = 19
 
 
 @dataclass
@@ -38,6 +40,14 @@ class Connection:
     unsent: bytearray = field(default_factory=bytearray)
     received: bytearray = field(default_factory=bytearray)
     started: deque[float] = field(default_factory=deque)
+    digits_at: list[int] = field(default_factory=list)
+    next_sequence: int = 1
+
+    def find_digits(self) -> None:
+        at = self.frame.find(SEQUENCE_HEADER)
+        while at >= 0:
+            self.digits_at.append(at + len(SEQUENCE_HEADER))
+            at = self.frame.find(SEQUENCE_HEADER, at + 1)
 
     def next_frame(self, *, fetching: bool) -> bytes:
         struct.pack_into(">i", self.frame, 8, self.correlation_id)
@@ -46,6 +56,9 @@ class Connection:
             struct.pack_into(">ii", self.frame, self.patch_at, self.session_id, self.session_epoch)
             struct.pack_into(">q", self.frame, self.offset_at, self.fetch_offset)
             return bytes(self.frame)
+        for at in self.digits_at:
+            self.frame[at : at + DIGITS] = b"%0*d" % (DIGITS, self.next_sequence)
+            self.next_sequence += 1
         at = self.patch_at
         struct.pack_into(">i", self.frame, at + BASE_SEQUENCE_AT, self.base_sequence)
         checked = memoryview(self.frame)[at + CRC_FROM : len(self.frame) - TAGS_AFTER_BATCH]
@@ -58,6 +71,7 @@ class Load:
     def __init__(
         self, kind: str, host: str, port: str, plan: str, seconds: str, limit: str, depth: str
     ) -> None:
+        self._kind = kind
         self._fetching = kind == "fetch"
         self._limit = int(limit)
         self._depth = int(depth)
@@ -78,6 +92,8 @@ class Load:
             opened.setblocking(False)
             frame = bytearray(plan[at : at + size])
             connection = Connection(frame, patch_at, answer_at, records, offset_at, opened)
+            if self._kind == "produce":
+                connection.find_digits()
             self._selector.register(opened, selectors.EVENT_READ, connection)
             connections.append(connection)
             at += size
