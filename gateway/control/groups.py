@@ -42,6 +42,7 @@ from gateway.control.results import (
     PendingOffset,
 )
 from gateway.control.share_views import assigned_in, delivered_to, share_partition, total_share_lag
+from gateway.coordinator.group.name_groups import is_name_group
 from gateway.coordinator.group.records import CommittedOffset
 from gateway.coordinator.group.shard import GroupShard
 from gateway.coordinator.group.share_group import ShareGroup
@@ -196,6 +197,10 @@ async def settled_shard(services: Services, group_id: str) -> GroupShard | None:
     """The shard of a group when all that it tells is durable; None while there are no groups at all."""
     if not group_id:
         raise ControlError("a group has a name")
+    if is_name_group(group_id):
+        raise ControlError(
+            f"{group_id} is no group but stands for a producer name; `seqgate names` tells of those"
+        )
     if OFFSETS_TOPIC not in services.partitions.by_name:
         return None
     with told_in_a_sentence(group_id):

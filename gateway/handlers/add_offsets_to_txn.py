@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from gateway.coordinator.group.name_groups import is_name_group
 from gateway.coordinator.transaction.rules import Producer, TransactionRefused
 from gateway.handlers.api import Api, RequestContext
 from gateway.handlers.transaction_errors import told
@@ -27,6 +28,8 @@ async def handle(context: RequestContext, request: Any) -> Any:
     error = ErrorCode.none
     if not request.transactional_id:
         error = ErrorCode.invalid_request
+    elif is_name_group(request.group_id):
+        error = ErrorCode.invalid_group_id
     else:
         producer = Producer(request.producer_id, request.producer_epoch)
         try:

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from gateway.coordinator.group.name_groups import is_name_group
 from gateway.coordinator.places import Place
 from gateway.coordinator.share.records import MAX_GROUP_ID_BYTES, SharePartitionKey
 from gateway.coordinator.share.share_partition import (
@@ -60,6 +61,9 @@ def check_request(request: Any) -> None:
         raise ShareRequestRefused(ErrorCode.invalid_request, text)
     if len(request.group_id.encode()) > MAX_GROUP_ID_BYTES:
         raise ShareRequestRefused(ErrorCode.invalid_group_id, "The group's id is too long.")
+    if is_name_group(request.group_id):
+        text = "The group's id stands for a producer name."
+        raise ShareRequestRefused(ErrorCode.invalid_group_id, text)
 
 
 def continue_session(context: RequestContext, request: Any) -> ShareSession:

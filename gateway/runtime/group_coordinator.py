@@ -22,6 +22,7 @@ from gateway.coordinator.group.committer import Committer
 from gateway.coordinator.group.consumer_group import ConsumerGroup
 from gateway.coordinator.group.consumer_request import Heartbeat, HeartbeatReply
 from gateway.coordinator.group.effects import Effects, JoinReply, Reply, SyncReply, Waiter
+from gateway.coordinator.group.name_groups import is_name_group
 from gateway.coordinator.group.records import OffsetCommitRecord
 from gateway.coordinator.group.shard import GroupShard
 from gateway.coordinator.group.share_group import ShareGroup
@@ -142,6 +143,12 @@ class GroupCoordinator:
 
     # Groups.
 
+    def _loaded(self, group_id: str) -> LoadedShard[GroupShard]:
+        """The shard that holds a group. Raises Unavailable, also of an id that stands for a producer name."""
+        if is_name_group(group_id):
+            raise Unavailable(ErrorCode.invalid_group_id)
+        return self.shards.of(group_id)
+
     def loaded_shards(self) -> list[GroupShard]:
         """All shards that hold anything, for those who list groups; one that can't be loaded is left out."""
         self.shards.load_stored()
@@ -149,15 +156,15 @@ class GroupCoordinator:
 
     def find(self, group_id: str) -> ClassicGroup | None:
         """A group as it is now. Raises Unavailable."""
-        return self.shards.of(group_id).shard.groups.get(group_id)
+        return self._loaded(group_id).shard.groups.get(group_id)
 
     def find_consumer_group(self, group_id: str) -> ConsumerGroup | None:
         """A group of the consumer protocol as it is now. Raises Unavailable."""
-        return self.shards.of(group_id).shard.consumers.groups.get(group_id)
+        return self._loaded(group_id).shard.consumers.groups.get(group_id)
 
     def find_share_group(self, group_id: str) -> ShareGroup | None:
         """A share group as it is now. Raises Unavailable."""
-        return self.shards.of(group_id).shard.shares.groups.get(group_id)
+        return self._loaded(group_id).shard.shares.groups.get(group_id)
 
     # Operations.
 
@@ -187,7 +194,7 @@ class GroupCoordinator:
 
     def heartbeat(self, member: Committer) -> ErrorCode:
         """Heartbeat. Raises Unavailable."""
-        loaded = self.shards.of(member.group_id)
+        loaded = self._loaded(member.group_id)
         error = loaded.shard.heartbeat(member, self._now_ms())
         if error is ErrorCode.rebalance_in_progress:
             self._set_timer(loaded, member.group_id)
@@ -212,14 +219,14 @@ class GroupCoordinator:
 
         An answer that changes nothing may still tell what an earlier heartbeat changed, so it waits as well.
         """
-        loaded = self.shards.of(group_id)
+        loaded = self._loaded(group_id)
         reply, _ = self._apply(loaded, group_id, operation)
         await self.shards.settled(loaded)
         return reply
 
     async def commit(self, committer: Committer, records: Sequence[OffsetCommitRecord]) -> ErrorCode:
         """Commit offsets durably; the error is that of all of them. Raises Unavailable."""
-        loaded = self.shards.of(committer.group_id)
+        loaded = self._loaded(committer.group_id)
         error = loaded.shard.check_commit(committer, self._now_ms())
         if error is not ErrorCode.none or not records:
             return error
@@ -243,7 +250,7 @@ class GroupCoordinator:
         `take_part` has the partition that holds the group take part in the transaction; it returns what has to be
         persisted for that as well.
         """
-        loaded = self.shards.of(committer.group_id)
+        loaded = self._loaded(committer.group_id)
         error = loaded.shard.check_commit_in_transaction(committer, self._now_ms())
         if error is not ErrorCode.none or not records:
             return error
@@ -274,17 +281,17 @@ class GroupCoordinator:
 
     def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
         """Whether a member may fetch its group's offsets. Raises Unavailable."""
-        return self.shards.of(group_id).shard.check_fetch(group_id, member_id, member_epoch)
+        return self._loaded(group_id).shard.check_fetch(group_id, member_id, member_epoch)
 
     async def settled_shard(self, group_id: str) -> GroupShard:
         """The shard of a group once all that it tells is durable. Raises Unavailable."""
-        loaded = self.shards.of(group_id)
+        loaded = self._loaded(group_id)
         await self.shards.settled(loaded)
         return loaded.shard
 
     async def change(self, group_id: str, operation: Callable[[GroupShard, Effects], T]) -> T:
         """Carry out an administrator's change durably. Raises Unavailable."""
-        loaded = self.shards.of(group_id)
+        loaded = self._loaded(group_id)
         answer, last_offset = self._apply(loaded, group_id, operation)
         await self.shards.persisted(loaded, last_offset)
         return answer
@@ -309,7 +316,7 @@ class GroupCoordinator:
         return self._clock.now_ms()
 
     def _run(self, group_id: str, operation: Callable[[GroupShard, Effects], T]) -> T:
-        return self._apply(self.shards.of(group_id), group_id, operation)[0]
+        return self._apply(self._loaded(group_id), group_id, operation)[0]
 
     def _apply(
         self,

@@ -1,0 +1,150 @@
+"""A group id that stands for a producer name is no group: nobody joins it, commits to it, or changes it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+from kio.static.constants import EntityType
+
+from gateway.control import groups as control_groups
+from gateway.control.errors import ControlError
+from gateway.control.messages import DeleteGroupsRequest, DescribeGroupRequest
+from gateway.coordinator.group.name_groups import is_name_group, producer_name
+from gateway.handlers import APIS
+from gateway.handlers.api import RequestContext
+from tests.gateway.handlers.requests import create
+from tests.gateway.handlers.support import Node, open_node, versions
+from tests.support.wire import API_KEYS, Plain, build, entity, plain
+
+GROUP = "seqgate-name:ledger"
+TOPIC = "flights"
+INVALID = ErrorCode.invalid_group_id.value
+API_OF = {api.key: api for api in APIS}
+MINUTE_MS = 60_000
+SETTINGS = (
+    "offsets.topic.num.partitions=1",
+    "transaction.state.log.num.partitions=1",
+    "share.coordinator.state.topic.num.partitions=1",
+)
+COMMITTED = {"partition_index": 0, "committed_offset": 5, "committed_leader_epoch": -1}
+"""A commit of one partition."""
+SHARED = {"group_id": GROUP, "member_id": "m", "share_session_epoch": 0, "max_records": 1, "max_bytes": 1}
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[Node]:
+    async with open_node(tmp_path, *SETTINGS) as opened:
+        await create(opened, TOPIC)
+        yield opened
+
+
+async def ask(node: Node, name: str, version: int, fields: Plain) -> Plain:
+    key = API_KEYS[name]
+    request = build(entity(name, version, EntityType.request), fields)
+    handle = API_OF[key].handle
+    assert handle is not None
+    context = RequestContext(node.services, key, version, 7, "test", node.peer)
+    answer: Plain = plain(await handle(context, request))
+    return answer
+
+
+def errors_in(answer: Any) -> list[int]:
+    """Every error code of an answer but those that say nothing."""
+    if isinstance(answer, list):
+        return [code for item in answer for code in errors_in(item)]
+    if not isinstance(answer, dict):
+        return []
+    own = [answer["error_code"]] if answer.get("error_code") else []
+    return own + [code for value in answer.values() for code in errors_in(value)]
+
+
+REQUESTS: dict[str, Plain] = {
+    "join_group": {
+        "session_timeout": 10_000,
+        "rebalance_timeout": 10_000,
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": b""}],
+    },
+    "sync_group": {"member_id": "m", "protocol_type": "consumer", "protocol_name": "range"},
+    "heartbeat": {"member_id": "m"},
+    "leave_group": {"member_id": "m"},
+    "offset_delete": {"topics": [{"name": TOPIC, "partitions": [{"partition_index": 0}]}]},
+    "consumer_group_heartbeat": {
+        "member_id": "m",
+        "rebalance_timeout": MINUTE_MS,
+        "subscribed_topic_names": [TOPIC],
+        "topic_partitions": [],
+    },
+    "share_group_heartbeat": {"member_id": "m", "subscribed_topic_names": [TOPIC]},
+    "share_fetch": SHARED,
+    "share_acknowledge": {**SHARED, "share_session_epoch": 1},
+    "alter_share_group_offsets": {
+        "topics": [{"topic_name": TOPIC, "partitions": [{"partition_index": 0, "start_offset": 0}]}]
+    },
+    "delete_share_group_offsets": {"topics": [{"topic_name": TOPIC}]},
+    "add_offsets_to_txn": {"transactional_id": "t", "producer_id": 1, "producer_epoch": 0},
+}
+"""Whatever a client does with its group."""
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+async def test_there_is_no_such_group(node: Node, name: str) -> None:
+    for version in versions(API_OF[API_KEYS[name]]):
+        answer = await ask(node, name, version, {"group_id": GROUP, **REQUESTS[name]})
+        assert set(errors_in(answer)) == {INVALID}, version
+
+
+async def test_nothing_is_committed_to_it(node: Node) -> None:
+    topic_id = str(node.services.partitions.by_name[TOPIC].topic_id)
+    for version in versions(API_OF[API_KEYS["offset_commit"]]):
+        named = {"topic_id": topic_id} if version >= 10 else {"name": TOPIC}
+        fields = {"group_id": GROUP, "generation_id_or_member_epoch": -1}
+        answer = await ask(
+            node, "offset_commit", version, {**fields, "topics": [{**named, "partitions": [COMMITTED]}]}
+        )
+        assert errors_in(answer) == [INVALID], version
+    for version in versions(API_OF[API_KEYS["txn_offset_commit"]]):
+        fields = {"group_id": GROUP, "transactional_id": "t", "generation_id": -1}
+        answer = await ask(
+            node,
+            "txn_offset_commit",
+            version,
+            {**fields, "topics": [{"name": TOPIC, "partitions": [COMMITTED]}]},
+        )
+        assert errors_in(answer) == [INVALID], version
+
+
+async def test_it_is_neither_deleted_nor_described_nor_listed(node: Node) -> None:
+    deleted = await ask(node, "delete_groups", 2, {"groups_names": [GROUP]})
+    described = await ask(node, "describe_groups", 6, {"groups": [GROUP]})
+    listed = await ask(node, "list_groups", 5, {})
+    assert errors_in(deleted) == errors_in(described) == [INVALID]
+    assert listed["groups"] == []
+
+
+@pytest.mark.parametrize("version", range(7))
+async def test_its_coordinator_is_found_as_that_of_any_group(node: Node, version: int) -> None:
+    fields: Plain = (
+        {"key": GROUP, "key_type": 0} if version < 4 else {"coordinator_keys": [GROUP], "key_type": 0}
+    )
+    assert errors_in(await ask(node, "find_coordinator", version, fields)) == []
+
+
+async def test_commands_point_to_the_right_one(node: Node) -> None:
+    await node.services.groups.ensure_topic()
+    with pytest.raises(ControlError, match="seqgate names"):
+        await control_groups.describe_group(node.services, DescribeGroupRequest(GROUP))
+    with pytest.raises(ControlError, match="seqgate names"):
+        await control_groups.delete_groups(node.services, DeleteGroupsRequest([GROUP], execute=True))
+
+
+def test_the_name_is_the_rest_of_the_id() -> None:
+    assert producer_name("seqgate-name:a:b") == b"a:b"
+    assert producer_name("seqgate-name:Köln") == "Köln".encode()
+    assert producer_name("seqgate-name:") == b""
+    assert producer_name("seqgate-names:a") is None
+    assert not is_name_group("readers")
