@@ -2,7 +2,8 @@
 
 A partition without a committed offset has −1. No topics (null, from v2 on) asks for all that is committed.
 Nothing is told before it is durable, and nothing that an open transaction may change where `require_stable` asks for
-that (KIP-447). From v10 on topics are named by id.
+that (KIP-447). From v10 on topics are named by id. Of a group id that stands for a producer name the sequence ids are told
+that are persisted (see `name_offsets`).
 Source: Kafka's KafkaApis.handleOffsetFetchRequest, OffsetMetadataManager.fetchOffsets.
 """
 
@@ -13,9 +14,11 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from gateway.coordinator.group.name_groups import is_name_group, producer_name
 from gateway.coordinator.group.records import CommittedOffset
 from gateway.coordinator.places import TopicPartition
 from gateway.handlers.api import Api, RequestContext
+from gateway.handlers.name_offsets import fetch_name_offsets
 from gateway.handlers.repeats import places_to_answer, to_answer
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.coordinator_shards import Unavailable
@@ -50,7 +53,9 @@ async def handle(context: RequestContext, request: Any) -> Any:
         error, committed = committed, {}
     else:
         error = ErrorCode.none
-    topics = await _topics(context, request.topics, committed, None if version >= FIRST_WITH_ERROR else error)
+    # aiokafka (v3) looks at the errors of partitions only, and would take a name for an unknown one
+    in_rows = version < FIRST_WITH_ERROR or is_name_group(request.group_id)
+    topics = await _topics(context, request.topics, committed, error if in_rows else None)
     return build(
         module.OffsetFetchResponse,
         topics=await _built(
@@ -67,7 +72,7 @@ def _requires_stable(context: RequestContext, request: Any) -> bool:
 async def _group(context: RequestContext, module: Any, group: Any, *, require_stable: bool) -> Any:
     committed = await _committed(context, group.group_id, group.topics, require_stable=require_stable)
     if context.api_version >= FIRST_WITH_MEMBER and not isinstance(committed, ErrorCode):
-        error = _check_member(context, group)
+        error = ErrorCode.none if is_name_group(group.group_id) else _check_member(context, group)
         committed = committed if error is ErrorCode.none else error
     if isinstance(committed, ErrorCode):
         return build(
@@ -98,6 +103,9 @@ async def _committed(
 ) -> Mapping[TopicPartition, CommittedOffset] | ErrorCode:
     """What is committed; `UNSTABLE` where an open transaction may change it and that matters."""
     try:
+        name = producer_name(group_id)
+        if name is not None:
+            return await _persisted(context, name, asked, require_stable=require_stable)
         shard = await context.services.groups.settled_shard(group_id)
     except Unavailable as error:
         return error.error_code
@@ -108,6 +116,23 @@ async def _committed(
         place for place in shard.offsets.pending.places(group_id) if asked is not None or place in committed
     ]
     return {**committed, **dict.fromkeys(held, UNSTABLE)} if held else committed
+
+
+async def _persisted(
+    context: RequestContext, name: bytes, asked: Sequence[Any] | None, *, require_stable: bool
+) -> Mapping[TopicPartition, CommittedOffset]:
+    """As `_committed`, of a producer name. Raises Unavailable."""
+    by_id = context.api_version >= FIRST_WITH_TOPIC_IDS
+    topics = None
+    if asked is not None:
+        known = context.services.partitions.by_id if by_id else context.services.partitions.by_name
+        named = ((known.get(wanted.topic_id if by_id else wanted.name), wanted) for wanted in asked)
+        topics = [(topic, wanted.partition_indexes) for topic, wanted in named if topic is not None]
+    found = await fetch_name_offsets(context, name, topics)
+    return {
+        place: UNSTABLE if require_stable and offset.is_pending else offset.told
+        for place, offset in found.items()
+    }
 
 
 async def _topics(

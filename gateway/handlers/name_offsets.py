@@ -1,0 +1,98 @@
+"""What OffsetFetch tells of a producer name: how far it has come in the partitions of topics that deduplicate.
+
+The offset is the name's last persisted sequence id, not the one after it; the metadata tells the same, and the epoch, as
+JSON. What is not known yet, because the log is still read after a start, is not told as unknown: it is read on for a while
+within the request, and then the client is told to ask again (COORDINATOR_LOAD_IN_PROGRESS, which all client libraries do).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import Final, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.group.records import CommittedOffset
+from gateway.coordinator.places import TopicPartition
+from gateway.handlers.api import RequestContext
+from gateway.runtime.coordinator_shards import Unavailable
+from gateway.runtime.known_names import complete_names, deduplicates, deduplicating_topics, may_know_names
+from gateway.runtime.partition import Partition
+from gateway.runtime.partitions import TopicPartitions
+from gateway.runtime.slices import in_slices
+from log import LogError
+from seq_validator.names import NO_NAME_EPOCH, NameState
+
+READING_S: Final = 5.0
+"""How long a request waits for logs to be read on."""
+
+
+class NameOffset(NamedTuple):
+    """What is told of a name in one partition, and whether an open transaction may change it."""
+
+    told: CommittedOffset
+    is_pending: bool
+
+
+async def fetch_name_offsets(
+    context: RequestContext, name: bytes, topics: Sequence[tuple[TopicPartitions, Iterable[int]]] | None
+) -> dict[TopicPartition, NameOffset]:
+    """Where a name is known, of the partitions asked for, or of all with None. Opens them. Raises Unavailable."""
+    services = context.services
+    deadline_s = services.loop.time() + READING_S
+    found: dict[TopicPartition, NameOffset] = {}
+    async for topic, index in _places(context, topics):
+        place = topic.name, index
+        # a topic may be deleted meanwhile
+        if place in found or services.partitions.by_name.get(topic.name) is not topic:
+            continue
+        partition = await _partition(context, topic, index, deadline_s)
+        state = partition.log.name_state(name)
+        if state is not None:
+            found[place] = _name_offset(state)
+    return found
+
+
+async def _places(
+    context: RequestContext, topics: Sequence[tuple[TopicPartitions, Iterable[int]]] | None
+) -> AsyncIterator[tuple[TopicPartitions, int]]:
+    """The partitions that may know names, of those asked for or of all, in slices."""
+    services = context.services
+    if topics is None:
+        async for topic in deduplicating_topics(services):
+            async for index in in_slices(range(topic.count)):
+                if may_know_names(services, topic, index):
+                    yield topic, index
+        return
+    image = services.metadata_log.image
+    for topic, indexes in topics:
+        if deduplicates(services.config, image, topic.name):
+            async for index in in_slices(indexes):
+                if may_know_names(services, topic, index):
+                    yield topic, index
+
+
+async def _partition(
+    context: RequestContext, topic: TopicPartitions, index: int, deadline_s: float
+) -> Partition:
+    """A partition that knows all its names. Raises Unavailable."""
+    partition = topic.get(index)
+    if partition is None:
+        raise Unavailable
+    try:
+        await complete_names(partition, context.services.clock, deadline_s)
+    except TimeoutError:
+        raise Unavailable(ErrorCode.coordinator_load_in_progress) from None
+    except LogError as error:
+        raise Unavailable from error
+    if partition.log.offline or partition.closed:
+        raise Unavailable
+    return partition
+
+
+def _name_offset(state: NameState) -> NameOffset:
+    epoch = None if state.epoch == NO_NAME_EPOCH else state.epoch
+    metadata = json.dumps({"persisted": state.persisted_sequence, "epoch": epoch})
+    told = CommittedOffset(state.persisted_sequence, -1, metadata, state.last_active_ms)
+    return NameOffset(told, state.is_pending)
