@@ -22,7 +22,7 @@ from gateway.runtime.coordinator_shards import Unavailable
 from gateway.runtime.partition import Partition
 from gateway.runtime.services import Services
 from log import AppendInfo, InvalidRecord, LogError, MalformedBatch, StorageFailed
-from log.errors import DelayedLimitReached
+from log.errors import DelayedLimitReached, NameLimitReached, NamesNotReady, NameUndecided
 from log.record_batch import HEADER_BYTES, parse_header
 
 logger = logging.getLogger(__name__)
@@ -55,6 +55,8 @@ REFUSALS_BEFORE_THE_APPEND = frozenset(
 INVALID_PRODUCER_EPOCH = int(ErrorCode.invalid_producer_epoch)
 """Of a transaction this is found before the append as well (UnifiedLog.maybeStartTransactionVerification)."""
 SEQUENCE_REFUSALS = frozenset((int(ErrorCode.out_of_order_sequence_number), INVALID_PRODUCER_EPOCH))
+_REFUSED_FOR_NOW: Final = (DelayedLimitReached, NameLimitReached, NamesNotReady, NameUndecided, StorageFailed)
+"""The producer sends it again, and the batches after it must not have come first."""
 
 
 class PendingAnswer:
@@ -180,7 +182,7 @@ def append_batch(
         code = error.kafka_error_code
         if code in SEQUENCE_REFUSALS:
             services.rejections += 1
-        if isinstance(error, (DelayedLimitReached, StorageFailed)) and len(records) >= HEADER_BYTES:
+        if isinstance(error, _REFUSED_FOR_NOW) and len(records) >= HEADER_BYTES:
             refused_by_log(
                 partition, services.config.int("seqgate.backlog.refused.producers.max"), records, now_ms
             )
@@ -191,7 +193,8 @@ def append_batch(
         row = refused_row(partition, code, str(error), appended=appended)
         return row._replace(record_errors=error.record_errors) if isinstance(error, InvalidRecord) else row
     if info.is_duplicate:
-        services.duplicates += 1
+        # without an offset it was dropped by the names of its records, which are counted there
+        services.duplicates += info.base_offset >= 0
     elif gate is not None:
         gate.took(len(records))
     return info
