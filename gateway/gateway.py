@@ -101,6 +101,9 @@ class Gateway:
         log_directory.environment.delayed_limit.change(
             config.int("seqgate.delayed.records.max.per.partition"), config.int("seqgate.delayed.records.max")
         )
+        name_budget = log_directory.environment.name_budget
+        name_budget.max_in_all = config.int("seqgate.deduplication.names.max")
+        name_budget.min_idle_ms = config.int("seqgate.deduplication.min.idle.ms")
         flusher.start()
         partitions = Partitions()
         metadata_log = await self._open_metadata(log_directory, flusher, partitions)

@@ -17,6 +17,8 @@ from gateway.runtime.delayed_delivery import LOOK_EVERY_S, DelayedDelivery
 from gateway.runtime.file_deletion import FileDeletion
 from gateway.runtime.garbage import LongLived
 from gateway.runtime.interval import Interval
+from gateway.runtime.name_keeping import LOOK_EVERY_S as LOOK_AT_NAMES_EVERY_S
+from gateway.runtime.name_keeping import NameKeeping
 from gateway.runtime.partition import Partition
 from gateway.runtime.partition_sweep import sweep_partitions
 from gateway.runtime.partitions import Partitions
@@ -64,6 +66,7 @@ class BackgroundJobs:
         self._delayed = DelayedDelivery(
             clock, log_directory, config.int("seqgate.delayed.records.snapshot.interval.ms")
         )
+        self._names = NameKeeping(config, clock, partitions, log_directory)
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -100,6 +103,7 @@ class BackgroundJobs:
             _Job("garbage collection", SETTLE_CHECK_S, None, self._settle),
             _Job("file deletion", 1.0, None, self._file_deletion.run),
             _Job("delayed records", LOOK_EVERY_S, None, self._delayed.look),
+            _Job("producer names", LOOK_AT_NAMES_EVERY_S, None, self._names.look),
         )
 
     async def _repeat(self, job: _Job) -> None:
@@ -120,7 +124,9 @@ class BackgroundJobs:
             self._lifecycle.open_if_retention_is_due(key, self._clock.now_ms())
 
     def _expire(self, partition: Partition) -> None:
-        partition.log.expire_producers(self._clock.now_ms())
+        now_ms = self._clock.now_ms()
+        partition.log.expire_producers(now_ms)
+        partition.log.expire_names(now_ms)
 
     async def _flush_by_time(self) -> None:
         await sweep_partitions(

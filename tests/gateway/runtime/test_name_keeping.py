@@ -1,0 +1,144 @@
+"""What is done about producer names by itself: logs that are behind are read on, what changed is written down, soon enough."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gateway.runtime import name_keeping
+from gateway.runtime.name_keeping import NameKeeping
+from gateway.runtime.partition import Partition
+from log import StorageFailed
+from tests.gateway.handlers.requests import alter, create, delete
+from tests.gateway.handlers.support import NOW_MS, Node, open_node
+from tests.support.named_batches import DEDUPLICATED, named
+
+TOPIC_RESOURCE = 2
+INTERVAL_MS = 1_000
+SETTINGS = (
+    f"seqgate.deduplication.snapshot.interval.ms={INTERVAL_MS}",
+    "seqgate.deduplication.snapshot.records=5",
+)
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[Node]:
+    async with open_node(tmp_path, *SETTINGS) as opened:
+        yield opened
+
+
+@pytest.fixture
+def keeping(node: Node) -> NameKeeping:
+    services = node.services
+    return NameKeeping(services.config, node.clock, services.partitions, services.log_directory)
+
+
+async def partition_with(node: Node, topic: str, *sequence_ids: int, **configs: str) -> Partition:
+    await create(node, topic, configs=dict(configs))
+    partition = node.services.partitions.get(topic, 0)
+    assert partition is not None
+    for sequence_id in sequence_ids:
+        append(partition, sequence_id)
+    await settle(node, partition)
+    return partition
+
+
+def append(partition: Partition, *sequence_ids: int) -> None:
+    partition.append(replace(named("a", *sequence_ids), base_timestamp=NOW_MS).encode(), NOW_MS)
+
+
+async def settle(node: Node, partition: Partition) -> None:
+    """Have everything flushed, and what was captured written down."""
+    await node.services.flusher.flushed(partition.log, partition)
+    await node.services.flusher.idle()
+
+
+async def behind(node: Node, topic: str = "late", batches: int = 8) -> Partition:
+    """A partition whose log must be read before its names are known."""
+    partition = await partition_with(node, topic, *range(batches))
+    configs: dict[str, str | None] = {**DEDUPLICATED, "message.deduplication.start": "earliest"}
+    await alter(node, TOPIC_RESOURCE, topic, configs)
+    assert not partition.log.names_ready
+    return partition
+
+
+def snapshots(partition: Partition) -> list[int]:
+    """The offsets up to which names are written down."""
+    return sorted(int(path.stem) for path in Path(partition.log.directory).glob("*.names"))
+
+
+async def test_what_is_behind_is_read_on_at_once(
+    node: Node, keeping: NameKeeping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(name_keeping, "REPLAY_BYTES", 1)
+    partitions = [await behind(node), await behind(node, "later")]
+    await keeping.look()
+    for partition in partitions:
+        assert partition.log.names_ready
+        state = partition.log.name_state(b"a")
+        assert state is not None
+        assert state.persisted_sequence == 7
+
+
+async def test_others_have_their_turn_when_much_is_to_be_read(
+    node: Node, keeping: NameKeeping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(name_keeping, "REPLAY_BYTES", 1)
+    monkeypatch.setattr(name_keeping, "READ_FOR_S", 0.0)
+    partition = await behind(node)
+    await keeping.look()
+    assert not partition.log.names_ready
+
+
+async def test_what_cannot_be_read_is_tried_again_after_an_interval(
+    node: Node, keeping: NameKeeping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition = await behind(node)
+    tried = []
+
+    def fail(max_bytes: int, now_ms: int) -> bool:
+        tried.append(now_ms)
+        raise StorageFailed("a read failed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(partition.log, "replay_names", fail)
+        for _ in range(3):
+            await keeping.look()
+        assert len(tried) == 1
+    node.clock.time_ms += INTERVAL_MS
+    await keeping.look()
+    assert partition.log.names_ready
+
+
+async def test_what_changed_is_written_down_once_in_an_interval(node: Node, keeping: NameKeeping) -> None:
+    partition = await partition_with(node, "ledger", 1, 2, **DEDUPLICATED)
+    await keeping.look()
+    await settle(node, partition)
+    assert snapshots(partition) == []
+    node.clock.time_ms += INTERVAL_MS
+    await keeping.look()
+    await settle(node, partition)
+    assert snapshots(partition) == [2]
+    node.clock.time_ms += INTERVAL_MS
+    await keeping.look()
+    await settle(node, partition)
+    assert snapshots(partition) == [2]
+
+
+async def test_many_records_are_written_down_before(node: Node, keeping: NameKeeping) -> None:
+    partition = await partition_with(node, "ledger", **DEDUPLICATED)
+    append(partition, 1, 2, 3, 4, 5)
+    await keeping.look()
+    await settle(node, partition)
+    assert snapshots(partition) == [5]
+
+
+async def test_a_topic_that_is_deleted_is_left_alone(node: Node, keeping: NameKeeping) -> None:
+    await partition_with(node, "ledger", 1, **DEDUPLICATED)
+    await delete(node, "ledger")
+    node.clock.time_ms += INTERVAL_MS
+    await keeping.look()
+    assert node.services.log_directory.environment.name_budget.in_all == 0
