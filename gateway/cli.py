@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from gateway.commands import backlog, groups, pids, producers, sweep, transactions
+from gateway.commands import backlog, groups, names, pids, producers, sweep, transactions
 from gateway.commands.options import stop
 from gateway.config import Config, ConfigError, load_config
 
@@ -116,6 +116,7 @@ app.add_typer(pids.app, name="pids", help=pids.HELP)
 app.add_typer(groups.app, name="groups", help=groups.HELP)
 app.add_typer(transactions.app, name="transactions", help=transactions.HELP)
 app.command("backlog")(backlog.backlog)
+app.command("names")(names.names)
 app.command("producers")(producers.producers)
 app.command("status")(producers.status)
 app.command("reopen")(producers.reopen)

@@ -24,9 +24,11 @@ from gateway.control.messages import (
     ListGroupsRequest,
     ListProducersRequest,
     ListTransactionsRequest,
+    NamesRequest,
     Request,
     SweepResultRequest,
 )
+from gateway.control.name_results import NamePage
 from gateway.control.results import GroupDescription, GroupPage, ProducerPage
 from gateway.control.sweep_results import SweepPage
 from gateway.control.transaction_results import HangingPage, TransactionDescription, TransactionPage
@@ -99,6 +101,16 @@ def backlog_pages(data_dir: Path, topic: str) -> Iterator[BacklogPage]:
         if page.complete:
             return
         request = BacklogRequest(topic, page.partitions[-1].partition)
+
+
+def name_pages(data_dir: Path, request: NamesRequest) -> Iterator[NamePage]:
+    """All producer names that `request` asks for, page after page. Raises what `ask` raises."""
+    while True:
+        page = ask(data_dir, request, NamePage)
+        yield page
+        if page.next is None:
+            return
+        request = msgspec.structs.replace(request, begin=page.next)
 
 
 def transaction_pages(data_dir: Path, request: ListTransactionsRequest) -> Iterator[TransactionPage]:

@@ -132,6 +132,17 @@ class BacklogRequest(msgspec.Struct, tag="backlog", tag_field="operation", forbi
     limit: int = PAGE_ROWS
 
 
+class NamesRequest(msgspec.Struct, tag="names", tag_field="operation", forbid_unknown_fields=True):
+    """The producer names that partitions remember, or one of them, by topic, partition and name, from `begin` on."""
+
+    topic: str | None = None
+    partition: int | None = None
+    name: bytes | None = None
+    begin: tuple[str, int, bytes | None] | None = None
+    """What the page before told as `next`."""
+    limit: int = PAGE_ROWS
+
+
 class ListTransactionsRequest(
     msgspec.Struct, tag="transactions.list", tag_field="operation", forbid_unknown_fields=True
 ):
@@ -239,6 +250,7 @@ Request: TypeAlias = (
     | ResetOffsetsRequest
     | DeleteGroupsRequest
     | BacklogRequest
+    | NamesRequest
     | TransactionRequest
     | SweepingRequest
 )

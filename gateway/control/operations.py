@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gateway.control import backlogs, blocks, groups, hanging, transactions
+from gateway.control import backlogs, blocks, groups, hanging, names, transactions
 from gateway.control.blocks import BlockSource
 from gateway.control.errors import ControlError
 from gateway.control.group_offsets import reset_offsets
@@ -32,6 +32,7 @@ from gateway.control.messages import (
     ListTasksRequest,
     ListTransactionsRequest,
     MoveNextRequest,
+    NamesRequest,
     ReopenRequest,
     Request,
     ResetOffsetsRequest,
@@ -97,13 +98,21 @@ class Operations:
                 return await blocks.claim_block(self.source, request.size, request.owner, now_ms)
             case MoveNextRequest():
                 return await blocks.move_next(self.source, request.producer_id)
-            case BacklogRequest():
-                return await backlogs.backlog_of(self.services, request)
+            case BacklogRequest() | NamesRequest():
+                return await self.of_partitions(request)
             case ListGroupsRequest() | DescribeGroupRequest() | ResetOffsetsRequest() | DeleteGroupsRequest():
                 return await self.of_groups(request)
             case SweepRequest() | SweepResultRequest() | ListTasksRequest():
                 return self.of_sweeps(request)
         return await self.of_transactions(request)
+
+    async def of_partitions(self, request: BacklogRequest | NamesRequest) -> Any:
+        """The result of a request about what partitions hold. Raises ControlError."""
+        match request:
+            case BacklogRequest():
+                return await backlogs.backlog_of(self.services, request)
+            case NamesRequest():
+                return await names.list_names(self.services, request)
 
     def of_sweeps(self, request: SweepRequest | SweepResultRequest | ListTasksRequest) -> Any:
         """The result of a request about sweeps and tasks. Raises ControlError."""

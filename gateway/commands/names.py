@@ -1,0 +1,107 @@
+"""`seqgate names`: how far the producer names have come that topics with message.deduplication.enable remember."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gateway.commands.options import AsJson, ConfigFile, DataDir, asking, stop
+
+if TYPE_CHECKING:
+    from gateway.control.name_results import NameCounters, NameRow, UntoldPartition
+
+NONE = -1
+
+
+def names(
+    topic: Annotated[str | None, typer.Argument(metavar="[TOPIC]", show_default="all")] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", help="Only this producer name.", show_default="all")
+    ] = None,
+    partition: Annotated[
+        int | None,
+        typer.Option("--partition", help="Only this partition of the topic.", min=0, show_default="all"),
+    ] = None,
+    data_dir: DataDir = None,
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show how far producer names have come.
+
+    Of a running gateway: every producer name that is remembered where message.deduplication.enable is set.
+
+    \b
+    Columns:
+      persisted     highest sequence id that is durable: this one and those below it are not stored again
+      pushed        highest sequence id that is written
+      epoch         highest epoch that the name came with; records of a lower one are refused
+      last active   time since a record of the name came
+      pending       whether a transaction with further records of the name is open
+
+    The same as any Kafka client is told as the committed offset of the group seqgate-name:NAME; see docs/deduplication.md.
+    Exits with 1 when there is a partition whose names can't be told.
+    """  # noqa: D301 - \b keeps the lines of the list apart
+    import os
+
+    from gateway.commands import printing
+    from gateway.control.client import name_pages
+    from gateway.control.messages import NamesRequest
+
+    if partition is not None and topic is None:
+        raise stop("--partition needs TOPIC", code=2)
+    request = NamesRequest(topic, partition, None if name is None else os.fsencode(name))
+    with asking(config_file, data_dir) as directory:
+        pages = list(name_pages(directory, request))
+    rows = [row for page in pages for row in page.names]
+    untold = [row for page in pages for row in page.untold]
+    counters = pages[-1].counters
+    if as_json:
+        printing.print_json({"names": rows, "untold": untold, "counters": counters})
+    else:
+        _print_names(rows)
+        printing.print_lines(*_about(counters), *_about_untold(untold))
+    raise typer.Exit(1 if untold else 0)
+
+
+def _print_names(rows: list[NameRow]) -> None:
+    from gateway.commands import printing
+
+    texts = ("topic", "parti-\ntion", "name", "persisted", "pushed", "epoch", "last\nactive", "pending")
+    numbers = {"parti-\ntion", "persisted", "pushed", "epoch", "last\nactive"}
+    printing.print_table(
+        [printing.Column(text, number=text in numbers) for text in texts],
+        [
+            (
+                row.topic,
+                str(row.partition),
+                printing.shown(row.name),
+                _number(row.persisted_sequence),
+                _number(row.pushed_sequence),
+                _number(row.epoch),
+                printing.duration(row.age_ms),
+                "yes" if row.is_pending else "-",
+            )
+            for row in rows
+        ],
+    )
+
+
+def _number(value: int) -> str:
+    return "-" if value == NONE else str(value)
+
+
+def _about(counters: NameCounters) -> list[str]:
+    from gateway.commands.printing import counted
+
+    return [
+        f"{counted(counters.remembered, 'name')} remembered in all partitions. Since the gateway started:",
+        f"  {counted(counters.dropped_records, 'record')} acknowledged and not stored, as they were there before",
+        f"  {counted(counters.evicted, 'idle name')} forgotten to make room for a new one",
+        f"  {counted(counters.expired, 'idle name')} forgotten after message.deduplication.expiration.ms",
+        f"  {counted(counters.refused, 'batch', 'batches')} refused for want of room for a new name",
+    ]
+
+
+def _about_untold(untold: list[UntoldPartition]) -> list[str]:
+    return [f"Of {row.topic}-{row.partition} no names can be told: {row.reason}" for row in untold]

@@ -1,0 +1,146 @@
+"""What can be asked of the producer names that a running gateway remembers. Raises ControlError."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import AsyncIterator
+from typing import Final
+
+from gateway.control.errors import ControlError
+from gateway.control.messages import MAX_PAGE_ROWS, NamesRequest
+from gateway.control.name_results import NameCounters, NamePage, NameRow, Position, UntoldPartition
+from gateway.runtime.known_names import complete_names, deduplicates, deduplicating_topics, may_know_names
+from gateway.runtime.partition import Partition
+from gateway.runtime.partitions import TopicPartitions
+from gateway.runtime.services import Services
+from gateway.runtime.slices import in_slices
+from log import LogError
+from seq_validator.names import NameState
+
+PAGE_S: Final = 10.0
+"""How long a page is worked at: logs are opened, and read on, on its way."""
+PAGE_NAME_BYTES: Final = 1 << 20
+
+
+async def list_names(services: Services, request: NamesRequest) -> NamePage:
+    """One page of the names, by topic, partition and name."""
+    if not 1 <= request.limit <= MAX_PAGE_ROWS:
+        raise ControlError(f"a page has 1 to {MAX_PAGE_ROWS} rows")
+    _check_exists(services, request)
+    deadline_s = services.loop.time() + PAGE_S
+    rows: list[NameRow] = []
+    untold: list[UntoldPartition] = []
+    following: Position | None = None
+    async for topic, index in _places(services, request):
+        is_first = request.begin is not None and request.begin[:2] == (topic.name, index)
+        after = request.begin[2] if is_first and request.begin is not None else None
+        following = topic.name, index, after
+        try:
+            partition = await _partition(services, topic, index, deadline_s)
+        except TimeoutError:
+            break
+        if isinstance(partition, str):
+            untold.append(UntoldPartition(topic.name, index, partition))
+        else:
+            room = request.limit - len(rows)
+            found = _states(partition, request.name, after, room + 1)
+            taken = _fitting(found, room)
+            rows += [_row(partition, state, services.clock.now_ms()) for state in found[:taken]]
+            if taken < len(found):
+                following = topic.name, index, found[taken - 1].name if taken else after
+                break
+        following = None
+    return NamePage(rows, untold, _counters(services), following)
+
+
+def _check_exists(services: Services, request: NamesRequest) -> None:
+    if request.topic is None:
+        return
+    topic = services.partitions.by_name.get(request.topic)
+    if topic is None:
+        raise ControlError(f"there is no topic {request.topic}")
+    if not deduplicates(services.config, services.metadata_log.image, request.topic):
+        raise ControlError(
+            f"producer names are not remembered in topic {request.topic}: its message.deduplication.enable is false"
+        )
+    if request.partition is not None and not topic.has(request.partition):
+        raise ControlError(f"topic {request.topic} has no partition {request.partition}")
+
+
+async def _places(services: Services, request: NamesRequest) -> AsyncIterator[tuple[TopicPartitions, int]]:
+    """The partitions that may know names, from the one on that the page begins with."""
+    begin = None if request.begin is None else request.begin[:2]
+    async for topic in deduplicating_topics(services):
+        if request.topic is not None and topic.name != request.topic:
+            continue
+        async for index in in_slices(range(topic.count)):
+            is_wanted = request.partition is None or index == request.partition
+            is_before = begin is not None and (topic.name, index) < begin
+            if is_wanted and not is_before and may_know_names(services, topic, index):
+                yield topic, index
+
+
+async def _partition(
+    services: Services, topic: TopicPartitions, index: int, deadline_s: float
+) -> Partition | str:
+    """A partition that knows all its names, or why it does not. Raises TimeoutError."""
+    if services.loop.time() >= deadline_s:
+        raise TimeoutError
+    partition = topic.get(index)
+    if partition is None:
+        return "it can't be opened"
+    try:
+        await complete_names(partition, services.clock, deadline_s)
+    except LogError as error:
+        return str(error)
+    return partition.log.failure or partition
+
+
+def _states(partition: Partition, name: bytes | None, after: bytes | None, limit: int) -> list[NameState]:
+    """Up to `limit` names after one, by their bytes."""
+    if name is not None:
+        state = partition.log.name_state(name)
+        return [] if state is None else [state]
+    states = partition.log.name_states()
+    if after is not None:
+        states = [state for state in states if state.name > after]
+    return heapq.nsmallest(limit, states, key=lambda state: state.name)
+
+
+def _fitting(states: list[NameState], limit: int) -> int:
+    """How many of the first names one page may have, the first in any case."""
+    size_bytes = 0
+    for count, state in enumerate(states[:limit]):
+        size_bytes += len(state.name)
+        if size_bytes > PAGE_NAME_BYTES and count:
+            return count
+    return min(len(states), limit)
+
+
+def _row(partition: Partition, state: NameState, now_ms: int) -> NameRow:
+    return NameRow(
+        topic=partition.topic,
+        partition=partition.index,
+        name=state.name.decode("utf-8", "backslashreplace"),
+        name_base64=state.name,
+        persisted_sequence=state.persisted_sequence,
+        pushed_sequence=state.pushed_sequence,
+        epoch=state.epoch,
+        last_active_ms=state.last_active_ms,
+        age_ms=max(0, now_ms - state.last_active_ms),
+        is_pending=state.is_pending,
+    )
+
+
+def _counters(services: Services) -> NameCounters:
+    environment = services.log_directory.environment
+    budget = environment.name_budget
+    return NameCounters(
+        remembered=budget.in_all,
+        dropped_records=sum(
+            log.names.dropped_records for log in environment.deduplicating if log.names is not None
+        ),
+        evicted=budget.evictions,
+        expired=budget.expired,
+        refused=budget.refusals,
+    )
