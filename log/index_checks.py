@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from log.errors import CorruptRecord
-from log.record_batch import HEADER_BYTES, MAGIC, parse_header
+from log.record_batch import MAGIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,8 +66,7 @@ def has_timestamp(segment: Segment, indexes: SegmentIndexes, timestamp: int, rel
 
 
 def _bears_out(segment: Segment, relative_offset: int, position: int) -> bool:
-    data = segment.read_at(position, HEADER_BYTES)
-    if len(data) < HEADER_BYTES:
+    batch = segment.header_at(position)
+    if batch is None:
         return False
-    batch = parse_header(data)
     return batch.magic == MAGIC and 0 <= batch.base_offset - segment.base_offset <= relative_offset

@@ -326,6 +326,11 @@ class Segment:
         """Bytes of the log file. Raises OSError, NotCached."""
         return self._environment.storage.read(self.file, size_bytes, position)
 
+    def header_at(self, position: int) -> BatchHeader | None:
+        """The header that begins there, unchecked; None where the file ends before it does. Raises as `read_at`."""
+        data = self.read_at(position, HEADER_BYTES)
+        return parse_header(data) if len(data) == HEADER_BYTES else None
+
     def start_over(self) -> None:
         """Forget what is known of the content, to fold it in again batch by batch with `appended`."""
         self.size_bytes = 0
@@ -417,6 +422,8 @@ class Segment:
         return found
 
     def _read_first_timestamp(self) -> int:
-        batch = parse_header(self._environment.storage.read(self.file, HEADER_BYTES, 0))
+        batch = self.header_at(0)
+        if batch is None:
+            raise CorruptRecord(f"{self.file.path} ends within its first batch")
         self._first_timestamp = batch.max_timestamp
         return batch.max_timestamp

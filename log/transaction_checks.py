@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from log.end_marker import read_end_marker
 from log.errors import CorruptRecord
-from log.record_batch import HEADER_BYTES, crc_matches, parse_header
+from log.record_batch import crc_matches
 from log.transaction_index import ENTRY
 
 if TYPE_CHECKING:
@@ -92,8 +92,8 @@ def _is_begin(segments: Sequence[Segment], producer_id: int, offset: int) -> boo
 def _batch_of(segment: Segment, offset: int) -> tuple[int, BatchHeader] | None:
     """The position and header of the first batch that does not end before the offset. Raises CorruptRecord, OSError."""
     position = segment.position_of(offset, segment.size_bytes)
-    header = segment.read_at(position, HEADER_BYTES)
-    return (position, parse_header(header)) if len(header) == HEADER_BYTES else None
+    header = segment.header_at(position)
+    return (position, header) if header is not None else None
 
 
 def _is_damaged(segment: Segment, position: int, batch: BatchHeader) -> bool:

@@ -112,3 +112,17 @@ def _segment_with_entry(
     entry = struct.pack(">ii", relative_offset, batch_number * len(batch()) + shift)
     (directory / f"{0:020d}.index").write_bytes(entry)
     return closed_segment(directory)
+
+
+def test_a_header_is_there_or_it_is_not(directory: Path) -> None:
+    segment = closed_segment(directory)
+    found = [segment.header_at(number * len(batch())) for number in range(6)]
+    assert [header.base_offset for header in found if header is not None] == list(range(6))
+    assert segment.header_at(segment.size_bytes - 60) is None
+
+
+def test_a_file_that_ends_within_its_first_header_has_no_first_timestamp(directory: Path) -> None:
+    segment = closed_segment(directory)
+    os.truncate(segment.file.path, 60)
+    with pytest.raises(CorruptRecord, match="ends within its first batch"):
+        segment.first_timestamp()
