@@ -54,8 +54,9 @@ end
 """
 
 _CHECK_VERSION: Final = f"""
+local this_version = '{VERSION}'
 local version = redis.call('HGET', KEYS[1], 'version')
-if version and tonumber(version) > {VERSION} then return {{'newer', version}} end
+if version and tonumber(version) > tonumber(this_version) then return {{'newer', version}} end
 """
 
 _CLAIM: Final = (
@@ -79,7 +80,7 @@ if run_id ~= server then
   local present = time[1] .. string.format('%06d', tonumber(time[2]))
   if below(next_id, present) then next_id = present end
 end
-redis.call('HSET', KEYS[1], 'id', id, 'next', next_id, 'server', run_id, 'version', '1')
+redis.call('HSET', KEYS[1], 'id', id, 'next', next_id, 'server', run_id, 'version', this_version)
 local grown = redis.pcall('HINCRBY', KEYS[1], 'next', size)
 if type(grown) == 'table' and grown.err then
   if string.find(grown.err, 'overflow') then return {'exhausted', id, next_id} end
@@ -98,7 +99,7 @@ _MOVE_NEXT: Final = (
 local next_id = redis.call('HGET', KEYS[1], 'next') or '0'
 if below(ARGV[1], next_id) then return {'behind', next_id} end
 redis.call('HSETNX', KEYS[1], 'id', ARGV[2])
-redis.call('HSET', KEYS[1], 'next', ARGV[1], 'vouched', ARGV[1], 'version', '1')
+redis.call('HSET', KEYS[1], 'next', ARGV[1], 'vouched', ARGV[1], 'version', this_version)
 return {'moved', next_id}
 """
 )
