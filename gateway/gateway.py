@@ -80,33 +80,51 @@ class Gateway:
         self.clock = self.machine.clock
         self.storage = self.machine.storage
         self.producer_limit = ProducerLimit()
-        self.services: Services
         self.server: Server
+        self._services: Services | None = None
+        self._flusher: Flusher
+        self._log_directory: LogDirectory
         self._jobs: BackgroundJobs
         self._lifecycle: TopicLifecycle
         self._compaction: Compaction
         self._control: ControlServer
         self._store: BlockStore
 
+    @property
+    def services(self) -> Services:
+        """What the parts share, from when the metadata is read."""
+        assert self._services is not None
+        return self._services
+
     async def start(self) -> None:
-        """Recover the data, then listen. Raises StartFailed."""
-        loop = asyncio.get_running_loop()
+        """Recover the data, then listen. Raises StartFailed; nothing of it runs any more then, and the lock is free."""
         config = self.config
-        flusher = Flusher(loop, machine=self.machine)
-        follow_flusher(config, flusher)
+        self._flusher = Flusher(asyncio.get_running_loop(), machine=self.machine)
+        follow_flusher(config, self._flusher)
         handles_limit = _open_files_limit()
         follow_open_files(config, self.storage, handles_limit)
         follow_producer_limit(config, self.producer_limit)
-        log_directory = self._open_directory()
-        log_directory.environment.delayed_limit.change(
+        self._log_directory = self._open_directory()
+        self._log_directory.environment.delayed_limit.change(
             config.int("seqgate.delayed.records.max.per.partition"), config.int("seqgate.delayed.records.max")
         )
-        name_budget = log_directory.environment.name_budget
+        name_budget = self._log_directory.environment.name_budget
         name_budget.max_in_all = config.int("seqgate.deduplication.names.max")
         name_budget.min_idle_ms = config.int("seqgate.deduplication.min.idle.ms")
-        flusher.start()
+        self._flusher.start()
+        try:
+            await self._put_together(handles_limit)
+            await self._begin()
+        except StartFailed:
+            await self.stop()
+            raise
+
+    async def _put_together(self, handles_limit: int) -> None:
+        """Make all parts from what the metadata tells; those that do nothing before they are begun."""
+        loop = asyncio.get_running_loop()
+        config, flusher, log_directory = self.config, self._flusher, self._log_directory
         partitions = Partitions()
-        metadata_log = await self._open_metadata(log_directory, flusher, partitions)
+        metadata_log = await self._open_metadata(partitions)
         self._store = open_store(config, metadata_log)
         producer_ids = open_producer_ids(config, self._store, self.clock)
         group_configs = GroupConfigs(config, metadata_log)
@@ -115,7 +133,7 @@ class Gateway:
         groups = GroupCoordinator(config, clock, partitions, metadata_log, internal_topics, group_configs)
         shares = ShareCoordinator(config, clock, partitions, internal_topics, group_configs, groups)
         clock.listeners += [groups.clock_was_set, shares.clock_was_set]
-        self.services = Services(
+        services = Services(
             config=config,
             clock=self.clock,
             loop=loop,
@@ -151,37 +169,38 @@ class Gateway:
             advertised={},
             disk_room=DiskRoom(config, self.clock, log_directory, partitions, metadata_log),
         )
-        follow_fetch_sessions(config, self.services.fetch_sessions)
-        self._start_coordinators()
-        # a claim is written down: not before it is known that this release can read everything
-        if not await producer_ids.start():
-            logger.warning("no producer ids yet: %s", producer_ids.state().last_error)
-        metadata_log.add_listener(self.services.shares.metadata_changed)
-        self.services.cold_reads.start()
-        self.services.backlog.start()
-        self.services.disk_room.start()
+        follow_fetch_sessions(config, services.fetch_sessions)
         self.server = Server(
-            loop,
-            config,
-            Dispatcher(APIS, self.services),
-            self.services.cold_reads,
-            handles_limit=handles_limit,
+            loop, config, Dispatcher(APIS, services), services.cold_reads, handles_limit=handles_limit
         )
-        self.services.backlog.held.room = self.server.memory
-        # before the first request: what is full takes nothing
-        await self.services.backlog.look_over_safely()
+        services.backlog.held.room = self.server.memory
         flusher.after_round.append(self.server.outbox.flush)
-        for listener in config.listeners:
-            await self._listen(listener)
         self._jobs = BackgroundJobs(config, self.clock, partitions, log_directory, self._lifecycle)
-        self._jobs.start()
-        self.services.backlog.run()
         self._compaction = Compaction(
             config, self.clock, partitions, log_directory, self._lifecycle, self.machine.cleaner
         )
-        metadata_log.add_listener(self._compaction.metadata_changed)
+        self._control = ControlServer(services, Path(config.str("log.dirs")), traffic=self._traffic)
+        self._services = services
+
+    async def _begin(self) -> None:
+        """Begin to serve, listening last. Raises StartFailed."""
+        services = self.services
+        self._start_coordinators()
+        # a claim is written down: not before it is known that this release can read everything
+        if not await services.producer_ids.start():
+            logger.warning("no producer ids yet: %s", services.producer_ids.state().last_error)
+        services.metadata_log.add_listener(services.shares.metadata_changed)
+        services.cold_reads.start()
+        services.backlog.start()
+        services.disk_room.start()
+        # before the first request: what is full takes nothing
+        await services.backlog.look_over_safely()
+        for listener in self.config.listeners:
+            await self._listen(listener)
+        self._jobs.start()
+        services.backlog.run()
+        services.metadata_log.add_listener(self._compaction.metadata_changed)
         self._compaction.start()
-        self._control = ControlServer(self.services, Path(config.str("log.dirs")), traffic=self._traffic)
         await self._control.start()
 
     def _start_coordinators(self) -> None:
@@ -192,7 +211,6 @@ class Gateway:
             services.transactions.markers.listeners.append(services.groups.transaction_ended)
             services.transactions.start()
         except IncompatibleFormat as error:
-            services.log_directory.close(clean=True)
             raise StartFailed(
                 f"the data directory {services.log_directory.path} can't be used: {error}"
             ) from error
@@ -201,16 +219,11 @@ class Gateway:
         server = self.server
         return Traffic(len(server), server.refused_connections, server.dispatcher.requests)
 
-    async def _open_metadata(
-        self, log_directory: LogDirectory, flusher: Flusher, partitions: Partitions
-    ) -> MetadataLog:
+    async def _open_metadata(self, partitions: Partitions) -> MetadataLog:
         try:
-            metadata_log = MetadataLog(open_metadata_log(log_directory), flusher, self.clock)
+            metadata_log = MetadataLog(open_metadata_log(self._log_directory), self._flusher, self.clock)
             metadata_log.replay()
         except (LogError, IncompatibleFormat, OSError, ValueError) as error:
-            flusher.stop()
-            # nothing was written: what a clean stop said of the directory goes for the next start too
-            log_directory.close(clean=True)
             raise StartFailed(
                 f"the metadata in {self.config.str('log.dirs')} can't be read: {error}"
             ) from error
@@ -218,9 +231,9 @@ class Gateway:
             config=self.config,
             node_id=self.config.int("node.id"),
             metadata_log=metadata_log,
-            directory=log_directory,
+            directory=self._log_directory,
             partitions=partitions,
-            flusher=flusher,
+            flusher=self._flusher,
         )
         await self._lifecycle.start()
         return metadata_log
@@ -262,29 +275,36 @@ class Gateway:
             )
 
     async def stop(self) -> None:
-        """Answer what is in flight, make everything durable, leave a clean-shutdown marker."""
+        """Answer what is in flight, make everything durable, leave a clean-shutdown marker.
+
+        After a start that was refused before anything was written, what a clean stop said of the directory goes on.
+        """
+        if self._services is not None:
+            await self._stop_services(self._services)
+        await self._flusher.idle()
+        self._flusher.stop()
+        self._log_directory.close(clean=True)
+
+    async def _stop_services(self, services: Services) -> None:
         await self._control.stop()
         await self.server.stop_accepting()
-        self.services.disk_room.stop()
-        await self.services.backlog.stop()
+        services.disk_room.stop()
+        await services.backlog.stop()
         await self._compaction.stop()
-        self.services.transactions.stop()
-        self.services.groups.stop()
-        self.services.shares.stop()
-        for partition in self.services.partitions:
+        services.transactions.stop()
+        services.groups.stop()
+        services.shares.stop()
+        for partition in services.partitions:
             partition.close()
         await self.server.finish(STOP_TIMEOUT_S)
-        self.services.cold_reads.stop()
+        services.cold_reads.stop()
         await self._jobs.stop()
-        await self.services.tasks.stop()
-        await self.services.producer_ids.close()
-        await self.services.metadata_log.close()
-        for partition in self.services.partitions:
+        await services.tasks.stop()
+        await services.producer_ids.close()
+        await services.metadata_log.close()
+        for partition in services.partitions:
             if not partition.log.offline and partition.log.recovery_point < partition.log.log_end_offset:
                 partition.start_flush()
-        await self.services.flusher.idle()
-        self.services.flusher.stop()
-        self.services.log_directory.close(clean=True)
 
 
 def run(config: Config, *, guide: bool = False) -> None:

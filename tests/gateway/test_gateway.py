@@ -1,0 +1,92 @@
+"""A start that is refused leaves nothing behind: no thread, no task, no lock, and the directory as the clean stop left it."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+import struct
+import threading
+from pathlib import Path
+
+import pytest
+
+from gateway.config import load_config
+from gateway.gateway import Gateway, StartFailed
+from log import LogDirectory, Storage
+from tests.upgrade.planting import NOW_MS, Plant, record
+
+ANY_PORT = "127.0.0.1:0"
+NEWER = struct.pack(">h", 99) + b"\x7f" * 40
+
+
+def without_metadata(root: Path) -> None:
+    shutil.rmtree(root / "__cluster_metadata-0")
+
+
+REFUSED: dict[str, tuple[Plant, str]] = {
+    "no metadata": (without_metadata, "can't be read"),
+    "group": (record("__consumer_offsets", struct.pack(">hh", 2, 1) + b"g", NEWER), "version 99"),
+    "transaction": (record("__transaction_state", struct.pack(">hh", 0, 1) + b"t", NEWER), "version 99"),
+    "share state": (
+        record("__share_group_state", struct.pack(">hh", 0, 1) + b"g" + bytes(20), NEWER),
+        "version 99",
+    ),
+}
+
+
+def gateway(root: Path, *listeners: str) -> Gateway:
+    served = ",".join(
+        f"{name}://{listener}" for name, listener in zip(("PLAINTEXT", "SECOND"), listeners, strict=False)
+    )
+    one = [
+        f"{topic}.num.partitions=1"
+        for topic in ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
+    ]
+    return Gateway(load_config(overrides=[f"log.dirs={root}", f"listeners={served}", *one]))
+
+
+async def stopped(root: Path) -> None:
+    """A directory that a clean stop left, with all topics of coordinators, each of which has a record."""
+    before = gateway(root, ANY_PORT)
+    await before.start()
+    services = before.services
+    for coordinator in (services.groups, services.transactions, services.shares):
+        await coordinator.ensure_topic()
+        assert services.partitions.get(coordinator.shards.topic.name, 0) is not None
+    await before.stop()
+    plant = record("__consumer_offsets", struct.pack(">hh", 2, 1) + b"h", b"")
+    plant(root)
+
+
+async def refused(root: Path, *listeners: str) -> str:
+    """Why a gateway does not start; checks that it leaves nothing behind."""
+    threads, tasks = set(threading.enumerate()), asyncio.all_tasks()
+    with pytest.raises(StartFailed) as refusal:
+        await gateway(root, *listeners).start()
+    assert {thread.name for thread in set(threading.enumerate()) - threads} == set()
+    assert {task.get_name() for task in asyncio.all_tasks() - tasks} == set()
+    directory = LogDirectory.open(root, Storage(), node_id=1, now_ms=lambda: NOW_MS)
+    assert directory.was_clean
+    directory.close()
+    return str(refusal.value)
+
+
+class TestARefusedStart:
+    @pytest.mark.parametrize("what", REFUSED)
+    async def test_for_what_is_stored(self, what: str, tmp_path: Path) -> None:
+        await stopped(tmp_path)
+        plant, sentence = REFUSED[what]
+        plant(tmp_path)
+        assert sentence in await refused(tmp_path, ANY_PORT)
+
+    async def test_for_a_port_that_is_taken(self, tmp_path: Path) -> None:
+        """Whatever listens already stops listening again."""
+        await stopped(tmp_path)
+        with socket.create_server(("127.0.0.1", 0)) as taken, socket.create_server(("127.0.0.1", 0)) as free:
+            first = "{}:{}".format(*free.getsockname())
+            free.close()
+            second = "{}:{}".format(*taken.getsockname())
+            assert f"can't listen on {second}" in await refused(tmp_path, first, second)
+        with socket.create_server(("127.0.0.1", int(first.rpartition(":")[2]))):
+            pass
