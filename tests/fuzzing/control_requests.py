@@ -10,16 +10,16 @@ import asyncio
 import json
 import random
 from collections.abc import Iterator
-from contextlib import AsyncExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from typing import Any, get_args
 
 import msgspec
-import uvloop
 
 from gateway.control.messages import Answer, Request
 from tests.fuzzing.changes import EXTREMES, changed
 from tests.fuzzing.composed_requests import GROUPS, TOPICS, TRANSACTION
-from tests.fuzzing.scene import Scene, running_scene
+from tests.fuzzing.fresh_scenes import fresh_scenes
+from tests.fuzzing.scene import Scene
 from tests.fuzzing.target import Breach, Run
 
 MAX_INPUT_BYTES = 2048
@@ -29,66 +29,35 @@ INPUTS_PER_SCENE = 500
 KINDS: tuple[Any, ...] = get_args(Request)
 
 
-class Asker:
-    """Asks one gateway after another."""
+def opened() -> AbstractContextManager[Run]:
+    return fresh_scenes(_feed, INPUTS_PER_SCENE)
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._stack = AsyncExitStack()
-        self._scene: Scene | None = None
-        self._asked = 0
 
-    def run(self, data: bytes) -> None:
-        try:
-            self._loop.run_until_complete(self._feed(data))
-        except BaseException:
-            # what comes next is not to suffer from it
-            self._loop.run_until_complete(self.close())
-            raise
+async def _feed(scene: Scene, data: bytes) -> bool:
+    _check(await _ask(scene, data))
+    if _check(await _ask(scene, b'{"operation":"status"}\n')).error is not None:
+        raise Breach("the gateway no longer tells how it is")
+    scene.complaints.check()
+    return True
 
-    async def _feed(self, data: bytes) -> None:
-        if self._scene is None or self._asked >= INPUTS_PER_SCENE:
-            await self.close()
-            self._scene = await self._stack.enter_async_context(running_scene())
-            self._asked = 0
-        self._asked += 1
-        _check(await self._ask(self._scene, data))
-        if _check(await self._ask(self._scene, b'{"operation":"status"}\n')).error is not None:
-            raise Breach("the gateway no longer tells how it is")
-        self._scene.complaints.check()
 
-    async def _ask(self, scene: Scene, data: bytes) -> bytes:
-        path = str(scene.gateway._control.path)
-        reader, writer = await asyncio.open_unix_connection(path)
-        writer.write(data)
-        with suppress(OSError):
-            writer.write_eof()
-        line = b""
-        with suppress(OSError):
-            line = await reader.read()
-        writer.close()
-        return line
-
-    async def close(self) -> None:
-        self._scene = None
-        await self._stack.aclose()
+async def _ask(scene: Scene, data: bytes) -> bytes:
+    path = str(scene.gateway._control.path)
+    reader, writer = await asyncio.open_unix_connection(path)
+    writer.write(data)
+    with suppress(OSError):
+        writer.write_eof()
+    line = b""
+    with suppress(OSError):
+        line = await reader.read()
+    writer.close()
+    return line
 
 
 def _check(line: bytes) -> Answer:
     if not line.endswith(b"\n") or line.count(b"\n") != 1:
         raise Breach(f"the answer is {line!r}")
     return msgspec.json.decode(line, type=Answer)
-
-
-@contextmanager
-def opened() -> Iterator[Run]:
-    loop = uvloop.new_event_loop()
-    asker = Asker(loop)
-    try:
-        yield asker.run
-    finally:
-        loop.run_until_complete(asker.close())
-        loop.close()
 
 
 def _filled(kind: Any) -> dict[str, Any]:

@@ -6,74 +6,37 @@ clients go on producing and reading.
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Iterator
-from contextlib import AsyncExitStack, contextmanager
-
-import uvloop
+from contextlib import AbstractContextManager
 
 from tests.fuzzing.changes import changed
 from tests.fuzzing.composed_requests import VERSIONS, request
-from tests.fuzzing.scene import Scene, running_scene
+from tests.fuzzing.fresh_scenes import fresh_scenes
+from tests.fuzzing.scene import Scene
 from tests.fuzzing.target import Run
 
 MAX_INPUT_BYTES = 8192
 PEAK_BYTES = 64 << 20
 BASE_WORK = 400.0
 INPUTS_PER_SCENE = 300
-"""After so many a fresh gateway takes over: what is made is never tidied up."""
 MOST_PARTITIONS = 100
 _BROKER = 4
 
 
-class Feeder:
-    """Feeds inputs to one gateway after another."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._stack = AsyncExitStack()
-        self._scene: Scene | None = None
-        self._fed = 0
-
-    def run(self, data: bytes) -> None:
-        try:
-            self._loop.run_until_complete(self._feed(data))
-        except BaseException:
-            # what comes next is not to suffer from it
-            self._loop.run_until_complete(self.close())
-            raise
-
-    async def _feed(self, data: bytes) -> None:
-        scene = self._scene
-        if scene is None:
-            self._scene = scene = await self._stack.enter_async_context(running_scene())
-            self._fed = 0
-        self._fed += 1
-        await scene.feed(data)
-        scene.complaints.check()
-        image = scene.gateway.services.metadata_log.image
-        is_altered = bool(image.configured(_BROKER))
-        if not is_altered:
-            await scene.probe()
-            scene.complaints.check()
-        if is_altered or self._fed >= INPUTS_PER_SCENE or image.partition_count > MOST_PARTITIONS:
-            await self.close()
-
-    async def close(self) -> None:
-        self._scene = None
-        await self._stack.aclose()
+def opened() -> AbstractContextManager[Run]:
+    return fresh_scenes(_feed, INPUTS_PER_SCENE)
 
 
-@contextmanager
-def opened() -> Iterator[Run]:
-    loop = uvloop.new_event_loop()
-    feeder = Feeder(loop)
-    try:
-        yield feeder.run
-    finally:
-        loop.run_until_complete(feeder.close())
-        loop.close()
+async def _feed(scene: Scene, data: bytes) -> bool:
+    await scene.feed(data)
+    scene.complaints.check()
+    image = scene.gateway.services.metadata_log.image
+    if image.configured(_BROKER):
+        return False
+    await scene.probe()
+    scene.complaints.check()
+    return image.partition_count <= MOST_PARTITIONS
 
 
 def seeds() -> Iterator[bytes]:

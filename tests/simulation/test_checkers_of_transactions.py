@@ -241,8 +241,17 @@ class TestCommittedOffsets:
         story.final([rec(0, "t", 0, 1), False], [None, False])
         assert story.found() == {"committed_offsets"}
 
-    @pytest.mark.parametrize(("offset", "shown"), [(8, False), (3, True)])
-    def test_the_half_of_a_transaction_whose_end_is_unknown(self, offset: int, shown: bool) -> None:
+    @pytest.mark.parametrize(
+        ("offset", "shown", "found"),
+        [
+            (8, False, {"committed_offsets"}),
+            (3, True, {"committed_offsets"}),
+            (8, True, set[str]()),
+            (3, False, set[str]()),
+        ],
+        ids=["half: the offsets", "half: the records", "all of it", "nothing of it"],
+    )
+    def test_a_transaction_whose_end_is_unknown(self, offset: int, shown: bool, found: set[str]) -> None:
         story = Story()
         story.committing(3)
         name = rec(0, "t", 0, 1)
@@ -250,18 +259,7 @@ class TestCommittedOffsets:
         story.ending(1, ended=False, offsets=((P0, 8),))
         story.final([name, shown], [name if shown else None, shown])
         story.offsets_fetched(offset)
-        assert story.found() == {"committed_offsets"}
-
-    @pytest.mark.parametrize(("offset", "shown"), [(8, True), (3, False)])
-    def test_the_whole_of_a_transaction_whose_end_is_unknown(self, offset: int, shown: bool) -> None:
-        story = Story()
-        story.committing(3)
-        name = rec(0, "t", 0, 1)
-        story.acknowledged(name, 0)
-        story.ending(1, ended=False, offsets=((P0, 8),))
-        story.final([name, shown], [name if shown else None, shown])
-        story.offsets_fetched(offset)
-        assert story.found() == set()
+        assert story.found() == found
 
 
 class TestGroups:

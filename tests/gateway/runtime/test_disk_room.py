@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.runtime.disk_room import LOOKS_BETWEEN_TRIES
+from gateway.runtime.partition import Partition
 from log import Storage, StorageFailed
 from log.data_file import DataFile
 from log.record_batch import Buffer
@@ -53,6 +54,16 @@ class Disk(Storage):
 
 async def error_of(node: Node, sent: bytes) -> int:
     return int((await answer(produce(node, sent)))["error_code"])
+
+
+async def taken_offline(node: Node, disk: Disk, error: int) -> Partition:
+    """A partition to which a record was sent that a disk with this error did not take; it is well again."""
+    partition = await open_topic(node)
+    disk.error = error
+    assert await error_of(node, batch()) == STORAGE_ERROR
+    assert partition.log.offline
+    disk.error = 0
+    return partition
 
 
 async def test_below_the_reserve_producers_are_refused_and_topics_can_be_deleted(tmp_path: Path) -> None:
@@ -116,10 +127,7 @@ async def test_what_a_shortage_took_offline_comes_back_with_room(tmp_path: Path,
 async def test_a_failing_disk_is_the_operators(tmp_path: Path) -> None:
     disk = Disk()
     async with open_node(tmp_path, *SETTINGS, storage=disk) as node:
-        partition = await open_topic(node)
-        disk.error = errno.EIO
-        assert await error_of(node, batch()) == STORAGE_ERROR
-        disk.error = 0
+        partition = await taken_offline(node, disk, errno.EIO)
         node.services.disk_room.look()
         assert partition.log.offline
 
@@ -129,10 +137,7 @@ async def test_one_that_cannot_be_reopened_is_tried_again_later(
 ) -> None:
     disk = Disk()
     async with open_node(tmp_path, *SETTINGS, storage=disk) as node:
-        partition = await open_topic(node)
-        disk.error = errno.ENOSPC
-        assert await error_of(node, batch()) == STORAGE_ERROR
-        disk.error = 0
+        partition = await taken_offline(node, disk, errno.ENOSPC)
         tries = 0
 
         def fail(now_ms: int) -> None:
@@ -153,10 +158,7 @@ async def test_one_that_cannot_be_reopened_is_tried_again_later(
 async def test_a_topic_that_is_deleted_meanwhile_is_forgotten(tmp_path: Path) -> None:
     disk = Disk()
     async with open_node(tmp_path, *SETTINGS, storage=disk) as node:
-        partition = await open_topic(node)
-        disk.error = errno.ENOSPC
-        assert await error_of(node, batch()) == STORAGE_ERROR
-        disk.error = 0
+        partition = await taken_offline(node, disk, errno.ENOSPC)
         await delete(node, partition.topic)
         node.services.disk_room.look()
         assert not node.services.log_directory.environment.short_of_room
