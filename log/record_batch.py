@@ -84,6 +84,11 @@ class BatchHeader:
     """Bytes of the whole batch, header included."""
 
     @property
+    def is_plausible(self) -> bool:
+        """Whether a stored batch can begin so: magic 2, its own header in it, offsets that go on. The CRC tells the rest."""
+        return self.magic == MAGIC and self.size_bytes >= HEADER_BYTES and self.last_offset_delta >= 0
+
+    @property
     def last_offset(self) -> int:
         """Offset of the last record, inclusive."""
         return self.base_offset + self.last_offset_delta

@@ -458,9 +458,4 @@ def _check_magic(
 
 
 def _is_good(batch: BatchHeader, data: memoryview, at: int, base_offset: int) -> bool:
-    return (
-        batch.magic == MAGIC
-        and batch.last_offset_delta >= 0
-        and batch.last_offset - base_offset < 2**31
-        and crc_matches(batch, data, at)
-    )
+    return batch.is_plausible and batch.last_offset - base_offset < 2**31 and crc_matches(batch, data, at)

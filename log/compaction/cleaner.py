@@ -30,7 +30,7 @@ from log.names import (
     cleaned_name,
     offset_name,
 )
-from log.record_batch import HEADER_BYTES, MAGIC, crc_matches, parse_header
+from log.record_batch import HEADER_BYTES, crc_matches, parse_header
 from log.segment import Segment
 from log.transaction_index import ENTRY
 
@@ -236,11 +236,7 @@ class _Cleaner:
 
 def _fits(header: BatchHeader, next_offset: int, end_offset: int) -> bool:
     """Whether this can be a batch of a segment that goes on with `next_offset` and ends before `end_offset`."""
-    return (
-        header.magic == MAGIC
-        and header.size_bytes >= HEADER_BYTES
-        and next_offset <= header.base_offset <= header.last_offset < end_offset
-    )
+    return header.is_plausible and next_offset <= header.base_offset and header.last_offset < end_offset
 
 
 class _Aborted:

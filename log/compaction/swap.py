@@ -38,7 +38,7 @@ from log.names import (
     offset_name,
     parse_offset_name,
 )
-from log.record_batch import HEADER_BYTES, MAGIC, crc_matches, parse_header
+from log.record_batch import HEADER_BYTES, crc_matches, parse_header
 
 if TYPE_CHECKING:
     from log.compaction.job import CleanedSegment
@@ -286,7 +286,7 @@ def _sound_batch(storage: Storage, file: DataFile, position: int) -> BatchHeader
     if len(head) < HEADER_BYTES:
         return None
     batch = parse_header(head)
-    if batch.magic != MAGIC or batch.size_bytes < HEADER_BYTES or batch.last_offset_delta < 0:
+    if not batch.is_plausible:
         return None
     whole = memoryview(storage.read(file, batch.size_bytes, position))
     return batch if len(whole) == batch.size_bytes and crc_matches(batch, whole) else None

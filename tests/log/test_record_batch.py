@@ -42,6 +42,16 @@ class TestParseHeader:
         assert getattr(parse_header(Batch(attributes=bit).encode()), name) is True
         assert getattr(parse_header(Batch().encode()), name) is False
 
+    @pytest.mark.parametrize(
+        ("field", "value"),
+        [("magic", 1), ("magic", 3), ("size_bytes", HEADER_BYTES - 1), ("last_offset_delta", -1)],
+    )
+    def test_what_no_batch_can_begin_with(self, field: str, value: int) -> None:
+        header = parse_header(Batch().encode())
+        assert header.is_plausible
+        setattr(header, field, value)
+        assert not header.is_plausible
+
 
 def test_crc_covers_all_from_byte_21() -> None:
     data = bytearray(Batch((Record(b"abc"),)).encode())
