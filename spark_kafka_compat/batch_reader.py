@@ -73,7 +73,7 @@ def plan_splits(bootstrap: str, topics: Sequence[str], records_per_split: int = 
     """
     splits: list[Split] = []
     for topic in topics:
-        for partition, (start, end) in sorted(_offset_ranges(bootstrap, topic).items()):
+        for partition, (start, end) in sorted(offset_ranges(bootstrap, topic).items()):
             cuts = [*range(start, end, records_per_split), end]
             splits += [Split(bootstrap, topic, partition, low, high, start) for low, high in pairwise(cuts)]
     return splits
@@ -96,6 +96,17 @@ def read_split(split: Split) -> Iterator[BatchRow]:
             time.sleep(0.2)
         else:
             return
+
+
+def offset_ranges(bootstrap: str, topic: str) -> dict[int, tuple[int, int]]:
+    """The log start offset and the high watermark of each partition; raises `EndpointError`."""
+    ranges: dict[int, tuple[int, int]] = {}
+    for leader, partitions in _leaders(bootstrap, topic).items():
+        with Connection(*leader) as connection:
+            starts = _list_offsets(connection, topic, partitions, EARLIEST)
+            ends = _list_offsets(connection, topic, partitions, LATEST)
+            ranges |= {partition: (starts[partition], ends[partition]) for partition in partitions}
+    return ranges
 
 
 def parse_headers(records: bytes, topic: str, partition: int) -> Iterator[BatchRow]:
@@ -180,16 +191,6 @@ def _fetch(connection: Connection, split: Split, offset: int) -> bytes:
         )
     _check(data.error_code, f"fetching {split.topic}-{split.partition}")
     return data.records or b""
-
-
-def _offset_ranges(bootstrap: str, topic: str) -> dict[int, tuple[int, int]]:
-    ranges: dict[int, tuple[int, int]] = {}
-    for leader, partitions in _leaders(bootstrap, topic).items():
-        with Connection(*leader) as connection:
-            starts = _list_offsets(connection, topic, partitions, EARLIEST)
-            ends = _list_offsets(connection, topic, partitions, LATEST)
-            ranges |= {partition: (starts[partition], ends[partition]) for partition in partitions}
-    return ranges
 
 
 def _list_offsets(

@@ -21,3 +21,11 @@ class EndpointError(SparkCompatError):
     def __init__(self, message: str, *, retriable: bool = False) -> None:
         super().__init__(message)
         self.retriable = retriable
+
+
+class FencedError(SparkCompatError):
+    """Another copy of the same pipeline has started since; this one has to end."""
+
+
+class PositionError(SparkCompatError):
+    """The records do not follow on what the database holds: some are gone, or a checkpoint is ahead of the database."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.gateway_process import GatewayProcess
+from tests.support.postgresql_server import PostgresqlServer
 
 AS_THE_PEER = {
     "group.initial.rebalance.delay.ms": "0",
@@ -32,3 +33,18 @@ def shared_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway
     data_dir = tmp_path_factory.mktemp("shared") / "data"
     with GatewayProcess(data_dir, settings=AS_THE_PEER) as process:
         yield process
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[PostgresqlServer]:
+    """One running PostgreSQL; each test asks it for a database of its own."""
+    with PostgresqlServer() as server:
+        yield server
+
+
+@pytest.fixture(params=["SQLite", "PostgreSQL"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty database."""
+    if request.param == "SQLite":
+        return f"sqlite://{tmp_path / 'database.db'}"
+    return str(request.getfixturevalue("postgresql").fresh_database())

@@ -6,22 +6,14 @@ Exit status: 0 when it is done or was told to stop, 1 when the query failed, 2 w
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
-import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from spark_kafka_compat import session
 from spark_kafka_compat.connector import connector_coordinates
 from spark_kafka_compat.errors import SparkCompatError
 from spark_kafka_compat.landing import PARTITION_COLUMNS, land
-from spark_kafka_compat.options import OptionValue
-
-if TYPE_CHECKING:
-    from pyspark.sql.streaming.query import StreamingQuery
-
-DONE, QUERY_FAILED, NOT_BEGUN = 0, 1, 2
+from spark_kafka_compat.pipelines.streaming import DONE, NOT_BEGUN, await_end, source_options
 
 
 def parser() -> argparse.ArgumentParser:
@@ -80,41 +72,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             every=chosen.every,
             text=not chosen.binary,
             schema=chosen.schema,
-            options=_options(chosen.option),
+            options=source_options(chosen.option),
         )
     except SparkCompatError as error:
         print(f"land: {error}", file=sys.stderr)
         return NOT_BEGUN
-    return _await_end(query)
-
-
-def _options(assignments: Sequence[str]) -> dict[str, OptionValue]:
-    options: dict[str, OptionValue] = {}
-    for assignment in assignments:
-        name, separator, value = assignment.partition("=")
-        if not separator:
-            raise SparkCompatError(f"--option wants NAME=VALUE, not {assignment!r}.")
-        options[name] = value
-    return options
-
-
-def _await_end(query: StreamingQuery) -> int:
-    from pyspark.errors import StreamingQueryException
-
-    stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: stopping.set())
-    try:
-        while not stopping.is_set() and not query.awaitTermination(1):
-            pass
-    except StreamingQueryException as error:
-        print(f"land: the query failed: {error}", file=sys.stderr)
-        return QUERY_FAILED
-    if query.isActive:
-        query.stop()
-    landed = sum(int(progress["numInputRows"]) for progress in query.recentProgress)
-    print(f"landed {landed:,} records")
-    return DONE
+    status = await_end(query, "land")
+    if status == DONE:
+        landed = sum(int(progress["numInputRows"]) for progress in query.recentProgress)
+        print(f"landed {landed:,} records")
+    return status
 
 
 if __name__ == "__main__":

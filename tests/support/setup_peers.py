@@ -1,4 +1,4 @@
-"""Prepares what the tests run beside the gateway: Redis, kcat, jars of Apache Kafka, its Streams and Spark's connector.
+"""Prepares what the tests run beside the gateway: Redis, PostgreSQL, kcat, jars of Apache Kafka, its Streams and Spark's connector.
 
 `make test` runs it first. Everything that is there already is left alone, so a second run takes no time. What can't be
 had is reported in one line each, with what follows from it; with ``CI=true`` in the environment that is an error.
@@ -79,8 +79,22 @@ def _run(command: list[str], what: str) -> None:
         raise Unavailable(f"{what}: {lines[-1] if lines else f'exit status {done.returncode}'}")
 
 
-def _program(program: str, package: str) -> str:
+def postgresql_program(program: str) -> str | None:
+    """Where one of PostgreSQL's programs is; Debian keeps those of the server off the PATH."""
     found = shutil.which(program)
+    if found is None:
+        versions = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{program}"), key=_major_version)
+        found = str(versions[-1]) if versions else None
+    return found
+
+
+def _major_version(program: Path) -> int:
+    version = program.parents[1].name
+    return int(version) if version.isdigit() else 0
+
+
+def _program(program: str, package: str, find: Callable[[str], str | None] = shutil.which) -> str:
+    found = find(program)
     if found is not None:
         return found
     if shutil.which("apt-get") is None:
@@ -97,9 +111,9 @@ def _program(program: str, package: str) -> str:
     except Unavailable:
         _run([*as_root, "apt-get", "update"], "reading the package lists")
         _run(install, f"installing {package}")
-    found = shutil.which(program)
+    found = find(program)
     if found is None:
-        raise Unavailable(f"{package} was installed, but {program} is still not on the PATH")
+        raise Unavailable(f"{package} was installed, but {program} is still not there")
     return found
 
 
@@ -181,6 +195,11 @@ PEERS = (
         "Redis server",
         "tests of the Redis block store will fail",
         lambda: _program("redis-server", "redis-server"),
+    ),
+    Peer(
+        "PostgreSQL",
+        "tests of reading into PostgreSQL will fail",
+        lambda: _program("postgres", "postgresql", postgresql_program),
     ),
     Peer("kcat", "tests with kcat will fail", lambda: _program("kcat", "kcat")),
     Peer(

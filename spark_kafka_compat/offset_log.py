@@ -1,0 +1,67 @@
+"""What a micro batch spans: the offset log that Spark writes into the checkpoint before it runs a micro batch.
+
+`offsets/N` holds the end of micro batch N, which is the beginning of the next; `sources/0/0` the beginning of the first. The rows
+alone do not tell: a micro batch may end in transaction markers, aborted or compacted records. Spark has written version 1
+of this format (`OffsetSeqLog`, `KafkaSourceInitialOffsetWriter`) since 2.1.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, NamedTuple
+
+from spark_kafka_compat.errors import SparkCompatError
+from spark_kafka_compat.positions import Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_VERSION = "v1"
+
+
+class Span(NamedTuple):
+    """The offsets of a micro batch by partition, from `start` to before `end`; a partition without a start is new."""
+
+    start: dict[Place, int]
+    end: dict[Place, int]
+
+
+def parse_offsets(text: str) -> dict[Place, int]:
+    """The offsets in a file of the log, of its one source; raises `SparkCompatError` for another format."""
+    version, *lines = text.lstrip("\0").splitlines() or [""]
+    if version == _VERSION:
+        try:
+            return {
+                Place(topic, int(partition)): int(offset)
+                for topic, partitions in json.loads(lines[-1]).items()
+                for partition, offset in partitions.items()
+            }
+        except (AttributeError, IndexError, TypeError, ValueError):
+            pass
+    raise SparkCompatError(
+        f"The checkpoint's offset log is not of the format {_VERSION}: this Spark writes it in another way."
+    )
+
+
+class OffsetLog:
+    """The offset log under a checkpoint, read through Spark, so that the checkpoint may be wherever Spark can write."""
+
+    def __init__(self, checkpoint: str) -> None:
+        self._checkpoint = checkpoint.rstrip("/")
+        self._last: tuple[int, dict[Place, int]] | None = None
+
+    def span(self, spark: SparkSession, batch_id: int) -> Span:
+        """What this micro batch spans; raises `SparkCompatError` for a format that is not known."""
+        if self._last is not None and self._last[0] == batch_id - 1:
+            start = self._last[1]
+        elif batch_id == 0:
+            start = self._read(spark, "sources/0/0")
+        else:
+            start = self._read(spark, f"offsets/{batch_id - 1}")
+        end = self._read(spark, f"offsets/{batch_id}")
+        self._last = batch_id, end
+        return Span(start, end)
+
+    def _read(self, spark: SparkSession, name: str) -> dict[Place, int]:
+        row = spark.read.text(f"{self._checkpoint}/{name}", wholetext=True).first()
+        return parse_offsets(row[0] if row else "")

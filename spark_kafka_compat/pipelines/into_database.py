@@ -1,0 +1,111 @@
+"""Writes Kafka topics into a table of SQLite or PostgreSQL, effectively once: rows and positions in one transaction.
+
+Exit status: 0 when it is done or was told to stop, 1 when the query failed, 2 when it could not begin.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from spark_kafka_compat import session
+from spark_kafka_compat.connector import connector_coordinates
+from spark_kafka_compat.databases import Database
+from spark_kafka_compat.errors import SparkCompatError
+from spark_kafka_compat.into_database import into_database, into_table
+from spark_kafka_compat.pipelines.streaming import NOT_BEGUN, await_end, source_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+RECORD = ("topic", "partition", "offset", "timestamp", "CAST(value AS STRING) AS value")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    described = argparse.ArgumentParser(
+        prog="python -m spark_kafka_compat.pipelines.into_database",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=f"On a cluster: spark-submit --packages {connector_coordinates()} into_database.py "
+        "--bootstrap HOST:PORT --database postgresql://HOST/NAME --table TABLE --pipeline NAME TOPIC",
+    )
+    add = described.add_argument
+    add("topics", nargs="+", metavar="TOPIC", help="topics to read")
+    add(
+        "--bootstrap",
+        required=True,
+        metavar="HOST:PORT",
+        help="the Kafka endpoint, one address or several with commas",
+    )
+    add(
+        "--database",
+        required=True,
+        metavar="URL",
+        help="sqlite:///path/to/file.db or postgresql://user@host/name",
+    )
+    add("--table", required=True, help="the table; it must be there, with columns named as the rows'")
+    add("--pipeline", required=True, metavar="NAME", help="the name of the positions in the database")
+    add(
+        "--select",
+        action="append",
+        metavar="EXPR",
+        help='a column of the rows in SQL, such as "CAST(value AS STRING) AS line"; repeatable '
+        f"(default: {', '.join(RECORD)})",
+    )
+    add("--key", metavar="COLUMNS", help="columns of a unique key: a row replaces the one with the same key")
+    add(
+        "--starting",
+        choices=("earliest", "latest"),
+        default="earliest",
+        help="where to begin with topics that the database does not know (default: %(default)s)",
+    )
+    add("--checkpoint", help="where Spark keeps its own progress (default: nowhere; the database decides)")
+    add(
+        "--every",
+        metavar="INTERVAL",
+        help='go on for ever, a micro batch every "10 seconds" (default: what is there now)',
+    )
+    add(
+        "--option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an option of Spark's Kafka source, such as maxOffsetsPerTrigger=100000; repeatable",
+    )
+    add("--master", help="Spark master (default: this machine, or what spark-submit says)")
+    return described
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write until done or stopped; returns the exit status."""
+    chosen = parser().parse_args(arguments)
+    columns = chosen.select or RECORD
+
+    def rows(records: DataFrame) -> DataFrame:
+        return records.selectExpr(*columns)
+
+    try:
+        query = into_database(
+            session("into database", master=chosen.master, quiet=True),
+            chosen.bootstrap,
+            chosen.topics,
+            Database(chosen.database),
+            pipeline=chosen.pipeline,
+            write=into_table(chosen.table, key=chosen.key.split(",") if chosen.key else ()),
+            rows=rows,
+            starting=chosen.starting,
+            checkpoint=chosen.checkpoint,
+            every=chosen.every,
+            options=source_options(chosen.option),
+        )
+    except SparkCompatError as error:
+        print(f"into_database: {error}", file=sys.stderr)
+        return NOT_BEGUN
+    return await_end(query, "into_database")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

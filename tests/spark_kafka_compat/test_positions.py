@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from spark_kafka_compat.databases import Database
+from spark_kafka_compat.errors import FencedError, PositionError
+from spark_kafka_compat.positions import (
+    Place,
+    Positions,
+    Starting,
+    claim,
+    create_tables,
+    first_positions,
+    stored_positions,
+)
+
+A0, A1, B0 = Place("a", 0), Place("a", 1), Place("b", 0)
+
+
+@pytest.fixture
+def database(database_url: str) -> Database:
+    return Database(database_url)
+
+
+class TestClaim:
+    def test_positions_move_with_the_transaction(self, database: Database) -> None:
+        owned = claim(database, "p", lambda _: {A0: 5})
+        with owned.step() as step:
+            assert step.positions == {A0: 5}
+            step.advance({A0: 7, A1: 3})
+        with pytest.raises(ZeroDivisionError), owned.step() as step:  # noqa: PT012
+            step.advance({A0: 9})
+            raise ZeroDivisionError
+        assert stored_positions(database, "p") == {A0: 7, A1: 3}
+
+    def test_the_first_positions_are_stored_at_once(self, database: Database) -> None:
+        claim(database, "p", lambda _: {A0: 5})
+        seen = []
+        owned = claim(database, "p", lambda stored: seen.append(dict(stored)) or {A1: 2})  # type: ignore[func-returns-value]
+        assert seen == [{A0: 5}]
+        assert owned.positions == stored_positions(database, "p") == {A0: 5, A1: 2}
+
+    def test_pipelines_are_apart(self, database: Database) -> None:
+        one = claim(database, "one", lambda _: {A0: 5})
+        claim(database, "other", lambda _: {A0: 6})
+        with one.step() as step:
+            assert step.positions == {A0: 5}
+
+    def test_an_older_copy_is_fenced_before_it_writes(self, database: Database) -> None:
+        older = claim(database, "p", lambda _: {A0: 5})
+        newer = claim(database, "p", lambda _: {})
+        with (
+            pytest.raises(FencedError, match=r"'p' has started since \(generation 2, this one is 1\)"),
+            older.step(),
+        ):
+            pytest.fail("a fenced copy must not come here")
+        with newer.step() as step:
+            step.advance({A0: 6})
+        assert stored_positions(database, "p") == {A0: 6}
+
+    def test_a_newer_copy_waits_for_the_transaction_of_the_older(self, database: Database) -> None:
+        older = claim(database, "p", lambda _: {A0: 5})
+        claimed: list[Positions] = []
+        thread = threading.Thread(target=lambda: claimed.append(claim(database, "p", lambda _: {}).positions))
+        with older.step() as step:
+            thread.start()
+            step.advance({A0: 6})
+            thread.join(0.2)
+            assert not claimed
+        thread.join()
+        assert claimed == [{A0: 6}]
+
+    def test_a_position_never_moves_back(self, database: Database) -> None:
+        owned = claim(database, "p", lambda _: {A0: 5})
+        with pytest.raises(PositionError, match="can't move back to 4"), owned.step() as step:
+            step.advance({A0: 4})
+
+    def test_tables_are_created_by_many_at_once(self, database: Database) -> None:
+        failures: list[Exception] = []
+
+        def create() -> None:
+            try:
+                create_tables(database)
+            except Exception as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=create) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert failures == []
+
+
+class TestFirstPositions:
+    @pytest.mark.parametrize(("starting", "first"), [("earliest", 10), ("latest", 20), ({A0: 13, B0: 1}, 13)])
+    def test_of_a_topic_that_is_new(self, starting: Starting, first: int) -> None:
+        assert first_positions({A0: (10, 20)}, starting)({B0: 3}) == {A0: first}
+
+    def test_the_database_knows_better(self) -> None:
+        assert first_positions({A0: (10, 20)}, "latest")({A0: 15, B0: 3}) == {A0: 15}
+
+    def test_a_partition_that_a_known_topic_did_not_have(self) -> None:
+        assert first_positions({A0: (10, 20), A1: (0, 9)}, "latest")({A0: 15}) == {A0: 15, A1: 0}
+
+    def test_a_missing_offset(self) -> None:
+        with pytest.raises(PositionError, match="given for a-0"):
+            first_positions({A0: (10, 20)}, {B0: 1})({})
+
+    def test_records_that_were_deleted_before_they_were_read(self) -> None:
+        with pytest.raises(PositionError, match="a-0 begins at 10, but is written up to 9 only"):
+            first_positions({A0: (10, 20)})({A0: 9})
+        assert first_positions({A0: (10, 20)}, may_skip=True)({A0: 9}) == {A0: 10}
+
+    def test_a_topic_that_was_made_anew(self) -> None:
+        assert first_positions({A0: (10, 20)})({A0: 20}) == {A0: 20}
+        with pytest.raises(PositionError, match="made anew"):
+            first_positions({A0: (10, 20)})({A0: 21})
