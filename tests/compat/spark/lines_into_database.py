@@ -1,0 +1,41 @@
+"""A process that reads a topic into the table `lines` with Spark, and may die by SIGKILL on the way.
+
+python -m tests.compat.spark.lines_into_database BOOTSTRAP TOPIC URL CHECKPOINT [KIND NUMBER]
+"""
+
+from __future__ import annotations
+
+import sys
+
+from pyspark.sql import DataFrame
+
+from spark_kafka_compat import into_database as pipeline
+from spark_kafka_compat import session
+from tests.support.dying_database import DyingDatabase, Moments
+
+CREATE_LINES = "CREATE TABLE lines (line INTEGER, place INTEGER)"
+IN_A_BATCH, AT_ONCE = 400, 100
+
+
+def lines(records: DataFrame) -> DataFrame:
+    return records.selectExpr("CAST(CAST(value AS STRING) AS INT) AS line", "partition AS place")
+
+
+def main(bootstrap: str, topic: str, url: str, checkpoint: str, *death: str) -> None:
+    pipeline.ROWS_AT_ONCE = AT_ONCE
+    query = pipeline.into_database(
+        session("lines", master="local[1]", quiet=True, conf={"spark.driver.memory": "512m"}),
+        bootstrap,
+        topic,
+        DyingDatabase(url, Moments((death[0], int(death[1])) if death else None)),
+        pipeline="lines",
+        write=pipeline.into_table("lines"),
+        rows=lines,
+        checkpoint=checkpoint,
+        options={"maxOffsetsPerTrigger": IN_A_BATCH},
+    )
+    query.awaitTermination()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

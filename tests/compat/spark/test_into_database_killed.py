@@ -1,0 +1,98 @@
+"""The pipeline's process dies by SIGKILL at moments that are chosen; every line is in the database exactly once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spark_kafka_compat.databases import Database
+from spark_kafka_compat.positions import Place, stored_positions
+from spark_kafka_compat.session import JARS_VARIABLE
+from tests.compat.spark.lines_into_database import CREATE_LINES
+from tests.compat.spark.topics import Topics
+from tests.support.dying_database import Death
+from tests.support.setup_peers import spark_connector_libs
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+LINES, PARTITIONS = 2_000, 2
+PATIENCE_S = 300
+CLAIMED = 2
+"""The commits before that of the first micro batch: of the tables, of the claim."""
+
+
+def run(bootstrap: str, topic: str, url: str, checkpoint: Path, death: Death | None) -> None:
+    """One life of the process: to the end, or to the death that was chosen and no other."""
+    words = [bootstrap, topic, url, str(checkpoint), *map(str, death or ())]
+    paths = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
+    environment |= {JARS_VARIABLE: str(spark_connector_libs()), "PYTHONPATH": paths}
+    errors = checkpoint.with_name("stderr")
+    with errors.open("wb") as stderr:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.compat.spark.lines_into_database", *words],
+            env=environment,
+            stderr=stderr,
+            start_new_session=True,
+        )
+    try:
+        status = process.wait(PATIENCE_S)
+    finally:
+        # Its Java goes too, which has seen the death of Python only.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    assert status == (-signal.SIGKILL if death else 0), errors.read_text(errors="replace")[-4_000:]
+
+
+def committed_batches(checkpoint: Path) -> int:
+    return len([path for path in checkpoint.glob("commits/*") if path.name.isdigit()])
+
+
+def planned_batches(checkpoint: Path) -> int:
+    return len([path for path in checkpoint.glob("offsets/*") if path.name.isdigit()])
+
+
+def found_lines(url: str) -> list[tuple[int, int]]:
+    with Database(url).transaction() as transaction:
+        return list(transaction.execute("SELECT line, place FROM lines").fetchall())
+
+
+# Of a micro batch that begins a life: in the middle of its rows; between its commit in the database and Spark's; and once
+# more, after one that went through, with the checkpoint deleted afterwards.
+LIVES: dict[str, tuple[Death, ...]] = {
+    "SQLite": (("rows", 4), ("committed", CLAIMED + 1), ("committed", CLAIMED + 3)),
+    "PostgreSQL": (("committing", CLAIMED + 2), ("committed", CLAIMED + 2)),
+}
+
+
+def test_every_line_is_there_once(
+    request: pytest.FixtureRequest, database_url: str, bootstrap: str, topics: Topics, tmp_path: Path
+) -> None:
+    topic = topics.fresh(partitions=PARTITIONS)
+    for partition in range(PARTITIONS):
+        topics.fill(topic, range(partition, LINES, PARTITIONS), partition=partition)
+    with Database(database_url).transaction() as transaction:
+        transaction.execute(CREATE_LINES)
+    checkpoint = tmp_path / "checkpoint"
+
+    for death in LIVES[request.node.callspec.params["database_url"]]:
+        before = len(found_lines(database_url))
+        run(bootstrap, topic, database_url, checkpoint, death)
+        found = found_lines(database_url)
+        assert len(set(found)) == len(found)
+        if death[0] == "committed":
+            assert len(found) > before
+            assert planned_batches(checkpoint) == committed_batches(checkpoint) + 1
+    shutil.rmtree(checkpoint)
+    assert 0 < len(found_lines(database_url)) < LINES
+    run(bootstrap, topic, database_url, checkpoint, None)
+
+    assert sorted(found_lines(database_url)) == [(line, line % PARTITIONS) for line in range(LINES)]
+    ends = {Place(topic, partition): LINES // PARTITIONS for partition in range(PARTITIONS)}
+    assert stored_positions(Database(database_url), "lines") == ends

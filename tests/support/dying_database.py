@@ -1,0 +1,72 @@
+"""A database whose client dies by SIGKILL at a moment that is named beforehand."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from spark_kafka_compat.databases import Connection, Database
+
+Death = tuple[str, int]
+"""The kind of moment, and which of its kind: `begun`, `rows`, `committing` or `committed`; `any` counts all of them."""
+
+KINDS = ("begun", "rows", "committing", "committed")
+
+
+class Moments:
+    """Counts moments, and ends the process at the one that was chosen."""
+
+    def __init__(self, death: Death | None) -> None:
+        self._death = death
+        self.seen: Counter[str] = Counter()
+
+    def reached(self, kind: str) -> None:
+        self.seen.update([kind, "any"])
+        if self._death is not None and self._death[0] in {kind, "any"}:
+            name, number = self._death
+            if self.seen[name] == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+class _Cursor:
+    def __init__(self, cursor: Any, moments: Moments) -> None:
+        self._cursor = cursor
+        self._moments = moments
+        self._moments.reached("begun")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cursor, name)
+
+    def executemany(self, statement: str, rows: Any) -> None:
+        self._cursor.executemany(statement, rows)
+        self._moments.reached("rows")
+
+
+class _Connection:
+    def __init__(self, connection: Connection, moments: Moments) -> None:
+        self._connection = connection
+        self._moments = moments
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    def cursor(self) -> _Cursor:
+        return _Cursor(self._connection.cursor(), self._moments)
+
+    def commit(self) -> None:
+        self._moments.reached("committing")
+        self._connection.commit()
+        self._moments.reached("committed")
+
+
+@dataclass(frozen=True)
+class DyingDatabase(Database):
+    """Moments before the first claim of a pipeline is through count as well: two transactions."""
+
+    moments: Moments
+
+    def connect(self) -> Connection:
+        return _Connection(super().connect(), self.moments)
