@@ -158,7 +158,9 @@ class DeduplicatedLog(DelayedLog):
             start_offset = self.log_start_offset
         self._names_changed = False
         self._named_since_capture = 0
-        self._replay_offset = start_offset if start_offset < self.log_end_offset else None
+        if start_offset < self.log_end_offset:
+            self._replay_offset = start_offset
+            self._environment.names_overdue[self] = None
 
     def _names_start(self, *, is_remembered: bool) -> int:
         """The offset from which on names are remembered, which is decided when that first begins. Raises OSError."""
@@ -179,6 +181,7 @@ class DeduplicatedLog(DelayedLog):
             self.names.clear()
             self.names = None
         self._environment.deduplicating.pop(self, None)
+        self._environment.names_overdue.pop(self, None)
         self._replay_offset = None
 
     # Appending.
@@ -244,6 +247,8 @@ class DeduplicatedLog(DelayedLog):
         )
         self._names_changed = True
         self._named_since_capture += batch.record_count
+        if self._named_since_capture >= self.config.deduplication_snapshot_records:
+            self._environment.names_overdue[self] = None
 
     def _follow_transaction(self, batch: BatchHeader, view: memoryview, now_ms: int) -> None:
         super()._follow_transaction(batch, view, now_ms)
@@ -300,7 +305,9 @@ class DeduplicatedLog(DelayedLog):
             raise StorageFailed(f"{self.topic}-{self.partition} can't be read: {error}") from error
         finally:
             storage.waits = waits
-        return self._replay_offset is None
+        if self.names_ready:
+            self._environment.names_overdue.pop(self, None)
+        return self.names_ready
 
     def _replay(self, names: NameTable, offset: int, max_bytes: int, now_ms: int) -> None:
         end_offset = self.log_end_offset
@@ -342,11 +349,6 @@ class DeduplicatedLog(DelayedLog):
 
     # What is kept beside the log.
 
-    @property
-    def wants_names_captured(self) -> bool:
-        """Whether so much has changed that a start after a crash would read much of the log."""
-        return self._named_since_capture >= self.config.deduplication_snapshot_records
-
     def capture_names(self) -> bool:
         """Have what is remembered now written down by the next flush; False when it is written, or not complete."""
         if self.names is None or self._replay_offset is not None or self.offline or not self._names_changed:
@@ -356,6 +358,7 @@ class DeduplicatedLog(DelayedLog):
         )
         self._names_changed = False
         self._named_since_capture = 0
+        self._environment.names_overdue.pop(self, None)
         self._undurable.add([], self.directory)
         return True
 

@@ -39,6 +39,8 @@ class LogEnvironment:
     name_budget: NameBudget = field(default_factory=NameBudget)
     deduplicating: dict[DeduplicatedLog, None] = field(default_factory=dict)
     """The logs whose topics deduplicate by producer names."""
+    names_overdue: dict[DeduplicatedLog, None] = field(default_factory=dict)
+    """Those of them that are to be read on, or of which so much is to be written down that it should be soon."""
     _topic_names: WeakValueDictionary[uuid.UUID, TopicNames] = field(default_factory=WeakValueDictionary)
     short_of_room: dict[DurableLog, None] = field(default_factory=dict)
     """The logs that are offline only because the disk was full, or no memory or file handle was left."""

@@ -34,30 +34,29 @@ class NameKeeping:
         self._config = config
         self._clock = clock
         self._partitions = partitions
-        self._deduplicating = log_directory.environment.deduplicating
+        self._environment = log_directory.environment
         self._captured_at_ms = clock.now_ms()
         self._unreadable: set[DeduplicatedLog] = set()
         """Logs that could not be read on; they are tried again after an interval."""
 
     async def look(self) -> None:
         """Read on what is behind; write down what changed, all of it once in an interval."""
-        if not self._deduplicating:
-            return
         now_ms = self._clock.now_ms()
         interval_ms = self._config.int("seqgate.deduplication.snapshot.interval.ms")
-        captures_all = not 0 <= now_ms - self._captured_at_ms < interval_ms
-        if captures_all:
+        wanted = self._environment.names_overdue
+        if not 0 <= now_ms - self._captured_at_ms < interval_ms:
             self._captured_at_ms = now_ms
             self._unreadable.clear()
+            wanted = self._environment.deduplicating
         behind = []
-        async for log in in_slices(list(self._deduplicating)):
+        async for log in in_slices(list(wanted)):
             partition = self._partition_of(log)
             if partition is None:
                 continue
             if is_behind(partition.log):
                 if log not in self._unreadable:
                     behind.append(partition)
-            elif (captures_all or log.wants_names_captured) and log.capture_names():
+            elif log.capture_names():
                 partition.start_flush()
         await self._read_on(behind)
 
