@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -23,6 +24,8 @@ from tests.support.setup_peers import spark_connector_libs
 REPOSITORY = Path(__file__).resolve().parents[3]
 LINES, PARTITIONS = 2_000, 2
 PATIENCE_S = 300
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Half of the processor time of a Java that only lives for a few micro batches."""
 CLAIMED = 2
 """The commits before that of the first micro batch: of the tables, of the claim."""
 
@@ -32,7 +35,11 @@ def run(bootstrap: str, topic: str, url: str, checkpoint: Path, death: Death | N
     words = [bootstrap, topic, url, str(checkpoint), *map(str, death or ())]
     paths = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
-    environment |= {JARS_VARIABLE: str(spark_connector_libs()), "PYTHONPATH": paths}
+    environment |= {
+        JARS_VARIABLE: str(spark_connector_libs()),
+        "PYTHONPATH": paths,
+        "JAVA_TOOL_OPTIONS": SHORT_LIVED,
+    }
     errors = checkpoint.with_name("stderr")
     with errors.open("wb") as stderr:
         process = subprocess.Popen(
@@ -63,11 +70,18 @@ def found_lines(url: str) -> list[tuple[int, int]]:
         return list(transaction.execute("SELECT line, place FROM lines").fetchall())
 
 
-# Of a micro batch that begins a life: in the middle of its rows; between its commit in the database and Spark's; and once
-# more, after one that went through, with the checkpoint deleted afterwards.
-LIVES: dict[str, tuple[Death, ...]] = {
-    "SQLite": (("rows", 4), ("committed", CLAIMED + 1), ("committed", CLAIMED + 3)),
-    "PostgreSQL": (("committing", CLAIMED + 2), ("committed", CLAIMED + 2)),
+class Lives(NamedTuple):
+    """The deaths of one pipeline after another, and whether the last takes the checkpoint with it."""
+
+    deaths: tuple[Death, ...]
+    loses_checkpoint: bool
+
+
+LIVES = {
+    # amid the rows of a micro batch; between its commit in the database and Spark's
+    "SQLite": Lives((("rows", 4), ("committed", CLAIMED + 1)), loses_checkpoint=False),
+    # before the commit of the second micro batch of a life, and behind it
+    "PostgreSQL": Lives((("committing", CLAIMED + 2), ("committed", CLAIMED + 2)), loses_checkpoint=True),
 }
 
 
@@ -81,7 +95,8 @@ def test_every_line_is_there_once(
         transaction.execute(CREATE_LINES)
     checkpoint = tmp_path / "checkpoint"
 
-    for death in LIVES[request.node.callspec.params["database_url"]]:
+    deaths, loses_checkpoint = LIVES[request.node.callspec.params["database_url"]]
+    for death in deaths:
         before = len(found_lines(database_url))
         run(bootstrap, topic, database_url, checkpoint, death)
         found = found_lines(database_url)
@@ -89,7 +104,8 @@ def test_every_line_is_there_once(
         if death[0] == "committed":
             assert len(found) > before
             assert planned_batches(checkpoint) == committed_batches(checkpoint) + 1
-    shutil.rmtree(checkpoint)
+    if loses_checkpoint:
+        shutil.rmtree(checkpoint)
     assert 0 < len(found_lines(database_url)) < LINES
     run(bootstrap, topic, database_url, checkpoint, None)
 

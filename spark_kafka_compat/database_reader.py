@@ -1,0 +1,186 @@
+"""Reads topics with a plain consumer (kafka-python) into a relational database, effectively once.
+
+The consumer is in no group: it is assigned partitions, sought to the positions in the database, and every poll is one transaction
+that writes what came and moves the positions (`spark_kafka_compat.positions`). A position is the consumer's, not the last
+record's plus one: it passes transaction markers, aborted and compacted records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from spark_kafka_compat.databases import Database, Transaction
+from spark_kafka_compat.errors import EndpointError, PositionError, SparkCompatError
+from spark_kafka_compat.positions import Claim, Place, Positions, Starting, claim, first_positions
+
+RecordWriter = Callable[[Transaction, Sequence[Any]], None]
+"""Writes kafka-python's ConsumerRecords of one partition, in their order, through a transaction; it must not commit."""
+
+_DECIDED_HERE: Mapping[str, object] = {
+    "group_id": None,
+    "enable_auto_commit": False,
+    "auto_offset_reset": "none",
+}
+
+
+class DatabaseReader:
+    """A consumer whose positions lie in a database; a context manager.
+
+    `pipeline` names the positions: keep it. Another reader that is opened with the same name fences this one. To share the work
+    among processes give each a name and `partitions` of its own. `starting` counts for topics that the database does not
+    know yet. `options` are KafkaConsumer's; records of aborted transactions are left out unless `isolation_level` says
+    otherwise, and `max_poll_records` (500) bounds a transaction.
+
+    Raises `SparkCompatError` without kafka-python, or for options that the database decides; `EndpointError` for topics that
+    are not there; `PositionError`.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        topics: str | Sequence[str],
+        database: Database,
+        *,
+        pipeline: str,
+        write: RecordWriter,
+        partitions: Collection[int] | None = None,
+        starting: Starting = "earliest",
+        options: Mapping[str, object] | None = None,
+    ) -> None:
+        refused = sorted(_DECIDED_HERE.keys() & (options or {}))
+        if refused:
+            raise SparkCompatError(f"{', '.join(refused)} can't be given: the database says where to go on.")
+        self._topics = [topics] if isinstance(topics, str) else list(topics)
+        self._chosen = partitions
+        self._write = write
+        self._consumer = _consumer(bootstrap, {"isolation_level": "read_committed", **(options or {})})
+        try:
+            begin = first_positions(self._ranges(self._places()), starting)
+            self._claim: Claim = claim(database, pipeline, begin)
+            self._positions: dict[Place, int] = {}
+            self._resume()
+        except BaseException:
+            self._consumer.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._consumer.close()
+
+    @property
+    def positions(self) -> Positions:
+        """The offset of the next record to write, by partition, as the database has it."""
+        return dict(self._positions)
+
+    def poll(self, timeout_ms: int = 1_000) -> int:
+        """Wait for records, write them and the positions in one transaction; returns how many.
+
+        When anything raises, nothing of it counts and the next poll reads the same again: `FencedError` when another reader has
+        the pipeline, `PositionError` when records were deleted before they were read, the driver's errors, and what `write`
+        raises. After a commit whose answer was lost the next poll goes on from where the database is.
+        """
+        if self._positions.keys() != self._places():
+            self._resume()
+        batches = self._polled(timeout_ms)
+        reached = {place: self._consumer.position(_partition(place)) for place in self._positions}
+        moved = {place: offset for place, offset in reached.items() if offset != self._positions[place]}
+        if not moved:
+            return 0
+        try:
+            with self._claim.step() as step:
+                self._refuse_moved(step.positions)
+                for records in batches.values():
+                    self._write(step.transaction, records)
+                step.advance(moved)
+        except BaseException:
+            # Forces the next poll to ask the database where it is.
+            self._positions.clear()
+            raise
+        self._positions |= moved
+        return sum(map(len, batches.values()))
+
+    def read_to_end(self) -> int:
+        """Poll until everything is written that was there when this was called; returns how many records."""
+        ends = self._ranges(self._places())
+        written = 0
+        while not self._positions or any(
+            self._positions[place] < ends[place][1] for place in self._positions if place in ends
+        ):
+            written += self.poll()
+        return written
+
+    def _polled(self, timeout_ms: int) -> dict[Any, list[Any]]:
+        from kafka.errors import OffsetOutOfRangeError
+
+        try:
+            found: dict[Any, list[Any]] = self._consumer.poll(timeout_ms=timeout_ms)
+        except OffsetOutOfRangeError:
+            # Says which, and why.
+            first_positions(self._ranges(set(self._positions)))(self._positions)
+            raise
+        return found
+
+    def _refuse_moved(self, stored: Positions) -> None:
+        for place, offset in self._positions.items():
+            if stored.get(place) != offset:
+                raise PositionError(
+                    f"The position of {place} was moved from {offset:,} to {stored.get(place)} in the database by somebody "
+                    "else; what was read is given up."
+                )
+
+    def _resume(self) -> None:
+        """Go on from where the database is, with the partitions that are there now."""
+        places = self._places()
+        with self._claim.step() as step:
+            new = {
+                place: bounds[0]
+                for place, bounds in self._ranges(places - step.positions.keys()).items()
+            }
+            step.advance(new)
+        positions = {**step.positions, **new}
+        self._consumer.assign([_partition(place) for place in sorted(places)])
+        for place in places:
+            self._consumer.seek(_partition(place), positions[place])
+        self._positions = {place: positions[place] for place in places}
+
+    def _places(self) -> set[Place]:
+        places: set[Place] = set()
+        for topic in self._topics:
+            found = self._consumer.partitions_for_topic(topic)
+            if not found:
+                raise EndpointError(f"There is no topic {topic}.")
+            places |= {Place(topic, partition) for partition in found}
+        if self._chosen is not None:
+            places = {place for place in places if place.partition in self._chosen}
+        return places
+
+    def _ranges(self, places: Collection[Place]) -> dict[Place, tuple[int, int]]:
+        if not places:
+            return {}
+        partitions = [_partition(place) for place in places]
+        starts = self._consumer.beginning_offsets(partitions)
+        ends = self._consumer.end_offsets(partitions)
+        return {
+            Place(partition.topic, partition.partition): (starts[partition], ends[partition])
+            for partition in partitions
+        }
+
+
+def _consumer(bootstrap: str, options: Mapping[str, object]) -> Any:
+    try:
+        from kafka import KafkaConsumer
+    except ImportError:
+        raise SparkCompatError("kafka-python is not installed; install it with: pip install kafka-python") from None
+    return KafkaConsumer(bootstrap_servers=bootstrap.split(","), **options, **_DECIDED_HERE)
+
+
+def _partition(place: Place) -> Any:
+    from kafka import TopicPartition
+
+    return TopicPartition(place.topic, place.partition)

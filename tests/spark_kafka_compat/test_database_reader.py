@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from spark_kafka_compat import SparkCompatError
+from spark_kafka_compat.database_reader import DatabaseReader
+from spark_kafka_compat.databases import Database, Transaction
+from spark_kafka_compat.errors import EndpointError, FencedError, PositionError
+from spark_kafka_compat.positions import Place, claim, stored_positions
+from tests.compat.spark.topics import TIMEOUT_S, Topics
+from tests.support.gateway_process import GatewayProcess
+
+
+@pytest.fixture
+def topics(shared_gateway: GatewayProcess) -> Topics:
+    return Topics(shared_gateway.bootstrap)
+
+
+@pytest.fixture
+def database(database_url: str) -> Database:
+    made = Database(database_url)
+    with made.transaction() as transaction:
+        transaction.execute("CREATE TABLE lines (line INTEGER, place INTEGER)")
+    return made
+
+
+def write(transaction: Transaction, records: Sequence[Any]) -> None:
+    rows = [(int(record.value), record.partition) for record in records]
+    transaction.insert("lines", ("line", "place"), rows)
+
+
+def lines(database: Database) -> list[int]:
+    with database.transaction() as transaction:
+        return sorted(line for (line,) in transaction.execute("SELECT line FROM lines").fetchall())
+
+
+def reader(topics: Topics, topic: str, database: Database, **more: Any) -> DatabaseReader:
+    given: dict[str, Any] = {"pipeline": "p", "write": write, **more}
+    return DatabaseReader(topics.bootstrap, topic, database, **given)
+
+
+def transactional(topics: Topics, topic: str, *transactions: tuple[range, bool]) -> None:
+    producer = Producer({"bootstrap.servers": topics.bootstrap, "transactional.id": topic})
+    producer.init_transactions(TIMEOUT_S)
+    for values, is_commit in transactions:
+        producer.begin_transaction()
+        for value in values:
+            producer.produce(topic, str(value).encode(), partition=0)
+        assert producer.flush(TIMEOUT_S) == 0
+        (producer.commit_transaction if is_commit else producer.abort_transaction)(TIMEOUT_S)
+
+
+def test_rows_and_positions(topics: Topics, database: Database) -> None:
+    topic = topics.fresh(partitions=2)
+    topics.fill(topic, range(100))
+    topics.fill(topic, range(100, 150), partition=1)
+    with reader(topics, topic, database, options={"max_poll_records": 7}) as reading:
+        assert reading.read_to_end() == 150
+        assert reading.positions == {Place(topic, 0): 100, Place(topic, 1): 50}
+    assert stored_positions(database, "p") == {Place(topic, 0): 100, Place(topic, 1): 50}
+    topics.fill(topic, range(150, 160))
+    with reader(topics, topic, database) as reading:
+        assert reading.read_to_end() == 10
+    assert lines(database) == list(range(160))
+
+
+def test_positions_pass_what_is_no_record(topics: Topics, database: Database) -> None:
+    topic = topics.fresh()
+    transactional(topics, topic, (range(10), True), (range(10, 20), False))
+    with reader(topics, topic, database) as reading:
+        assert reading.read_to_end() == 10
+        assert reading.positions == {Place(topic, 0): 22}
+    topics.delete_records_before(topic, 0, 22)
+    transactional(topics, topic, (range(20, 30), False))
+    with reader(topics, topic, database) as reading:
+        assert reading.read_to_end() == 0
+    assert stored_positions(database, "p") == {Place(topic, 0): 33}
+    assert lines(database) == list(range(10))
+
+
+def test_what_a_failing_writer_was_given_is_given_again(topics: Topics, database: Database) -> None:
+    topic = topics.fresh()
+    topics.fill(topic, range(30))
+    fails = [True]
+
+    def failing(transaction: Transaction, records: Sequence[Any]) -> None:
+        write(transaction, records)
+        if fails.pop():
+            raise ZeroDivisionError
+
+    with reader(topics, topic, database, write=failing) as reading:
+        with pytest.raises(ZeroDivisionError):
+            reading.read_to_end()
+        assert lines(database) == []
+        fails[:] = [False] * 9
+        assert reading.read_to_end() == 30
+    assert lines(database) == list(range(30))
+
+
+def test_the_later_of_two_goes_on(topics: Topics, database: Database) -> None:
+    topic = topics.fresh()
+    topics.fill(topic, range(10))
+    with reader(topics, topic, database) as older, reader(topics, topic, database) as newer:
+        with pytest.raises(FencedError, match="Another copy of the pipeline 'p'"):
+            older.read_to_end()
+        assert newer.read_to_end() == 10
+        with pytest.raises(FencedError):
+            older.poll()
+    assert lines(database) == list(range(10))
+
+
+def test_a_position_that_somebody_moved(topics: Topics, database: Database) -> None:
+    topic = topics.fresh()
+    topics.fill(topic, range(10))
+    with reader(topics, topic, database) as reading:
+        with database.transaction() as transaction:
+            transaction.execute("UPDATE kafka_read_positions SET next_offset = 4")
+        with pytest.raises(PositionError, match="moved from 0 to 4"):
+            reading.read_to_end()
+        assert reading.read_to_end() == 6
+    assert lines(database) == list(range(4, 10))
+
+
+def test_records_deleted_under_a_reader(topics: Topics, database: Database) -> None:
+    topic = topics.fresh()
+    topics.fill(topic, range(10))
+    with reader(topics, topic, database) as reading:
+        topics.delete_records_before(topic, 0, 5)
+        with pytest.raises(PositionError, match="begins at 5, but is written up to 0 only"):
+            reading.read_to_end()
+    assert lines(database) == []
+
+
+def test_a_topic_that_grows(topics: Topics, database: Database) -> None:
+    topic = topics.fresh()
+    topics.fill(topic, range(10))
+    with reader(topics, topic, database, starting="latest", options={"metadata_max_age_ms": 200}) as reading:
+        assert reading.read_to_end() == 0
+        topics.grow(topic, 2)
+        topics.fill(topic, range(10, 20), partition=1)
+        while lines(database) != list(range(10, 20)):
+            reading.poll(100)
+        assert reading.positions == {Place(topic, 0): 10, Place(topic, 1): 10}
+
+
+def test_partitions_shared_among_readers(topics: Topics, database: Database) -> None:
+    topic = topics.fresh(partitions=2)
+    for partition in (0, 1):
+        topics.fill(topic, range(partition, 20, 2), partition=partition)
+    with (
+        reader(topics, topic, database, pipeline="even", partitions=[0]) as even,
+        reader(topics, topic, database, pipeline="odd", partitions=[1]) as odd,
+    ):
+        assert (even.read_to_end(), odd.read_to_end()) == (10, 10)
+    assert lines(database) == list(range(20))
+
+
+def test_a_topic_that_is_not_there(topics: Topics, database: Database) -> None:
+    with pytest.raises(EndpointError, match="There is no topic never-made"):
+        reader(topics, "never-made", database)
+
+
+def test_options_that_the_database_decides(topics: Topics, database: Database) -> None:
+    with pytest.raises(SparkCompatError, match="group_id can't be given"):
+        reader(topics, "t", database, options={"group_id": "g"})
+
+
+def test_an_endpoint_whose_topic_is_shorter(topics: Topics, database: Database) -> None:
+    topic = topics.fresh()
+    claim(database, "p", lambda _: {Place(topic, 0): 5})
+    with pytest.raises(PositionError, match="made anew"):
+        reader(topics, topic, database)
