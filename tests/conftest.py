@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,9 @@ import pytest
 
 from tests.support.gateway_process import GatewayProcess
 from tests.support.postgresql_server import PostgresqlServer
+
+# A Spark here lives for seconds: the quick compiler and the serial collector spare it half of its processor time.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 AS_THE_PEER = {
     "group.initial.rebalance.delay.ms": "0",
