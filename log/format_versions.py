@@ -45,7 +45,8 @@ def read_properties(storage: Storage, path: str) -> dict[str, str]:
         raise IncompatibleFormat(f"{path} is damaged: {error}.") from error
     fields = dict(line.split("=", 1) for line in text.splitlines() if "=" in line and line[:1] != "#")
     version = fields.get("version", "")
-    if not version.isdecimal() or not OLDEST_DIRECTORY_VERSION <= int(version) <= DIRECTORY_VERSION:
+    is_number = version.isascii() and version.isdecimal()
+    if not is_number or not OLDEST_DIRECTORY_VERSION <= int(version) <= DIRECTORY_VERSION:
         raise IncompatibleFormat(
             f"{path} has version {version or 'nothing'}; this program reads versions "
             f"{OLDEST_DIRECTORY_VERSION} to {DIRECTORY_VERSION}."

@@ -11,6 +11,7 @@ from crc32c import crc32c
 
 from log import LogDirectory, Storage
 from log.records import NewRecord, build_batch
+from seq_validator.names import encode_names
 
 NOW_MS = 1_800_000_000_000
 Plant = Callable[[Path], None]
@@ -49,6 +50,27 @@ def sealed(name: str, position: int, version: int) -> Plant:
         assert struct.unpack_from(">h", content, position) == (version - 1,)
         struct.pack_into(">h", content, position, version)
         path.write_bytes(content + struct.pack(">I", crc32c(content)))
+
+    return plant
+
+
+def written(name: str, text: str) -> Plant:
+    """A file that was not there."""
+
+    def plant(root: Path) -> None:
+        path = root / name
+        assert not path.exists()
+        path.write_text(text)
+
+    return plant
+
+
+def names_snapshot(partition: str, version: int) -> Plant:
+    """What is remembered of producer names where nothing was, of another version."""
+
+    def plant(root: Path) -> None:
+        (root / partition / f"{0:020}.names").write_bytes(encode_names([], 0))
+        sealed(f"{partition}/*.names", 4, version)(root)
 
     return plant
 

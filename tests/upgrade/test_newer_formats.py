@@ -31,9 +31,11 @@ from tests.upgrade.planting import (
     first_line,
     line,
     magic,
+    names_snapshot,
     record,
     sealed,
     stored_logs,
+    written,
 )
 
 START_S = 30.0
@@ -57,7 +59,7 @@ def value(version: int) -> bytes:
 STOPS_THE_START: dict[str, tuple[Plant, str]] = {
     "directory": (
         line("meta.properties", f"version={DIRECTORY_VERSION}", f"version={DIRECTORY_VERSION + 1}"),
-        r"meta\.properties has version 3; this program reads versions 1 to 2\.",
+        rf"meta\.properties has version {DIRECTORY_VERSION + 1}; this program reads versions 1 to {DIRECTORY_VERSION}\.",
     ),
     "clean stop": (
         clean_shutdown,
@@ -129,6 +131,16 @@ CLOSES_THE_PARTITION: dict[str, tuple[str, Plant, str]] = {
         "idempotent",
         sealed("idempotent-0/*.snapshot", 4, 3),
         r"\.snapshot has version 3; this program reads versions 1 to 2\.",
+    ),
+    "producer names": (
+        "codecs",
+        names_snapshot("codecs-0", 2),
+        r"\.names has version 2; this program reads versions up to 1\.",
+    ),
+    "start of producer names": (
+        "codecs",
+        written("codecs-0/deduplication-start-checkpoint", "1\n1\ncodecs 0 0\n"),
+        r"deduplication-start-checkpoint has version 1; this program reads version 0\.",
     ),
     "delayed records": (
         "delayed",

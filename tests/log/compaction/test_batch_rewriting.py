@@ -33,7 +33,7 @@ new_records = st.lists(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=100, deadline=None)
 @given(
     new_records,
     st.sampled_from(["none", "gzip", "snappy", "lz4", "zstd"]),
