@@ -57,10 +57,11 @@ def java_command(
     logging: str = "log4j2-tools.yaml",
     libs: Path | None = None,
     first_jars: Path | None = None,
+    classes: Path | None = None,
 ) -> list[str]:
     """The command that starts a Java class, or a Java source file, with Kafka's jars, without its own arguments.
 
-    What is in both `first_jars` and `libs` is taken from the first.
+    What is in both `first_jars` and `libs` is taken from the first. `classes` is a directory of further ones.
 
     Fails the test with a sentence when Java or the jars are missing: `make test` prepares both.
     """
@@ -79,7 +80,19 @@ def java_command(
     elif libs == kafka_libs() and class_archive().is_file():
         # One that does not fit this class path is ignored; a warning would be among the tool's output.
         start_fast += [f"-XX:SharedArchiveFile={class_archive()}", "-Xlog:disable"]
+    if classes is not None:
+        class_path = f"{class_path}{os.pathsep}{classes}"
     return [java, f"-Xmx{heap}", *start_fast, configuration, "-cp", class_path, class_name]
+
+
+def compiled(source: Path, directory: Path) -> Path:
+    """Compiles a Java source file that needs Kafka's jars, once for many starts; returns the directory of its classes."""
+    javac = shutil.which("javac")
+    assert javac is not None, "a JDK 17 is needed, and there is no javac on the PATH"
+    command = [javac, "-cp", f"{kafka_libs().resolve()}/*", "-d", str(directory), str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False)
+    assert done.returncode == 0, done.stderr
+    return directory
 
 
 def run_tool(

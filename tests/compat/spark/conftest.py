@@ -11,26 +11,13 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_kafka_compat import session
 from tests.compat.spark.topics import Topics
-from tests.support.setup_peers import spark_connector_libs
+from tests.support.spark_session import small_session
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    jars = spark_connector_libs()
-    running = session(
-        "seqgate tests",
-        master="local[2]",
-        jars_dir=jars if jars.is_dir() else None,
-        quiet=True,
-        conf={
-            "spark.sql.shuffle.partitions": "2",
-            "spark.default.parallelism": "2",
-            "spark.driver.memory": "1g",
-            "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
-        },
-    )
+    running = small_session(tmp_path_factory.mktemp("warehouse"))
     yield running
     running.stop()
 

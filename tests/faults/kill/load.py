@@ -236,7 +236,7 @@ class Producers:
             producer.kill()
 
 
-def create_topic(bootstrap: str, topic: str, partitions: int, **configs: int) -> None:
+def create_topic(bootstrap: str, topic: str, partitions: int, **configs: int | str) -> None:
     wanted = {
         "name": topic,
         "num_partitions": partitions,

@@ -1,0 +1,254 @@
+"""An application's lives: it is started, killed with `kill -9` at a point of its life, and started again."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from pathlib import Path
+from random import Random
+
+from tests.faults.deduplication.applications import GAVE_UP
+from tests.faults.deduplication.task import Task
+from tests.support.gateway_process import REPOSITORY
+from tests.support.kafka_tools import java_command
+
+LIFE_TIMEOUT_S = 150.0
+PROGRESS_TIMEOUT_S = 150.0
+MOST_COUNTED = 600
+OLDER = 0.4
+"""The share of starts from an older line than the gateway tells."""
+FROM_BEGINNING = 0.4
+"""The share of those that begin at the beginning."""
+STAGES = ("starting", "asking", "asked", "sending", "flushing")
+TRANSACTION_STAGES = ("begun", "committing", "committed")
+MOST_TRANSACTIONS = 6
+MOST_GIVEN_UP = 30
+"""So many times a library may give up in the lives of one application before something must be wrong."""
+
+
+class End(Enum):
+    KILLED = "killed"
+    ENDED = "ended by itself"
+    GAVE_UP = "gave up"
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where a life ends: `kind` is what a line of the application begins with, `at` how often or how much."""
+
+    kind: str
+    at: int
+
+    @classmethod
+    def drawn(cls, rng: Random, *, transactional: bool) -> Point:
+        """Any point of a life."""
+        chance = rng.random()
+        if chance < 0.3:
+            return cls(f"stage {rng.choice(STAGES)}", 1)
+        if transactional and chance < 0.6:
+            return cls(f"stage {rng.choice(TRANSACTION_STAGES)}", rng.randint(1, MOST_TRANSACTIONS))
+        return cls(rng.choice(("sent", "acknowledged")), rng.randint(1, MOST_COUNTED))
+
+    @classmethod
+    def drawn_late(cls, rng: Random) -> Point:
+        """A point after an acknowledgement."""
+        return cls("acknowledged", rng.randint(1, MOST_COUNTED))
+
+    def is_reached(self, line: str, seen: Counter[str]) -> bool:
+        if self.kind.startswith("stage"):
+            return line == self.kind and seen[line] >= self.at
+        word, _, count = line.partition(" ")
+        return word == self.kind and int(count) >= self.at
+
+
+class Progress:
+    """What all applications together had acknowledged, and whether one of them has failed."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._acknowledged = 0
+        self._failure: BaseException | None = None
+
+    def add(self, count: int) -> None:
+        with self._changed:
+            self._acknowledged += count
+            self._changed.notify_all()
+
+    def fail(self, failure: BaseException) -> None:
+        with self._changed:
+            self._failure = self._failure or failure
+            self._changed.notify_all()
+
+    def check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def await_further(self, count: int) -> None:
+        """Returns once so many more records were acknowledged; raises what an application has failed with."""
+        with self._changed:
+            wanted = self._acknowledged + count
+            moved_on = self._changed.wait_for(
+                lambda: self._acknowledged >= wanted or self._failure is not None, PROGRESS_TIMEOUT_S
+            )
+        self.check()
+        assert moved_on, f"no {count} further acknowledged records within {PROGRESS_TIMEOUT_S} s"
+
+
+@dataclass
+class Application(threading.Thread):
+    """The lives of one application, one after the other, until it was killed often enough and then ended by itself."""
+
+    task: Task
+    new_transactional_ids: bool
+    rng: Random
+    kills: int
+    classes: Path
+    progress: Progress
+    draw: Callable[[Random], Point]
+    may_end: Callable[[], bool]
+    directory: Path
+    remembers: bool = True
+    """Whether the gateway is to know where it was."""
+    breaches: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        super().__init__(name=self.task.name, daemon=True)
+        self._starts = 0
+        self._known = 0
+        self._has_ended = False
+        self._process: subprocess.Popen[str] | None = None
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def run(self) -> None:
+        try:
+            self._live()
+        except BaseException as failure:
+            self.progress.fail(failure)
+
+    def _live(self) -> None:
+        end = End.KILLED
+        killed = 0
+        while not (end is End.ENDED and killed >= self.kills and self.may_end()):
+            done = killed >= self.kills and self.may_end()
+            point = None if done else self.draw(self.rng)
+            end = self._one_life(point, must_be_older=end is End.ENDED)
+            killed += end is End.KILLED
+            self._has_ended |= end is End.ENDED
+            self._count(end, point)
+
+    def _count(self, end: End, point: Point | None) -> None:
+        if end is End.KILLED:
+            assert point is not None
+            self.counts["applications killed"] += 1
+            self.counts[f"killed at {point.kind.removeprefix('stage ')}"] += 1
+        elif end is End.GAVE_UP:
+            self.counts["libraries gave up"] += 1
+            assert self.counts["libraries gave up"] <= MOST_GIVEN_UP, f"{self.name} gave up: {self._told()}"
+
+    def _one_life(self, point: Point | None, *, must_be_older: bool) -> End:
+        believed = 1.0
+        if must_be_older or self.rng.random() < OLDER:
+            believed = 0.0 if self.rng.random() < FROM_BEGINNING else self.rng.random()
+            self.counts["starts from an older line"] += 1
+        else:
+            self.counts["starts where the gateway said"] += 1
+        task = replace(self.task, believed=believed)
+        if self.new_transactional_ids:
+            task = replace(task, transactional_id=f"{task.transactional_id}-{self._starts}")
+        self._starts += 1
+        with (self.directory / f"{self.name}.stderr").open("ab") as stderr:
+            self._process = subprocess.Popen(
+                self._command() + task.words(),
+                cwd=REPOSITORY,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+            )
+        return self._watch(self._process, point)
+
+    def _command(self) -> list[str]:
+        if self.task.library == "jvm":
+            return java_command("LineApplication", heap="64m", classes=self.classes)
+        return [sys.executable, "-m", "tests.faults.deduplication.applications"]
+
+    def _watch(self, process: subprocess.Popen[str], point: Point | None) -> End:
+        hung = threading.Event()
+
+        def end_what_hangs() -> None:
+            hung.set()
+            process.kill()
+
+        watchdog = threading.Timer(LIFE_TIMEOUT_S, end_what_hangs)
+        watchdog.start()
+        try:
+            was_killed = self._read_until(process, point)
+            status = process.wait()
+        finally:
+            watchdog.cancel()
+            process.kill()
+            process.wait()
+        assert not hung.is_set(), f"{self.name} did not come to an end: {self._told()}"
+        if was_killed:
+            return End.KILLED
+        assert status in {0, GAVE_UP}, f"{self.name} ended with {status}: {self._told()}"
+        return End.ENDED if status == 0 else End.GAVE_UP
+
+    def _read_until(self, process: subprocess.Popen[str], point: Point | None) -> bool:
+        """Whether it was killed, because it reached the point."""
+        assert process.stdout is not None
+        seen: Counter[str] = Counter()
+        acknowledged = 0
+        with process.stdout:
+            for told in process.stdout:
+                line = told.strip()
+                seen[line] += 1
+                if line.startswith("acknowledged "):
+                    count = int(line.split()[1])
+                    self.progress.add(count - acknowledged)
+                    self.counts["records acknowledged"] += count - acknowledged
+                    acknowledged = count
+                elif line.startswith("from "):
+                    self._compare_known(*map(int, line.split()[2:]))
+                if point is not None and point.is_reached(line, seen):
+                    process.kill()
+                    return True
+        return False
+
+    def _compare_known(self, known: int, count: int) -> None:
+        """What was known once stays known; and everything once all was acknowledged, where partitions are asked one by one."""
+        if not self.remembers:
+            return
+        least = count if self._has_ended and not self.task.by_key else self._known
+        if known < least:
+            self.breaches.append(f"{self.name} was told of {known} lines and before of {least}")
+        self._known = known
+        self.counts["answers to where it was"] += 1
+
+    def _told(self) -> str:
+        return (self.directory / f"{self.name}.stderr").read_text(errors="replace")[-2000:]
+
+    def give_up(self) -> None:
+        """Ends what runs, if anything does."""
+        self.kills = 0
+        if self._process is not None:
+            self._process.kill()
+
+
+def await_all(applications: list[Application], progress: Progress, timeout_s: float) -> None:
+    """Returns once every one has ended by itself; raises what one has failed with."""
+    deadline = time.monotonic() + timeout_s
+    for application in applications:
+        while application.is_alive():
+            progress.check()
+            assert time.monotonic() < deadline, f"{application.name} did not come to an end in {timeout_s} s"
+            application.join(0.2)
+    progress.check()

@@ -1,0 +1,197 @@
+"""Applications that read files, die again and again, and start again, on a gateway that dies too; then Spark counts."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from random import Random, SystemRandom
+from typing import TYPE_CHECKING
+
+from tests.faults.deduplication.checker import check, shown
+from tests.faults.deduplication.lines import lines_of, written_lines
+from tests.faults.deduplication.lives import Application, Point, Progress, await_all
+from tests.faults.deduplication.reading import how_often, named_records, rows_of
+from tests.faults.deduplication.task import Task
+from tests.faults.kill.load import KillableGateway, create_topic, fixed_port
+from tests.faults.kill.test_kill_nine import START_TICKS, WHILE_STARTING
+from tests.faults.processes.scene import Outcome
+from tests.support.kafka_tools import compiled
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SEED_VARIABLE = "SEQGATE_DEDUPLICATION_SEED"
+PARTITIONS = 4
+JAVA_SOURCE = Path(__file__).with_name("LineApplication.java")
+SETTINGS = {
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+}
+END_TIMEOUT_S = 300.0
+MOST_RECORDS_BETWEEN = 2500
+"""Between two kills of the gateway, of all applications."""
+PLAIN, TRANSACTIONAL = "lines", "transactional-lines"
+
+
+@dataclass(frozen=True)
+class Role:
+    """One application. `transactional` is "" for no transactions, else `same` or `new`: the id at each start."""
+
+    library: str
+    codec: str
+    unit: str
+    by_key: bool
+    transactional: str = ""
+
+    @property
+    def topic(self) -> str:
+        return TRANSACTIONAL if self.transactional else PLAIN
+
+    @property
+    def name(self) -> str:
+        return f"{self.library} {self.transactional}".strip()
+
+
+ROLES = (
+    Role("kafka-python", "gzip", "number", by_key=False),
+    Role("aiokafka", "snappy", "position", by_key=True),
+    Role("confluent-kafka", "lz4", "position", by_key=False),
+    Role("jvm", "zstd", "number", by_key=True),
+    Role("confluent-kafka", "none", "number", by_key=False, transactional="new"),
+    Role("jvm", "none", "position", by_key=False, transactional="same"),
+)
+
+
+@dataclass(frozen=True)
+class Plot:
+    """How much happens: kills of each application and of the gateway, lines of each file."""
+
+    application_kills: int
+    gateway_kills: int
+    lines: int
+    roles: Sequence[Role] = ROLES
+    is_deduplicating: bool = True
+    only_late: bool = False
+    """Whether applications are killed only after something was acknowledged."""
+
+
+def chosen_seed() -> int:
+    """The seed to replay, or any."""
+    return int(os.environ.get(SEED_VARIABLE) or SystemRandom().randrange(2**32))
+
+
+class Story:
+    """One gateway, one file and one name for each role."""
+
+    def __init__(self, directory: Path, seed: int, plot: Plot) -> None:
+        self._directory = directory
+        self._rng = Random(seed)
+        self._plot = plot
+        self._files = {role.name: written_lines(self._rng, plot.lines) for role in plot.roles}
+        self._progress = Progress()
+        self._gateway_kills = 0
+        self.outcome = Outcome()
+
+    def play(self, spark: SparkSession) -> Outcome:
+        """Everything from the first start to Spark's count."""
+        gateway = KillableGateway(
+            self._directory / "data", settings=dict(SETTINGS), port=fixed_port(self._rng)
+        )
+        topics = dict.fromkeys(role.topic for role in self._plot.roles)
+        with gateway:
+            for topic in topics:
+                setting = {"message_deduplication_enable": "true"} if self._plot.is_deduplicating else {}
+                create_topic(gateway.bootstrap, topic, PARTITIONS, **setting)
+            with self._applications(gateway) as applications:
+                self._kill_gateway(gateway)
+                await_all(applications, self._progress, END_TIMEOUT_S)
+            for topic in topics:
+                self._count(spark, gateway.bootstrap, topic)
+        if any(word in gateway.stderr_text() for word in ("Traceback", "Fatal error")):
+            self.outcome.breaches.append("the gateway told of an exception that nobody expected")
+        return self.outcome
+
+    @contextmanager
+    def _applications(self, gateway: KillableGateway) -> Iterator[list[Application]]:
+        classes = self._directory / "classes"
+        classes.mkdir()
+        if any(role.library == "jvm" for role in self._plot.roles):
+            compiled(JAVA_SOURCE, classes)
+        applications = [self._application(role, gateway.bootstrap, classes) for role in self._plot.roles]
+        for application in applications:
+            application.start()
+        try:
+            yield applications
+        finally:
+            for application in applications:
+                application.give_up()
+                application.join(END_TIMEOUT_S)
+                self.outcome.merge(Outcome(application.counts, shown(application.breaches)))
+
+    def _application(self, role: Role, bootstrap: str, classes: Path) -> Application:
+        path = self._directory / f"{role.name}.txt"
+        path.write_bytes(self._files[role.name])
+        task = Task(
+            library=role.library,
+            bootstrap=bootstrap,
+            topic=role.topic,
+            partitions=PARTITIONS,
+            name=role.name,
+            file=str(path),
+            unit=role.unit,
+            by_key=role.by_key,
+            codec=role.codec,
+            transactional_id=role.name if role.transactional else "",
+        )
+        return Application(
+            task=task,
+            new_transactional_ids=role.transactional == "new",
+            rng=Random(self._rng.randrange(2**32)),
+            kills=self._plot.application_kills,
+            classes=classes,
+            progress=self._progress,
+            draw=Point.drawn_late
+            if self._plot.only_late
+            else partial(Point.drawn, transactional=bool(role.transactional)),
+            may_end=lambda: self._gateway_kills >= self._plot.gateway_kills,
+            directory=self._directory,
+            remembers=self._plot.is_deduplicating,
+        )
+
+    def _kill_gateway(self, gateway: KillableGateway) -> None:
+        while self._gateway_kills < self._plot.gateway_kills:
+            self._progress.await_further(self._rng.randint(1, MOST_RECORDS_BETWEEN))
+            gateway.kill()
+            kills = 1
+            if self._rng.random() < WHILE_STARTING:
+                gateway.kill_while_starting(self._rng.randint(*START_TICKS))
+                kills += 1
+            gateway.start()
+            self._gateway_kills += kills
+            self.outcome.counts["gateway killed"] += kills
+
+    def _count(self, spark: SparkSession, bootstrap: str, topic: str) -> None:
+        files = {
+            role.name: {line.sequence(role.unit): line.value for line in lines_of(self._files[role.name])}
+            for role in self._plot.roles
+            if role.topic == topic
+        }
+        records = named_records(spark, bootstrap, topic).cache()
+        verdict = check(files, rows_of(records))
+        counted = how_often(records)
+        if counted != {1: sum(map(len, files.values()))}:
+            verdict.breaches.insert(0, f"Spark counts in {topic}, by how often a line is there: {counted}")
+        records.unpersist()
+        self.outcome.merge(Outcome(Counter(verdict.counts), shown(verdict.breaches)))
+
+
+def play(directory: Path, seed: int, plot: Plot, spark: SparkSession) -> Outcome:
+    """A story from a seed, on an empty directory."""
+    directory.mkdir(parents=True, exist_ok=True)
+    return Story(directory, seed, plot).play(spark)
