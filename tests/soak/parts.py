@@ -22,6 +22,9 @@ PARTS = (
     Part(
         "processes", "tests.faults.processes.soak", "real clients while real processes are killed and hung", 2
     ),
+    Part(
+        "deduplication", "tests.faults.deduplication.soak", "applications that are killed and send again", 2
+    ),
     Part("fuzzing", "tests.fuzzing", "coverage-guided hostile bytes", 2),
     Part("connections", "tests.faults.hostile.soak", "hostile connections", 1),
 )

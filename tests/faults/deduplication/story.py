@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from random import Random, SystemRandom
@@ -36,6 +36,7 @@ SETTINGS = {
 END_TIMEOUT_S = 300.0
 MOST_RECORDS_BETWEEN = 2500
 """Between two kills of the gateway, of all applications."""
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 PLAIN, TRANSACTIONAL = "lines", "transactional-lines"
 
 
@@ -79,6 +80,20 @@ class Plot:
     is_deduplicating: bool = True
     only_late: bool = False
     """Whether applications are killed only after something was acknowledged."""
+
+
+def any_roles(rng: Random) -> list[Role]:
+    """The same libraries in other clothes."""
+    return [
+        replace(
+            role,
+            codec=rng.choice(CODECS),
+            unit=rng.choice(("number", "position")),
+            by_key=rng.random() < 0.5,
+            transactional=rng.choice(("same", "new")) if role.transactional else "",
+        )
+        for role in ROLES
+    ]
 
 
 def chosen_seed() -> int:

@@ -1,0 +1,76 @@
+"""Applications killed for as long as wanted: `python -m tests.faults.deduplication.soak --seconds N [--seed S]`.
+
+Each round is a story of its own, from a seed drawn from S. Ends with one line of JSON: what was done, and what went wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+from tests.faults.deduplication.story import Plot, any_roles, chosen_seed, play
+from tests.faults.processes.scene import Outcome
+from tests.support.spark_session import small_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LINES = 4000
+APPLICATION_KILLS = 20
+GATEWAY_KILLS = 16
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.faults.deduplication.soak", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60.0, help="begin no further round after so long")
+    parser.add_argument("--seed", type=int, default=chosen_seed(), help="what everything is drawn from")
+    arguments = parser.parse_args()
+    print(f"--seed {arguments.seed}", file=sys.stderr)
+    deadline_s = time.monotonic() + arguments.seconds
+    with (
+        tempfile.TemporaryDirectory(prefix="warehouse-") as warehouse,
+        contextlib.redirect_stdout(sys.stderr),
+    ):
+        spark = small_session(Path(warehouse))
+        total = _rounds(spark, arguments.seed, deadline_s)
+        spark.stop()
+    counts = dict(sorted(total.counts.items()))
+    print(json.dumps({"part": "deduplication", "counts": counts, "breaches": total.breaches}))
+    return 1 if total.breaches else 0
+
+
+def _rounds(spark: SparkSession, seed: int, deadline_s: float) -> Outcome:
+    """The first has the seed itself, to replay it."""
+    total = Outcome()
+    rng = Random(seed)
+    while not total.counts["rounds"] or (time.monotonic() < deadline_s and not total.breaches):
+        total.merge(_round(spark, seed))
+        seed = rng.randrange(2**32)
+    return total
+
+
+def _round(spark: SparkSession, seed: int) -> Outcome:
+    print(f"--seed {seed}", file=sys.stderr, flush=True)
+    plot = Plot(APPLICATION_KILLS, GATEWAY_KILLS, LINES, any_roles(Random(seed)))
+    with tempfile.TemporaryDirectory(prefix="deduplication-", ignore_cleanup_errors=True) as folder:
+        try:
+            outcome = play(Path(folder), seed, plot, spark)
+        except Exception:
+            traceback.print_exc()
+            last = traceback.format_exc().strip().splitlines()[-1]
+            outcome = Outcome(breaches=[f"it could not go on: {last}"])
+    outcome.counts["rounds"] += 1
+    outcome.breaches = [f"{breach} (--seed {seed})" for breach in outcome.breaches]
+    return outcome
+
+
+if __name__ == "__main__":
+    sys.exit(main())
