@@ -32,7 +32,10 @@ SETTINGS = {
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+    "seqgate.deduplication.snapshot.records": "1000",
 }
+SEGMENT_BYTES = 60_000
+"""Small enough for several segments: a start after a kill goes on from a snapshot, and reads the log after it."""
 END_TIMEOUT_S = 300.0
 MOST_RECORDS_BETWEEN = 2500
 """Between two kills of the gateway, of all applications."""
@@ -121,8 +124,13 @@ class Story:
         topics = dict.fromkeys(role.topic for role in self._plot.roles)
         with gateway:
             for topic in topics:
-                setting = {"message_deduplication_enable": "true"} if self._plot.is_deduplicating else {}
-                create_topic(gateway.bootstrap, topic, PARTITIONS, **setting)
+                create_topic(
+                    gateway.bootstrap,
+                    topic,
+                    PARTITIONS,
+                    internal_segment_bytes=SEGMENT_BYTES,
+                    message_deduplication_enable=str(self._plot.is_deduplicating).lower(),
+                )
             with self._applications(gateway) as applications:
                 self._kill_gateway(gateway)
                 await_all(applications, self._progress, END_TIMEOUT_S)
