@@ -1,0 +1,237 @@
+"""What a producer is told of records that were there before: acknowledged, not stored, and not before that is decided."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.handlers import produce
+from gateway.handlers.api import Deferred, RequestContext
+from gateway.handlers.produce import MANY_TO_OPEN
+from gateway.protocol.produce_codec import PartitionRecords, ProduceRequest, TopicRecords
+from gateway.runtime.partition import Partition
+from log.data_file import DataFile
+from tests.compat.topics import fresh_topic, stored_batches
+from tests.gateway.handlers.requests import create
+from tests.gateway.handlers.support import NOW_MS, Node, open_node
+from tests.support.batches import Batch
+from tests.support.gateway_process import GatewayProcess
+from tests.support.held_disk import HeldDisk
+from tests.support.named_batches import DEDUPLICATED, named
+from tests.support.wire import Closed, Wire, decode
+
+TOPIC = "ledger"
+VERSION = 9
+RETRY, STORAGE, FENCED, INVALID_RECORD = 19, 56, 90, 87
+TRANSACTIONAL = 0x10
+TURNS = 100
+"""Of the event loop: whoever did not wait for the disk would be answered after a few."""
+
+
+class Disk(HeldDisk):
+    """Held, and then broken if a test wants."""
+
+    is_broken = False
+
+    def _sync(self, file: DataFile) -> None:
+        self._wait(file.path)
+        if self.is_broken and f"/{TOPIC}-" in file.path:
+            raise OSError(errno.EIO, "the disk is broken")
+        super()._sync(file)
+
+
+@pytest.fixture
+def disk() -> Disk:
+    return Disk()
+
+
+@pytest.fixture
+async def node(tmp_path: Path, disk: Disk) -> AsyncIterator[Node]:
+    async with open_node(tmp_path, storage=disk) as opened:
+        await create(opened, TOPIC, 2, configs=dict(DEDUPLICATED))
+        yield opened
+
+
+def partition_of(node: Node, index: int = 0) -> Partition:
+    partition = node.services.partitions.get(TOPIC, index)
+    assert partition is not None
+    return partition
+
+
+def bytes_of(batch: Batch) -> bytes:
+    return replace(batch, base_timestamp=NOW_MS).encode()
+
+
+def begin(node: Node, *batches: Batch, acks: int = -1) -> Any:
+    """A request with a batch for each partition in turn."""
+    entries = [PartitionRecords(index, memoryview(bytes_of(batch))) for index, batch in enumerate(batches)]
+    context = RequestContext(node.services, 0, VERSION, 7, "test", node.peer)
+    return produce.begin(context, ProduceRequest(None, acks, 30_000, [TopicRecords(TOPIC, entries)]))
+
+
+def rows_of(answer: Any) -> list[tuple[int, int]]:
+    """(error, base offset) by partition."""
+    frame = answer.answer if isinstance(answer, Deferred) else answer
+    assert isinstance(frame, bytes)
+    fields = decode("produce", VERSION, frame[4:], correlation_id=7).fields
+    rows = fields["responses"][0]["partition_responses"]
+    return [
+        (row["error_code"], row["base_offset"]) for row in sorted(rows, key=lambda row: int(row["index"]))
+    ]
+
+
+async def answered(answer: Any) -> list[tuple[int, int]]:
+    if isinstance(answer, Deferred):
+        await eventually(lambda: answer.answer is not None)
+    return rows_of(answer)
+
+
+async def eventually(is_met: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not is_met():
+            await asyncio.sleep(0.001)
+
+
+async def give_turns() -> None:
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+async def test_a_duplicate_of_what_is_not_durable_waits_for_its_original(
+    node: Node, disk: Disk, *, is_broken: bool
+) -> None:
+    with disk.held(TOPIC):
+        first = begin(node, named("a", 1, 2))
+        await eventually(lambda: disk.waiting > 0)
+        again = begin(node, named("a", 1, 2), named("b", 1))
+        await give_turns()
+        assert first.answer is again.answer is None
+        assert rows_of(begin(node, named("a", 2), acks=1)) == [(0, -1)]
+        disk.is_broken = is_broken
+    expected = (STORAGE, -1) if is_broken else (0, 0)
+    assert await answered(first) == [expected]
+    assert await answered(again) == [(STORAGE, -1)] * 2 if is_broken else [(0, -1), (0, 0)]
+    assert node.services.duplicates == 0
+
+
+async def test_a_duplicate_of_what_is_durable_is_answered_at_once(node: Node) -> None:
+    assert await answered(begin(node, named("a", 1, 2))) == [(0, 0)]
+    assert rows_of(begin(node, named("a", 1, 2))) == [(0, -1)]
+    assert partition_of(node).log.log_end_offset == 2
+
+
+async def test_a_batch_behind_one_that_is_undecided_is_not_taken(node: Node) -> None:
+    """Its producer is not known, so any first sequence of it would be taken."""
+    partition = partition_of(node)
+    partition.append(bytes_of(replace(named("a", 1).of(1000, 0, 0), attributes=TRANSACTIONAL)), NOW_MS)
+    first, second = named("a", 1).of(2000, 0, 0), named("b", 1).of(2000, 0, 1)
+    for batch in (first, second, first, second):
+        assert rows_of(begin(node, batch)) == [(RETRY, -1)]
+    partition.append_end_marker(1000, 0, commit=False, coordinator_epoch=0, now_ms=NOW_MS)
+    assert await answered(begin(node, first)) == [(0, 2)]
+    assert await answered(begin(node, second)) == [(0, 3)]
+
+
+async def test_a_batch_behind_one_for_which_there_is_no_room_is_not_taken(node: Node) -> None:
+    node.services.log_directory.environment.name_budget.max_in_all = 1
+    assert await answered(begin(node, named("a", 1))) == [(0, 0)]
+    first, second = named("b", 1).of(2000, 0, 0), named("a", 2).of(2000, 0, 1)
+    assert rows_of(begin(node, first)) == rows_of(begin(node, second)) == [(RETRY, -1)]
+
+
+async def test_a_batch_behind_one_whose_names_are_still_being_read_is_not_taken(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = partition_of(node).log
+    first, second = named("b", 1).of(2000, 0, 0), Batch().of(2000, 0, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(log, "_replay_offset", 0)
+        patch.setattr(log, "replay_names", lambda max_bytes, now_ms: False)
+        # the second has no name: it need not wait, but must not be first
+        assert rows_of(begin(node, first)) == rows_of(begin(node, second)) == [(RETRY, -1)]
+    assert await answered(begin(node, first)) == [(0, 0)]
+    assert await answered(begin(node, second)) == [(0, 1)]
+
+
+def request(topic: str, batches: Iterable[Batch], acks: int) -> dict[str, Any]:
+    data = [{"index": index, "records": batch.encode()} for index, batch in enumerate(batches)]
+    return {"acks": acks, "timeout": 30_000, "topic_data": [{"name": topic, "partition_data": data}]}
+
+
+def send(
+    wire: Wire, topic: str, *batches: Batch, acks: int = -1, version: int = VERSION
+) -> list[tuple[int, int]]:
+    fields = wire.call("produce", version, request(topic, batches, acks)).fields
+    rows = fields["responses"][0]["partition_responses"]
+    return [
+        (row["error_code"], row["base_offset"]) for row in sorted(rows, key=lambda row: int(row["index"]))
+    ]
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+@pytest.mark.parametrize("flush_messages", ["1", "1000000"])
+def test_a_producer_without_an_id(shared_gateway: GatewayProcess, acks: int, flush_messages: str) -> None:
+    """On one connection, which knows its requests by their second time."""
+    configs = {**DEDUPLICATED, "flush.messages": flush_messages}
+    topic = fresh_topic(shared_gateway.bootstrap, "named", configs=configs)
+    with Wire(shared_gateway.bootstrap) as wire:
+        answers = [
+            send(wire, topic, named("a", *ids), acks=acks)[0]
+            for ids in ([1, 2], [1, 2], [2], [2, 3], [3, 4, 5], [1])
+        ]
+    assert answers == [(0, 0), (0, -1), (0, -1), (0, 2), (0, 4), (0, -1)]
+    assert sum(batch.record_count for batch in stored_batches(shared_gateway.bootstrap, topic)) == 5
+
+
+def test_an_idempotent_producer(shared_gateway: GatewayProcess) -> None:
+    """The sequence goes on whether or not anything of a batch was new, and a retry is told the same offset."""
+    topic = fresh_topic(shared_gateway.bootstrap, "named", configs=DEDUPLICATED)
+    with Wire(shared_gateway.bootstrap) as wire:
+        assert send(wire, topic, named("a", 1, 2).of(7_100, 0, 0)) == [(0, 0)]
+        for _ in range(2):
+            assert send(wire, topic, named("a", 1, 2).of(7_101, 0, 0)) == [(0, 2)]
+        for _ in range(2):
+            assert send(wire, topic, named("a", 2, 3).of(7_101, 0, 2)) == [(0, 4)]
+    batches = stored_batches(shared_gateway.bootstrap, topic)
+    assert [batch.record_count for batch in batches] == [2, 0, 1]
+
+
+def test_without_answers(shared_gateway: GatewayProcess) -> None:
+    topic = fresh_topic(shared_gateway.bootstrap, "named", configs=DEDUPLICATED)
+    with Wire(shared_gateway.bootstrap) as wire:
+        for ids in ([1, 2], [1, 2], [2, 3], [3]):
+            wire.send("produce", VERSION, request(topic, [named("a", *ids)], 0))
+        assert send(wire, topic, named("a", 3, 4)) == [(0, 4)]
+        # an error is told by hanging up
+        wire.send("produce", VERSION, request(topic, [named("", 5)], 0))
+        with pytest.raises(Closed):
+            wire.receive_frame()
+
+
+def test_many_partitions_in_one_request(shared_gateway: GatewayProcess) -> None:
+    count = MANY_TO_OPEN + 4
+    topic = fresh_topic(shared_gateway.bootstrap, "named", partitions=count, configs=DEDUPLICATED)
+    with Wire(shared_gateway.bootstrap) as wire:
+        assert send(wire, topic, *[named("a", 1)] * count) == [(0, 0)] * count
+        assert send(wire, topic, *[named("a", 1)] * count) == [(0, -1)] * count
+        mixed = [named("a", 1 + index % 2) for index in range(count)]
+        assert send(wire, topic, *mixed) == [(0, 1 if index % 2 else -1) for index in range(count)]
+
+
+@pytest.mark.parametrize("version", range(3, 13))
+def test_what_is_refused(shared_gateway: GatewayProcess, version: int) -> None:
+    topic = fresh_topic(shared_gateway.bootstrap, "named", configs=DEDUPLICATED)
+    with Wire(shared_gateway.bootstrap) as wire:
+        assert send(wire, topic, named("a", 1, epoch=5), version=version) == [(0, 0)]
+        for _ in range(2):
+            assert send(wire, topic, named("a", 2, epoch=4), version=version) == [(FENCED, -1)]
+            assert send(wire, topic, named("a", 2), version=version) == [(FENCED, -1)]
+            assert send(wire, topic, named("", 2), version=version) == [(INVALID_RECORD, -1)]
+        assert send(wire, topic, named("a", 2, epoch=5), version=version) == [(0, 1)]
