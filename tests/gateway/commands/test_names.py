@@ -54,6 +54,16 @@ def test_names_and_what_became_of_records(gateway: GatewayProcess) -> None:
     assert "31m" not in one
 
 
+def test_a_gateway_that_was_killed_knows_them_again(gateway: GatewayProcess) -> None:
+    topic = fresh_topic(gateway.bootstrap, "ledger", partitions=2, configs=DEDUPLICATED)
+    for sequence_id in range(5):
+        assert produce(gateway.bootstrap, topic, named("reader", sequence_id)) == (0, sequence_id)
+    gateway.restart(kill=True)
+    told = seqgate("names", topic, "--json", "--data-dir", gateway.data_dir).json
+    assert [(row["name"], row["persisted_sequence"]) for row in told["names"]] == [("reader", 4)]
+    assert produce(gateway.bootstrap, topic, named("reader", 4)) == (0, -1)
+
+
 def test_a_topic_that_remembers_no_names(gateway: GatewayProcess) -> None:
     topic = fresh_topic(gateway.bootstrap, "plain")
     refused = seqgate("names", topic, "--data-dir", gateway.data_dir, code=1)
