@@ -70,9 +70,8 @@ def _check_exists(services: Services, request: NamesRequest) -> None:
 async def _places(services: Services, request: NamesRequest) -> AsyncIterator[tuple[TopicPartitions, int]]:
     """The partitions that may know names, from the one on that the page begins with."""
     begin = None if request.begin is None else request.begin[:2]
-    async for topic in deduplicating_topics(services):
-        if request.topic is not None and topic.name != request.topic:
-            continue
+    names = sorted(services.partitions.by_name) if request.topic is None else [request.topic]
+    async for topic in deduplicating_topics(services, names):
         async for index in in_slices(range(topic.count)):
             is_wanted = request.partition is None or index == request.partition
             is_before = begin is not None and (topic.name, index) < begin

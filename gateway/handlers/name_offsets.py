@@ -35,60 +35,63 @@ class NameOffset(NamedTuple):
     is_pending: bool
 
 
-async def fetch_name_offsets(
-    context: RequestContext, name: bytes, topics: Sequence[tuple[TopicPartitions, Iterable[int]]] | None
-) -> dict[TopicPartition, NameOffset]:
-    """Where a name is known, of the partitions asked for, or of all with None. Opens them. Raises Unavailable."""
-    services = context.services
-    deadline_s = services.loop.time() + READING_S
-    found: dict[TopicPartition, NameOffset] = {}
-    async for topic, index in _places(context, topics):
-        place = topic.name, index
-        # a topic may be deleted meanwhile
-        if place in found or services.partitions.by_name.get(topic.name) is not topic:
-            continue
-        partition = await _partition(context, topic, index, deadline_s)
-        state = partition.log.name_state(name)
-        if state is not None:
-            found[place] = _name_offset(state)
-    return found
+class NameOffsets:
+    """What one request asks of names: the time it has, and what all its names have in common."""
 
+    def __init__(self, context: RequestContext) -> None:
+        """Begin now."""
+        self._services = context.services
+        self._deadline_s = context.services.loop.time() + READING_S
+        self._deduplicating: list[TopicPartitions] | None = None
 
-async def _places(
-    context: RequestContext, topics: Sequence[tuple[TopicPartitions, Iterable[int]]] | None
-) -> AsyncIterator[tuple[TopicPartitions, int]]:
-    """The partitions that may know names, of those asked for or of all, in slices."""
-    services = context.services
-    if topics is None:
-        async for topic in deduplicating_topics(services):
-            async for index in in_slices(range(topic.count)):
-                if may_know_names(services, topic, index):
-                    yield topic, index
-        return
-    image = services.metadata_log.image
-    for topic, indexes in topics:
-        if deduplicates(services.config, image, topic.name):
-            async for index in in_slices(indexes):
-                if may_know_names(services, topic, index):
-                    yield topic, index
+    async def fetch(
+        self, name: bytes, topics: Sequence[tuple[TopicPartitions, Iterable[int]]] | None
+    ) -> dict[TopicPartition, NameOffset]:
+        """Where a name is known, of the partitions asked for, or of all with None. Opens them. Raises Unavailable."""
+        by_name = self._services.partitions.by_name
+        found: dict[TopicPartition, NameOffset] = {}
+        async for topic, index in self._places(topics):
+            place = topic.name, index
+            # a topic may be deleted meanwhile
+            if place in found or by_name.get(topic.name) is not topic:
+                continue
+            partition = await self._partition(topic, index)
+            state = partition.log.name_state(name)
+            if state is not None:
+                found[place] = _name_offset(state)
+        return found
 
+    async def _places(
+        self, topics: Sequence[tuple[TopicPartitions, Iterable[int]]] | None
+    ) -> AsyncIterator[tuple[TopicPartitions, int]]:
+        """The partitions that may know names, of those asked for or of all, in slices."""
+        services = self._services
+        if topics is None:
+            if self._deduplicating is None:
+                known = deduplicating_topics(services, list(services.partitions.by_name))
+                self._deduplicating = [topic async for topic in known]
+            topics = [(topic, range(topic.count)) for topic in self._deduplicating]
+        image = services.metadata_log.image
+        for topic, indexes in topics:
+            if deduplicates(services.config, image, topic.name):
+                async for index in in_slices(indexes):
+                    if may_know_names(services, topic, index):
+                        yield topic, index
 
-async def _partition(
-    context: RequestContext, topic: TopicPartitions, index: int, deadline_s: float
-) -> Partition:
-    """A partition that knows all its names. Raises Unavailable."""
-    partition = topic.get(index)
-    if partition is None:
-        raise Unavailable
-    try:
-        await complete_names(partition, context.services.clock, deadline_s)
-    except TimeoutError:
-        raise Unavailable(ErrorCode.coordinator_load_in_progress) from None
-    except LogError as error:
-        raise Unavailable from error
-    if partition.log.offline or partition.closed:
-        raise Unavailable
-    return partition
+    async def _partition(self, topic: TopicPartitions, index: int) -> Partition:
+        """A partition that knows all its names. Raises Unavailable."""
+        partition = topic.get(index)
+        if partition is None:
+            raise Unavailable
+        try:
+            await complete_names(partition, self._services.clock, self._deadline_s)
+        except TimeoutError:
+            raise Unavailable(ErrorCode.coordinator_load_in_progress) from None
+        except LogError as error:
+            raise Unavailable from error
+        if partition.log.offline or partition.closed:
+            raise Unavailable
+        return partition
 
 
 def _name_offset(state: NameState) -> NameOffset:

@@ -18,7 +18,7 @@ from gateway.coordinator.group.name_groups import is_name_group, producer_name
 from gateway.coordinator.group.records import CommittedOffset
 from gateway.coordinator.places import TopicPartition
 from gateway.handlers.api import Api, RequestContext
-from gateway.handlers.name_offsets import fetch_name_offsets
+from gateway.handlers.name_offsets import NameOffsets
 from gateway.handlers.repeats import places_to_answer, to_answer
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.coordinator_shards import Unavailable
@@ -39,16 +39,17 @@ async def handle(context: RequestContext, request: Any) -> Any:
     """Look up every group that is asked for."""
     version = context.api_version
     module = response_module(API_KEY, version)
+    names = NameOffsets(context)
     if version >= FIRST_BATCHED_VERSION:
         stable = _requires_stable(context, request)
         asked = to_answer(request.groups, lambda group: group.group_id)
         answers = {
-            group: await _group(context, module, group, require_stable=stable)
+            group: await _group(context, module, group, names, require_stable=stable)
             for group in dict.fromkeys(asked)
         }
         return build(module.OffsetFetchResponse, groups=tuple(answers[group] for group in asked))
     stable = _requires_stable(context, request)
-    committed = await _committed(context, request.group_id, request.topics, require_stable=stable)
+    committed = await _committed(context, request.group_id, request.topics, names, require_stable=stable)
     if isinstance(committed, ErrorCode):
         error, committed = committed, {}
     else:
@@ -69,8 +70,10 @@ def _requires_stable(context: RequestContext, request: Any) -> bool:
     return context.api_version >= FIRST_WITH_STABLE and bool(request.require_stable)
 
 
-async def _group(context: RequestContext, module: Any, group: Any, *, require_stable: bool) -> Any:
-    committed = await _committed(context, group.group_id, group.topics, require_stable=require_stable)
+async def _group(
+    context: RequestContext, module: Any, group: Any, names: NameOffsets, *, require_stable: bool
+) -> Any:
+    committed = await _committed(context, group.group_id, group.topics, names, require_stable=require_stable)
     if context.api_version >= FIRST_WITH_MEMBER and not isinstance(committed, ErrorCode):
         error = ErrorCode.none if is_name_group(group.group_id) else _check_member(context, group)
         committed = committed if error is ErrorCode.none else error
@@ -99,13 +102,18 @@ def _check_member(context: RequestContext, group: Any) -> ErrorCode:
 
 
 async def _committed(
-    context: RequestContext, group_id: str, asked: Sequence[Any] | None, *, require_stable: bool
+    context: RequestContext,
+    group_id: str,
+    asked: Sequence[Any] | None,
+    names: NameOffsets,
+    *,
+    require_stable: bool,
 ) -> Mapping[TopicPartition, CommittedOffset] | ErrorCode:
     """What is committed; `UNSTABLE` where an open transaction may change it and that matters."""
     try:
         name = producer_name(group_id)
         if name is not None:
-            return await _persisted(context, name, asked, require_stable=require_stable)
+            return await _persisted(context, name, asked, names, require_stable=require_stable)
         shard = await context.services.groups.settled_shard(group_id)
     except Unavailable as error:
         return error.error_code
@@ -119,7 +127,12 @@ async def _committed(
 
 
 async def _persisted(
-    context: RequestContext, name: bytes, asked: Sequence[Any] | None, *, require_stable: bool
+    context: RequestContext,
+    name: bytes,
+    asked: Sequence[Any] | None,
+    names: NameOffsets,
+    *,
+    require_stable: bool,
 ) -> Mapping[TopicPartition, CommittedOffset]:
     """As `_committed`, of a producer name. Raises Unavailable."""
     by_id = context.api_version >= FIRST_WITH_TOPIC_IDS
@@ -128,7 +141,7 @@ async def _persisted(
         known = context.services.partitions.by_id if by_id else context.services.partitions.by_name
         named = ((known.get(wanted.topic_id if by_id else wanted.name), wanted) for wanted in asked)
         topics = [(topic, wanted.partition_indexes) for topic, wanted in named if topic is not None]
-    found = await fetch_name_offsets(context, name, topics)
+    found = await names.fetch(name, topics)
     return {
         place: UNSTABLE if require_stable and offset.is_pending else offset.told
         for place, offset in found.items()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from itertools import repeat
 from typing import Final
 
@@ -28,10 +28,10 @@ def deduplicates(config: Config, image: MetadataImage, topic: str) -> bool:
     )
 
 
-async def deduplicating_topics(services: Services) -> AsyncIterator[TopicPartitions]:
-    """The topics in whose partitions producer names are remembered, by their names."""
+async def deduplicating_topics(services: Services, names: Iterable[str]) -> AsyncIterator[TopicPartitions]:
+    """Those of the named topics in whose partitions producer names are remembered, in slices."""
     image, by_name = services.metadata_log.image, services.partitions.by_name
-    async for name in in_slices(sorted(by_name)):
+    async for name in in_slices(names):
         topic = by_name.get(name)
         if topic is not None and deduplicates(services.config, image, name):
             yield topic
