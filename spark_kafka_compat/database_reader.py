@@ -138,10 +138,7 @@ class DatabaseReader:
         """Go on from where the database is, with the partitions that are there now."""
         places = self._places()
         with self._claim.step() as step:
-            new = {
-                place: bounds[0]
-                for place, bounds in self._ranges(places - step.positions.keys()).items()
-            }
+            new = {place: bounds[0] for place, bounds in self._ranges(places - step.positions.keys()).items()}
             step.advance(new)
         positions = {**step.positions, **new}
         self._consumer.assign([_partition(place) for place in sorted(places)])
@@ -176,7 +173,9 @@ def _consumer(bootstrap: str, options: Mapping[str, object]) -> Any:
     try:
         from kafka import KafkaConsumer
     except ImportError:
-        raise SparkCompatError("kafka-python is not installed; install it with: pip install kafka-python") from None
+        raise SparkCompatError(
+            "kafka-python is not installed; install it with: pip install kafka-python"
+        ) from None
     return KafkaConsumer(bootstrap_servers=bootstrap.split(","), **options, **_DECIDED_HERE)
 
 

@@ -1,6 +1,6 @@
 """A process that reads a topic into the table `lines` with a plain consumer, and may die by SIGKILL on the way.
 
-    python -m tests.spark_kafka_compat.lines_by_reader BOOTSTRAP TOPIC URL AT_ONCE [KIND NUMBER]
+python -m tests.spark_kafka_compat.lines_by_reader BOOTSTRAP TOPIC URL AT_ONCE [KIND NUMBER]
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ def write(transaction: Transaction, records: Sequence[Any]) -> None:
 def main(bootstrap: str, topic: str, url: str, at_once: str, *death: str) -> None:
     database = DyingDatabase(url, Moments((death[0], int(death[1])) if death else None))
     options = {"max_poll_records": int(at_once)}
-    with DatabaseReader(
-        bootstrap, topic, database, pipeline="lines", write=write, options=options
-    ) as reader:
+    with DatabaseReader(bootstrap, topic, database, pipeline="lines", write=write, options=options) as reader:
         reader.read_to_end()
 
 
