@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 REPLAYED_AT_ONCE_BYTES: Final = 256 * 1024
 """What an append that must know the names reads of the log at most, before it is refused for now."""
+_REPLAYED_RECORD_BYTES: Final = 100
+"""What a record counts at least when it is read again: compressed ones take as long as others."""
 _WITHOUT_A_LIMIT: Final = 1 << 62
 _REFUSALS: Final = {
     NameRejectionReason.FENCED: NameFenced,
@@ -293,7 +295,10 @@ class DeduplicatedLog(DelayedLog):
     # Reading the log again.
 
     def replay_names(self, max_bytes: int, now_ms: int) -> bool:
-        """Read so many bytes more of the log for names, or a batch; whether all is read. Raises StorageFailed."""
+        """Read about so many bytes more of the log for names, or a batch; whether all is read. Raises StorageFailed.
+
+        A record counts as 100 bytes at least.
+        """
         self._check_online()
         if self.names is None or self._replay_offset is None:
             return True
@@ -319,12 +324,17 @@ class DeduplicatedLog(DelayedLog):
                 offset = end_offset
                 break
             data = memoryview(region.read())
+            begun_at = offset
             for position, batch in whole_batches(data):
                 if batch.last_offset >= offset:
                     self._replay_batch(names, batch, data[position : position + batch.size_bytes], now_ms)
                     offset = batch.last_offset + 1
                     self._replay_offset = offset
-            max_bytes -= len(data)
+                    max_bytes -= max(batch.size_bytes, batch.record_count * _REPLAYED_RECORD_BYTES)
+                    if max_bytes <= 0:
+                        break
+            if offset == begun_at:
+                raise CorruptRecord(f"There is no whole batch at offset {offset}.")
         self._replay_offset = offset if offset < end_offset else None
 
     def _replay_batch(self, names: NameTable, batch: BatchHeader, view: memoryview, now_ms: int) -> None:

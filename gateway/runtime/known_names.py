@@ -17,7 +17,7 @@ from gateway.runtime.services import Services
 from gateway.runtime.slices import in_slices
 from log import UnifiedLog
 
-REPLAY_BYTES: Final = 128 << 10
+REPLAY_BYTES: Final = 32 << 10
 """Read of a log before requests have their turn."""
 
 

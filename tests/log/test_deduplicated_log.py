@@ -10,8 +10,15 @@ import pytest
 
 from log import LogConfig, UnifiedLog
 from log.environment import LogEnvironment
-from log.errors import InvalidRecord, NameFenced, NameLimitReached, NamesNotReady, NameUndecided
-from log.names import DEDUPLICATION_START, NAMES_SUFFIX, offsets_of
+from log.errors import (
+    InvalidRecord,
+    NameFenced,
+    NameLimitReached,
+    NamesNotReady,
+    NameUndecided,
+    StorageFailed,
+)
+from log.names import DEDUPLICATION_START, LOG_SUFFIX, NAMES_SUFFIX, offset_name, offsets_of
 from log.record_batch import parse_header, whole_batches
 from log.records import NewRecord, build_batch, iterate_records
 from log.recovery import CleanStop
@@ -27,6 +34,8 @@ CONFIG = LogConfig(
 )
 LARGE = replace(CONFIG, segment_bytes=1 << 20)
 OFF = replace(LARGE, deduplicates=False)
+LENGTH_POSITION = 8
+"""Of the length in a batch."""
 
 
 def batch(
@@ -302,6 +311,28 @@ class TestRestarts:
             pass
         assert send(log, 1).base_offset == -1
         assert known(log)[0] == 5_999
+
+    def test_records_that_are_small_when_compressed_take_as_long_as_others(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path, LARGE)
+        for first in range(0, 10_000, 1_000):
+            compressed = batch(*range(first, first + 1_000), codec="zstd")
+            assert len(compressed) < 10_000
+            log.append(compressed, now_ms=NOW_MS)
+        log = again(log, replayed=False)
+        assert not log.replay_names(64 << 10, NOW_MS)
+        assert known(log)[1] == 999
+
+    def test_a_log_that_was_damaged_meanwhile_is_not_read_for_ever(self, log: UnifiedLog) -> None:
+        send(log, 1)
+        end_position = log.size_bytes
+        send(log, 2)
+        log = again(log, replayed=False)
+        with Path(log.directory, offset_name(0, LOG_SUFFIX)).open("r+b") as file:
+            file.seek(end_position + LENGTH_POSITION)
+            file.write(b"\x7f")
+        with pytest.raises(StorageFailed, match="no whole batch at offset 1"):
+            log.replay_names(1 << 20, NOW_MS)
+        assert not log.names_ready
 
     @pytest.mark.parametrize("damage", ["newest", "all", "missing", "start"])
     def test_damaged_snapshots_fall_back_to_the_log(self, log: UnifiedLog, damage: str) -> None:
