@@ -241,7 +241,11 @@ class TopicLifecycle:
             served = self._partitions.by_name.get(name)
             for partition in list(served.opened()) if served is not None else ():
                 policy = self._policy(name)
-                partition.log.update_config(policy.log_config)
+                try:
+                    partition.log.update_config(policy.log_config)
+                except LogError as error:
+                    # it must not go on as before: what it was told to remember it could not read
+                    partition.log.take_offline(f"its configuration can't be applied: {error}")
                 self._partitions.set_flush_policy(partition, policy.flush_messages, policy.flush_ms)
                 done += 1
             done += 1

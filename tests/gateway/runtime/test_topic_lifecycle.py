@@ -5,18 +5,20 @@ from __future__ import annotations
 import shutil
 import uuid
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from gateway.runtime.metadata_log import METADATA_TOPIC_ID
-from log import CorruptRecord, IncompatibleFormat
+from log import CorruptRecord, IncompatibleFormat, deduplicated_log
 from log.checkpoints import encode_partition_metadata
 from log.names import LOG_SUFFIX, PARTITION_METADATA, offset_name
-from tests.gateway.handlers.requests import create, delete
+from tests.gateway.handlers.requests import alter, create, delete
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
 from tests.support.batches import Batch
 
 METADATA = "__cluster_metadata-0"
+TOPIC_RESOURCE = 2
 
 
 async def written(path: Path) -> bytes:
@@ -103,3 +105,21 @@ async def test_metadata_of_a_later_version_is_told_as_such(tmp_path: Path) -> No
     with pytest.raises(IncompatibleFormat, match="version 9"):
         async with open_node(tmp_path):
             pass
+
+
+async def test_a_log_that_can_not_take_its_configuration_goes_offline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_node(tmp_path) as node:
+        await create(node, "orders")
+        append(node)
+        partition = node.services.partitions.get("orders", 0)
+        assert partition is not None
+        with monkeypatch.context() as patch:
+            patch.setattr(deduplicated_log, "newest_names", Mock(side_effect=OSError("the disk fails")))
+            await alter(node, TOPIC_RESOURCE, "orders", {"message.deduplication.enable": "true"})
+        assert partition.log.failure is not None
+        assert "the disk fails" in partition.log.failure
+        partition.log.reopen(NOW_MS)
+        assert partition.log.names is not None
+        assert append(node) == 1
