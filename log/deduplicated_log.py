@@ -45,6 +45,7 @@ from seq_validator.names import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from log.compaction.cleanable import Cleanable
     from log.config import LogConfig
     from log.delayed_log import DueTimes
     from log.flush import FlushTicket
@@ -95,13 +96,16 @@ class DeduplicatedLog(DelayedLog):
     _named_since_capture: int = 0
     _captured: NamesCapture | None = None
     """What the next flush is to write down."""
-    _names_written_until: int = 0
-    """The log_end_offset of the newest snapshot that is durable."""
+    _captures_out: int = 0
+    """How many flushes that write down names are under way."""
+    _unwritten_from: int | None = None
+    """The offset from which on records may have names that no durable snapshot knows; None when all are known there."""
 
     def _take(self, loaded: LoadedLog) -> None:
         super()._take(loaded)
         self._stop_deduplicating()
         self._captured = None
+        self._captures_out = 0
         if self.config.deduplicates:
             self._begin_deduplicating()
 
@@ -144,11 +148,10 @@ class DeduplicatedLog(DelayedLog):
             storage.waits = waits
         table = self.names = NameTable(self._topic_names)
         self._environment.deduplicating[self] = None
-        self._names_written_until = 0
+        self._unwritten_from = None
         if newest is not None:
             table.restore(newest.names)
             start_offset = max(start_offset, newest.log_end_offset)
-            self._names_written_until = newest.log_end_offset
         if start_offset < self.log_start_offset:
             _logger.warning(
                 "%s-%d: the records from %d to %d are gone; of producer names that only they had nothing is remembered",
@@ -161,7 +164,7 @@ class DeduplicatedLog(DelayedLog):
         self._names_changed = False
         self._named_since_capture = 0
         if start_offset < self.log_end_offset:
-            self._replay_offset = start_offset
+            self._replay_offset = self._unwritten_from = start_offset
             self._environment.names_overdue[self] = None
 
     def _names_start(self, *, is_remembered: bool) -> int:
@@ -247,7 +250,7 @@ class DeduplicatedLog(DelayedLog):
             high_watermark=self.high_watermark,
             transaction_of=_transaction_of(batch),
         )
-        self._names_changed = True
+        self._note_change(batch)
         self._named_since_capture += batch.record_count
         if self._named_since_capture >= self.config.deduplication_snapshot_records:
             self._environment.names_overdue[self] = None
@@ -266,7 +269,13 @@ class DeduplicatedLog(DelayedLog):
                 marker_offset=batch.base_offset,
                 high_watermark=self.high_watermark,
             )
-            self._names_changed = True
+            self._note_change(batch)
+
+    def _note_change(self, batch: BatchHeader) -> None:
+        """What the batch in the log changed is to be written down."""
+        self._names_changed = True
+        if self._unwritten_from is None:
+            self._unwritten_from = batch.base_offset
 
     # What is known.
 
@@ -375,15 +384,18 @@ class DeduplicatedLog(DelayedLog):
     def prepare_flush(self) -> FlushTicket | None:
         """As DurableLog's; the ticket writes down what was captured, once the records are durable."""
         ticket = super().prepare_flush()
-        if ticket is not None:
+        if ticket is not None and self._captured is not None:
             ticket.names, self._captured = self._captured, None
+            self._captures_out += 1
         return ticket
 
     def complete_flush(self, ticket: FlushTicket) -> None:
         """As DurableLog's."""
         super().complete_flush(ticket)
         if ticket.names is not None and ticket.generation == self._generation:
-            self._names_written_until = max(self._names_written_until, ticket.names.log_end_offset)
+            self._captures_out -= 1
+            is_all = not self._names_changed and self._captured is None and not self._captures_out
+            self._unwritten_from = None if is_all else ticket.names.log_end_offset
 
     def roll(self, now_ms: int) -> None:
         """As RetainedLog's; a closed segment need not be read again for names."""
@@ -407,9 +419,17 @@ class DeduplicatedLog(DelayedLog):
         return super().prepare_delete_records(offset)
 
     def _remove(self, doomed: list[Segment], now_ms: int) -> None:
-        if doomed and self.names is not None and self._names_written_until <= doomed[-1].base_offset:
-            self._write_names(now_ms)
+        if doomed and self.names is not None and self._unwritten_from is not None:
+            end_offset = self._bases[len(doomed)] if len(doomed) < len(self._bases) else self.log_end_offset
+            if self._unwritten_from < end_offset:
+                self._write_names(now_ms)
         super()._remove(doomed, now_ms)
+
+    def cleanable(self, clean_end_offset: int | None, durable_end_offset: int, now_ms: int) -> Cleanable:
+        """As CompactedLog's; only what is written down of names."""
+        if self.names is not None and self._unwritten_from is not None:
+            durable_end_offset = min(durable_end_offset, self._unwritten_from)
+        return super().cleanable(clean_end_offset, durable_end_offset, now_ms)
 
     def _write_names(self, now_ms: int) -> None:
         """Have all names of the log durable now. Raises StorageFailed."""
