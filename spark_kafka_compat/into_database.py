@@ -137,7 +137,9 @@ def into_database(
         stream=True,
         options={**chosen, "startingOffsets": starting_offsets(owned.positions, ranges)},
     )
-    writer = stream.writeStream.queryName(f"into database {pipeline}").option("checkpointLocation", folder)
+    # Of two copies in one session both must have a name of their own.
+    name = f"into database {pipeline} {owned.generation}"
+    writer = stream.writeStream.queryName(name).option("checkpointLocation", folder)
     writer = writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=every)
     batch_writer = BatchWriter(owned, write, checkpoint=folder, rows=rows, may_skip=may_skip)
     return writer.foreachBatch(batch_writer).start()

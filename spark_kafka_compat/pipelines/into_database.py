@@ -15,10 +15,12 @@ from spark_kafka_compat.connector import connector_coordinates
 from spark_kafka_compat.databases import Database
 from spark_kafka_compat.errors import SparkCompatError
 from spark_kafka_compat.into_database import into_database, into_table
-from spark_kafka_compat.pipelines.streaming import NOT_BEGUN, await_end, source_options
+from spark_kafka_compat.pipelines.streaming import DONE, NOT_BEGUN, QUERY_FAILED, await_end, source_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+__all__ = ["DONE", "NOT_BEGUN", "QUERY_FAILED", "main", "parser"]
 
 RECORD = ("topic", "partition", "offset", "timestamp", "CAST(value AS STRING) AS value")
 

@@ -44,6 +44,7 @@ def run(bootstrap: str, topic: str, url: str, checkpoint: Path, death: Death | N
     with errors.open("wb") as stderr:
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.compat.spark.lines_into_database", *words],
+            cwd=checkpoint.parent,
             env=environment,
             stderr=stderr,
             start_new_session=True,

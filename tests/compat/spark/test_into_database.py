@@ -1,0 +1,269 @@
+"""Topics into SQLite and PostgreSQL with Spark: what is new is written, once, whatever Spark repeats."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from spark_kafka_compat.databases import Database, Transaction
+from spark_kafka_compat.errors import PositionError
+from spark_kafka_compat.into_database import into_database, into_table
+from spark_kafka_compat.pipelines import into_database as program
+from spark_kafka_compat.positions import Place, claim, stored_positions
+from tests.compat.spark.topics import TIMEOUT_S, Topics
+
+PATIENCE_S = 180
+
+
+def with_lines(url: str) -> Database:
+    made = Database(url)
+    with made.transaction() as transaction:
+        transaction.execute("CREATE TABLE lines (line INTEGER, place INTEGER)")
+    return made
+
+
+@pytest.fixture
+def database(database_url: str) -> Database:
+    return with_lines(database_url)
+
+
+@pytest.fixture
+def sqlite(tmp_path: Path) -> Database:
+    return with_lines(f"sqlite://{tmp_path / 'lines.db'}")
+
+
+def rows_of(database: Database, columns: str = "line, place") -> list[tuple[int, ...]]:
+    with database.transaction() as transaction:
+        return sorted(transaction.execute(f"SELECT {columns} FROM lines").fetchall())
+
+
+def lines(database: Database) -> list[int]:
+    return [line for line, _ in rows_of(database)]
+
+
+def as_lines(records: DataFrame) -> DataFrame:
+    return records.selectExpr("CAST(CAST(value AS STRING) AS INT) AS line", "partition AS place")
+
+
+def start(
+    spark: SparkSession, topics: Topics, topic: str | Sequence[str], database: Database, **more: Any
+) -> StreamingQuery:
+    given: dict[str, Any] = {"pipeline": "p", "write": into_table("lines"), "rows": as_lines, **more}
+    return into_database(spark, topics.bootstrap, topic, database, **given)
+
+
+def run(
+    spark: SparkSession, topics: Topics, topic: str | Sequence[str], database: Database, **more: Any
+) -> None:
+    query = start(spark, topics, topic, database, **more)
+    try:
+        assert query.awaitTermination(PATIENCE_S)
+    finally:
+        query.stop()
+
+
+def test_rows_come_in_the_order_of_each_partition(
+    spark: SparkSession, topics: Topics, sqlite: Database
+) -> None:
+    topic = topics.fresh(partitions=2)
+    for partition in (0, 1):
+        topics.fill(topic, range(partition, 600, 2), partition=partition)
+    run(spark, topics, topic, sqlite, options={"maxOffsetsPerTrigger": 350, "maxRecordsPerPartition": 60})
+    found = rows_of(sqlite, "rowid, line, place")
+    for partition in (0, 1):
+        assert [line for _, line, place in found if place == partition] == list(range(partition, 600, 2))
+    ends = {Place(topic, 0): 300, Place(topic, 1): 300}
+    assert stored_positions(sqlite, "p") == ends
+
+
+def test_a_micro_batch_that_spark_repeats(
+    spark: SparkSession, topics: Topics, sqlite: Database, tmp_path: Path
+) -> None:
+    topic, checkpoint = topics.fresh(), tmp_path / "checkpoint"
+    topics.fill(topic, range(100))
+    run(spark, topics, topic, sqlite, checkpoint=str(checkpoint))
+    for name in ("0", ".0.crc"):
+        (checkpoint / "commits" / name).unlink(missing_ok=True)
+    topics.fill(topic, range(100, 150))
+    run(spark, topics, topic, sqlite, checkpoint=str(checkpoint))
+    assert lines(sqlite) == list(range(150))
+
+
+def test_a_repeated_micro_batch_of_which_a_part_is_new(
+    spark: SparkSession, topics: Topics, sqlite: Database, tmp_path: Path
+) -> None:
+    topic, checkpoint = topics.fresh(partitions=2), tmp_path / "checkpoint"
+    for partition in (0, 1):
+        topics.fill(topic, range(partition, 100, 2), partition=partition)
+    with pytest.raises(StreamingQueryException):
+        run(spark, topics, topic, sqlite, checkpoint=str(checkpoint), write=into_table("missing"))
+    with claim(sqlite, "p", lambda stored: stored).step() as step:
+        step.transaction.insert("lines", ("line", "place"), [(line, 0) for line in range(0, 60, 2)])
+        step.advance({Place(topic, 0): 30})
+    run(spark, topics, topic, sqlite, checkpoint=str(checkpoint))
+    assert lines(sqlite) == list(range(100))
+
+
+def test_a_lost_checkpoint(spark: SparkSession, topics: Topics, sqlite: Database) -> None:
+    topic = topics.fresh()
+    for first in (0, 100):
+        topics.fill(topic, range(first, first + 100))
+        run(spark, topics, topic, sqlite)
+        assert lines(sqlite) == list(range(first + 100))
+
+
+def test_a_database_that_is_older_than_the_checkpoint(
+    spark: SparkSession, topics: Topics, sqlite: Database, tmp_path: Path
+) -> None:
+    topic, checkpoint = topics.fresh(), str(tmp_path / "checkpoint")
+    topics.fill(topic, range(100))
+    run(spark, topics, topic, sqlite, checkpoint=checkpoint)
+    backup = sqlite3.connect(tmp_path / "backup.db")
+    sqlite.connect().backup(backup)  # type: ignore[attr-defined]
+    topics.fill(topic, range(100, 200))
+    run(spark, topics, topic, sqlite, checkpoint=checkpoint)
+    topics.fill(topic, range(200, 300))
+
+    backup.close()
+    restored = Database(f"sqlite://{tmp_path / 'backup.db'}")
+    with pytest.raises(StreamingQueryException, match="up to 100, but the checkpoint goes on at 200"):
+        run(spark, topics, topic, restored, checkpoint=checkpoint)
+    assert lines(restored) == list(range(100))
+    run(spark, topics, topic, restored)
+    assert lines(restored) == list(range(300))
+
+
+def test_the_later_of_two_goes_on(spark: SparkSession, topics: Topics, database: Database) -> None:
+    topic = topics.fresh()
+    topics.fill(topic, range(100))
+    older = start(spark, topics, topic, database, every="0 seconds")
+    try:
+        older.processAllAvailable()
+        run(spark, topics, topic, database)
+        topics.fill(topic, range(100, 200))
+        with pytest.raises(StreamingQueryException, match="Another copy of the pipeline 'p' has started"):
+            older.awaitTermination(PATIENCE_S)
+    finally:
+        older.stop()
+    assert lines(database) == list(range(100))
+    run(spark, topics, topic, database)
+    assert lines(database) == list(range(200))
+
+
+def test_positions_pass_what_is_no_record(spark: SparkSession, topics: Topics, sqlite: Database) -> None:
+    topic = topics.fresh()
+    producer = Producer({"bootstrap.servers": topics.bootstrap, "transactional.id": topic})
+    producer.init_transactions(TIMEOUT_S)
+    for first in (0, 10):
+        producer.begin_transaction()
+        for value in range(first, first + 10):
+            producer.produce(topic, str(value).encode())
+        assert producer.flush(TIMEOUT_S) == 0
+        (producer.abort_transaction if first else producer.commit_transaction)(TIMEOUT_S)
+    committed = {"kafka.isolation.level": "read_committed"}
+    run(spark, topics, topic, sqlite, options=committed)
+    assert lines(sqlite) == list(range(10))
+    assert stored_positions(sqlite, "p") == {Place(topic, 0): 22}
+    topics.delete_records_before(topic, 0, 22)
+    topics.fill(topic, range(20, 30))
+    run(spark, topics, topic, sqlite, options=committed)
+    assert lines(sqlite) == [*range(10), *range(20, 30)]
+
+
+def test_records_that_were_deleted_before_they_were_read(
+    spark: SparkSession, topics: Topics, sqlite: Database
+) -> None:
+    topic = topics.fresh()
+    topics.fill(topic, range(10))
+    run(spark, topics, topic, sqlite)
+    topics.fill(topic, range(10, 20))
+    topics.delete_records_before(topic, 0, 15)
+    with pytest.raises(PositionError, match="begins at 15, but is written up to 10 only"):
+        start(spark, topics, topic, sqlite)
+    run(spark, topics, topic, sqlite, options={"failOnDataLoss": False})
+    assert lines(sqlite) == [*range(10), *range(15, 20)]
+
+
+def test_from_the_latest_on_and_more_partitions(
+    spark: SparkSession, topics: Topics, sqlite: Database
+) -> None:
+    topic, other = topics.fresh(), topics.fresh()
+    topics.fill(topic, range(10))
+    run(spark, topics, topic, sqlite, starting="latest")
+    topics.fill(topic, range(10, 20))
+    topics.grow(topic, 2)
+    topics.fill(topic, range(20, 30), partition=1)
+    topics.fill(other, range(30, 40))
+    run(spark, topics, [topic, other], sqlite, starting="latest")
+    assert lines(sqlite) == list(range(10, 30))
+
+
+def test_state_of_the_business_that_adds_up(spark: SparkSession, topics: Topics, database: Database) -> None:
+    with database.transaction() as transaction:
+        transaction.execute("CREATE TABLE totals (parity INTEGER PRIMARY KEY, total BIGINT)")
+
+    def add_up(transaction: Transaction, rows: Sequence[Row]) -> None:
+        place = transaction.placeholder
+        transaction.cursor.executemany(
+            f"INSERT INTO totals (parity, total) VALUES ({place}, {place}) "
+            "ON CONFLICT (parity) DO UPDATE SET total = totals.total + excluded.total",
+            rows,
+        )
+
+    def per_parity(records: DataFrame) -> DataFrame:
+        number = "CAST(CAST(value AS STRING) AS INT)"
+        return (
+            records.selectExpr(f"{number} % 2 AS parity", f"{number} AS line").groupBy("parity").sum("line")
+        )
+
+    topic = topics.fresh(partitions=2)
+    for first in (0, 100):
+        topics.fill(topic, range(first, first + 100), partition=first // 100)
+        run(spark, topics, topic, database, write=add_up, rows=per_parity)
+    with database.transaction() as transaction:
+        found = transaction.execute("SELECT parity, total FROM totals ORDER BY parity").fetchall()
+    assert [tuple(row) for row in found] == [(0, sum(range(0, 200, 2))), (1, sum(range(1, 200, 2)))]
+
+
+class TestProgram:
+    def arguments(self, topics: Topics, topic: str, database: Database) -> list[str]:
+        found = ["--bootstrap", topics.bootstrap, "--database", database.url, "--pipeline", "p"]
+        return [*found, "--table", "records", "--key", "topic,partition,offset", topic]
+
+    def test_as_told(self, spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
+        database = Database(f"sqlite://{tmp_path / 'records.db'}")
+        columns = "topic TEXT, partition INTEGER, offset BIGINT, timestamp TEXT, value TEXT"
+        with database.transaction() as transaction:
+            transaction.execute(f"CREATE TABLE records ({columns}, PRIMARY KEY (topic, partition, offset))")
+        topic = topics.fresh()
+        topics.fill(topic, range(3))
+        for _ in range(2):
+            assert program.main(self.arguments(topics, topic, database)) == program.DONE
+        with database.transaction() as transaction:
+            found = transaction.execute("SELECT topic, partition, offset, value FROM records").fetchall()
+        assert found == [(topic, 0, offset, str(offset)) for offset in range(3)]
+
+    def test_of_a_table_that_is_not_there(
+        self, spark: SparkSession, topics: Topics, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        topic = topics.fresh()
+        topics.fill(topic, range(3))
+        database = Database(f"sqlite://{tmp_path / 'empty.db'}")
+        assert program.main(self.arguments(topics, topic, database)) == program.QUERY_FAILED
+        assert "no such table: records" in capsys.readouterr().err
+
+    def test_of_an_endpoint_that_is_not_there(
+        self, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        database = Database(f"sqlite://{tmp_path / 'empty.db'}")
+        arguments = self.arguments(Topics("127.0.0.1:1"), "t", database)
+        assert program.main(arguments) == program.NOT_BEGUN
+        assert "Nothing answers at 127.0.0.1:1" in capsys.readouterr().err
