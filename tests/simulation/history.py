@@ -255,6 +255,10 @@ class History:
     events: list[Event] = field(default_factory=list)
     compacted: frozenset[str] = frozenset()
     """Topics whose records may give way to later ones of their key."""
+    named: frozenset[str] = frozenset()
+    """Topics that store a line of a producer name once: what they drop leaves offsets without a record."""
+    switched: frozenset[str] = frozenset()
+    """Those of them that somebody makes forget that for a while."""
     deleted_before: dict[TopicPartition, int] = field(default_factory=dict)
     """Up to here (exclusive) records may be gone: DeleteRecords or retention was asked for."""
 

@@ -58,7 +58,7 @@ def plan_of(seed: int) -> Plan:
             befalls.pop(kind, None)
     return Plan(
         duration_s=chance.choice((4.0, 8.0, 8.0, 15.0, 30.0)),
-        settings=_settings(chance, durable=durable),
+        settings=_settings(chance, durable=durable) + _settings_of_names(Random(f"names plan {seed}")),
         befalls=befalls,
         one_byte_portions=chance.choice((0.0, 0.0, 0.02, 0.3)),
         cold_reads=chance.random() < 0.5,
@@ -86,5 +86,14 @@ def _settings(chance: Random, *, durable: bool) -> tuple[str, ...]:
         "log.cleaner.backoff.ms": 500,
         "log.retention.check.interval.ms": 1_000,
         "log.segment.delete.delay.ms": chance.choice((0, 1_000)),
+    }
+    return tuple(f"{name}={value}" for name, value in chosen.items())
+
+
+def _settings_of_names(chance: Random) -> tuple[str, ...]:
+    chosen = {
+        "seqgate.deduplication.snapshot.records": chance.choice((1, 5, 20, 100_000)),
+        "seqgate.deduplication.snapshot.interval.ms": chance.choice((500, 2_000, 60_000)),
+        "log.message.deduplication.expiration.ms": chance.choice((-1, 604_800_000)),
     }
     return tuple(f"{name}={value}" for name, value in chosen.items())

@@ -17,6 +17,7 @@ from tests.simulation.clients.workload import Workload, run
 from tests.simulation.director import Director
 from tests.simulation.history import Acknowledged, Fetched, History, TransactionEnded
 from tests.simulation.loop import SimulatedLoop
+from tests.simulation.named_history import LineAcknowledged, NameFenced, NameTold
 from tests.simulation.network import Network
 from tests.simulation.node import Node
 from tests.simulation.plan import HOST, PORT, Plan, plan_of
@@ -148,6 +149,9 @@ class Simulation:
         counts.update(self._node.counts)
         events = outcome.history.events
         counts["records checked"] = sum(isinstance(event, Acknowledged) for event in events)
+        counts["lines acknowledged"] = sum(isinstance(event, LineAcknowledged) for event in events)
+        counts["lives fenced by name"] = sum(isinstance(event, NameFenced) for event in events)
+        counts["names told"] = sum(isinstance(event, NameTold) for event in events)
         counts["transactions ended"] = sum(isinstance(event, TransactionEnded) for event in events)
         counts["records read"] = sum(len(event.records) for event in events if isinstance(event, Fetched))
         counts["events"] = len(events)

@@ -8,6 +8,14 @@ from tests.simulation.checkers.committed_offsets import committed_offsets
 from tests.simulation.checkers.dense import dense
 from tests.simulation.checkers.facts import Checker, Facts, place
 from tests.simulation.checkers.groups import early_owners, old_generations, owners
+from tests.simulation.checkers.named import (
+    named_aborted,
+    named_doubled,
+    named_lost,
+    named_order,
+    named_places,
+)
+from tests.simulation.checkers.named_state import names_fenced, names_told
 from tests.simulation.checkers.order import order
 from tests.simulation.checkers.producer_ids import fencing, producer_ids
 from tests.simulation.checkers.repeatable import compaction, repeatable, whole_answers
@@ -52,6 +60,13 @@ CHECKERS: Final[dict[str, Checker]] = {
         owners,
         early_owners,
         old_generations,
+        named_lost,
+        named_places,
+        named_doubled,
+        named_order,
+        named_aborted,
+        names_told,
+        names_fenced,
         unexpected,
     )
 }

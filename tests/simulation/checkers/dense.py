@@ -13,7 +13,7 @@ def dense(facts: Facts) -> list[str]:
         breaches += _check_ends(partition, reading)
         offsets = [offset for offset, _ in reading.records] + [marker.offset for marker in reading.markers]
         offsets.sort()
-        if partition.topic in facts.compacted:
+        if partition.topic in facts.compacted or partition.topic in facts.history.named:
             continue
         expected = reading.start_offset
         for offset in offsets:

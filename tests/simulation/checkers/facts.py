@@ -27,6 +27,7 @@ from tests.simulation.history import (
     TransactionEnded,
     TransactionEnding,
 )
+from tests.simulation.named_history import LineName, LineSent
 
 NEVER = math.inf
 LATEST, EARLIEST = -1, -2  # of ListOffsets
@@ -100,6 +101,10 @@ class Facts:
         return {event.name: event for event in self.all(Sent)}
 
     @cached_property
+    def lines_sent(self) -> dict[LineName, LineSent]:
+        return {event.line: event for event in self.all(LineSent)}
+
+    @cached_property
     def acknowledged(self) -> dict[RecordName, Acknowledged]:
         """The first acknowledgement of each record."""
         return {event.name: event for event in reversed(self.all(Acknowledged))}
@@ -154,6 +159,21 @@ class Facts:
             else:
                 self._names[value] = name if name in self.sent else None
         return self._names[value]
+
+    @cached_property
+    def _lines(self) -> dict[bytes, LineName | None]:
+        return {}
+
+    def line(self, value: bytes) -> LineName | None:
+        """The line of this value; None when nobody sent it."""
+        if value not in self._lines:
+            try:
+                line = LineName.decode(value)
+            except ValueError:
+                self._lines[value] = None
+            else:
+                self._lines[value] = line if line in self.lines_sent else None
+        return self._lines[value]
 
     @cached_property
     def _final_events(self) -> list[Event]:
@@ -220,6 +240,21 @@ class Facts:
         """When the gateway that was asked at this time died; no request outlives it."""
         index = bisect_left(self._crashes, at_ms)
         return self._crashes[index] if index < len(self._crashes) else NEVER
+
+    @cached_property
+    def _latest_of_keys(self) -> dict[tuple[TopicPartition, bytes], int]:
+        latest: dict[tuple[TopicPartition, bytes], int] = {}
+        for name, offset in self.visible.items():
+            key = self.sent[name].partition, self.sent[name].key
+            latest[key] = max(latest.get(key, -1), offset)
+        return latest
+
+    def may_give_way(self, name: RecordName, offset: int) -> bool:
+        """Whether compaction may take this record, also between the two last readings: a later one of its key is committed."""
+        sent = self.sent[name]
+        if sent.partition.topic not in self.compacted:
+            return False
+        return self._latest_of_keys.get((sent.partition, sent.key), -1) > offset
 
     def may_be_gone(self, partition: TopicPartition, offset: int) -> bool:
         """Whether what was at this offset was deleted on purpose."""

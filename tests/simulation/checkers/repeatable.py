@@ -57,11 +57,6 @@ def whole_answers(facts: Facts) -> list[str]:
 
 def compaction(facts: Facts) -> list[str]:
     """In a compacted topic a record gives way only to a later one of its key, and a committed one to a committed one."""
-    latest: dict[tuple[TopicPartition, bytes], int] = {}
-    for name, offset in facts.visible.items():
-        sent = facts.sent[name]
-        key = sent.partition, sent.key
-        latest[key] = max(latest.get(key, -1), offset)
     breaches = []
     for event in facts.acknowledged.values():
         name = event.name
@@ -69,7 +64,7 @@ def compaction(facts: Facts) -> list[str]:
             continue
         if facts.may_be_gone(event.partition, event.offset) or _counts_for_nothing(facts, name):
             continue
-        if latest.get((event.partition, facts.sent[name].key), -1) < event.offset:
+        if not facts.may_give_way(name, event.offset):
             breaches.append(
                 f"{event.at_ms} ms: {told(name)} was acknowledged at {place(event.partition, event.offset)} "
                 f"and is gone, and no later record has its key"

@@ -98,6 +98,8 @@ def misplaced(facts: Facts) -> list[str]:
             name = facts.name(value)
             if name is not None and facts.sent[name].partition == event.partition:
                 continue
+            if facts.line(value) is not None:
+                continue  # `named_places` knows where
             if (event.partition, offset) not in strange:
                 strange.add((event.partition, offset))
                 what = "nobody sent it" if name is None else f"sent to {place(facts.sent[name].partition)}"

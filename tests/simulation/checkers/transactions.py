@@ -42,7 +42,9 @@ def half_seen(facts: Facts) -> list[str]:
     breaches = []
     for transaction in stored.keys() | facts.acknowledged_in.keys():
         known = facts.transactions.get(transaction)
-        names = set(stored.get(transaction, ()))
+        names = {
+            name for name in stored.get(transaction, ()) if not facts.may_give_way(name, facts.stored[name])
+        }
         names |= {
             event.name for event in facts.acknowledged_in.get(transaction, ()) if _must_be(facts, event.name)
         }
@@ -70,7 +72,7 @@ def outside(facts: Facts) -> list[str]:
         f"{place(facts.sent[name].partition, offset)} holds {told(name)}, of no transaction, "
         f"and it is not read as committed"
         for name, offset in facts.stored.items()
-        if not name.transaction and name not in facts.visible
+        if not name.transaction and name not in facts.visible and not facts.may_give_way(name, offset)
     ]
 
 

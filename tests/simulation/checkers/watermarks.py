@@ -18,7 +18,7 @@ _LAST_STABLE: Final = "last stable offset"
 _LOG_START: Final = "log start"
 
 
-class _Told:
+class Told:
     """The highest value that had been told by a time."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class _Told:
 def watermarks(facts: Facts) -> list[str]:
     """As answers to Fetch and ListOffsets tell them; an acknowledgement says that the high watermark is past its record."""
     breaches = []
-    told: dict[tuple[TopicPartition, str], _Told] = defaultdict(_Told)
+    told: dict[tuple[TopicPartition, str], Told] = defaultdict(Told)
     for event in facts.history.events:
         if isinstance(event, Acknowledged):
             told[event.partition, _HIGH_WATERMARK].add(event.at_ms, event.offset + 1)

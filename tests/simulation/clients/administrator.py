@@ -17,8 +17,10 @@ from tests.simulation.clients.fetcher import LATEST, Fetcher
 from tests.simulation.clients.surroundings import Surroundings
 from tests.simulation.clients.topics import METADATA_VERSION, learn
 from tests.simulation.history import RecordsDeleting, TopicPartition
+from tests.simulation.named_history import DeduplicationSwitched
 from tests.support.wire import Plain
 
+DEDUPLICATE = "message.deduplication.enable"
 TOPIC_RESOURCE, SET, TIMEOUT_MS = 2, 0, 10_000
 MAX_PARTITIONS = 6
 RETRY_S = 0.2
@@ -36,7 +38,8 @@ MAY_HAVE_BEEN_DONE = {ErrorCode.topic_already_exists, ErrorCode.unknown_topic_or
 
 
 class Administrator:
-    """`pause_s`: the mean between two changes. `retained`: topics whose retention it may shorten."""
+    """`pause_s`: the mean between two changes. `retained`: topics whose retention it may shorten; `switched`: where it may turn
+    deduplication off and on."""
 
     def __init__(
         self,
@@ -46,6 +49,7 @@ class Administrator:
         pause_s: float,
         compacted: frozenset[str],
         retained: frozenset[str],
+        switched: frozenset[str],
     ) -> None:
         self._surroundings = surroundings
         self._name = name
@@ -53,6 +57,7 @@ class Administrator:
         self._pause_s = pause_s
         self._compacted = compacted
         self._retained = sorted(retained)
+        self._switched = sorted(switched)
         self._link = Link(surroundings, name, random)
         self._offsets = Fetcher(surroundings, self._link, name, random, read_committed=False)
         self._scratch = 0
@@ -60,6 +65,7 @@ class Administrator:
     async def run(self) -> None:
         changes = [self._add_partitions, self._configure, self._configure, self._make_and_remove]
         changes += [self._delete_records] * 3 + [self._shorten] * bool(self._retained)
+        changes += [self._switch] * bool(self._switched)
         while not self._surroundings.ending:
             await self._surroundings.pause(self._random, self._pause_s)
             await self._random.choice(changes)()
@@ -120,6 +126,15 @@ class Administrator:
             self._surroundings.history.deleted_before[place] = ANY_OFFSET
             self._surroundings.history.add(RecordsDeleting(self._surroundings.at_ms(), place, ANY_OFFSET))
         await self._set(topic.name, "retention.bytes", self._random.choice(RETENTION_BYTES))
+
+    async def _switch(self) -> None:
+        """For a while lines of producer names are stored as often as they come."""
+        history, topic = self._surroundings.history, self._random.choice(self._switched)
+        history.add(DeduplicationSwitched(self._surroundings.at_ms(), topic, on=False))
+        await self._set(topic, DEDUPLICATE, "false")
+        await self._surroundings.pause(self._random, 0.5)
+        await self._set(topic, DEDUPLICATE, "true")
+        history.add(DeduplicationSwitched(self._surroundings.at_ms(), topic, on=True))
 
     async def _delete_records(self) -> None:
         places = [place for place in self._surroundings.partitions() if place.topic not in self._compacted]

@@ -68,6 +68,7 @@ class BatchSender:
         self.transaction = 0
         self.queues: dict[TopicPartition, PartitionQueue] = {}
         self.requests_in_flight = 0
+        self.max_in_flight = MAX_IN_FLIGHT
         self.woken = asyncio.Event()
 
     def queue(self, partition: TopicPartition) -> PartitionQueue:
@@ -110,6 +111,9 @@ class BatchSender:
 
     def give_up(self, queue: PartitionQueue, batch: ProducerBatch, error: str) -> None:
         queue.take_out(batch)
+        self._note_given_up(batch, error)
+
+    def _note_given_up(self, batch: ProducerBatch, error: str) -> None:
         for name in batch.names:
             self._surroundings.history.add(GivenUp(self._surroundings.at_ms(), name, batch.partition, error))
 
@@ -134,7 +138,7 @@ class BatchSender:
 
     def send_ready(self, connection: Connection) -> None:
         """As many requests as may be in flight, each with at most one batch of every partition."""
-        while not connection.closed and self.requests_in_flight < MAX_IN_FLIGHT:
+        while not connection.closed and self.requests_in_flight < self.max_in_flight:
             batches = self._drain()
             if not batches:
                 return
@@ -166,6 +170,10 @@ class BatchSender:
         batch.take_place(*identity, queue.next_sequence)
         queue.next_sequence += batch.record_count
         queue.in_flight.append(batch)
+        self._note_sent(queue, batch)
+
+    def _note_sent(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """Name its records, which leave for the first time."""
         place = batch.partition
         numbers = range(queue.next_number, queue.next_number + batch.record_count)
         queue.next_number += batch.record_count
@@ -255,6 +263,9 @@ class BatchSender:
 
     def _acknowledge(self, queue: PartitionQueue, batch: ProducerBatch, base_offset: int) -> None:
         queue.take_out(batch)
+        self._note_acknowledged(batch, base_offset)
+
+    def _note_acknowledged(self, batch: ProducerBatch, base_offset: int) -> None:
         at_ms = self._surroundings.at_ms()
         for index, name in enumerate(batch.names):
             acknowledged = Acknowledged(at_ms, name, batch.partition, base_offset + index)

@@ -9,6 +9,7 @@ from tests.simulation.clients.connection import Disconnected, Link
 from tests.simulation.clients.fetch_session import Wanted
 from tests.simulation.clients.fetcher import EARLIEST, LATEST, Fetcher
 from tests.simulation.clients.group_offsets import GroupOffsets
+from tests.simulation.clients.name_offsets import NameOffsets
 from tests.simulation.clients.surroundings import Surroundings
 from tests.simulation.history import FinalRead, TopicPartition
 
@@ -27,6 +28,9 @@ class FinalReader:
             GroupOffsets(surroundings, self._link, random, group, by_epoch=False)
             for group in surroundings.groups
         ]
+        self._names = {
+            name: NameOffsets(surroundings, self._link, random, name) for name in surroundings.names
+        }
         self._readers = {
             committed: Fetcher(
                 surroundings,
@@ -51,6 +55,8 @@ class FinalReader:
             async with asyncio.timeout(self._settle_s):
                 for offsets in self._offsets:
                     await self._read_offsets(offsets)
+                for name, names in self._names.items():
+                    await names.told(self._surroundings.names[name])
                 for place in self._surroundings.partitions():
                     for reader in self._readers.values():
                         await self._read(reader, place)

@@ -44,6 +44,7 @@ class GroupOffsets:
         self._surroundings = surroundings
         self._link = link
         self._by_epoch = by_epoch
+        self._require_stable = True
         self.group = group
         self._commit_version = random.randint(9, 10) if by_epoch else random.randint(6, 10)
         self._fetch_version = random.randint(9, 10) if by_epoch else random.randint(8, 10)
@@ -120,7 +121,7 @@ class GroupOffsets:
         await self._link.connect()
         asked_at_ms = self._surroundings.at_ms()
         answer = await self._link.call(
-            "offset_fetch", self._fetch_version, {"groups": [group], "require_stable": True}
+            "offset_fetch", self._fetch_version, {"groups": [group], "require_stable": self._require_stable}
         )
         found = answer.groups[0]
         errors = [found.error_code, *(row.error_code for topic in found.topics for row in topic.partitions)]
@@ -135,9 +136,12 @@ class GroupOffsets:
             name = names[str(topic.topic_id)] if by_id else topic.name
             for row in topic.partitions:
                 offsets[TopicPartition(name, row.partition_index)] = row.committed_offset
+        self._note_fetched(offsets, asked_at_ms)
+        return offsets
+
+    def _note_fetched(self, offsets: dict[TopicPartition, int], asked_at_ms: int) -> None:
         event = OffsetsFetched(self._surroundings.at_ms(), self.group, tuple(offsets.items()), asked_at_ms)
         self._surroundings.history.add(event)
-        return offsets
 
     async def _note(self, who: Identity | None, error: ErrorCode) -> None:
         name = self.group if who is None else who.label

@@ -37,6 +37,40 @@ class Habits:
     local_bump: bool = True
 
 
+async def get_producer_id(
+    surroundings: Surroundings, sender: BatchSender, connection: Connection, version: int
+) -> bool:
+    """One InitProducerId; whether the sender has a new id."""
+    asked_at_ms = surroundings.at_ms()
+    request = {
+        "transactional_id": None,
+        "transaction_timeout": 2**31 - 1,
+        "producer_id": sender.producer_id,
+        "producer_epoch": sender.producer_epoch,
+    }
+    try:
+        answer = await connection.send("init_producer_id", version, request, sender.request_timeout_s)
+    except Disconnected:
+        return False
+    if answer.error_code is not ErrorCode.none:
+        if answer.error_code not in FAULTS:
+            surroundings.unexpected(sender.name, f"InitProducerId: {answer.error_code.name}")
+        await asyncio.sleep(0.1)
+        return False
+    sender.become(answer.producer_id, answer.producer_epoch)
+    surroundings.history.add(
+        GotProducerId(
+            surroundings.at_ms(),
+            sender.name,
+            sender.incarnation,
+            sender.producer_id,
+            sender.producer_epoch,
+            asked_at_ms=asked_at_ms,
+        )
+    )
+    return True
+
+
 class IdempotentProducer:
     def __init__(
         self,
@@ -96,37 +130,8 @@ class IdempotentProducer:
             self._new_id_wanted = True
 
     async def _get_producer_id(self, connection: Connection) -> None:
-        sender = self._sender
-        asked_at_ms = self._surroundings.at_ms()
-        request = {
-            "transactional_id": None,
-            "transaction_timeout": 2**31 - 1,
-            "producer_id": sender.producer_id,
-            "producer_epoch": sender.producer_epoch,
-        }
-        try:
-            answer = await connection.send(
-                "init_producer_id", self._init_version, request, sender.request_timeout_s
-            )
-        except Disconnected:
-            return
-        if answer.error_code is not ErrorCode.none:
-            if answer.error_code not in FAULTS:
-                self._surroundings.unexpected(sender.name, f"InitProducerId: {answer.error_code.name}")
-            await asyncio.sleep(0.1)
-            return
-        sender.become(answer.producer_id, answer.producer_epoch)
-        self._new_id_wanted = False
-        self._surroundings.history.add(
-            GotProducerId(
-                self._surroundings.at_ms(),
-                sender.name,
-                sender.incarnation,
-                sender.producer_id,
-                sender.producer_epoch,
-                asked_at_ms=asked_at_ms,
-            )
-        )
+        got = await get_producer_id(self._surroundings, self._sender, connection, self._init_version)
+        self._new_id_wanted = not got
 
     def _judge(self, queue: PartitionQueue, batch: ProducerBatch, error: ErrorCode) -> bool:
         """TransactionManager.canRetry and handleFailedBatch."""

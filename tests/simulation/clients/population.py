@@ -12,6 +12,8 @@ from tests.simulation.clients.consumer import Consumer
 from tests.simulation.clients.group_member import GroupMember, MemberHabits
 from tests.simulation.clients.hasty_producer import HastyProducer
 from tests.simulation.clients.idempotent_producer import Habits, IdempotentProducer
+from tests.simulation.clients.named_application import KINDS, ApplicationHabits, NamedApplication
+from tests.simulation.clients.named_lines import Source
 from tests.simulation.clients.offsets_watcher import OffsetsWatcher
 from tests.simulation.clients.surroundings import Surroundings
 from tests.simulation.clients.transactional_producer import TransactionalProducer, TransactionHabits
@@ -30,6 +32,7 @@ class Population:
     groups: int = 0
     administrators: int = 0
     hasty_producers: int = 0
+    named_applications: int = 0
 
     @classmethod
     def of(cls, random: Random) -> Population:
@@ -65,6 +68,9 @@ def clients_of(
     for number in range(population.hasty_producers):
         name, own = f"hasty-{number}", _own(random)
         yield name, HastyProducer(surroundings, name, own, own.choice((0.005, 0.05, 0.3))).run()
+    for number in range(population.named_applications):
+        name = f"application-{number}"
+        yield name, _application(name, _own(random), surroundings)
     for number in range(population.administrators):
         name, own = f"administrator-{number}", _own(random)
         yield name, _administrator(name, own, surroundings)
@@ -81,12 +87,32 @@ def _idempotent(name: str, random: Random, surroundings: Surroundings) -> Client
     return IdempotentProducer(surroundings, name, random, habits).run()
 
 
+def _application(name: str, random: Random, surroundings: Surroundings) -> Client:
+    topic = surroundings.topics[random.choice(sorted(surroundings.history.named))]
+    source = Source(name, topic.name, topic.partitions, _own(random))
+    surroundings.names[name] = source.places
+    one_kind = random.random() < 0.5
+    habits = ApplicationHabits(
+        kinds=(random.choice(KINDS),) if one_kind else KINDS,
+        pause_s=random.choice((0.02, 0.1, 0.3)),
+        max_lines=random.choice((1, 4, 10)),
+        life_s=random.choice((0.5, 2.0, 5.0)),
+        first_epoch=random.choice((None, 1, 3)),
+        zombie_chance=random.choice((0.0, 0.3)),
+        timeout_ms=random.choice((1_000, 5_000, 20_000)),
+    )
+    return NamedApplication(surroundings, source, random, habits).run()
+
+
 def _administrator(name: str, random: Random, surroundings: Surroundings) -> Client:
     compacted = surroundings.history.compacted
     others = [topic for topic in surroundings.topics if topic not in compacted]
     retained = frozenset(others[-1:] if len(others) > 1 and random.random() < 0.5 else ())
     pause_s = random.choice((0.2, 1.0))
-    return Administrator(surroundings, name, random, pause_s, compacted, retained).run()
+    named = sorted(surroundings.history.named)
+    switched = frozenset(topic for topic in named if random.random() < 0.3)
+    surroundings.history.switched |= switched
+    return Administrator(surroundings, name, random, pause_s, compacted, retained, switched).run()
 
 
 def _transactional(

@@ -43,6 +43,8 @@ class Surroundings:
     topics: dict[str, Topic] = field(default_factory=dict)
     groups: list[str] = field(default_factory=list)
     """All that somebody may commit offsets for."""
+    names: dict[str, list[TopicPartition]] = field(default_factory=dict)
+    """Of producers, and the partitions that they write to."""
     _id_requests: dict[str, IdRequests] = field(default_factory=dict)
     clock_jumps: int = 0
     """How often the gateway's clock has been seen to jump: what is due by its time may be due at once."""

@@ -62,26 +62,28 @@ class TransactionalProducer:
         self._id = transactional_id
         self._habits = habits
         self._group = f"offsets-of-{transactional_id}"
-        surroundings.note_group(self._group)
         self._link = Link(surroundings, name, random)
         self._adds_implicitly = random.random() < 0.5
         self._requests = TransactionalRequests(
             surroundings, self._link, random, transactional_id, adds_implicitly=self._adds_implicitly
         )
-        self.sender = BatchSender(
-            surroundings,
-            name,
-            random,
-            self._judge,
-            transactional_id,
-            self._may_be_fenced,
-            ADDING_VERSIONS if self._adds_implicitly else ADDED_VERSIONS,
-        )
+        self.sender = self._make_sender(ADDING_VERSIONS if self._adds_implicitly else ADDED_VERSIONS)
         self._lost = False
         self._abort_wanted = False
         self._began_at = 0.0
         self._requests_before = IdRequests()
         self._jumps_before = 0
+
+    def _make_sender(self, versions: tuple[int, ...]) -> BatchSender:
+        return BatchSender(
+            self._surroundings,
+            self._name,
+            self._random,
+            self._judge,
+            self._id,
+            self._may_be_fenced,
+            versions,
+        )
 
     def leave(self) -> None:
         """This incarnation does nothing more; what it has sent may yet arrive."""
@@ -114,6 +116,7 @@ class TransactionalProducer:
         return error if committed or error is not ErrorCode.none else ErrorCode.transaction_abortable
 
     async def run(self) -> None:
+        self._surroundings.note_group(self._group)
         while not self._surroundings.ending:
             try:
                 await self._live()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
+from tests.simulation.clients.administrator import DEDUPLICATE
 from tests.simulation.clients.final_read import FinalReader
 from tests.simulation.clients.population import Population, clients_of
 from tests.simulation.clients.surroundings import Surroundings
@@ -33,7 +34,13 @@ class Workload:
     def from_seed(cls, seed: int) -> Workload:
         random = Random(f"workload {seed}")
         topics = tuple(_topic(random, number) for number in range(random.randint(1, 3)))
-        return cls(seed, topics, Population.of(random), random.random() < 0.5)
+        population, zstd = Population.of(random), random.random() < 0.5
+        names = Random(f"names {seed}")
+        applications = names.choice((0, 0, 1, 2))
+        if applications:
+            topics = _deduplicating(topics, names)
+            population = replace(population, named_applications=applications)
+        return cls(seed, topics, population, zstd)
 
 
 def _topic(random: Random, number: int) -> TopicPlan:
@@ -45,6 +52,15 @@ def _topic(random: Random, number: int) -> TopicPlan:
     if random.random() < 0.25:
         configs["cleanup.policy"] = COMPACT
     return TopicPlan(f"topic-{number}", random.randint(1, 3), configs)
+
+
+def _deduplicating(topics: tuple[TopicPlan, ...], random: Random) -> tuple[TopicPlan, ...]:
+    """Some of them, one at least."""
+    chosen = {random.choice(topics).name, *(topic.name for topic in topics if random.random() < 0.3)}
+    return tuple(
+        replace(topic, configs={**topic.configs, DEDUPLICATE: "true"}) if topic.name in chosen else topic
+        for topic in topics
+    )
 
 
 async def run(
@@ -66,6 +82,7 @@ async def run(
     history.compacted = frozenset(
         topic.name for topic in workload.topics if topic.configs.get("cleanup.policy") == COMPACT
     )
+    history.named = frozenset(topic.name for topic in workload.topics if DEDUPLICATE in topic.configs)
     await create_topics(surroundings, list(workload.topics), Random(f"topics {workload.seed}"))
     tasks = [
         Process(name).begin(client)
