@@ -32,8 +32,12 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 ROWS_AT_ONCE = 1_000
-BOUNDS: Mapping[str, OptionValue] = {"maxOffsetsPerTrigger": 1_000_000, "maxRecordsPerPartition": 50_000}
-"""The source's options that bound a transaction and what the driver holds of it, unless others are given."""
+DEFAULTS: Mapping[str, OptionValue] = {
+    "maxOffsetsPerTrigger": 1_000_000,
+    "maxRecordsPerPartition": 50_000,
+    "kafka.isolation.level": "read_committed",
+}
+"""The source's options unless others are given: the first bounds a transaction, the second what the driver holds of it."""
 _DECIDED_HERE = ("starting", "subscribe", "assign")
 
 RowWriter = Callable[[Transaction, "Sequence[Row]"], None]
@@ -110,14 +114,14 @@ def into_database(
     `pipeline` names the positions in the database: keep it. A copy of the pipeline that still runs is fenced. `rows` turns new
     records (Spark's Kafka columns) into the rows that `write` is given. `starting` counts for topics that the database does
     not know yet. Without `every` it takes what is there now and ends; with `every`, such as "10 seconds", it goes on until it
-    is stopped. `options` are the source's; `failOnDataLoss=false` passes over records that were deleted before they were read.
+    is stopped. `options` are the source's (`DEFAULTS`); `failOnDataLoss=false` passes over records that were deleted before they were read.
 
     Without `checkpoint` Spark's own lies in a directory that goes away with this process. With one, Spark begins where it says,
     and the database still decides what is new.
 
     Raises `UnknownOptionError`, `SparkCompatError` for options that the database decides, `EndpointError`, `PositionError`.
     """
-    chosen = {**BOUNDS, **checked_options(Use.STREAM_READ, options or {})}
+    chosen = {**DEFAULTS, **checked_options(Use.STREAM_READ, options or {})}
     refused = [name for name in chosen if name.startswith(_DECIDED_HERE)]
     if refused:
         raise SparkCompatError(f"{', '.join(refused)} can't be given: the database says where to go on.")

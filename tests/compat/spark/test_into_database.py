@@ -168,13 +168,12 @@ def test_positions_pass_what_is_no_record(spark: SparkSession, topics: Topics, s
             producer.produce(topic, str(value).encode())
         assert producer.flush(TIMEOUT_S) == 0
         (producer.abort_transaction if first else producer.commit_transaction)(TIMEOUT_S)
-    committed = {"kafka.isolation.level": "read_committed"}
-    run(spark, topics, topic, sqlite, options=committed)
+    run(spark, topics, topic, sqlite)
     assert lines(sqlite) == list(range(10))
     assert stored_positions(sqlite, "p") == {Place(topic, 0): 22}
     topics.delete_records_before(topic, 0, 22)
     topics.fill(topic, range(20, 30))
-    run(spark, topics, topic, sqlite, options=committed)
+    run(spark, topics, topic, sqlite)
     assert lines(sqlite) == [*range(10), *range(20, 30)]
 
 
