@@ -8,7 +8,9 @@ of this format (`OffsetSeqLog`, `KafkaSourceInitialOffsetWriter`) since 2.1.
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import unquote, urlsplit
 
 from spark_kafka_compat.errors import SparkCompatError
 from spark_kafka_compat.positions import Place
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _VERSION = "v1"
+_ON_THE_DRIVER = "file:"
 
 
 class Span(NamedTuple):
@@ -44,7 +47,10 @@ def parse_offsets(text: str) -> dict[Place, int]:
 
 
 class OffsetLog:
-    """The offset log under a checkpoint, read through Spark, so that the checkpoint may be wherever Spark can write."""
+    """The offset log under a checkpoint, read through Spark, so that the checkpoint may be wherever Spark can write.
+
+    A `file:` URI is the driver's: executors elsewhere do not have it.
+    """
 
     def __init__(self, checkpoint: str) -> None:
         self._checkpoint = checkpoint.rstrip("/")
@@ -63,5 +69,8 @@ class OffsetLog:
         return Span(start, end)
 
     def _read(self, spark: SparkSession, name: str) -> dict[Place, int]:
-        row = spark.read.text(f"{self._checkpoint}/{name}", wholetext=True).first()
+        path = f"{self._checkpoint}/{name}"
+        if path.startswith(_ON_THE_DRIVER):
+            return parse_offsets(Path(unquote(urlsplit(path).path)).read_text(encoding="utf-8"))
+        row = spark.read.text(path, wholetext=True).first()
         return parse_offsets(row[0] if row else "")

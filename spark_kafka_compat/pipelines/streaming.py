@@ -35,14 +35,19 @@ def await_end(query: StreamingQuery, program: str) -> int:
     from pyspark.errors import StreamingQueryException
 
     stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: stopping.set())
+    before = {
+        number: signal.signal(number, lambda _number, _frame: stopping.set())
+        for number in (signal.SIGTERM, signal.SIGINT)
+    }
     try:
         while not stopping.is_set() and not query.awaitTermination(1):
             pass
     except StreamingQueryException as error:
         print(f"{program}: the query failed: {_sentence(error)}", file=sys.stderr)
         return QUERY_FAILED
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
     if query.isActive:
         query.stop()
     return DONE

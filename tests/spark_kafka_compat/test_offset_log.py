@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any, cast
+
 import pytest
 
 from spark_kafka_compat import SparkCompatError
-from spark_kafka_compat.offset_log import parse_offsets
+from spark_kafka_compat.offset_log import OffsetLog, Span, parse_offsets
 from spark_kafka_compat.positions import Place
 
 
@@ -25,3 +28,20 @@ def test_offsets(text: str) -> None:
 def test_other_formats_are_refused(text: str) -> None:
     with pytest.raises(SparkCompatError, match="format v1"):
         parse_offsets(text)
+
+
+def test_a_span_lies_between_two_ends(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "check point"
+    for name, offset in (("sources/0/0", 3), ("offsets/0", 5), ("offsets/1", 8), ("offsets/2", 8)):
+        path = checkpoint / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f'v1\n{{"a":{{"0":{offset}}}}}')
+    place = Place("a", 0)
+    no_spark = cast("Any", None)
+    log = OffsetLog(checkpoint.as_uri())
+    assert [log.span(no_spark, number) for number in range(3)] == [
+        Span({place: 3}, {place: 5}),
+        Span({place: 5}, {place: 8}),
+        Span({place: 8}, {place: 8}),
+    ]
+    assert OffsetLog(checkpoint.as_uri()).span(no_spark, 1) == Span({place: 5}, {place: 8})

@@ -1,0 +1,53 @@
+"""What the streaming pipelines have in common as programs."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any, cast
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from spark_kafka_compat import SparkCompatError
+from spark_kafka_compat.pipelines.streaming import DONE, QUERY_FAILED, await_end, source_options
+
+
+class Query:
+    """A streaming query that ends as it is told."""
+
+    isActive = False  # noqa: N815
+
+    def __init__(self, message: str | None = None) -> None:
+        self._message = message
+
+    def awaitTermination(self, timeout: float) -> bool:  # noqa: N802
+        if self._message is not None:
+            raise StreamingQueryException(self._message)
+        return True
+
+
+def test_options() -> None:
+    assert source_options(["a=1", "kafka.b=c=d"]) == {"a": "1", "kafka.b": "c=d"}
+    with pytest.raises(SparkCompatError, match="NAME=VALUE, not 'a'"):
+        source_options(["a"])
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("java.lang.X: boom", "java.lang.X: boom"),
+        (
+            "Raised in Python:\nspark_kafka_compat.errors.FencedError: Another copy has started.\n\nat py4j",
+            "Another copy has started.",
+        ),
+    ],
+)
+def test_why_a_query_failed(message: str, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert await_end(cast("Any", Query(message)), "land") == QUERY_FAILED
+    assert capsys.readouterr().err == f"land: the query failed: {shown}\n"
+
+
+def test_the_end_leaves_signals_as_they_were() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    assert await_end(cast("Any", Query()), "land") == DONE
+    assert signal.getsignal(signal.SIGINT) is before
