@@ -13,6 +13,8 @@ from tests.support.postgresql_server import PostgresqlServer
 
 # A Spark here lives for seconds: the quick compiler and the serial collector spare it half of its processor time.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# Hundreds of gateways and clients start from the same modules: only the first compiles them.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 AS_THE_PEER = {
     "group.initial.rebalance.delay.ms": "0",
