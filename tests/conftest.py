@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.gateway_process import GatewayProcess
+from tests.support.long_files import longest_first
 from tests.support.postgresql_server import PostgresqlServer
 
 # A Spark here lives for seconds: the quick compiler and the serial collector spare it half of its processor time.
@@ -24,6 +25,10 @@ AS_THE_PEER = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
 }
 """The Apache Kafka that tests compare with has the same."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    longest_first(items)
 
 
 @pytest.fixture

@@ -1,0 +1,45 @@
+"""The order in which processes that run tests side by side take files: one that is long and comes last is waited for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).resolve().parents[1]
+LONG_FILES = (
+    "compat/differential/test_differential.py",
+    "compat/transactions/test_exactly_once.py",
+    "compat/spark/test_pipelines.py",
+    "faults/processes/test_processes.py",
+    "faults/kill/test_kill_nine.py",
+    "compat/groups/test_migration.py",
+    "fuzzing/test_guided.py",
+    "gateway/commands/test_groups.py",
+    "compat/groups/test_share_groups.py",
+    "gateway/demo/test_demo.py",
+    "simulation/test_simulation.py",
+    "compat/groups/test_streams.py",
+    "compat/transactions/test_producers.py",
+    "compat/spark/test_restart.py",
+    "compat/tools/test_group_tools.py",
+    "compat/tools/test_kafka_tools.py",
+    "compat/transactions/test_tools.py",
+    "gateway/server/test_connections.py",
+    "simulation/test_planted.py",
+    "gateway/commands/test_transactions.py",
+    "upgrade/test_newer_formats.py",
+)
+"""Those that take a hundredth of the whole or more, the longest first."""
+
+
+def longest_first(items: list[pytest.Item]) -> None:
+    """Put the tests of long files before all others; otherwise, and within a file, the order stays.
+
+    Raises UsageError for a file that is gone.
+    """
+    ranks = {TESTS / name: rank for rank, name in enumerate(LONG_FILES)}
+    for path in ranks:
+        if not path.is_file():
+            raise pytest.UsageError(f"LONG_FILES names {path}, which is not there")
+    items.sort(key=lambda item: ranks.get(item.path, len(ranks)))
