@@ -150,7 +150,9 @@ public class LineApplication {
 
     private Properties settings() {
         Properties settings = common();
-        settings.put("enable.idempotence", "true");
+        boolean idempotent = task.get("is_idempotent").equals("True");
+        settings.put("enable.idempotence", Boolean.toString(idempotent));
+        settings.put("max.in.flight.requests.per.connection", idempotent ? "5" : "1");
         settings.put("acks", "all");
         settings.put("compression.type", task.get("codec"));
         settings.put("delivery.timeout.ms", Integer.toString(Integer.MAX_VALUE));

@@ -107,7 +107,9 @@ class Application:
 
     def _send(self, lines: Sequence[Line]) -> None:
         task = self._task
-        destination = Destination(task.bootstrap, task.topic, task.request_timeout_ms, task.codec)
+        destination = Destination(
+            task.bootstrap, task.topic, task.request_timeout_ms, task.codec, task.is_idempotent
+        )
         if task.transactional_id:
             self._send_in_transactions(TransactionalSession(destination, task), lines)
             return

@@ -28,6 +28,8 @@ FROM_BEGINNING = 0.4
 STAGES = ("starting", "asking", "asked", "sending", "flushing")
 TRANSACTION_STAGES = ("begun", "committing", "committed")
 MOST_TRANSACTIONS = 6
+MOST_PATIENCE = 16
+"""What a transaction's time is multiplied by in the end, doubled each time that a library gives up where there is little time."""
 MOST_GIVEN_UP = 30
 """So many times a library may give up in the lives of one application before something must be wrong."""
 
@@ -121,6 +123,7 @@ class Application(threading.Thread):
     def __post_init__(self) -> None:
         super().__init__(name=self.task.name, daemon=True)
         self._starts = 0
+        self._given_up_in_a_row = 0
         self._known = 0
         self._has_ended = False
         self._process: subprocess.Popen[str] | None = None
@@ -178,7 +181,9 @@ class Application(threading.Thread):
     def _one_life(self, point: Point | None, believed: float) -> End:
         told = "where the gateway said" if believed == 1 else "from an older line"
         self.counts[f"starts {told}"] += 1
-        task = replace(self.task, believed=believed)
+        patience = min(2**self._given_up_in_a_row, MOST_PATIENCE)
+        timeout_ms = patience * self.task.transaction_timeout_ms
+        task = replace(self.task, believed=believed, transaction_timeout_ms=timeout_ms)
         if self.new_transactional_ids:
             task = replace(task, transactional_id=f"{task.transactional_id}-{self._starts}")
         self._starts += 1
@@ -190,7 +195,9 @@ class Application(threading.Thread):
                 stderr=stderr,
                 text=True,
             )
-        return self._watch(self._process, point)
+        end = self._watch(self._process, point)
+        self._given_up_in_a_row = self._given_up_in_a_row + 1 if end is End.GAVE_UP else 0
+        return end
 
     def _command(self) -> list[str]:
         if self.task.library == "jvm":

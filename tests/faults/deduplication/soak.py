@@ -23,9 +23,9 @@ from tests.support.spark_session import small_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LINES = 4000
-APPLICATION_KILLS = 20
-GATEWAY_KILLS = 16
+LINES = 3000
+APPLICATION_KILLS = 10
+GATEWAY_KILLS = 10
 
 
 def main() -> int:

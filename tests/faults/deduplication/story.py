@@ -36,9 +36,11 @@ SETTINGS = {
 }
 SEGMENT_BYTES = 60_000
 """Small enough for several segments: a start after a kill goes on from a snapshot, and reads the log after it."""
-END_TIMEOUT_S = 300.0
+END_TIMEOUT_S = 600.0
 MOST_RECORDS_BETWEEN = 2500
 """Between two kills of the gateway, of all applications."""
+IDEMPOTENT = 0.6
+"""The share of producers that are idempotent where they need not be."""
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 PLAIN, TRANSACTIONAL = "lines", "transactional-lines"
 
@@ -52,6 +54,7 @@ class Role:
     unit: str
     by_key: bool
     transactional: str = ""
+    is_idempotent: bool = True
 
     @property
     def topic(self) -> str:
@@ -59,7 +62,9 @@ class Role:
 
     @property
     def name(self) -> str:
-        return f"{self.library} {self.transactional}".strip()
+        """The producer's name."""
+        kind = self.transactional or ("" if self.is_idempotent else "plain")
+        return f"{self.library} {kind}".strip()
 
 
 ROLES = (
@@ -67,6 +72,7 @@ ROLES = (
     Role("aiokafka", "snappy", "position", by_key=True),
     Role("confluent-kafka", "lz4", "position", by_key=False),
     Role("jvm", "zstd", "number", by_key=True),
+    Role("confluent-kafka", "none", "number", by_key=False, is_idempotent=False),
     Role("confluent-kafka", "none", "number", by_key=False, transactional="new"),
     Role("jvm", "none", "position", by_key=False, transactional="same"),
 )
@@ -87,16 +93,18 @@ class Plot:
 
 def any_roles(rng: Random) -> list[Role]:
     """The same libraries in other clothes."""
-    return [
+    roles = [
         replace(
             role,
             codec=rng.choice(CODECS),
             unit=rng.choice(("number", "position")),
             by_key=rng.random() < 0.5,
             transactional=rng.choice(("same", "new")) if role.transactional else "",
+            is_idempotent=bool(role.transactional) or rng.random() < IDEMPOTENT,
         )
         for role in ROLES
     ]
+    return list({role.name: role for role in roles}.values())
 
 
 def chosen_seed() -> int:
@@ -170,6 +178,7 @@ class Story:
             unit=role.unit,
             by_key=role.by_key,
             codec=role.codec,
+            is_idempotent=role.is_idempotent,
             transactional_id=role.name if role.transactional else "",
         )
         return Application(

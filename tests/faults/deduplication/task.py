@@ -32,6 +32,7 @@ class Task:
     unit: str = "number"
     by_key: bool = False
     codec: str = "none"
+    is_idempotent: bool = True
     believed: float = 1.0
     transactional_id: str = ""
     transaction_lines: int = 50
@@ -59,6 +60,7 @@ class Task:
             unit=given["unit"],
             by_key=given["by_key"] == "True",
             codec=given["codec"],
+            is_idempotent=given["is_idempotent"] == "True",
             believed=float(given["believed"]),
             transactional_id=given["transactional_id"],
             transaction_lines=int(given["transaction_lines"]),

@@ -1,4 +1,4 @@
-"""Idempotent producers of three client libraries behind the same few calls, for processes that send under load."""
+"""Producers of three client libraries behind the same few calls, for processes that send under load."""
 
 from __future__ import annotations
 
@@ -28,12 +28,17 @@ class Outgoing:
 
 @dataclass(frozen=True)
 class Destination:
-    """Where a session sends to, and how."""
+    """Where a session sends to, and how. One that is not idempotent has one request under way at a time."""
 
     bootstrap: str
     topic: str
     request_timeout_ms: int
     codec: str = "none"
+    is_idempotent: bool = True
+
+    @property
+    def requests_in_flight(self) -> int:
+        return 5 if self.is_idempotent else 1
 
     @property
     def codec_or_none(self) -> str | None:
@@ -45,7 +50,7 @@ class SessionLostError(Exception):
 
 
 class Session(Protocol):
-    """One idempotent producer of a client library."""
+    """One producer of a client library."""
 
     def send(self, record: Outgoing, settled: Settled) -> None:
         """Hands a record over; may raise `SessionLostError`."""
@@ -73,7 +78,8 @@ class ConfluentSession:
         self._producer = Producer(
             {
                 "bootstrap.servers": destination.bootstrap,
-                "enable.idempotence": True,
+                "enable.idempotence": destination.is_idempotent,
+                "max.in.flight.requests.per.connection": destination.requests_in_flight,
                 "acks": "all",
                 "compression.type": destination.codec,
                 "message.timeout.ms": 0,
@@ -148,10 +154,10 @@ class KafkaPythonSession:
         self._answered = threading.Event()
         self._producer = KafkaProducer(
             bootstrap_servers=destination.bootstrap,
-            enable_idempotence=True,
+            enable_idempotence=destination.is_idempotent,
             acks="all",
             compression_type=destination.codec_or_none,
-            max_in_flight_requests_per_connection=5,
+            max_in_flight_requests_per_connection=destination.requests_in_flight,
             batch_size=1000,
             linger_ms=1,
             delivery_timeout_ms=FOREVER_MS,
@@ -205,7 +211,7 @@ class AiokafkaSession:
         while True:
             producer = AIOKafkaProducer(
                 bootstrap_servers=destination.bootstrap,
-                enable_idempotence=True,
+                enable_idempotence=destination.is_idempotent,
                 acks="all",
                 compression_type=destination.codec_or_none,
                 max_batch_size=1000,
