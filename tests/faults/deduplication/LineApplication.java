@@ -175,7 +175,12 @@ public class LineApplication {
         for (int begin = first; begin < lines.size(); begin += most) {
             producer.beginTransaction();
             say("stage begun");
-            send(producer, lines.subList(begin, Math.min(begin + most, lines.size())));
+            int end = Math.min(begin + most, lines.size());
+            int middle = Math.min(begin + most / 2, end);
+            send(producer, lines.subList(begin, middle));
+            producer.flush();
+            say("stage inside");
+            send(producer, lines.subList(middle, end));
             say("stage committing");
             producer.commitTransaction();
             say("stage committed");

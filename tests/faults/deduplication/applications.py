@@ -3,7 +3,8 @@
 It asks the gateway where it was and goes on from there, or from an older line, until the end of the file. What it does is
 told on standard output as it happens, one line each:
 
-    stage NAME            starting, asking, asked, sending, flushing, ended; begun, committing and committed of a transaction
+    stage NAME            starting, asking, asked, sending, flushing, ended; of a transaction begun, inside (the first
+                          half of it is acknowledged), committing and committed
     from FIRST KNOWN COUNT    it sends from the line FIRST on; KNOWN of COUNT lines were known from the first on
     sent COUNT            records handed to the library so far
     acknowledged COUNT    records acknowledged so far
@@ -122,10 +123,15 @@ class Application:
 
     def _send_in_transactions(self, session: TransactionalSession, lines: Sequence[Line]) -> None:
         say("stage sending")
-        for first in range(0, len(lines), self._task.transaction_lines):
+        at_once = self._task.transaction_lines
+        for first in range(0, len(lines), at_once):
+            middle, end = first + at_once // 2, first + at_once
             session.begin()
             say("stage begun")
-            self._send_all(session, lines[first : first + self._task.transaction_lines])
+            self._send_all(session, lines[first:middle])
+            session.finish()
+            say("stage inside")
+            self._send_all(session, lines[middle:end])
             say("stage committing")
             session.commit()
             say("stage committed")

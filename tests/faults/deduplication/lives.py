@@ -26,7 +26,7 @@ OLDER = 0.4
 FROM_BEGINNING = 0.4
 """The share of those that begin at the beginning."""
 STAGES = ("starting", "asking", "asked", "sending", "flushing")
-TRANSACTION_STAGES = ("begun", "committing", "committed")
+TRANSACTION_STAGES = ("begun", "inside", "inside", "inside", "committing", "committed")
 MOST_TRANSACTIONS = 6
 MOST_PATIENCE = 16
 """What a transaction's time is multiplied by in the end, doubled each time that a library gives up where there is little time."""
@@ -53,7 +53,7 @@ class Point:
         chance = rng.random()
         if chance < 0.3:
             return cls(f"stage {rng.choice(STAGES)}", 1)
-        if transactional and chance < 0.6:
+        if transactional and chance < 0.8:
             return cls(f"stage {rng.choice(TRANSACTION_STAGES)}", rng.randint(1, MOST_TRANSACTIONS))
         return cls(rng.choice(("sent", "acknowledged")), rng.randint(1, MOST_COUNTED))
 
