@@ -21,7 +21,7 @@ from log.deduplicated_log import DeduplicatedLog
 
 logger = logging.getLogger(__name__)
 
-LOOK_EVERY_S: Final = 0.1
+LOOK_EVERY_S: Final = 0.25
 READ_FOR_S: Final = 1.0
 
 
