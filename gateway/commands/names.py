@@ -29,7 +29,8 @@ def names(
 ) -> None:
     """Show how far producer names have come.
 
-    Of a running gateway: every producer name that is remembered where message.deduplication.enable is set.
+    Of a running gateway: every producer name that is remembered where message.deduplication.enable is set. Of a stopped one:
+    what was written down last, which is all after a clean stop.
 
     \b
     Columns:
@@ -45,23 +46,21 @@ def names(
     import os
 
     from gateway.commands import printing
-    from gateway.control.client import name_pages
+    from gateway.commands.name_access import list_names
     from gateway.control.messages import NamesRequest
 
     if partition is not None and topic is None:
         raise stop("--partition needs TOPIC", code=2)
     request = NamesRequest(topic, partition, None if name is None else os.fsencode(name))
     with asking(config_file, data_dir) as directory:
-        pages = list(name_pages(directory, request))
-    rows = [row for page in pages for row in page.names]
-    untold = [row for page in pages for row in page.untold]
-    counters = pages[-1].counters
+        listing = list_names(directory, request)
     if as_json:
-        printing.print_json({"names": rows, "untold": untold, "counters": counters})
+        printing.print_json(listing)
     else:
-        _print_names(rows)
-        printing.print_lines(*_about(counters), *_about_untold(untold))
-    raise typer.Exit(1 if untold else 0)
+        _print_names(listing.names)
+        counters = _about_stopped() if listing.counters is None else _about(listing.counters)
+        printing.print_lines(*counters, *_about_untold(listing.untold))
+    raise typer.Exit(1 if listing.untold else 0)
 
 
 def _print_names(rows: list[NameRow]) -> None:
@@ -100,6 +99,13 @@ def _about(counters: NameCounters) -> list[str]:
         f"  {counted(counters.evicted, 'idle name')} forgotten to make room for a new one",
         f"  {counted(counters.expired, 'idle name')} forgotten after message.deduplication.expiration.ms",
         f"  {counted(counters.refused, 'batch', 'batches')} refused for want of room for a new name",
+    ]
+
+
+def _about_stopped() -> list[str]:
+    return [
+        "The gateway is not running; this is what its data directory holds. Unless it was stopped cleanly, names may have come further:",
+        "the next start reads that from the log.",
     ]
 
 

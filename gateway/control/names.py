@@ -45,7 +45,8 @@ async def list_names(services: Services, request: NamesRequest) -> NamePage:
             room = request.limit - len(rows)
             found = _states(partition, request.name, after, room + 1)
             taken = _fitting(found, room)
-            rows += [_row(partition, state, services.clock.now_ms()) for state in found[:taken]]
+            now_ms = services.clock.now_ms()
+            rows += [name_row(topic.name, index, state, now_ms) for state in found[:taken]]
             if taken < len(found):
                 following = topic.name, index, found[taken - 1].name if taken else after
                 break
@@ -116,10 +117,11 @@ def _fitting(states: list[NameState], limit: int) -> int:
     return min(len(states), limit)
 
 
-def _row(partition: Partition, state: NameState, now_ms: int) -> NameRow:
+def name_row(topic: str, index: int, state: NameState, now_ms: int) -> NameRow:
+    """A name of one partition as it is told."""
     return NameRow(
-        topic=partition.topic,
-        partition=partition.index,
+        topic=topic,
+        partition=index,
         name=state.name.decode("utf-8", "backslashreplace"),
         name_base64=state.name,
         persisted_sequence=state.persisted_sequence,

@@ -44,7 +44,7 @@ def test_names_and_what_became_of_records(gateway: GatewayProcess) -> None:
     assert (row["is_pending"], row["age_ms"] >= 0) == (False, True)
     assert by_name[b"\xff\x1b[31m"]["epoch"] == 5
     assert (told["counters"]["remembered"], told["counters"]["dropped_records"]) == (2, 2)
-    assert told["untold"] == []
+    assert (told["gateway"], told["untold"]) == ("running", [])
     shown = seqgate("names", "--data-dir", gateway.data_dir).stdout
     assert "Köln" in shown
     assert "\x1b" not in shown
@@ -74,5 +74,24 @@ def test_a_partition_is_one_of_a_topic(gateway: GatewayProcess) -> None:
     assert "TOPIC" in seqgate("names", "--partition", "0", "--data-dir", gateway.data_dir, code=2).stderr
 
 
-def test_the_gateway_must_run(tmp_path: Path) -> None:
-    assert "no gateway runs" in seqgate("names", "--data-dir", tmp_path, code=1).stderr
+def test_a_gateway_that_was_stopped_left_them(tmp_path: Path) -> None:
+    with GatewayProcess(tmp_path / "data") as gateway:
+        topic = fresh_topic(gateway.bootstrap, "ledger", configs=DEDUPLICATED)
+        assert produce(gateway.bootstrap, topic, named("b", 1, 2, epoch=3)) == (0, 0)
+        assert produce(gateway.bootstrap, topic, named("a", 777_777)) == (0, 2)
+        gateway.stop()
+        told = seqgate("names", topic, "--json", "--data-dir", gateway.data_dir).json
+        assert (told["gateway"], told["counters"]) == ("stopped", None)
+        assert [(row["name"], row["persisted_sequence"], row["epoch"]) for row in told["names"]] == [
+            ("a", 777_777, -1),
+            ("b", 2, 3),
+        ]
+        one = seqgate("names", "--name", "b", "--data-dir", gateway.data_dir).stdout
+        assert "not running" in one
+        assert "777777" not in one
+        refused = seqgate("names", "nowhere", "--data-dir", gateway.data_dir, code=1)
+        assert "no topic nowhere" in refused.stderr
+
+
+def test_what_is_no_data_directory(tmp_path: Path) -> None:
+    assert "no data directory" in seqgate("names", "--data-dir", tmp_path, code=1).stderr

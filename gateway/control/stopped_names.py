@@ -1,0 +1,55 @@
+"""The producer names in a data directory that no gateway has open: looked at without a lock, and without a change.
+
+Tells what was written down last: at a clean stop all, before a crash what was known some time before. Raises ControlError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from gateway.control.errors import ControlError
+from gateway.control.messages import NamesRequest
+from gateway.control.name_results import NameRow
+from gateway.control.names import name_row
+from gateway.control.stopped import metadata_directory
+from log import Storage
+from log.name_snapshots import newest_names
+from log.names import parse_partition_directory
+from seq_validator.names import NameState, WrittenName
+
+_ANY_LENGTH: Final = 2**63 - 1
+
+
+def list_names(data_dir: Path, request: NamesRequest, now_ms: int) -> list[NameRow]:
+    """All names asked for, by topic, partition and name."""
+    metadata_directory(data_dir)
+    rows = []
+    for place, directory in _partitions(data_dir, request):
+        states = sorted(map(_state, _written(directory)))
+        rows += [name_row(*place, state, now_ms) for state in states if request.name in {None, state.name}]
+    return rows
+
+
+def _partitions(data_dir: Path, request: NamesRequest) -> Iterator[tuple[tuple[str, int], Path]]:
+    found = ((parse_partition_directory(path.name), path) for path in data_dir.iterdir() if path.is_dir())
+    places = {place: path for place, path in found if place is not None}
+    if request.topic is not None and not any(topic == request.topic for topic, _ in places):
+        raise ControlError(f"there is no topic {request.topic}")
+    for (topic, index), path in sorted(places.items()):
+        if request.topic in {None, topic} and request.partition in {None, index}:
+            yield (topic, index), path
+
+
+def _written(directory: Path) -> list[WrittenName]:
+    try:
+        newest = newest_names(Storage(), str(directory), _ANY_LENGTH)
+    except OSError as error:
+        raise ControlError(f"{directory} can't be read: {error}") from error
+    return [] if newest is None else newest.names
+
+
+def _state(written: WrittenName) -> NameState:
+    name, sequence_id, epoch, offset, last_active_ms, held = written
+    return NameState(name, sequence_id, sequence_id, epoch, offset, last_active_ms, bool(held))
