@@ -39,7 +39,8 @@ async def deduplicating_topics(services: Services, names: Iterable[str]) -> Asyn
 
 def may_know_names(services: Services, topic: TopicPartitions, index: int) -> bool:
     """Whether there is a log that may have been written to; opens nothing."""
-    return topic.peek(index) is not None or (topic.name, index) in services.log_directory.stored()
+    is_known = topic.peek(index) is not None or index in topic.failed
+    return is_known or (topic.name, index) in services.log_directory.stored()
 
 
 async def complete_names(partition: Partition, clock: Clock, deadline_s: float) -> None:

@@ -18,6 +18,7 @@ from gateway.handlers import name_offsets, offset_fetch
 from gateway.handlers.api import RequestContext
 from gateway.runtime import known_names
 from gateway.runtime.partition import Partition
+from log import StorageFailed, UnifiedLog
 from tests.gateway.handlers.requests import alter, create
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
 from tests.support.batches import Batch
@@ -206,6 +207,25 @@ async def test_nothing_is_told_before_it_is_durable(node: Node) -> None:
     assert (await offsets(node, 9, "a", topics=[(TOPIC, [0])]))[1][TOPIC, 0][0] == 3
     await node.services.flusher.flushed(partition.log, partition)
     assert (await offsets(node, 9, "a", topics=[(TOPIC, [0])]))[1][TOPIC, 0][0] == 4
+
+
+async def test_a_partition_that_can_not_be_opened_is_not_told_as_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_node(tmp_path) as node:
+        await create(node, TOPIC, configs=dict(DEDUPLICATED))
+        await write(node, named("a", 3))
+    async with open_node(tmp_path) as node:
+        with monkeypatch.context() as patch:
+            patch.setattr(UnifiedLog, "begin_leader_epoch", fail)
+            for _ in range(2):
+                assert (await offsets(node, 9, "a", topics=[(TOPIC, [0])]))[0] == NOT_AVAILABLE
+                assert (await offsets(node, 9, "a", topics=None))[0] == NOT_AVAILABLE
+        assert (await offsets(node, 9, "a", topics=None))[1][TOPIC, 0][0] == 3
+
+
+def fail(*_: object) -> None:
+    raise StorageFailed("the disk is broken")
 
 
 async def test_names_and_groups_in_one_request(node: Node) -> None:
