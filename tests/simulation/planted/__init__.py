@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from tests.simulation.planted import compacting, coordinators, durability, producers, reading, recovering
+from tests.simulation.planted import (
+    compacting,
+    coordinators,
+    durability,
+    naming,
+    producers,
+    reading,
+    recovering,
+)
 from tests.simulation.planted.fault import FAULTS, Fault
 
 __all__ = [
@@ -11,6 +19,7 @@ __all__ = [
     "compacting",
     "coordinators",
     "durability",
+    "naming",
     "producers",
     "reading",
     "recovering",

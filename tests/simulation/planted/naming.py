@@ -1,0 +1,223 @@
+"""Mistakes about producer names: what counts as seen, when it is durable, and what a start makes of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from log import FlushTicket, deduplicated_log
+from log.deduplicated_log import BatchContent, DeduplicatedLog
+from log.delayed_log import DelayedLog
+from log.name_snapshots import NamesCapture, newest_names
+from log.names import NAMES_SUFFIX
+from log.recovery import _Loader
+from log.results import AppendInfo
+from log.retained_log import RetainedLog
+from seq_validator.names import NO_OFFSET, NamedRecord, NameTable
+from seq_validator.names.entry import NameEntry
+from seq_validator.names.limit import TopicNames
+from tests.simulation.planted.fault import Change, fault
+
+
+@fault
+def names_written_before_the_data() -> list[Change]:
+    """the snapshot of names is written before the records that it tells of are durable, and believed when they are lost"""
+    run, drop = FlushTicket.run, _Loader.drop_snapshots_of_lost_batches
+
+    def names_first(self: FlushTicket) -> None:
+        if self.names is not None:
+            self.names.write()
+        run(self)
+
+    def keep_names(self: _Loader) -> None:
+        kept = {name: entry for name, entry in self.files.items() if name.endswith(NAMES_SUFFIX)}
+        for name in kept:
+            del self.files[name]
+        drop(self)
+        self.files.update(kept)
+
+    def newest(storage: Any, directory: str, log_end_offset: int) -> NamesCapture | None:
+        found = newest_names(storage, directory, 2**62)
+        return None if found is None else found._replace(log_end_offset=min(found[3], log_end_offset))
+
+    return [
+        (FlushTicket, "run", names_first),
+        (_Loader, "drop_snapshots_of_lost_batches", keep_names),
+        (deduplicated_log, "newest_names", newest),
+    ]
+
+
+@fault
+def pushed_counts_as_persisted() -> list[Change]:
+    """what is written and not yet durable is told, and answered for, as if it was"""
+    return [
+        (NameEntry, "persisted_sequence", lambda self, high_watermark: self.sequence_id),
+        (NameEntry, "offset_to_wait_for", lambda *_: NO_OFFSET),
+    ]
+
+
+@fault
+def aborted_lines_count() -> list[Change]:
+    """the end of a transaction makes its sequence ids count, whichever end it is"""
+    end_transaction = NameTable.end_transaction
+
+    def commit_all(self: NameTable, producer_id: int, *, commit: bool, **about: Any) -> None:
+        end_transaction(self, producer_id, commit=True, **about)
+
+    return [(NameTable, "end_transaction", commit_all)]
+
+
+@fault
+def open_lines_count() -> list[Change]:
+    """sequence ids in an open transaction count at once"""
+    update = NameTable.update
+
+    def at_once(self: NameTable, *args: Any, transaction_of: int, **about: Any) -> None:
+        update(self, *args, **about)
+
+    return [(NameTable, "update", at_once)]
+
+
+@fault
+def names_not_replayed() -> list[Change]:
+    """a start takes the snapshot of names and leaves out what the log has after it"""
+    begin = DeduplicatedLog._begin_deduplicating
+
+    def snapshot_only(self: DeduplicatedLog) -> None:
+        begin(self)
+        self._replay_offset = None
+
+    return [(DeduplicatedLog, "_begin_deduplicating", snapshot_only)]
+
+
+@fault
+def nothing_left_of_duplicates() -> list[Change]:
+    """a batch of duplicates from an idempotent producer leaves nothing, so that its next sequence is out of order"""
+    look_into = DeduplicatedLog._look_into
+
+    def drop(self: DeduplicatedLog, *args: Any) -> BatchContent:
+        content = look_into(self, *args)
+        if content.duplicates and not content.batch.record_count and self.names is not None:
+            info = AppendInfo(-1, -1, -1, self.log_start_offset, True)
+            return content._replace(is_known=info)
+        return content
+
+    return [(DeduplicatedLog, "_look_into", drop)]
+
+
+@fault
+def active_names_evicted() -> list[Change]:
+    """there is room for one name, and the one before is forgotten while its application lives"""
+    enter = TopicNames.enter
+
+    def push_out(self: TopicNames, table: NameTable, name: bytes, now_ms: int) -> None:
+        for other in [known for known in self._names if known != name]:
+            for holder in list(self._names[other].tables):
+                if not holder.is_pending(other):
+                    holder.forget(other)
+        enter(self, table, name, now_ms)
+
+    return [(TopicNames, "enter", push_out)]
+
+
+@fault
+def names_gone_with_their_segments() -> list[Change]:
+    """what retention and DeleteRecords take is not written down before, and a start finds nothing of its names"""
+
+    def remove(self: DeduplicatedLog, doomed: Any, now_ms: int) -> None:
+        DelayedLog._remove(self, doomed, now_ms)
+
+    return [
+        (DeduplicatedLog, "_remove", remove),
+        (DeduplicatedLog, "prepare_retention", RetainedLog.prepare_retention),
+        (DeduplicatedLog, "prepare_delete_records", RetainedLog.prepare_delete_records),
+        (DeduplicatedLog, "capture_names", lambda _: False),
+    ]
+
+
+@fault
+def duplicates_within_a_batch_only() -> list[Change]:
+    """records are compared with their own batch and not with what was there before"""
+    judge = NameTable.judge
+
+    def forgetful(self: NameTable, *args: Any, **about: Any) -> Any:
+        entries, self._entries = self._entries, type(self._entries)()
+        try:
+            return judge(self, *args, **about)
+        finally:
+            self._entries = entries
+
+    return [(NameTable, "judge", forgetful)]
+
+
+@fault
+def partly_duplicate_batches_stored_whole() -> list[Change]:
+    """a batch that is new at its end is stored whole, with the duplicates at its beginning"""
+    judge = NameTable.judge
+
+    def lenient(self: NameTable, records: Any, *args: Any, **about: Any) -> Any:
+        asked = list(records)
+        verdict = judge(self, asked, *args, **about)
+        duplicates = getattr(verdict, "duplicates", ())
+        if duplicates and len(duplicates) < len(asked):
+            duplicates.clear()
+        return verdict
+
+    return [(NameTable, "judge", lenient)]
+
+
+@fault
+def old_name_epochs_accepted() -> list[Change]:
+    """a zombie of an older epoch may still write"""
+
+    def without_epochs(*args: Any, **about: Any) -> list[NamedRecord]:
+        return [record._replace(epoch=-1) for record in named_records(*args, **about)]
+
+    named_records = deduplicated_log.named_records
+    return [(deduplicated_log, "named_records", without_epochs)]
+
+
+@fault
+def pending_names_accepted() -> list[Change]:
+    """lines of a name that another producer has in an open transaction are judged as if that was not there"""
+    judge = NameTable.judge
+
+    def blind(self: NameTable, *args: Any, transaction_of: int = -1, **about: Any) -> Any:
+        held = {entry: dict(entry.open_sequences) for entry in self._entries.values()}
+        for entry in held:
+            for producer_id in list(entry.open_sequences):
+                if producer_id != transaction_of:
+                    del entry.open_sequences[producer_id]
+        try:
+            return judge(self, *args, transaction_of=transaction_of, **about)
+        finally:
+            for entry, before in held.items():
+                entry.open_sequences.clear()
+                entry.open_sequences.update(before)
+
+    return [(NameTable, "judge", blind)]
+
+
+@fault
+def markers_not_replayed() -> list[Change]:
+    """the log is read for names without the ends of its transactions"""
+    replay_batch = DeduplicatedLog._replay_batch
+
+    def data_only(self: DeduplicatedLog, names: NameTable, batch: Any, *args: Any) -> None:
+        if not batch.is_control:
+            replay_batch(self, names, batch, *args)
+
+    return [(DeduplicatedLog, "_replay_batch", data_only)]
+
+
+@fault
+def changes_while_off_forgotten() -> list[Change]:
+    """what was written while deduplication was off is not looked at when it is on again"""
+    update_config = DeduplicatedLog.update_config
+
+    def no_replay(self: DeduplicatedLog, config: Any) -> None:
+        was_off = self.names is None
+        update_config(self, config)
+        if was_off:
+            self._replay_offset = None
+
+    return [(DeduplicatedLog, "update_config", no_replay)]
