@@ -102,7 +102,7 @@ class Facts:
 
     @cached_property
     def lines_sent(self) -> dict[LineName, LineSent]:
-        return {event.line: event for event in self.all(LineSent)}
+        return {event.line: event for event in reversed(self.all(LineSent))}
 
     @cached_property
     def acknowledged(self) -> dict[RecordName, Acknowledged]:
