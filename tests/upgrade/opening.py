@@ -71,7 +71,7 @@ class Opened:
         self.manifest.topics["fresh"] = self.asking.topic_ids()["fresh"]
         self._append(place("fresh"), Batch((Record(value=b"more"),)))
         for group in list(self.manifest.offsets):
-            if self.manifest.group_types[group] == "classic" and group != "in-transactions":
+            if self.manifest.group_types.get(group) == "classic" and group != "in-transactions":
                 self.asking.commit(group, "codecs", 0, 11, "after")
                 self.manifest.offsets[group] |= {place("codecs"): [11, 0, "after"]}
 

@@ -14,6 +14,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as PythonPartition
 
 from tests.support.batches import CODECS, Batch, Record
+from tests.support.named_batches import named
 from tests.support.wire import Plain
 from tests.upgrade.asking import BROKER, DEADLINE_S, TOPIC, Asking, ShareMember, place, read_all
 from tests.upgrade.manifest import Manifest, SentBatch, row
@@ -62,6 +63,7 @@ class Writing:
             ("end_txn", self.transactions),
             (None, self.compacted),
             ("share_fetch", self.delayed),
+            (None, self.named),
         ]
         for api, write in parts:
             if api is None or self.asking.has(api):
@@ -366,3 +368,14 @@ class Writing:
         assert member.acquire_all(2) == [[0, 1], [2, 1]]
         member.acknowledge((0, ACCEPT), (2, RELEASE))
         self.manifest.delayed["delays"] = [2]
+
+    def named(self) -> None:
+        """Producer names, what they are told, and records that were there before."""
+        if self.asking.create("named", **KEEP, message_deduplication_enable="true"):
+            return
+        self._append("named", replace(named("loader", 1, 2, 5, epoch=3), base_timestamp=T0_MS))
+        self._append("named", replace(named("other", 7), base_timestamp=T0_MS))
+        assert self.asking.append("named", named("loader", 2, 5, epoch=3)) == -1
+        for group in ("seqgate-name:loader", "seqgate-name:other"):
+            self.manifest.offsets[group] = self.asking.offsets(group)
+            assert self.manifest.offsets[group]
