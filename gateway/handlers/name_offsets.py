@@ -24,8 +24,8 @@ from gateway.runtime.slices import in_slices
 from log import LogError
 from seq_validator.names import NO_NAME_EPOCH, NameState
 
-READING_S: Final = 5.0
-"""How long a request waits for logs to be read on."""
+REQUEST_S: Final = 5.0
+"""How long one request may look through partitions, open them and have their logs read on, for all its names together."""
 
 
 class NameOffset(NamedTuple):
@@ -41,7 +41,7 @@ class NameOffsets:
     def __init__(self, context: RequestContext) -> None:
         """Begin now."""
         self._services = context.services
-        self._deadline_s = context.services.loop.time() + READING_S
+        self._deadline_s = context.services.loop.time() + REQUEST_S
         self._deduplicating: list[TopicPartitions] | None = None
 
     async def fetch(
@@ -51,6 +51,8 @@ class NameOffsets:
         by_name = self._services.partitions.by_name
         found: dict[TopicPartition, NameOffset] = {}
         async for topic, index in self._places(topics):
+            if self._services.loop.time() >= self._deadline_s:
+                raise Unavailable(ErrorCode.coordinator_load_in_progress)
             place = topic.name, index
             # a topic may be deleted meanwhile
             if place in found or by_name.get(topic.name) is not topic:

@@ -157,9 +157,10 @@ class TestEveryVersion:
     async def test_what_is_still_being_read_is_not_told_as_unknown(
         self, node: Node, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        await be_behind(node, 12)
-        monkeypatch.setattr(known_names, "REPLAY_BYTES", 1)
-        monkeypatch.setattr(name_offsets, "READING_S", -1.0)
+        await be_behind(node)
+        # there is always more to read
+        monkeypatch.setattr(partition_of(node, topic=PLAIN_TOPIC).log, "replay_names", lambda *_: False)
+        monkeypatch.setattr(name_offsets, "REQUEST_S", 0.02)
         for version in VERSIONS:
             error, rows = await offsets(node, version, "a", topics=[(PLAIN_TOPIC, [0])])
             assert error == (LOADING if version >= 2 else 0)
@@ -185,9 +186,9 @@ class TestEveryVersion:
             assert rows == ({} if version >= BATCHED else {(TOPIC, 0): (-1, "", NOT_AVAILABLE)})
 
 
-async def be_behind(node: Node, batches: int = 5) -> None:
+async def be_behind(node: Node) -> None:
     """Have a topic deduplicate what it has already."""
-    for sequence_id in range(batches):
+    for sequence_id in range(5):
         await write(node, named("a", sequence_id), topic=PLAIN_TOPIC)
     configs: dict[str, str | None] = {**DEDUPLICATED, "message.deduplication.start": "earliest"}
     await alter(node, TOPIC_RESOURCE, PLAIN_TOPIC, configs)
@@ -198,6 +199,15 @@ async def test_the_log_is_read_on_within_the_request(node: Node, monkeypatch: py
     await be_behind(node)
     monkeypatch.setattr(known_names, "REPLAY_BYTES", 1)
     assert (await offsets(node, 8, "a", topics=[(PLAIN_TOPIC, [0])]))[1][PLAIN_TOPIC, 0][0] == 4
+
+
+async def test_the_names_of_one_request_share_its_time(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many names of many partitions would keep the gateway busy for hours."""
+    await write(node, named("a", 3))
+    monkeypatch.setattr(name_offsets, "REQUEST_S", 0.0)
+    groups = ["seqgate-name:a", "seqgate-name:b"]
+    answer = await ask(node, 8, groups, None)
+    assert [rows_of(node, 8, answer, group) for group in groups] == [(LOADING, {})] * 2
 
 
 async def test_nothing_is_told_before_it_is_durable(node: Node) -> None:
