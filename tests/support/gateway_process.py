@@ -18,6 +18,7 @@ from typing import Self
 REPOSITORY = Path(__file__).resolve().parents[2]
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 90.0
+AS_INSTALLED = Path(__file__).with_name("as_installed")
 PORTS_KEPT = 200
 
 _kept: deque[socket.socket] = deque()
@@ -47,6 +48,10 @@ def kept_port(port: int) -> int:
     if len(_kept) > PORTS_KEPT:
         _kept.popleft().close()
     return int(keeper.getsockname()[1])
+
+
+def _python_path() -> str:
+    return os.pathsep.join(filter(None, (str(AS_INSTALLED), os.environ.get("PYTHONPATH"))))
 
 
 class GatewayProcess:
@@ -93,7 +98,7 @@ class GatewayProcess:
                 stderr=stderr,
                 stdin=subprocess.DEVNULL,
                 text=True,
-                env={**os.environ, "PYTHONUNBUFFERED": "1", **self.environment},
+                env={**os.environ, "PYTHONPATH": _python_path(), "PYTHONUNBUFFERED": "1", **self.environment},
             )
         self.ready_line = self._await_line(time.monotonic() + START_TIMEOUT_S)
         return self
