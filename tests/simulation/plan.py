@@ -92,7 +92,7 @@ def _settings(chance: Random, *, durable: bool) -> tuple[str, ...]:
 
 def _settings_of_names(chance: Random) -> tuple[str, ...]:
     chosen = {
-        "seqgate.deduplication.snapshot.records": chance.choice((1, 5, 20, 100_000)),
+        "seqgate.deduplication.snapshot.records": chance.choice((1, 1, 20, 100_000)),
         "seqgate.deduplication.snapshot.interval.ms": chance.choice((500, 2_000, 60_000)),
         "log.message.deduplication.expiration.ms": chance.choice((-1, 604_800_000)),
     }

@@ -25,6 +25,8 @@ TOPIC_RESOURCE, SET, TIMEOUT_MS = 2, 0, 10_000
 MAX_PARTITIONS = 6
 RETRY_S = 0.2
 ANY_OFFSET = 2**62
+ALL_RECORDS = 0.3
+"""The share of deletions that leave nothing."""
 RETENTION_BYTES = ("4000", "-1")
 CONFIGS = {
     "internal.segment.bytes": ("4000", "10000", "100000"),
@@ -147,7 +149,7 @@ class Administrator:
             return
         if not end:
             return
-        offset = self._random.randint(0, end)
+        offset = end if self._random.random() < ALL_RECORDS else self._random.randint(0, end)
         deleted = self._surroundings.history.deleted_before
         deleted[place] = max(deleted.get(place, 0), offset)
         self._surroundings.history.add(RecordsDeleting(self._surroundings.at_ms(), place, offset))
