@@ -219,7 +219,7 @@ class DeduplicatedLog(DelayedLog):
             return BatchContent(batch, view, advances)
         if len(duplicates) == batch.record_count and batch.producer_id < 0:
             names.touch(advances, now_ms)
-            names.dropped_records += len(duplicates)
+            self._environment.name_budget.dropped_records += len(duplicates)
             self._names_changed = True
             info = AppendInfo(-1, verdict.wait_for_offset, -1, self.log_start_offset, True)
             return BatchContent(batch, view, is_known=info)
@@ -238,7 +238,7 @@ class DeduplicatedLog(DelayedLog):
             self._track(content.batch, content.due_times)
         if content.advances and self.names is not None:
             self._fold_names(self.names, content.batch, content.advances, now_ms)
-            self.names.dropped_records += content.duplicates
+            self._environment.name_budget.dropped_records += content.duplicates
 
     def _fold_names(
         self, names: NameTable, batch: BatchHeader, advances: Sequence[NameAdvance], now_ms: int

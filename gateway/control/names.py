@@ -138,9 +138,7 @@ def _counters(services: Services) -> NameCounters:
     budget = environment.name_budget
     return NameCounters(
         remembered=budget.in_all,
-        dropped_records=sum(
-            log.names.dropped_records for log in environment.deduplicating if log.names is not None
-        ),
+        dropped_records=budget.dropped_records,
         evicted=budget.evictions,
         expired=budget.expired,
         refused=budget.refusals,

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 class NameBudget:
     """What all partitions share. The bounds may be changed while it is in use.
 
-    `max_in_all` counts a name once per partition. `evictions`, `expired` and `refusals` count what happened since it was made.
+    `max_in_all` counts a name once per partition. The other numbers count what happened since it was made: `evictions`,
+    `expired` names, `refusals` of new ones, `dropped_records`, which were acknowledged and not stored.
     """
 
-    __slots__ = ("evictions", "expired", "in_all", "max_in_all", "min_idle_ms", "refusals")
+    __slots__ = ("dropped_records", "evictions", "expired", "in_all", "max_in_all", "min_idle_ms", "refusals")
 
     def __init__(self, *, max_in_all: int = sys.maxsize, min_idle_ms: int = 0) -> None:
         """Begin with no names."""
@@ -34,6 +35,7 @@ class NameBudget:
         self.evictions = 0
         self.expired = 0
         self.refusals = 0
+        self.dropped_records = 0
 
 
 class _TopicName:

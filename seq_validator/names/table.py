@@ -35,17 +35,16 @@ class NameTable:
     """The state of all names of one partition.
 
     A batch is first judged, which changes nothing; only after it has been written is it folded in with `update`. Times are
-    milliseconds of the gateway's own clock. `dropped_records` counts the records that were acknowledged and not stored.
+    milliseconds of the gateway's own clock.
     """
 
-    __slots__ = ("_entries", "_open", "_topic", "dropped_records")
+    __slots__ = ("_entries", "_open", "_topic")
 
     def __init__(self, topic: TopicNames | None = None) -> None:
         """Begin empty, counting on the names of the topic (none: unbounded)."""
         self._topic = TopicNames(NameBudget()) if topic is None else topic
         self._entries: OrderedDict[bytes, NameEntry] = OrderedDict()
         self._open: dict[int, dict[NameEntry, None]] = {}
-        self.dropped_records = 0
 
     def __len__(self) -> int:
         """How many names are remembered."""

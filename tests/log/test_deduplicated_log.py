@@ -157,8 +157,7 @@ class TestAppending:
         send(log, None, 1, None)
         send(log, None, 1, None, producer_id=7)
         assert [offset for offset, _ in values(log)] == [0, 1, 2, 3, 5]
-        assert log.names is not None
-        assert log.names.dropped_records == 1
+        assert log._environment.name_budget.dropped_records == 1
 
     def test_a_record_given_twice_in_one_batch_is_stored_once(self, log: UnifiedLog) -> None:
         send(log, 1, 1, 2)
