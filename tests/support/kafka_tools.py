@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
-from tests.support.setup_peers import POMS, class_archive, kafka_libs
+from tests.support.setup_peers import CACHE, POMS, class_archive, kafka_libs
 
-TOOL_TIMEOUT_S = 180.0
+TOOL_TIMEOUT_S = COMPILE_TIMEOUT_S = 180.0
 
 TOOL_CLASSES = {
     "kafka-topics": "org.apache.kafka.tools.TopicCommand",
@@ -57,11 +59,10 @@ def java_command(
     logging: str = "log4j2-tools.yaml",
     libs: Path | None = None,
     first_jars: Path | None = None,
-    classes: Path | None = None,
 ) -> list[str]:
-    """The command that starts a Java class, or a Java source file, with Kafka's jars, without its own arguments.
+    """The command that starts a Java class, or the one in a Java source file, with Kafka's jars, without its own arguments.
 
-    What is in both `first_jars` and `libs` is taken from the first. `classes` is a directory of further ones.
+    What is in both `first_jars` and `libs` is taken from the first.
 
     Fails the test with a sentence when Java or the jars are missing: `make test` prepares both.
     """
@@ -80,18 +81,27 @@ def java_command(
     elif libs == kafka_libs() and class_archive().is_file():
         # One that does not fit this class path is ignored; a warning would be among the tool's output.
         start_fast += [f"-XX:SharedArchiveFile={class_archive()}", "-Xlog:disable"]
-    if classes is not None:
-        class_path = f"{class_path}{os.pathsep}{classes}"
+    if class_name.endswith(".java"):
+        source = Path(class_name)
+        # behind the jars, which the archive of classes has to find first
+        class_path, class_name = f"{class_path}{os.pathsep}{_compiled(source, class_path)}", source.stem
     return [java, f"-Xmx{heap}", *start_fast, configuration, "-cp", class_path, class_name]
 
 
-def compiled(source: Path, directory: Path) -> Path:
-    """Compiles a Java source file that needs Kafka's jars, once for many starts; returns the directory of its classes."""
-    javac = shutil.which("javac")
-    assert javac is not None, "a JDK 17 is needed, and there is no javac on the PATH"
-    command = [javac, "-cp", f"{kafka_libs().resolve()}/*", "-d", str(directory), str(source)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False)
-    assert done.returncode == 0, done.stderr
+def _compiled(source: Path, class_path: str) -> Path:
+    """The directory with the classes of a source file, which is compiled once for all test runs and not by each start."""
+    digest = sha256(class_path.encode() + source.read_bytes()).hexdigest()[:16]
+    directory = CACHE / "classes" / f"{source.stem}-{digest}"
+    if not directory.is_dir():
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(dir=directory.parent))
+        command = ["javac", "-cp", class_path, "-d", str(made), str(source)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S, check=False)
+        assert done.returncode == 0, f"{source}: {done.stdout}{done.stderr}"
+        try:
+            made.rename(directory)
+        except OSError:  # another process was first
+            shutil.rmtree(made)
     return directory
 
 

@@ -18,6 +18,7 @@ from tests.faults.deduplication.task import Task
 from tests.support.gateway_process import REPOSITORY
 from tests.support.kafka_tools import java_command
 
+JAVA_SOURCE = Path(__file__).with_name("LineApplication.java")
 LIFE_TIMEOUT_S = 150.0
 PROGRESS_TIMEOUT_S = 150.0
 MOST_COUNTED = 600
@@ -110,7 +111,6 @@ class Application(threading.Thread):
     new_transactional_ids: bool
     rng: Random
     kills: int
-    classes: Path
     progress: Progress
     draw: Callable[[Random], Point]
     may_end: Callable[[], bool]
@@ -201,7 +201,7 @@ class Application(threading.Thread):
 
     def _command(self) -> list[str]:
         if self.task.library == "jvm":
-            return java_command("LineApplication", heap="64m", classes=self.classes)
+            return java_command(str(JAVA_SOURCE), heap="64m")
         return [sys.executable, "-m", "tests.faults.deduplication.applications"]
 
     def _watch(self, process: subprocess.Popen[str], point: Point | None) -> End:

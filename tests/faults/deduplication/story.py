@@ -20,14 +20,12 @@ from tests.faults.deduplication.task import Task
 from tests.faults.kill.load import KillableGateway, create_topic, fixed_port
 from tests.faults.kill.test_kill_nine import START_TICKS, WHILE_STARTING
 from tests.faults.processes.scene import Outcome
-from tests.support.kafka_tools import compiled
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SEED_VARIABLE = "SEQGATE_DEDUPLICATION_SEED"
 PARTITIONS = 4
-JAVA_SOURCE = Path(__file__).with_name("LineApplication.java")
 SETTINGS = {
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
@@ -150,11 +148,7 @@ class Story:
 
     @contextmanager
     def _applications(self, gateway: KillableGateway) -> Iterator[list[Application]]:
-        classes = self._directory / "classes"
-        classes.mkdir()
-        if any(role.library == "jvm" for role in self._plot.roles):
-            compiled(JAVA_SOURCE, classes)
-        applications = [self._application(role, gateway.bootstrap, classes) for role in self._plot.roles]
+        applications = [self._application(role, gateway.bootstrap) for role in self._plot.roles]
         for application in applications:
             application.start()
         try:
@@ -165,7 +159,7 @@ class Story:
                 application.join(END_TIMEOUT_S)
                 self.outcome.merge(Outcome(application.counts, shown(application.breaches)))
 
-    def _application(self, role: Role, bootstrap: str, classes: Path) -> Application:
+    def _application(self, role: Role, bootstrap: str) -> Application:
         path = self._directory / f"{role.name}.txt"
         path.write_bytes(self._files[role.name])
         task = Task(
@@ -186,7 +180,6 @@ class Story:
             new_transactional_ids=role.transactional == "new",
             rng=Random(self._rng.randrange(2**32)),
             kills=self._plot.application_kills,
-            classes=classes,
             progress=self._progress,
             draw=Point.drawn_late
             if self._plot.only_late
