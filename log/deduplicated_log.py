@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from log.flush import FlushTicket
     from log.record_batch import BatchHeader
     from log.recovery import CleanStop, LoadedLog
+    from log.results import DeletedSegment
     from log.retained_log import RetentionTicket
     from log.segment import Segment
     from seq_validator.names import NameAdvance, NamedRecord, NameState, TopicNames
@@ -410,19 +411,52 @@ class DeduplicatedLog(DelayedLog):
 
     def prepare_retention(self, now_ms: int) -> RetentionTicket | None:
         """As RetainedLog's. What goes may be all that has some of the names, so they are written down."""
-        self.capture_names()
+        self._capture_names_below(self.log_end_offset)
         return super().prepare_retention(now_ms)
 
+    def delete_old_segments(self, now_ms: int) -> list[DeletedSegment]:
+        """As RetainedLog's."""
+        if self._unwritten_from is not None:
+            doomed = self.decide_retention(now_ms).doomed
+            self._write_names_below(doomed[-1][0].end_offset if doomed else 0, now_ms)
+        return super().delete_old_segments(now_ms)
+
     def prepare_delete_records(self, offset: int) -> RetentionTicket | None:
-        """As RetainedLog's. What goes may be all that has some of the names, so they are written down."""
-        self.capture_names()
-        return super().prepare_delete_records(offset)
+        """As RetainedLog's. What goes may be all that has some of the names, so they are written down; of a log that is still
+        read for them `delete_records_before` does that, and until then nothing may be made durable.
+        """
+        wanted = self._wanted_start(offset)
+        if self._replay_offset is not None:
+            return None
+        self._capture_names_below(wanted)
+        return super().prepare_delete_records(wanted)
+
+    def delete_records_before(self, offset: int, now_ms: int = 0) -> int:
+        """As RetainedLog's."""
+        self._write_names_below(self._wanted_start(offset), now_ms)
+        return super().delete_records_before(offset, now_ms)
+
+    def _must_flush_before(self, start_offset: int) -> bool:
+        return self._has_unwritten_below(start_offset) or super()._must_flush_before(start_offset)
+
+    def _has_unwritten_below(self, offset: int) -> bool:
+        """Whether a record before the offset may have a name that only the log tells of: a start does not read what is deleted."""
+        return self.names is not None and self._unwritten_from is not None and self._unwritten_from < offset
+
+    def _capture_names_below(self, offset: int) -> None:
+        """Once more if that is under way: the ticket that is made now must not be done before them."""
+        if self._has_unwritten_below(offset):
+            self._names_changed = True
+            self.capture_names()
+
+    def _write_names_below(self, offset: int, now_ms: int) -> None:
+        if self._has_unwritten_below(offset):
+            self._write_names(now_ms)
 
     def _remove(self, doomed: list[Segment], now_ms: int) -> None:
-        if doomed and self.names is not None and self._unwritten_from is not None:
+        if doomed:
             end_offset = self._bases[len(doomed)] if len(doomed) < len(self._bases) else self.log_end_offset
-            if self._unwritten_from < end_offset:
-                self._write_names(now_ms)
+            self._write_names_below(end_offset, now_ms)
         super()._remove(doomed, now_ms)
 
     def cleanable(self, clean_end_offset: int | None, durable_end_offset: int, now_ms: int) -> Cleanable:

@@ -137,8 +137,12 @@ class RetainedLog(MeasuredLog):
         wanted = self._wanted_start(offset)
         if wanted <= self.log_start_offset:
             return None
-        needs_flush = self._is_newborn or self._segments_below(wanted) > 0
-        return RetentionTicket(self.prepare_flush() if needs_flush else None, self._log_start, wanted)
+        flush = self.prepare_flush() if self._must_flush_before(wanted) else None
+        return RetentionTicket(flush, self._log_start, wanted)
+
+    def _must_flush_before(self, start_offset: int) -> bool:
+        """Whether something must be durable before the log may start there."""
+        return self._is_newborn or self._segments_below(start_offset) > 0
 
     def delete_records_before(self, offset: int, now_ms: int = 0) -> int:
         """Move log_start_offset to `offset` (-1: the high watermark), durably; returns the new one.

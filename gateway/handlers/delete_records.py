@@ -9,6 +9,7 @@ Source: Kafka's ReplicaManager.deleteRecords, Partition.deleteRecordsOnLeader.
 from __future__ import annotations
 
 import logging
+import math
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -17,6 +18,7 @@ from gateway.handlers.api import Api, RequestContext
 from gateway.handlers.time_limit import TimeLimit
 from gateway.metadata.topic_names import INTERNAL_TOPICS
 from gateway.protocol.messages import build, response_module
+from gateway.runtime.known_names import complete_names, is_behind
 from gateway.runtime.retention import make_durable
 from gateway.runtime.slices import in_slices
 from log import LogError
@@ -74,6 +76,10 @@ async def _delete(context: RequestContext, topic: str, index: int, offset: int) 
     if not 0 <= offset <= log.high_watermark:
         return _NO_LOW_WATERMARK, ErrorCode.offset_out_of_range
     try:
+        if is_behind(log):
+            await complete_names(partition, context.services.clock, math.inf)
+            if partition.closed:
+                return _NO_LOW_WATERMARK, _closed(context, topic, index)
         ticket = log.prepare_delete_records(offset)
         if ticket is not None:
             await make_durable(partition, ticket)

@@ -360,6 +360,38 @@ class TestRestarts:
         assert log.log_start_offset == 90
         assert known(again(log, CONFIG)) == (99, 99)
 
+    @pytest.mark.parametrize("under_way", [False, True])
+    def test_deleted_records_are_remembered_before_the_log_start_is_durable(
+        self, log: UnifiedLog, under_way: bool
+    ) -> None:
+        send(log, 7)
+        flush(log)
+        late = None
+        if under_way:
+            log.capture_names()
+            late = log.prepare_flush()
+        ticket = log.prepare_delete_records(1)
+        assert ticket is not None
+        ticket.run()
+
+        after_a_crash = open_log(Path(log.directory), LARGE)
+
+        assert after_a_crash.log_start_offset == 1
+        assert known(after_a_crash) == (7, 7)
+        assert (late is not None) == under_way
+
+    def test_deleted_records_that_are_not_read_yet_are_remembered(self, log: UnifiedLog) -> None:
+        send(log, 7)
+        flush(log)
+        behind = open_log(Path(log.directory), LARGE)
+        assert not behind.names_ready
+
+        assert behind.prepare_delete_records(1) is None
+        behind.delete_records_before(1, NOW_MS)
+
+        assert known(behind) == (7, 7)
+        assert known(open_log(Path(log.directory), LARGE)) == (7, 7)
+
     def test_what_the_disk_lost_is_not_known(self, log: UnifiedLog) -> None:
         send(log, 1)
         flush(log)

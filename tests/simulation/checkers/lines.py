@@ -91,7 +91,8 @@ class Lines:
         reading = self.facts.uncommitted.get(partition)
         if reading is None or not reading.log_start_offset or partition not in self.facts.deleted_before:
             return False
-        return min(visible, default=sequence + 1) > sequence
+        is_in_order = partition.topic not in self.facts.history.switched
+        return not is_in_order or min(visible, default=sequence + 1) > sequence
 
 
 def lines_of(facts: Facts, reading: Reading | Fetched) -> list[tuple[int, LineName]]:
