@@ -120,9 +120,10 @@ class NameTable:
                 self._open.setdefault(transaction_of, {})[entry] = None
 
     def touch(self, advances: Iterable[NameAdvance], now_ms: int) -> None:
-        """Count a batch of which nothing is stored as activity of its names, which are known."""
+        """Count a batch of which nothing is stored as activity of its names, which are known, and take up its epochs."""
         for advance in advances:
-            self._touched(advance.name, now_ms)
+            entry = self._touched(advance.name, now_ms)
+            entry.epoch = max(entry.epoch, advance.epoch)
 
     def end_transaction(
         self, producer_id: int, *, commit: bool, marker_offset: int, high_watermark: int

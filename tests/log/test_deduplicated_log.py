@@ -177,6 +177,12 @@ class TestAppending:
         with pytest.raises(NameFenced):
             send(log, 2, epoch=3)
 
+    def test_a_new_epoch_fences_although_all_that_came_with_it_was_known(self, log: UnifiedLog) -> None:
+        send(log, 1, epoch=3)
+        send(log, 1, epoch=4)
+        with pytest.raises(NameFenced, match="newest known is 4"):
+            send(log, 2, epoch=3)
+
     @pytest.mark.parametrize(
         "headers",
         [
