@@ -96,9 +96,9 @@ DEDUPLICATION_SETTINGS = (
     ),
     _number(
         "seqgate.deduplication.names.max",
-        1_000_000,
-        "Producer names that are remembered in all partitions together, each counted once per partition; a batch with a further "
-        "one is refused with NOT_ENOUGH_REPLICAS.",
+        250_000,
+        "Producer names that are remembered in all partitions together, each counted once per partition (about half a KiB each); a "
+        "batch with a further one is refused with NOT_ENOUGH_REPLICAS.",
     ),
     _number(
         "seqgate.deduplication.min.idle.ms",

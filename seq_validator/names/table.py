@@ -182,7 +182,7 @@ class NameTable:
                 entry.epoch,
                 entry.offset,
                 entry.last_active_ms,
-                tuple(entry.open_sequences.items()),
+                tuple(entry.open_sequences.items()) if entry.open_sequences else (),
             )
             for entry in self._entries.values()
         ]
