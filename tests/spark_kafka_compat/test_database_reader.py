@@ -1,6 +1,10 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,6 +45,13 @@ def lines(database: Database) -> list[int]:
 def reader(topics: Topics, topic: str, database: Database, **more: Any) -> DatabaseReader:
     given: dict[str, Any] = {"pipeline": "p", "write": write, **more}
     return DatabaseReader(topics.bootstrap, topic, database, **given)
+
+
+def poll_until(reading: DatabaseReader, database: Database, count: int) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while len(lines(database)) < count:
+        assert time.monotonic() < deadline, lines(database)
+        reading.poll(100)
 
 
 def transactional(topics: Topics, topic: str, *transactions: tuple[range, bool]) -> None:
@@ -101,6 +112,52 @@ def test_what_a_failing_writer_was_given_is_given_again(topics: Topics, database
     assert lines(database) == list(range(30))
 
 
+class _AnswerLost(Exception):
+    pass
+
+
+@dataclass(frozen=True)
+class _LosesAnswers(Database):
+    """Its next commits count, but their answers are lost."""
+
+    losses: list[bool]
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        with super().transaction() as transaction:
+            yield transaction
+        if self.losses:
+            self.losses.pop()
+            raise _AnswerLost
+
+
+def test_a_commit_whose_answer_is_lost(topics: Topics, database: Database) -> None:
+    topic = topics.fresh()
+    topics.fill(topic, range(30))
+    losing = _LosesAnswers(database.url, [])
+    with reader(topics, topic, losing, options={"max_poll_records": 10}) as reading:
+        losing.losses.append(True)
+        with pytest.raises(_AnswerLost):
+            reading.read_to_end()
+        assert lines(database) == list(range(10))
+        assert reading.read_to_end() == 20
+    assert lines(database) == list(range(30))
+
+
+def test_a_gateway_that_is_killed_under_a_reader(gateway: GatewayProcess, tmp_path: Path) -> None:
+    database, topics = Database(f"sqlite://{tmp_path / 'lines.db'}"), Topics(gateway.bootstrap)
+    with database.transaction() as transaction:
+        transaction.execute("CREATE TABLE lines (line INTEGER, place INTEGER)")
+    topic = topics.fresh()
+    topics.fill(topic, range(100))
+    with reader(topics, topic, database, options={"max_poll_records": 10}) as reading:
+        poll_until(reading, database, 30)
+        gateway.restart(kill=True)
+        topics.fill(topic, range(100, 200))
+        poll_until(reading, database, 200)
+    assert lines(database) == list(range(200))
+
+
 def test_the_later_of_two_goes_on(topics: Topics, database: Database) -> None:
     topic = topics.fresh()
     topics.fill(topic, range(10))
@@ -142,8 +199,8 @@ def test_a_topic_that_grows(topics: Topics, database: Database) -> None:
         assert reading.read_to_end() == 0
         topics.grow(topic, 2)
         topics.fill(topic, range(10, 20), partition=1)
-        while lines(database) != list(range(10, 20)):
-            reading.poll(100)
+        poll_until(reading, database, 10)
+        assert lines(database) == list(range(10, 20))
         assert reading.positions == {Place(topic, 0): 10, Place(topic, 1): 10}
 
 
