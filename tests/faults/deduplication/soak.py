@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 LINES = 3000
 APPLICATION_KILLS = 10
 GATEWAY_KILLS = 10
+WITH_DELETED_RECORDS = 0.5
+"""The share of rounds in which records are deleted while applications go on."""
 
 
 def main() -> int:
@@ -59,7 +61,10 @@ def _rounds(spark: SparkSession, seed: int, deadline_s: float) -> Outcome:
 
 def _round(spark: SparkSession, seed: int) -> Outcome:
     print(f"--seed {seed}", file=sys.stderr, flush=True)
-    plot = Plot(APPLICATION_KILLS, GATEWAY_KILLS, LINES, any_roles(Random(seed)))
+    rng = Random(seed)
+    plot = Plot(
+        APPLICATION_KILLS, GATEWAY_KILLS, LINES, any_roles(rng), deletes=rng.random() < WITH_DELETED_RECORDS
+    )
     with tempfile.TemporaryDirectory(prefix="deduplication-", ignore_cleanup_errors=True) as folder:
         try:
             outcome = play(Path(folder), seed, plot, spark)

@@ -12,7 +12,8 @@ from pathlib import Path
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING
 
-from tests.faults.deduplication.checker import check, shown
+from tests.faults.deduplication.checker import Row, check, shown
+from tests.faults.deduplication.deleting import rows_deleted
 from tests.faults.deduplication.lines import lines_of, written_lines
 from tests.faults.deduplication.lives import Application, Point, Progress, await_all
 from tests.faults.deduplication.reading import how_often, named_records, rows_of
@@ -40,6 +41,10 @@ MOST_RECORDS_BETWEEN = 2500
 IDEMPOTENT = 0.6
 """The share of producers that are idempotent where they need not be."""
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+STOPPED_CLEANLY = 0.2
+"""The share of starts of the gateway that follow SIGTERM."""
+DELETED_BEFORE = 0.5
+"""The share of ends of the gateway before which records are deleted, where any are."""
 PLAIN, TRANSACTIONAL = "lines", "transactional-lines"
 
 
@@ -85,6 +90,8 @@ class Plot:
     lines: int
     roles: Sequence[Role] = ROLES
     is_deduplicating: bool = True
+    deletes: bool = False
+    """Whether records are read and then deleted while applications go on, so that the log alone does not tell who was there."""
     only_late: bool = False
     """Whether applications are killed only after something was acknowledged."""
 
@@ -120,6 +127,8 @@ class Story:
         self._files = {role.name: written_lines(self._rng, plot.lines) for role in plot.roles}
         self._progress = Progress()
         self._gateway_kills = 0
+        self._deleted: dict[str, list[Row]] = {}
+        """What was deleted of each topic, as it was read before."""
         self.outcome = Outcome()
 
     def play(self, spark: SparkSession) -> Outcome:
@@ -192,6 +201,12 @@ class Story:
     def _kill_gateway(self, gateway: KillableGateway) -> None:
         while self._gateway_kills < self._plot.gateway_kills:
             self._progress.await_further(self._rng.randint(1, MOST_RECORDS_BETWEEN))
+            if self._plot.deletes and self._rng.random() < DELETED_BEFORE:
+                self._delete_records(gateway.bootstrap)
+            if self._rng.random() < STOPPED_CLEANLY:
+                gateway.restart()
+                self.outcome.counts["gateway stopped and started"] += 1
+                continue
             gateway.kill()
             kills = 1
             if self._rng.random() < WHILE_STARTING:
@@ -201,6 +216,12 @@ class Story:
             self._gateway_kills += kills
             self.outcome.counts["gateway killed"] += kills
 
+    def _delete_records(self, bootstrap: str) -> None:
+        for topic in {role.topic for role in self._plot.roles}:
+            deleted = rows_deleted(bootstrap, topic, PARTITIONS)
+            self._deleted.setdefault(topic, []).extend(deleted)
+            self.outcome.counts["records deleted"] += len(deleted)
+
     def _count(self, spark: SparkSession, bootstrap: str, topic: str) -> None:
         files = {
             role.name: {line.sequence(role.unit): line.value for line in lines_of(self._files[role.name])}
@@ -208,9 +229,11 @@ class Story:
             if role.topic == topic
         }
         records = named_records(spark, bootstrap, topic).cache()
-        verdict = check(files, rows_of(records))
+        deleted = self._deleted.get(topic, [])
+        verdict = check(files, [*deleted, *rows_of(records)])
         counted = how_often(records)
-        if counted != {1: sum(map(len, files.values()))}:
+        left = sum(map(len, files.values())) - len(deleted)
+        if counted != ({1: left} if left else {}):
             verdict.breaches.insert(0, f"Spark counts in {topic}, by how often a line is there: {counted}")
         records.unpersist()
         self.outcome.merge(Outcome(Counter(verdict.counts), shown(verdict.breaches)))
