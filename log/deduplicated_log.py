@@ -7,6 +7,7 @@ rest of its batch is stored with the offsets and the sequences that it came with
 from __future__ import annotations
 
 import logging
+import threading
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from log.batch_validation import check_countable
@@ -29,6 +30,7 @@ from log.record_batch import (
     CONTROL_FLAG,
     NO_TIMESTAMP,
     TRANSACTIONAL_FLAG,
+    crc_matches,
     parse_header,
     whole_batches,
 )
@@ -102,27 +104,45 @@ class DeduplicatedLog(DelayedLog):
     _unwritten_from: int | None = None
     """The offset from which on records may have names that no durable snapshot knows; None when all are known there."""
 
+    _unwritten_start: int | None = None
+    """From which offset on names are remembered, where that is not written down; it is before the first of them comes."""
+    _names_lock: threading.Lock
+
     def _take(self, loaded: LoadedLog) -> None:
         super()._take(loaded)
         self._stop_deduplicating()
         self._captured = None
+        self._names_lock = threading.Lock()
         self._captures_out = 0
         if self.config.deduplicates:
             self._begin_deduplicating()
 
     def update_config(self, config: LogConfig) -> None:
-        """As DelayedLog's. What was remembered when deduplication ended is remembered when it begins again."""
+        """As DelayedLog's. What was remembered when deduplication ended is remembered when it begins again.
+
+        The log is offline when its files can't be read or written.
+        """
         super().update_config(config)
         if self.offline:
             return
-        if self.names is None:
+        if self.names is not None and config.deduplicates:
+            self._apply_name_settings()
+            return
+        try:
             if config.deduplicates:
                 self._begin_deduplicating()
-        elif config.deduplicates:
-            self._apply_name_settings()
-        else:
-            self.capture_names()
-            self._stop_deduplicating()
+            elif self.names is not None:
+                self._write_start()
+                if self.names_ready:
+                    # what is deleted from now on is not looked at for names
+                    self._write_names(self._loaded_at_ms)
+                self._stop_deduplicating()
+        except StorageFailed:
+            return
+        except OSError as error:
+            self.take_offline(
+                f"what is remembered of producer names can't be read or written: {error}", error
+            )
 
     def _apply_name_settings(self) -> None:
         config = self.config
@@ -135,7 +155,7 @@ class DeduplicatedLog(DelayedLog):
         self._topic_names.max_names = config.deduplication_names_max
 
     def _begin_deduplicating(self) -> None:
-        """Take up what is written down; the log after it is read later, by `replay_names`. Raises StorageFailed."""
+        """Take up what is written down; the log after it is read later, by `replay_names`. Raises OSError."""
         self._topic_names = self._environment.names_of(self.topic_id)
         self._apply_name_settings()
         storage = self._environment.storage
@@ -143,13 +163,12 @@ class DeduplicatedLog(DelayedLog):
         try:
             newest = newest_names(storage, self.directory, self.log_end_offset)
             start_offset = self._names_start(is_remembered=newest is not None)
-        except OSError as error:
-            raise StorageFailed(f"{self.topic}-{self.partition} can't be read: {error}") from error
         finally:
             storage.waits = waits
         table = self.names = NameTable(self._topic_names)
         self._environment.deduplicating[self] = None
         self._unwritten_from = None
+        self._names_changed = False
         if newest is not None:
             table.restore(newest.names)
             start_offset = max(start_offset, newest.log_end_offset)
@@ -161,8 +180,8 @@ class DeduplicatedLog(DelayedLog):
                 start_offset,
                 self.log_start_offset - 1,
             )
+            self._forget_transactions_of(table, start_offset)
             start_offset = self.log_start_offset
-        self._names_changed = False
         self._named_since_capture = 0
         if start_offset < self.log_end_offset:
             self._replay_offset = self._unwritten_from = start_offset
@@ -170,17 +189,23 @@ class DeduplicatedLog(DelayedLog):
 
     def _names_start(self, *, is_remembered: bool) -> int:
         """The offset from which on names are remembered, which is decided when that first begins. Raises OSError."""
-        storage = self._environment.storage
-        start_offset = read_start(storage, self.directory)
+        start_offset = read_start(self._environment.storage, self.directory)
+        self._unwritten_start = None
         if start_offset is not None and start_offset <= self.log_end_offset:
             return start_offset
         if is_remembered or (start_offset is None and self.config.deduplication_from_log_start):
             start_offset = self.log_start_offset
         else:
             start_offset = self.log_end_offset
-        path = write_start(storage, self.directory, self.topic, self.partition, start_offset)
-        self._undurable.add([path], self.directory)
+        self._unwritten_start = start_offset
         return start_offset
+
+    def _write_start(self) -> None:
+        """Have it durable from which offset on names are remembered. Raises OSError."""
+        if self._unwritten_start is not None:
+            storage = self._environment.storage
+            write_start(storage, self.directory, self.topic, self.partition, self._unwritten_start)
+            self._unwritten_start = None
 
     def _stop_deduplicating(self) -> None:
         if self.names is not None:
@@ -210,6 +235,13 @@ class DeduplicatedLog(DelayedLog):
             return BatchContent(batch, view)
         if self._replay_offset is not None and not self.replay_names(REPLAYED_AT_ONCE_BYTES, now_ms):
             raise NamesNotReady("What is remembered of producer names is still being read from the log.")
+        if self._unwritten_start is not None:
+            try:
+                self._write_start()
+            except OSError as error:
+                self._fail(
+                    f"the start of what is remembered of producer names could not be written: {error}", error
+                )
         verdict = names.judge(
             records, now_ms, high_watermark=self.high_watermark, transaction_of=_transaction_of(batch)
         )
@@ -347,11 +379,29 @@ class DeduplicatedLog(DelayedLog):
                 raise CorruptRecord(f"There is no whole batch at offset {offset}.")
         self._replay_offset = offset if offset < end_offset else None
 
+    def _forget_transactions_of(self, names: NameTable, end_offset: int) -> None:
+        """The log from `end_offset` on was deleted unread: what was open then and is not any more ended there, perhaps."""
+        for producer_id in names.open_transactions():
+            transaction = self.open_transaction(producer_id)
+            if transaction is None or transaction.first_offset >= end_offset:
+                _logger.warning(
+                    "%s-%d: how a transaction of producer %d ended is not known any more; its records are not remembered",
+                    self.topic,
+                    self.partition,
+                    producer_id,
+                )
+                self._names_changed = True
+                names.end_transaction(
+                    producer_id, commit=False, marker_offset=-1, high_watermark=self.high_watermark
+                )
+
     def _replay_batch(self, names: NameTable, batch: BatchHeader, view: memoryview, now_ms: int) -> None:
         if batch.is_control:
             self._end_names(names, batch, view)
             return
         try:
+            if not crc_matches(batch, view):
+                raise InvalidRecord("its CRC-32C does not fit")  # noqa: TRY301 - told as any other damage
             records = named_records(
                 batch, view, self._name_headers, self.config.max_decompressed_bytes, is_strict=False
             )
@@ -373,8 +423,19 @@ class DeduplicatedLog(DelayedLog):
         """Have what is remembered now written down by the next flush; False when it is written, or not complete."""
         if self.names is None or self._replay_offset is not None or self.offline or not self._names_changed:
             return False
+        try:
+            self._write_start()
+        except OSError as error:
+            self.take_offline(
+                f"the start of what is remembered of producer names could not be written: {error}", error
+            )
+            return False
         self._captured = NamesCapture(
-            self._environment.storage, self.directory, self.names.written(), self.log_end_offset
+            self._environment.storage,
+            self.directory,
+            self.names.written(),
+            self.log_end_offset,
+            self._names_lock,
         )
         self._names_changed = False
         self._named_since_capture = 0

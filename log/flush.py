@@ -101,6 +101,11 @@ class FlushTicket:
         """Whether it is a few records of one file and no other file: a flush of the quickest kind."""
         return self.size_bytes <= SMALL_BYTES and len(self.files) == 1 and not self._paths and not self.names
 
+    @property
+    def has_more_to_write(self) -> bool:
+        """Whether it writes a file: to flush what is there does not replace it."""
+        return self.names is not None
+
     def run(self) -> None:
         """Flush. Raises OSError; then `fail_flush` must be called, never `run` again."""
         for file in self.files:

@@ -50,7 +50,9 @@ def _close_with(flush: FileSystemFlush, logs: Sequence[UnifiedLog]) -> list[tupl
     for log in logs:
         durable_end_offset = log.recovery_point
         is_flushed = durable_end_offset == log.log_end_offset
-        stop = log.finish_close(log.prepare_close(), None) if is_flushed else log.close(clean=True)
+        ticket = log.prepare_close()
+        is_common = is_flushed and (ticket is None or not ticket.has_more_to_write)
+        stop = log.finish_close(ticket, None if is_common else _run(ticket))
         closed.append((stop, log.recovery_point, durable_end_offset))
     try:
         flush.run()

@@ -11,35 +11,61 @@ import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from log.checkpoints import CorruptCheckpoint, decode_offsets, encode_offsets
-from log.names import DEDUPLICATION_START, NAMES_SUFFIX, TEMPORARY_SUFFIX, offset_name, offsets_of
+from log.names import DEDUPLICATION_START, NAMES_SUFFIX, offset_name, offsets_of
 from seq_validator.names import CorruptNames, WrittenName, decode_names, encode_names
 
 if TYPE_CHECKING:
+    import threading
+
     from log.storage import Storage
 
 KEPT_SNAPSHOTS: Final = 2
 _logger = logging.getLogger(__name__)
 
 
-class NamesCapture(NamedTuple):
+class NamesCapture:
     """What was remembered when the log ended at `log_end_offset`. `write` may be called in any thread."""
 
-    storage: Storage
-    directory: str
-    names: list[WrittenName]
-    log_end_offset: int
+    __slots__ = ("_directory", "_is_written", "_lock", "_storage", "log_end_offset", "names")
+
+    def __init__(
+        self,
+        storage: Storage,
+        directory: str,
+        names: list[WrittenName],
+        log_end_offset: int,
+        lock: threading.Lock,
+    ) -> None:
+        """Begin unwritten. All captures of a log share a lock: two that belong to one offset have one name."""
+        self._storage = storage
+        self._directory = directory
+        self._lock = lock
+        self._is_written = False
+        self.names = names
+        self.log_end_offset = log_end_offset
 
     def write(self) -> None:
         """Make the snapshot, durable, and drop old ones, once all below the offset is durable. Raises OSError."""
-        storage, directory = self.storage, self.directory
+        storage, directory = self._storage, self._directory
         path = f"{directory}/{offset_name(self.log_end_offset, NAMES_SUFFIX)}"
-        storage.replace_file(path, encode_names(self.names, self.log_end_offset))
-        offsets = offsets_of(storage.list_directory(directory), NAMES_SUFFIX)
-        for offset in offsets[:-KEPT_SNAPSHOTS]:
-            storage.delete(f"{directory}/{offset_name(offset, NAMES_SUFFIX)}")
+        with self._lock:
+            if self._is_written:
+                return
+            storage.replace_file(path, encode_names(self.names, self.log_end_offset))
+            offsets = offsets_of(storage.list_directory(directory), NAMES_SUFFIX)
+            for offset in offsets[:-KEPT_SNAPSHOTS]:
+                storage.delete(f"{directory}/{offset_name(offset, NAMES_SUFFIX)}")
+            self._is_written = True
 
 
-def newest_names(storage: Storage, directory: str, log_end_offset: int) -> NamesCapture | None:
+class ReadNames(NamedTuple):
+    """What a snapshot says was remembered when the log ended at `log_end_offset`."""
+
+    names: list[WrittenName]
+    log_end_offset: int
+
+
+def newest_names(storage: Storage, directory: str, log_end_offset: int) -> ReadNames | None:
     """The newest sound snapshot of a log that ends there; None without one.
 
     One that is damaged is passed over: the log after an older one says the same. Raises OSError.
@@ -55,7 +81,7 @@ def newest_names(storage: Storage, directory: str, log_end_offset: int) -> Names
             _logger.warning("%s is not used: %s", path, error)
             continue
         if belongs_to == offset:
-            return NamesCapture(storage, directory, names, offset)
+            return ReadNames(names, offset)
         _logger.warning("%s is not used: it says it belongs to offset %d", path, belongs_to)
     return None
 
@@ -75,9 +101,6 @@ def read_start(storage: Storage, directory: str) -> int | None:
         return 0
 
 
-def write_start(storage: Storage, directory: str, topic: str, partition: int, offset: int) -> str:
-    """Note from which offset on names are remembered; the file's path, not yet durable. Raises OSError."""
-    path = f"{directory}/{DEDUPLICATION_START}"
-    storage.write_file(path + TEMPORARY_SUFFIX, encode_offsets({(topic, partition): offset}))
-    storage.rename(path + TEMPORARY_SUFFIX, path)
-    return path
+def write_start(storage: Storage, directory: str, topic: str, partition: int, offset: int) -> None:
+    """Have it durable from which offset on names are remembered. Raises OSError."""
+    storage.replace_file(f"{directory}/{DEDUPLICATION_START}", encode_offsets({(topic, partition): offset}))

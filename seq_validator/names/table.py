@@ -134,6 +134,10 @@ class NameTable:
             if commit:
                 entry.push(sequence_id, marker_offset, high_watermark)
 
+    def open_transactions(self) -> list[int]:
+        """The producer ids that have an open transaction with records of names."""
+        return list(self._open)
+
     def is_pending(self, name: bytes) -> bool:
         """Whether records of the name are part of an open transaction."""
         entry = self._entries.get(name)

@@ -1,0 +1,232 @@
+"""What is remembered of producer names is durable before anything goes that it was read from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from log import LogConfig, Storage, UnifiedLog
+from log.environment import LogEnvironment
+from log.errors import NameFenced, NameUndecided, StorageFailed
+from log.names import DEDUPLICATION_START, NAMES_SUFFIX, offsets_of
+from tests.log.support import NOW_MS, flush, open_log
+from tests.log.test_deduplicated_log import LARGE, OFF, again, known, send
+
+
+def snapshots(log: UnifiedLog) -> list[int]:
+    return offsets_of([path.name for path in Path(log.directory).iterdir()], NAMES_SUFFIX)
+
+
+def crashed(log: UnifiedLog, config: LogConfig = LARGE) -> UnifiedLog:
+    return again(log, config)
+
+
+class FailingStorage(Storage):
+    """Fails once with what is named."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fails: Callable[[str], bool] = lambda path: False
+        self.replaced: list[str] = []
+
+    def replace_file(self, path: str, content: bytes) -> None:
+        if self.fails(path):
+            raise OSError(5, "the disk failed")
+        super().replace_file(path, content)
+        self.replaced.append(Path(path).name)
+
+    def read_file(self, path: str) -> bytes:
+        if self.fails(path):
+            raise OSError(5, "the disk failed")
+        return super().read_file(path)
+
+
+class TestTheStart:
+    def test_it_is_durable_before_the_first_named_record(self, tmp_path: Path) -> None:
+        storage = FailingStorage()
+        log = open_log(tmp_path, LARGE, storage=storage)
+        send(log, None)
+        assert storage.replaced == []
+        send(log, 1)
+        send(log, 2)
+        assert storage.replaced == [DEDUPLICATION_START]
+
+    def test_without_it_no_named_record_is_taken(self, tmp_path: Path) -> None:
+        storage = FailingStorage()
+        log = open_log(tmp_path, LARGE, storage=storage)
+        storage.fails = lambda path: path.endswith(DEDUPLICATION_START)
+        with pytest.raises(StorageFailed):
+            send(log, 1)
+        assert log.offline
+        assert log.log_end_offset == 0
+
+    def test_it_is_kept_where_the_setting_is_turned_off_before_any_name_came(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path, LARGE)
+        log.update_config(OFF)
+        send(log, 1, 2)
+        log.update_config(LARGE)
+        assert send(log, 2).base_offset == -1
+
+
+class TestWhatGoes:
+    def test_records_deleted_inside_a_segment_stay_known(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path, LARGE)
+        send(log, 1)
+        send(log, 2, name="other")
+        flush(log)
+        log.delete_records_before(1)
+        log = crashed(log)
+        assert known(log) == (1, 1)
+
+    def test_the_ticket_of_such_a_deletion_writes_them_down(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path, LARGE)
+        send(log, 1)
+        flush(log)
+        ticket = log.prepare_delete_records(1)
+        assert ticket is not None
+        ticket.run()
+        log = crashed(log)
+        assert log.log_start_offset == 1
+        assert known(log) == (1, 1)
+
+    def test_a_snapshot_amid_the_segment_that_goes_is_not_enough(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path, LARGE)
+        send(log, 1)
+        log.capture_names()
+        flush(log)
+        send(log, 2)
+        flush(log)
+        log.roll(NOW_MS)
+        log.delete_records_before(2)
+        assert log.base_offsets() == [2]
+        assert known(crashed(log)) == (2, 2)
+
+    def test_a_capture_that_is_under_way_is_carried_by_the_next_ticket(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path, LARGE)
+        send(log, 1)
+        log.capture_names()
+        first = log.prepare_flush()
+        assert first is not None
+        log.advance_high_watermark_to_end()
+        second = log.prepare_delete_records(1)
+        assert second is not None
+        second.run()
+        assert known(crashed(log)) == (1, 1)
+
+    def test_two_captures_of_one_offset_do_not_get_into_each_others_way(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path, LARGE)
+        send(log, 1, epoch=1)
+        log.capture_names()
+        first = log.prepare_flush()
+        send(log, 1, epoch=2)
+        assert log.capture_names()
+        second = log.prepare_flush()
+        assert first is not None
+        assert second is not None
+        for ticket in (first, second):
+            ticket.run()
+            log.complete_flush(ticket)
+        assert snapshots(log) == [1]
+        with pytest.raises(NameFenced):
+            send(crashed(log), 2, epoch=1)
+
+    def test_what_was_known_when_it_was_turned_off_is_durable(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path, LARGE)
+        send(log, 1)
+        log.update_config(OFF)
+        assert snapshots(log) == [1]
+        log.advance_high_watermark_to_end()
+        log.delete_records_before(1)
+        log = again(log, OFF)
+        log.update_config(LARGE)
+        assert known(log) == (1, 1)
+
+    def test_a_transaction_whose_marker_went_while_it_was_off_holds_no_name(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path, LARGE)
+        send(log, 1, producer_id=7, is_transactional=True)
+        log.update_config(OFF)
+        log.append_end_marker(7, 0, commit=True, coordinator_epoch=0, now_ms=NOW_MS)
+        send(log, None)
+        log.advance_high_watermark_to_end()
+        log.delete_records_before(2)
+        log.update_config(LARGE)
+        assert log.replay_names(1 << 20, NOW_MS)
+        assert send(log, 1)[:2] == (3, 3)
+
+    def test_one_that_is_still_open_does(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path, LARGE)
+        send(log, 1, producer_id=7, is_transactional=True)
+        log.update_config(OFF)
+        send(log, None)
+        log.advance_high_watermark_to_end()
+        log.delete_records_before(2)
+        log.update_config(LARGE)
+        with pytest.raises(NameUndecided):
+            send(log, 1)
+
+    def test_many_logs_that_are_closed_with_one_flush_write_them_down(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path, LARGE)
+        send(log, 1)
+        flush(log)
+        ticket = log.prepare_close()
+        assert ticket is not None
+        assert ticket.has_more_to_write
+
+
+class TestReading:
+    def test_the_epoch_of_a_batch_that_is_wholly_known_counts(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path, LARGE)
+        send(log, 1, epoch=1)
+        flush(log)
+        assert send(log, 1, epoch=2).base_offset == -1
+        with pytest.raises(NameFenced):
+            send(log, 2, epoch=1)
+
+    def test_a_damaged_batch_tells_nothing(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        log = open_log(tmp_path, LARGE)
+        send(log, 1)
+        send(log, 2, name="other")
+        flush(log)
+        path = Path(log.directory) / f"{0:020}.log"
+        content = bytearray(path.read_bytes())
+        digit = content.index(b"1", content.index(b"dedup.sequence"))
+        content[digit] ^= 0x08
+        stop = log.close(clean=True)
+        for snapshot in Path(log.directory).glob(f"*{NAMES_SUFFIX}"):
+            snapshot.unlink()
+        path.write_bytes(content)
+        log = open_log(tmp_path, LARGE, clean_stop=stop)
+        assert log.replay_names(1 << 20, NOW_MS)
+        assert known(log) == (-1, -1)
+        assert known(log, "other") == (2, 2)
+        assert "nothing is remembered" in caplog.text
+
+    def test_a_log_that_is_no_sequence_of_batches_is_told_of(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path, LARGE)
+        send(log, 1)
+        flush(log)
+        stop = log.close(clean=True)
+        for snapshot in Path(log.directory).glob(f"*{NAMES_SUFFIX}"):
+            snapshot.unlink()
+        path = Path(log.directory) / f"{0:020}.log"
+        content = path.read_bytes()
+        path.write_bytes(content[:8] + b"\x7f" + content[9:])
+        log = open_log(tmp_path, LARGE, clean_stop=stop)
+        with pytest.raises(StorageFailed):
+            log.replay_names(1 << 62, NOW_MS)
+
+    def test_where_it_can_not_be_read_nothing_is_taken(self, tmp_path: Path) -> None:
+        storage = FailingStorage()
+        log = open_log(tmp_path, LARGE, environment=LogEnvironment(storage))
+        send(log, 1)
+        log.update_config(OFF)
+        storage.fails = lambda path: path.endswith(NAMES_SUFFIX)
+        log.update_config(LARGE)
+        assert log.offline
+        with pytest.raises(OSError, match="the disk failed"):
+            log.reopen(NOW_MS)
+        storage.fails = lambda path: False
+        log.reopen(NOW_MS)
+        assert known(log) == (1, 1)
