@@ -17,6 +17,7 @@ class Part:
 
 PARTS = (
     Part("disk", "tests.faults.soak", "a disk that fails, tears, forgets and flips bits", 2),
+    Part("names", "tests.properties.random_names", "what is remembered of producer names, beside a model", 1),
     Part("simulation", "tests.simulation", "whole gateways with their clients in virtual time", 4),
     Part("planted faults", "tests.simulation.plant", "mistakes planted in the code, which must be found", 1),
     Part(

@@ -1,0 +1,206 @@
+"""What a log that deduplicates was given, and what it must have made of it: a list of batches, read from its beginning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+NO_PRODUCER = -1
+APPLICATIONS = (b"app", "λog".encode(), b"z")
+
+
+class Item(NamedTuple):
+    """One record as an application sends it; `name` is empty for one without headers. `value` is never used twice."""
+
+    name: bytes
+    sequence_id: int
+    epoch: int
+    value: bytes
+    key: bytes
+
+
+class StoredItem(NamedTuple):
+    """A record of the log."""
+
+    offset: int
+    item: Item
+
+    def of_epoch(self, name: bytes, epoch: int) -> StoredItem:
+        """The same of at most this epoch, if it is of the name."""
+        item = self.item
+        return self if item.name != name else self._replace(item=item._replace(epoch=min(item.epoch, epoch)))
+
+
+@dataclass
+class StoredBatch:
+    """A batch of the log. `counts` tells of one that came while names were looked at: its records are no duplicates."""
+
+    base_offset: int
+    last_offset: int
+    items: list[StoredItem]
+    producer_id: int = NO_PRODUCER
+    base_sequence: int = -1
+    is_transactional: bool = False
+    commits: bool | None = None
+    """Of a marker."""
+    counts: bool = True
+
+
+@dataclass
+class KnownName:
+    """What the batches say of a name."""
+
+    pushed: list[tuple[int, int]] = field(default_factory=list)
+    """(sequence id, from which offset on it counts), ascending in both."""
+    epoch: int = -1
+    open_sequences: dict[int, int] = field(default_factory=dict)
+    first_open: dict[int, int] = field(default_factory=dict)
+    """The first offset of the name in the open transaction of each producer, and of those that ended."""
+
+    @property
+    def sequence_id(self) -> int:
+        return self.pushed[-1][0] if self.pushed else -1
+
+    def push(self, sequence_id: int, offset: int) -> None:
+        if sequence_id > self.sequence_id:
+            self.pushed.append((sequence_id, offset))
+
+    def open_from(self, producer_id: int) -> int:
+        """The first offset of the name in the producer's open transaction; beyond all offsets without one."""
+        return self.first_open[producer_id] if producer_id in self.open_sequences else 1 << 62
+
+    def persisted(self, high_watermark: int) -> int:
+        return max((sequence for sequence, offset in self.pushed if offset < high_watermark), default=-1)
+
+    def decided_at(self, sequence_id: int) -> int:
+        """From which offset on a sequence id that is not above the highest counts."""
+        return min(offset for sequence, offset in self.pushed if sequence >= sequence_id)
+
+
+@dataclass
+class Decided:
+    """What must become of a batch."""
+
+    refusal: str | None = None
+    kept: list[int] = field(default_factory=list)
+    """The positions of what is new."""
+    waits_for: int = -1
+    """The highest offset at which something lies that was there before."""
+    names: dict[bytes, int] = field(default_factory=dict)
+    """The epochs that it shows."""
+
+
+class History:
+    """All batches that a log took, those that are deleted by now as well."""
+
+    def __init__(self) -> None:
+        self.batches: list[StoredBatch] = []
+        self.start_offset: int | None = None
+        """From where on names are remembered."""
+        self.epochs: dict[bytes, int] = {}
+        """The highest that the log was shown, though nothing of it may be stored."""
+
+    @property
+    def end_offset(self) -> int:
+        return self.batches[-1].last_offset + 1 if self.batches else 0
+
+    def cut(self, log_end_offset: int) -> None:
+        """The log ends there now: what came after never was."""
+        self.batches = [batch for batch in self.batches if batch.last_offset < log_end_offset]
+
+    def known(self) -> dict[bytes, KnownName]:
+        """What is to be remembered."""
+        names: dict[bytes, KnownName] = {}
+        start_offset = self.end_offset if self.start_offset is None else self.start_offset
+        for batch in self.batches:
+            if batch.base_offset < start_offset:
+                continue
+            if batch.commits is not None:
+                for name in names.values():
+                    sequence_id = name.open_sequences.pop(batch.producer_id, None)
+                    if sequence_id is not None and batch.commits:
+                        name.push(sequence_id, batch.base_offset)
+            for offset, item in batch.items:
+                if not item.name:
+                    continue
+                name = names.setdefault(item.name, KnownName())
+                name.epoch = max(name.epoch, item.epoch)
+                if batch.is_transactional:
+                    held = name.open_sequences
+                    if batch.producer_id not in held:
+                        name.first_open[batch.producer_id] = batch.base_offset
+                    held[batch.producer_id] = max(item.sequence_id, held.get(batch.producer_id, -1))
+                else:
+                    name.push(item.sequence_id, offset)
+        return names
+
+    def judge(self, items: list[Item], transaction_of: int) -> Decided:
+        """What is to become of a batch while names are looked at."""
+        known = self.known()
+        decided = Decided()
+        highest: dict[bytes, int] = {}
+        for position, item in enumerate(items):
+            if not item.name:
+                decided.kept.append(position)
+                continue
+            name = known.get(item.name, KnownName())
+            if item.name not in highest:
+                if set(name.open_sequences) - {transaction_of}:
+                    return Decided("undecided")
+                highest[item.name] = max(name.sequence_id, name.open_sequences.get(transaction_of, -1))
+                decided.names[item.name] = max(name.epoch, self.epochs.get(item.name, -1))
+            if item.epoch < decided.names[item.name]:
+                return Decided("fenced")
+            decided.names[item.name] = item.epoch
+            if item.sequence_id > highest[item.name]:
+                highest[item.name] = item.sequence_id
+                decided.kept.append(position)
+            elif item.sequence_id <= name.sequence_id:
+                decided.waits_for = max(decided.waits_for, name.decided_at(item.sequence_id))
+        return decided
+
+    def committed(self, *, only_counted: bool = False) -> list[tuple[bytes, int]]:
+        """(name, sequence id) of every record that readers of committed records get; also of those that are deleted."""
+        aborted: set[int] = set()
+        decided: dict[int, list[StoredBatch]] = {}
+        for batch in self.batches:
+            if batch.commits is None and batch.is_transactional:
+                decided.setdefault(batch.producer_id, []).append(batch)
+            elif batch.commits is not None:
+                of_the_transaction = decided.pop(batch.producer_id, [])
+                if not batch.commits:
+                    aborted |= {id(one) for one in of_the_transaction}
+        undecided = {id(one) for open_ones in decided.values() for one in open_ones}
+        return [
+            (item.name, item.sequence_id)
+            for batch in self.batches
+            if id(batch) not in aborted | undecided and (batch.counts or not only_counted)
+            for _, item in batch.items
+            if item.name
+        ]
+
+    def aborted(self) -> set[int]:
+        """Base offsets of the batches that never count."""
+        return {
+            offset
+            for batch in self.batches
+            if batch.commits is False
+            for offset in self.of_transaction(batch)
+        }
+
+    def of_transaction(self, ending: StoredBatch) -> set[int]:
+        """Base offsets of a batch, and of a marker's transaction: without it nobody knows whether they count."""
+        found = {ending.base_offset}
+        if ending.commits is not None:
+            for batch in reversed(self.batches):
+                if batch.producer_id == ending.producer_id and batch.base_offset < ending.base_offset:
+                    if batch.commits is not None:
+                        break
+                    found.add(batch.base_offset)
+        return found
+
+    def next_index(self, name: bytes, transaction_of: int) -> int:
+        """How many items of an application lie in the log without a gap, as far as the producer may know."""
+        known = self.known().get(name, KnownName())
+        highest = max(known.sequence_id, known.open_sequences.get(transaction_of, -1))
+        return (highest + 1) if highest >= 0 else 0

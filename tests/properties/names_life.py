@@ -1,0 +1,587 @@
+"""A partition that deduplicates, on a disk that fails, beside a model of what it must remember.
+
+Applications have a name and number their records; whatever was in the log of a name before, they may send again from any
+position on. After each step the log holds exactly what the model says, and remembers exactly what a reading of all batches
+gives; what is acknowledged is there, and is durable.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from log import InvalidRecord, LogConfig, RetentionTicket, Storage, StorageFailed, UnifiedLog
+from log.errors import NameFenced, NameUndecided
+from log.names import DEDUPLICATION_START, NAMES_SUFFIX
+from log.record_batch import whole_batches
+from log.records import NewRecord, build_batch, iterate_records
+from seq_validator.names import NameState
+from tests.faults.directory_life import DirectoryLife, now_ms
+from tests.faults.simulated_disk import SimulatedDisk
+from tests.log.compaction.cleaning import begin, run
+from tests.properties.named_history import (
+    APPLICATIONS,
+    NO_PRODUCER,
+    Decided,
+    History,
+    Item,
+    StoredBatch,
+    StoredItem,
+)
+
+CONFIG = LogConfig(
+    segment_bytes=1_500,
+    index_interval_bytes=150,
+    retention_ms=-1,
+    file_delete_delay_ms=0,
+    deduplicates=True,
+    deduplication_expiration_ms=-1,
+    deduplication_snapshot_records=20,
+)
+IDEMPOTENT = (1, 2)
+TRANSACTIONAL = (11, 12)
+LATER_MS = 1 << 43
+EPOCHS = (-1, 0, 1)
+CODECS = ("none", "gzip", "lz4", "snappy", "zstd")
+
+
+@dataclass
+class Answer:
+    """What a producer waits for."""
+
+    last_offset: int
+    needs: int
+    """The highest offset that must be persisted for the answer to be true."""
+
+
+class NamesLife(DirectoryLife):
+    """Drives one partition; every step checks what it is told."""
+
+    topic, topic_id = "flights", uuid.UUID(int=79)
+
+    def __init__(self, disk: SimulatedDisk, *, is_on: bool = True, compact: bool = False) -> None:
+        super().__init__(disk)
+        self.topic_config = replace(CONFIG, deduplicates=is_on, compact=compact)
+        self.history = History()
+        self.answers: list[Answer] = []
+        self.acknowledged_end_offset = 0
+        self.counts: Counter[str] = Counter()
+        self.values = 0
+        self.clean_end_offset: int | None = None
+        self.is_damaged = False
+        """Whether snapshots were lost, so that less may be remembered once."""
+        self.gone_while_off: set[int] = set()
+        """Base offsets of batches that went before anybody looked at their names."""
+        self.is_start_promised = False
+        """Whether anybody was told of what is remembered, so that its beginning must not be lost."""
+        self.was_unread = False
+        """Whether the setting was turned off before all of the log was read for names."""
+
+    # Starting.
+
+    @property
+    def config(self) -> LogConfig:  # type: ignore[override]
+        """What a directory loads its logs with, before it knows what their topics say."""
+        return replace(CONFIG, deduplicates=False)
+
+    def begin(self) -> None:
+        """Open the directory as a gateway does."""
+        self.open()
+        self.log.update_config(self.topic_config)
+        self.settle()
+
+    def start_anew(self) -> None:
+        """In a new process, after the one before has died."""
+        self.storage = Storage(512, self.disk.process())
+        self.directory = None
+        self.begin()
+        self.counts["restarts"] += 1
+
+    def settle(self) -> None:
+        """A recovered log has all that was acknowledged; what it has not never was."""
+        log, history = self.log, self.history
+        assert log.log_end_offset >= self.acknowledged_end_offset, "an acknowledged record is lost"
+        history.cut(log.log_end_offset)
+        self.answers.clear()
+        assert log.log_end_offset == max(history.end_offset, log.log_start_offset)
+        if not self.is_start_promised and DEDUPLICATION_START not in self._files():
+            history.start_offset = None
+        if self.topic_config.deduplicates:
+            self._begin_to_remember()
+        self.acknowledge()
+        self.compare()
+
+    def _files(self) -> list[str]:
+        directory = self.log.directory
+        return [path.removeprefix(f"{directory}/") for path in self.disk.files(directory)]
+
+    def _begin_to_remember(self) -> None:
+        history, log = self.history, self.log
+        if history.start_offset is None or history.start_offset > log.log_end_offset:
+            history.start_offset = log.log_end_offset
+            self.is_start_promised = False
+
+    # Sending.
+
+    def send(
+        self,
+        positions: list[tuple[int, int]],
+        *,
+        producer_id: int = NO_PRODUCER,
+        codec: str = "none",
+        epochs: tuple[int, ...] = (-1,),
+    ) -> None:
+        """A batch; of each (application, steps back) the record so far behind what is new, or one without headers."""
+        is_transactional = producer_id in TRANSACTIONAL
+        transaction_of = producer_id if is_transactional else NO_PRODUCER
+        taken: dict[bytes, int] = {}
+        items = []
+        for number, (application, back) in enumerate(positions):
+            self.values += 1
+            value, key = b"%d" % self.values, b"k%d" % (self.values % 3)
+            if application >= len(APPLICATIONS):
+                items.append(Item(b"", 0, -1, value, key))
+                continue
+            name = APPLICATIONS[application]
+            end = taken.get(name)
+            if end is None:
+                end = self.history.next_index(name, transaction_of)
+            sequence_id = max(0, end - back)
+            taken[name] = max(end, sequence_id + 1)
+            items.append(Item(name, sequence_id, epochs[number % len(epochs)], value, key))
+        self._send(items, producer_id, codec)
+
+    def _send(self, items: list[Item], producer_id: int, codec: str) -> None:
+        log, history = self.log, self.history
+        if not log.names_ready and any(item.name for item in items):
+            self.replay(1 << 20)
+            self.compare()
+        is_transactional = producer_id in TRANSACTIONAL
+        entry = log.producers.get(producer_id) if producer_id >= 0 else None
+        base_sequence = -1 if producer_id < 0 else (0 if entry is None else entry.next_sequence)
+        data = encode(items, producer_id, base_sequence, codec, is_transactional=is_transactional)
+        is_on = self.topic_config.deduplicates
+        decided = (
+            history.judge(items, producer_id if is_transactional else NO_PRODUCER)
+            if is_on
+            else Decided(kept=list(range(len(items))))
+        )
+        base_offset = log.log_end_offset
+        stored = StoredBatch(
+            base_offset,
+            base_offset + len(items) - 1,
+            [StoredItem(base_offset + position, items[position]) for position in decided.kept],
+            producer_id,
+            base_sequence,
+            is_transactional,
+            counts=is_on,
+        )
+        is_stored = decided.refusal is None and (bool(decided.kept) or producer_id >= 0)
+        if is_stored:
+            history.batches.append(stored)  # even an append that fails may have reached the disk whole
+        try:
+            info = log.append(data, now_ms=now_ms())
+        except (NameUndecided, NameFenced) as error:
+            refusal = "undecided" if isinstance(error, NameUndecided) else "fenced"
+            self.counts[refusal] += 1
+            if decided.refusal != refusal:
+                raise AssertionError(f"refused though it is {decided}") from error
+            return
+        self.is_start_promised = self.is_start_promised or (is_on and any(item.name for item in items))
+        assert decided.refusal is None, f"accepted what is {decided.refusal}"
+        for name, epoch in decided.names.items():
+            history.epochs[name] = max(epoch, history.epochs.get(name, -1))
+        self.counts["duplicates"] += len(items) - len(decided.kept)
+        self.counts["stored"] += len(decided.kept)
+        needs = decided.waits_for
+        if is_stored:
+            assert info[:2] == (base_offset, stored.last_offset)
+            assert not info.is_duplicate
+            needs = max(needs, stored.last_offset)
+        else:
+            assert (info.base_offset, info.is_duplicate) == (-1, True)
+            assert info.last_offset < log.log_end_offset
+        self._answer(Answer(info.last_offset, needs))
+
+    def retry(self, back: int) -> None:
+        """An idempotent producer sends one of its last batches again, as it was; what it brought is told by its place."""
+        of_producers = [
+            batch
+            for batch in self.history.batches
+            if batch.producer_id in IDEMPOTENT and batch.base_offset >= self.log.log_start_offset
+        ]
+        own = [batch for batch in of_producers if batch.producer_id == IDEMPOTENT[back % 2]][-5:]
+        if not own:
+            return
+        original = own[back % len(own)]
+        count = original.last_offset - original.base_offset + 1
+        items = [Item(b"", 0, -1, b"again", b"k")] * count
+        data = encode(items, original.producer_id, original.base_sequence, "none", is_transactional=False)
+        info = self.log.append(data, now_ms=now_ms())
+        assert info[:2] == (original.base_offset, original.last_offset)
+        assert info.is_duplicate
+        self._answer(Answer(info.last_offset, original.last_offset))
+
+    def end(self, producer_id: int, *, commit: bool) -> None:
+        """End the transaction of a producer, if it has one."""
+        base_offset = self.log.log_end_offset
+        self.history.batches.append(
+            StoredBatch(
+                base_offset,
+                base_offset,
+                [],
+                producer_id,
+                -1,
+                is_transactional=True,
+                commits=commit,
+                counts=self.topic_config.deduplicates,
+            )
+        )
+        self.log.append_end_marker(producer_id, 0, commit=commit, coordinator_epoch=0, now_ms=now_ms())
+        self.counts["commits" if commit else "aborts"] += 1
+
+    def send_half(self, application: int) -> None:
+        """A record that says only half."""
+        name = APPLICATIONS[application % len(APPLICATIONS)]
+        data = build_batch([NewRecord(b"v", headers=[("dedup.name", name)])])
+        is_on, base_offset = self.topic_config.deduplicates, self.log.log_end_offset
+        if not is_on:
+            stored = StoredItem(base_offset, Item(b"", 0, -1, b"v", b""))
+            self.history.batches.append(StoredBatch(base_offset, base_offset, [stored], counts=False))
+        try:
+            self.log.append(data, now_ms=now_ms())
+        except InvalidRecord:
+            assert is_on
+            return
+        assert not is_on
+
+    def _answer(self, answer: Answer) -> None:
+        self.answers.append(answer)
+        self.acknowledge()
+
+    def acknowledge(self) -> None:
+        """Answer who waits for nothing more."""
+        high_watermark = self.log.high_watermark
+        for answer in self.answers:
+            if answer.last_offset < high_watermark:
+                assert answer.needs < high_watermark, "acknowledged before the original is persisted"
+                self.acknowledged_end_offset = max(self.acknowledged_end_offset, answer.needs + 1)
+                self.counts["acknowledged"] += 1
+        self.answers = [answer for answer in self.answers if answer.last_offset >= high_watermark]
+
+    # Making durable.
+
+    def flush(self, between: Callable[[], object] = lambda: None) -> None:
+        """One flush; `between` happens while it is under way."""
+        log = self.log
+        ticket = log.prepare_flush()
+        if ticket is None:
+            return
+        try:
+            between()
+            ticket.run()
+        except OSError as error:
+            log.fail_flush(ticket, error)
+            raise StorageFailed("the flush failed") from error
+        except BaseException:
+            log.fail_flush(ticket, OSError("power"))
+            raise
+        log.complete_flush(ticket)
+        log.advance_high_watermark(log.recovery_point)
+        self.acknowledge()
+
+    def fail_flush(self) -> None:
+        """A flush of which a part may have reached the disk, and the partition comes back."""
+        rates = self.disk.plan.rates
+        self.disk.plan.rates = replace(rates, sync_eio=1.0)
+        try:
+            self.flush()
+        except StorageFailed:
+            self.counts["failed flushes"] += 1
+        finally:
+            self.disk.plan.rates = rates
+        self.recover()
+
+    def recover(self) -> None:
+        """Bring back a partition that is offline."""
+        if self.log.offline:
+            self.log.reopen(now_ms())
+            self.settle()
+        else:
+            # what was refused without harm to the partition is not in the log
+            self.history.cut(self.log.log_end_offset)
+
+    def capture(self) -> None:
+        self.log.capture_names()
+
+    def checkpoint(self) -> None:
+        assert self.directory is not None
+        self.directory.checkpoint()
+
+    # Losing.
+
+    def roll(self) -> None:
+        self.log.roll(now_ms())
+
+    def delete_records(self, part: int, *, in_a_thread: bool) -> None:
+        """DeleteRecords, as the gateway has it done or at once."""
+        log = self.log
+        offset = log.log_start_offset + (log.high_watermark - log.log_start_offset) * part // 100
+        self._note_gone(offset)
+        ticket = log.prepare_delete_records(offset) if in_a_thread else None
+        if ticket is not None:
+            self._run(ticket)
+        log.delete_records_before(offset, now_ms())
+
+    def retain(self, kept_bytes: int, *, in_a_thread: bool) -> None:
+        """Retention by size."""
+        log = self.log
+        config = replace(self.topic_config, retention_bytes=kept_bytes)
+        log.update_config(config)
+        try:
+            doomed = log.decide_retention(LATER_MS).doomed
+            if doomed:
+                self._note_gone(doomed[-1][0].end_offset)
+                ticket = log.prepare_retention(LATER_MS) if in_a_thread else None
+                if ticket is not None:
+                    self._run(ticket)
+                log.delete_old_segments(LATER_MS)
+        finally:
+            log.update_config(self.topic_config)
+
+    def _note_gone(self, offset: int) -> None:
+        """What comes and goes while nobody looks at names is not remembered."""
+        if not self.topic_config.deduplicates:
+            for batch in self.history.batches:
+                if batch.base_offset < offset and (
+                    self.was_unread or not batch.counts or batch.is_transactional
+                ):
+                    self.gone_while_off |= self.history.of_transaction(batch)
+
+    def _run(self, ticket: RetentionTicket) -> None:
+        log = self.log
+        try:
+            ticket.run()
+        except OSError as error:
+            log.fail_retention(ticket, error)
+            raise StorageFailed("the flush failed") from error
+        except BaseException:
+            log.fail_retention(ticket, OSError("power"))
+            raise
+        log.complete_retention(ticket)
+
+    def clean_up(self) -> None:
+        assert self.directory is not None
+        self.directory.delete_pending(now_ms() + 10_000_000)
+
+    def compact(self) -> None:
+        """One cleaning, as the worker and the gateway do it."""
+        log = self.log
+        if not self.topic_config.compact or not log.has_closed_segments_after(self.clean_end_offset or 0):
+            return
+        self.checkpoint()
+        found = log.cleanable(self.clean_end_offset, log.recovery_point, now_ms())
+        if found.first_uncleanable_offset <= found.first_dirty_offset:
+            return
+        self._note_gone(found.first_uncleanable_offset)
+        cleaning = begin(log, clean_end_offset=self.clean_end_offset, now_ms=now_ms())
+        cleaned, finished = run(self.storage, cleaning)
+        for segment in cleaned:
+            ticket = log.begin_swap(cleaning, segment)
+            assert ticket is not None
+            ticket.run()
+            assert log.finish_swap(ticket, now_ms())
+        self.clean_end_offset = finished.clean_end_offset
+        self.counts["cleanings"] += 1
+
+    # Turning it off and on.
+
+    def toggle(self) -> None:
+        is_on = not self.topic_config.deduplicates
+        self.was_unread = not is_on and (self.was_unread or not self.log.names_ready)
+        self.topic_config = replace(self.topic_config, deduplicates=is_on)
+        if is_on:
+            self._begin_to_remember()
+        self.log.update_config(self.topic_config)
+        self.counts["turned"] += 1
+
+    def replay(self, max_bytes: int) -> None:
+        """Read a slice more of the log for names."""
+        self.log.replay_names(max_bytes, now_ms())
+
+    # Ending.
+
+    def kill(self) -> None:
+        """The process dies, the page cache stays."""
+        self.disk.kill()
+        self.start_anew()
+
+    def power_cut(self, seed: int) -> None:
+        self.disk.power_cut_by_seed(seed)
+        self.start_anew()
+
+    def stop(self, *, clean: bool) -> None:
+        assert self.directory is not None
+        if clean:
+            self.flush()
+        self.directory.close(clean=clean)
+        self.directory = None
+        self.disk.kill()
+        self.start_anew()
+
+    def lose_snapshots(self, which: int, *, is_damaged: bool) -> None:
+        """Once in a life snapshots are gone or damaged while the gateway is down; what only they remember may be forgotten."""
+        if self.counts["lost snapshots"]:
+            return
+        directory = self.log.directory
+        self.flush()
+        self.disk.kill()
+        paths = [path for path in self.disk.files(directory) if path.endswith(NAMES_SUFFIX)]
+        doomed = paths if which >= len(paths) else [paths[which]]
+        process = Storage(8, self.disk.process())
+        for path in doomed:
+            if is_damaged:
+                process.replace_file(path, self.disk.content(path)[:-1])
+            else:
+                process.delete(path)
+                process.sync_directory(directory)
+        self.counts["lost snapshots"] += len(doomed)
+        self.is_damaged = self.is_damaged or bool(doomed)
+        self.start_anew()
+
+    # Comparing.
+
+    def compare(self) -> None:
+        """The log holds what the model says, and remembers what it must."""
+        self._compare_content()
+        log = self.log
+        if log.names is not None and log.names_ready:
+            self._compare_names()
+
+    def _compare_content(self) -> None:
+        log, history = self.log, self.history
+        found = read_all(log)
+        expected = [batch for batch in history.batches if batch.last_offset >= log.log_start_offset]
+        if not self.topic_config.compact:
+            assert found == [told(batch) for batch in expected], "the log holds something else"
+        else:
+            records = {record for batch in expected for record in told(batch)[-1]}
+            assert {record for batch in found for record in batch[-1]} <= records
+        committed = history.committed(only_counted=True)
+        assert len(committed) == len(set(committed)), "a record was stored twice"
+
+    def _compare_names(self) -> None:
+        log = self.log
+        expected = self.history.known()
+        states = {state.name: state for state in log.name_states()}
+        if self.is_damaged or self.gone_while_off:
+            self._forgive(states)
+            expected = self.history.known()
+        assert set(states) == set(expected), f"remembered {set(states)}, not {set(expected)}"
+        epochs = self.history.epochs
+        self.history.epochs = {name: state.epoch for name, state in states.items()}
+        for name, known in expected.items():
+            state = states[name]
+            assert state.pushed_sequence == known.sequence_id, (
+                f"{name!r} is remembered up to {state.pushed_sequence}, not {known.sequence_id}"
+            )
+            assert state.is_pending == bool(known.open_sequences)
+            assert known.epoch <= state.epoch <= max(epochs.get(name, -1), known.epoch)
+            durable = max(log.high_watermark, log.recovery_point)
+            assert state.persisted_sequence <= known.persisted(durable), "persisted is ahead"
+            if log.high_watermark == log.log_end_offset:
+                assert state.persisted_sequence == known.sequence_id, "persisted stays behind"
+
+    def _forgive(self, states: dict[bytes, NameState]) -> None:
+        """What was deleted from the log and may be forgotten, and is: the model forgets it too, once."""
+        history, names = self.history, self.log.names
+        assert names is not None
+        aborted = history.aborted()
+        lies = {record[0] for batch in read_all(self.log) for record in batch[-1]}
+        for name, known in history.known().items():
+            state = states.get(name)
+            remembered = -1 if state is None else state.pushed_sequence
+            entry = names._entries.get(name)
+            holding = () if entry is None else tuple(entry.open_sequences)
+            epoch = -1 if state is None else state.epoch
+            assert remembered <= known.sequence_id
+            for batch in history.batches:
+                if not self.is_damaged and batch.base_offset not in self.gone_while_off:
+                    continue
+                is_open = batch.is_transactional and batch.base_offset >= known.open_from(batch.producer_id)
+                batch.items = [
+                    one if one.offset in lies else one.of_epoch(name, epoch)
+                    for one in batch.items
+                    if one.item.name != name
+                    or one.offset in lies
+                    or (batch.producer_id in holding if is_open else one.item.sequence_id <= remembered)
+                    or (state is not None and batch.base_offset in aborted)
+                ]
+        self.is_damaged = False
+        self.gone_while_off.clear()
+
+
+Told = tuple[int, int, int, bool, bool | None, tuple[tuple[int, bytes], ...]]
+
+
+def told(batch: StoredBatch) -> Told:
+    records = tuple((offset, item.value) for offset, item in batch.items)
+    return (
+        batch.base_offset,
+        batch.last_offset,
+        batch.producer_id,
+        batch.is_transactional,
+        batch.commits,
+        records,
+    )
+
+
+def read_all(log: UnifiedLog) -> list[Told]:
+    """Every batch from log_start_offset to the end."""
+    found: list[Told] = []
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        data = log.read(offset, 4_000, upper_bound=log.log_end_offset).records
+        last = offset
+        for position, header in whole_batches(data):
+            records = list(iterate_records(data[position:]))
+            commits = records[0].key == bytes((0, 0, 0, 1)) if header.is_control and records else None
+            content = () if header.is_control else tuple((one.offset, one.value or b"") for one in records)
+            found.append(
+                (
+                    header.base_offset,
+                    header.last_offset,
+                    header.producer_id,
+                    header.is_transactional,
+                    commits,
+                    content,
+                )
+            )
+            last = header.last_offset + 1
+        if last <= offset:
+            break
+        offset = last
+    return found
+
+
+def encode(
+    items: list[Item], producer_id: int, base_sequence: int, codec: str, *, is_transactional: bool
+) -> bytes:
+    records = []
+    for item in items:
+        headers: list[tuple[str, bytes | None]] = [("trace", b"1")]
+        if item.name:
+            headers += [("dedup.name", item.name), ("dedup.sequence", b"%d" % item.sequence_id)]
+            if item.epoch >= 0:
+                headers.append(("dedup.epoch", b"%d" % item.epoch))
+        records.append(NewRecord(item.value, key=item.key, timestamp=now_ms(), headers=headers))
+    return build_batch(
+        records,
+        codec=codec,
+        producer_id=producer_id,
+        producer_epoch=0 if producer_id >= 0 else -1,
+        base_sequence=base_sequence,
+        is_transactional=is_transactional,
+    )

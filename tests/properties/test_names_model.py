@@ -1,0 +1,172 @@
+"""Random lives of a partition that deduplicates by producer names; see `names_life` for what is checked after each step."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from log import UnifiedLog
+from log.end_marker import EndMarker
+from seq_validator.names.entry import NameEntry
+from tests.faults.directory_life import new_disk
+from tests.properties.named_history import NO_PRODUCER
+from tests.properties.names_life import CODECS, EPOCHS, IDEMPOTENT, TRANSACTIONAL, NamesLife
+from tests.properties.random_names import Breach, RandomNames
+
+FIRST_SEED = int(os.environ.get("SEQGATE_NAMES_SEED", "1"))
+LIVES = 20
+positions = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), min_size=1, max_size=5)
+epochs = st.lists(st.sampled_from(EPOCHS), min_size=1, max_size=2).map(lambda some: tuple(sorted(some)))
+
+
+class LifeOfNames(RuleBasedStateMachine):
+    """Every rule does the same to the log and to the history beside it."""
+
+    @initialize(is_on=st.booleans(), compact=st.booleans())
+    def begin(self, is_on: bool, compact: bool) -> None:
+        self.life = NamesLife(new_disk(), is_on=is_on, compact=compact)
+        self.life.begin()
+
+    @rule(
+        positions=positions,
+        producer_id=st.sampled_from((NO_PRODUCER, *IDEMPOTENT, *TRANSACTIONAL)),
+        codec=st.sampled_from(CODECS),
+        epochs=st.just((-1,)) | epochs,
+    )
+    def send(
+        self, positions: list[tuple[int, int]], producer_id: int, codec: str, epochs: tuple[int, ...]
+    ) -> None:
+        self.life.send(positions, producer_id=producer_id, codec=codec, epochs=epochs)
+
+    @rule(positions=positions)
+    def send_while_a_flush_is_under_way(self, positions: list[tuple[int, int]]) -> None:
+        self.life.flush(lambda: self.life.send(positions))
+
+    @rule(producer_id=st.sampled_from(TRANSACTIONAL), commit=st.booleans())
+    def end(self, producer_id: int, commit: bool) -> None:
+        self.life.end(producer_id, commit=commit)
+
+    @rule(back=st.integers(0, 9))
+    def retry(self, back: int) -> None:
+        self.life.retry(back)
+
+    @rule(application=st.integers(0, 2))
+    def send_half(self, application: int) -> None:
+        self.life.send_half(application)
+
+    @rule()
+    def flush(self) -> None:
+        self.life.flush()
+
+    @rule()
+    def fail_flush(self) -> None:
+        self.life.fail_flush()
+
+    @rule()
+    def capture(self) -> None:
+        self.life.capture()
+
+    @rule()
+    def roll(self) -> None:
+        self.life.roll()
+
+    @rule()
+    def checkpoint(self) -> None:
+        self.life.checkpoint()
+
+    @rule()
+    def compact(self) -> None:
+        self.life.compact()
+
+    @rule()
+    def toggle(self) -> None:
+        self.life.toggle()
+
+    @rule(max_bytes=st.integers(1, 400))
+    def replay(self, max_bytes: int) -> None:
+        self.life.replay(max_bytes)
+
+    @rule(part=st.integers(0, 100), in_a_thread=st.booleans())
+    def delete_records(self, part: int, in_a_thread: bool) -> None:
+        self.life.delete_records(part, in_a_thread=in_a_thread)
+
+    @rule(kept_bytes=st.integers(0, 4_000), in_a_thread=st.booleans())
+    def retain(self, kept_bytes: int, in_a_thread: bool) -> None:
+        self.life.retain(kept_bytes, in_a_thread=in_a_thread)
+
+    @rule(clean=st.booleans())
+    def stop(self, clean: bool) -> None:
+        self.life.stop(clean=clean)
+
+    @rule()
+    def kill(self) -> None:
+        self.life.kill()
+
+    @rule(seed=st.integers(0, 10_000))
+    def power_cut(self, seed: int) -> None:
+        self.life.power_cut(seed)
+
+    @rule(which=st.integers(0, 2), is_damaged=st.booleans())
+    def lose_snapshots(self, which: int, is_damaged: bool) -> None:
+        self.life.lose_snapshots(which, is_damaged=is_damaged)
+
+    @invariant()
+    def is_as_the_history_has_it(self) -> None:
+        self.life.compare()
+
+    def teardown(self) -> None:
+        self.life.stop(clean=False)
+        self.life.replay(1 << 30)
+        self.life.compare()
+
+
+LifeOfNames.TestCase.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestLifeOfNames = LifeOfNames.TestCase
+
+
+def live_all(seeds: range) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for seed in seeds:
+        life = RandomNames(seed)
+        life.run()
+        counts += life.counts
+    return counts
+
+
+def test_lives_on_a_disk_that_fails() -> None:
+    counts = live_all(range(FIRST_SEED, FIRST_SEED + LIVES))
+    for what in (
+        "duplicates",
+        "commits",
+        "undecided",
+        "failed flushes",
+        "failed steps",
+        "cuts",
+        "lost snapshots",
+    ):
+        assert counts[what] > LIVES // 2, what
+
+
+def test_a_life_is_its_seed() -> None:
+    first, second = RandomNames(7), RandomNames(7)
+    for life in (first, second):
+        life.run()
+    assert first.counts == second.counts
+    assert len(first.disk.log) == len(second.disk.log)
+
+
+@pytest.mark.parametrize("mistake", ["nothing is written down", "answered too early", "aborted ones count"])
+def test_a_mistake_is_found(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if mistake == "nothing is written down":
+        monkeypatch.setattr(UnifiedLog, "_is_unwritten_below", lambda log, offset: False)
+    elif mistake == "answered too early":
+        monkeypatch.setattr(NameEntry, "offset_to_wait_for", lambda entry, sequence_id, high_watermark: -1)
+    else:
+        monkeypatch.setattr(EndMarker, "is_commit", True)
+    with pytest.raises(Breach, match="seed"):
+        live_all(range(60))
