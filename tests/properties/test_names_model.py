@@ -163,7 +163,7 @@ def test_a_life_is_its_seed() -> None:
 @pytest.mark.parametrize("mistake", ["nothing is written down", "answered too early", "aborted ones count"])
 def test_a_mistake_is_found(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if mistake == "nothing is written down":
-        monkeypatch.setattr(UnifiedLog, "_is_unwritten_below", lambda log, offset: False)
+        monkeypatch.setattr(UnifiedLog, "_has_unwritten_below", lambda log, offset: False)
     elif mistake == "answered too early":
         monkeypatch.setattr(NameEntry, "offset_to_wait_for", lambda entry, sequence_id, high_watermark: -1)
     else:
