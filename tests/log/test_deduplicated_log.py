@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from log import LogConfig, UnifiedLog
+from log import LogConfig, Storage, UnifiedLog
 from log.environment import LogEnvironment
 from log.errors import (
     InvalidRecord,
@@ -303,6 +303,23 @@ class TestRestarts:
         assert not offsets_of([path.name for path in Path(log.directory).iterdir()], NAMES_SUFFIX)
         flush(log)
         assert offsets_of([path.name for path in Path(log.directory).iterdir()], NAMES_SUFFIX) == [2]
+
+    def test_nor_is_it_written_when_the_records_could_not_be(
+        self, log: UnifiedLog, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        send(log, 1, 2)
+        log.capture_names()
+        ticket = log.prepare_flush()
+        assert ticket is not None
+
+        def fail(*_: object) -> None:
+            raise OSError("the disk fails")
+
+        monkeypatch.setattr(Storage, "sync", fail)
+        with pytest.raises(OSError, match="the disk fails"):
+            ticket.run()
+
+        assert not offsets_of([path.name for path in Path(log.directory).iterdir()], NAMES_SUFFIX)
 
     def test_until_all_is_read_a_named_batch_is_refused(self, tmp_path: Path) -> None:
         log = open_log(tmp_path, LARGE)

@@ -85,7 +85,7 @@ class NamedApplication:
         """What is told of the name must hold at any time."""
         while not self._surroundings.ending:
             await self._offsets.told(self._source.places)
-            await self._surroundings.pause(self._random, 0.5)
+            await self._surroundings.pause(self._random, 0.2)
 
     async def _live(self, target: int | None, life_s: float) -> None:
         position = await self._start()
