@@ -241,11 +241,14 @@ class TopicLifecycle:
             served = self._partitions.by_name.get(name)
             for partition in list(served.opened()) if served is not None else ():
                 policy = self._policy(name)
+                deduplicated = partition.log.names is not None
                 try:
                     partition.log.update_config(policy.log_config)
                 except LogError as error:
                     # it must not go on as before: what it was told to remember it could not read
                     partition.log.take_offline(f"its configuration can't be applied: {error}")
+                if deduplicated and partition.log.names is None:
+                    await asyncio.sleep(0)  # its names were flushed
                 self._partitions.set_flush_policy(partition, policy.flush_messages, policy.flush_ms)
                 done += 1
             done += 1

@@ -154,6 +154,12 @@ class FullDisk(Storage):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return super().write(file, buffers, position)
 
+    def free_bytes(self, path: str) -> int:
+        if self.full:
+            # else the partition comes back by itself
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().free_bytes(path)
+
 
 async def test_a_partition_comes_back_after_the_disk_was_full(tmp_path: Path) -> None:
     disk = FullDisk()
