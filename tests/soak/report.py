@@ -46,7 +46,8 @@ def print_totals(console: Console, results: list[Result]) -> None:
     """What all parts count by the same name."""
     totals: Counter[str] = Counter()
     for result in results:
-        totals.update({what.replace("_", " "): count for what, count in result.counts.items()})
-    names = ("records checked", "lost", "doubled", "breaches")
+        for what, count in result.counts.items():
+            totals[what.replace("_", " ").removeprefix("records ")] += count
+    names = ("checked", "lost", "doubled", "breaches")
     totals["breaches"] = sum(len(result.breaches) for result in results)
-    console.print(", ".join(f"{name} {totals[name]:,}" for name in names), style="bold")
+    console.print("records " + ", ".join(f"{name} {totals[name]:,}" for name in names), style="bold")
