@@ -8,10 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.simulation.checkers import breaches
+from tests.simulation.clients.administrator import DEDUPLICATE
 from tests.simulation.clients.population import Population
 from tests.simulation.clients.topics import TopicPlan
 from tests.simulation.clients.workload import Workload, run
 from tests.simulation.history import Acknowledged, GivenUp, History, Sent
+from tests.simulation.named_history import LineAcknowledged
 from tests.support.gateway_process import GatewayProcess
 
 SEED = 1
@@ -51,9 +53,16 @@ async def until(is_met: Callable[[], bool]) -> None:
 
 async def test_what_clients_record_of_a_gateway_that_is_killed_holds_every_promise(tmp_path: Path) -> None:
     everybody = Population(
-        idempotent_producers=2, transactional_ids=1, consumers=2, groups=1, hasty_producers=1
+        idempotent_producers=2,
+        transactional_ids=1,
+        consumers=2,
+        groups=1,
+        hasty_producers=1,
+        named_applications=1,
     )
-    workload = Workload(SEED, (TopicPlan("first", 2), TopicPlan("second", 1)), everybody)
+    workload = Workload(
+        SEED, (TopicPlan("first", 2), TopicPlan("second", 1, {DEDUPLICATE: "true"})), everybody
+    )
 
     history = await live(workload, tmp_path / "data")
 
@@ -62,3 +71,4 @@ async def test_what_clients_record_of_a_gateway_that_is_killed_holds_every_promi
     sent = {event.name for event in history.events if isinstance(event, Sent)}
     given_up = {event.name for event in history.events if isinstance(event, GivenUp)}
     assert sent == given_up | acknowledged, SEED
+    assert any(isinstance(event, LineAcknowledged) for event in history.events), SEED

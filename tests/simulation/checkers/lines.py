@@ -85,13 +85,17 @@ class Lines:
         What is deleted is older than all that is there, so a line below one that is left is not.
         """
         visible, partition = self.visible[stream], stream.partition
+        # where deduplication was off for a while older lines may stand behind newer ones
+        is_in_order = partition.topic not in self.facts.history.switched
         if partition.topic in self.facts.compacted:
             keys = self.keys[stream]
-            return any(other > sequence and keys.get(other) == keys.get(sequence, b"") for other in visible)
+            return any(
+                (other > sequence or not is_in_order) and keys.get(other) == keys.get(sequence, b"")
+                for other in visible
+            )
         reading = self.facts.uncommitted.get(partition)
         if reading is None or not reading.log_start_offset or partition not in self.facts.deleted_before:
             return False
-        is_in_order = partition.topic not in self.facts.history.switched
         return not is_in_order or min(visible, default=sequence + 1) > sequence
 
 

@@ -69,14 +69,14 @@ class NamedApplication:
         self._zombies: list[tuple[Life, asyncio.Task[None]]] = []
 
     async def run(self) -> None:
-        """Until the end of the run, and then until all that was ever sent is stored."""
+        """Until the end of the run, and then until all that was ever sent is stored, one line at least."""
         asking = asyncio.create_task(self._ask())
         while not self._surroundings.ending:
             await self._live(None, self._random.expovariate(1 / self._habits.life_s))
             await self._surroundings.pause(self._random, 0.1)
         await asking
-        while self._progress.first_missing < self._progress.highest:
-            await self._live(self._progress.highest, LAST_LIFE_S)
+        while self._progress.first_missing < (target := max(1, self._progress.highest)):
+            await self._live(target, LAST_LIFE_S)
         for zombie in list(self._zombies):
             await self._bury(*zombie)
         self._link.close()
