@@ -17,9 +17,9 @@ from seq_validator.names import NameBudget, TopicNames
 if TYPE_CHECKING:
     import uuid
 
-    from log.deduplicated_log import DeduplicatedLog
     from log.delayed_log import DelayedLog
     from log.durable_log import DurableLog
+    from log.named_log import NamedLog
 
 
 @dataclass(slots=True)
@@ -37,9 +37,9 @@ class LogEnvironment:
     delaying: dict[DelayedLog, None] = field(default_factory=dict)
     """The logs whose topics delay records."""
     name_budget: NameBudget = field(default_factory=NameBudget)
-    deduplicating: dict[DeduplicatedLog, None] = field(default_factory=dict)
+    deduplicating: dict[NamedLog, None] = field(default_factory=dict)
     """The logs whose topics deduplicate by producer names."""
-    names_overdue: dict[DeduplicatedLog, None] = field(default_factory=dict)
+    names_overdue: dict[NamedLog, None] = field(default_factory=dict)
     """Those of them that are to be read on, or of which so much is to be written down that it should be soon."""
     _topic_names: WeakValueDictionary[uuid.UUID, TopicNames] = field(default_factory=WeakValueDictionary)
     short_of_room: dict[DurableLog, None] = field(default_factory=dict)

@@ -17,7 +17,7 @@ from gateway.runtime.partition import Partition
 from gateway.runtime.partitions import Partitions
 from gateway.runtime.slices import in_slices
 from log import LogDirectory, LogError
-from log.deduplicated_log import DeduplicatedLog
+from log.named_log import NamedLog
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class NameKeeping:
         self._partitions = partitions
         self._environment = log_directory.environment
         self._captured_at_ms = clock.now_ms()
-        self._unreadable: set[DeduplicatedLog] = set()
+        self._unreadable: set[NamedLog] = set()
         """Logs that could not be read on; they are tried again after an interval."""
 
     async def look(self) -> None:
@@ -56,11 +56,11 @@ class NameKeeping:
             if is_behind(partition.log):
                 if log not in self._unreadable:
                     behind.append(partition)
-            elif log.capture_names():
+            elif partition.log.capture_names():
                 partition.start_flush()
         await self._read_on(behind)
 
-    def _partition_of(self, log: DeduplicatedLog) -> Partition | None:
+    def _partition_of(self, log: NamedLog) -> Partition | None:
         """The partition that serves a log; None of one that nobody can use."""
         topic = self._partitions.by_name.get(log.topic)
         partition = None if topic is None else topic.peek(log.partition)

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 from gateway.runtime.metadata_log import METADATA_TOPIC_ID
-from log import CorruptRecord, IncompatibleFormat, deduplicated_log
+from log import CorruptRecord, IncompatibleFormat, named_log
 from log.checkpoints import encode_partition_metadata
 from log.names import LOG_SUFFIX, PARTITION_METADATA, offset_name
 from tests.gateway.handlers.requests import alter, create, delete
@@ -116,7 +116,7 @@ async def test_a_log_that_can_not_take_its_configuration_goes_offline(
         partition = node.services.partitions.get("orders", 0)
         assert partition is not None
         with monkeypatch.context() as patch:
-            patch.setattr(deduplicated_log, "newest_names", Mock(side_effect=OSError("the disk fails")))
+            patch.setattr(named_log, "newest_names", Mock(side_effect=OSError("the disk fails")))
             await alter(node, TOPIC_RESOURCE, "orders", {"message.deduplication.enable": "true"})
         assert partition.log.failure is not None
         assert "the disk fails" in partition.log.failure

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from log import FlushTicket, deduplicated_log
+from log import FlushTicket, deduplicated_log, named_log
 from log.deduplicated_log import BatchContent, DeduplicatedLog
 from log.delayed_log import DelayedLog
-from log.name_snapshots import NamesCapture, newest_names
+from log.name_snapshots import ReadNames, newest_names
+from log.named_records import named_records
 from log.names import NAMES_SUFFIX
 from log.recovery import _Loader
 from log.results import AppendInfo
@@ -35,14 +36,16 @@ def names_written_before_the_data() -> list[Change]:
         drop(self)
         self.files.update(kept)
 
-    def newest(storage: Any, directory: str, log_end_offset: int) -> NamesCapture | None:
+    def newest(storage: Any, directory: str, log_end_offset: int) -> ReadNames | None:
         found = newest_names(storage, directory, 2**62)
-        return None if found is None else found._replace(log_end_offset=min(found[3], log_end_offset))
+        if found is None:
+            return None
+        return found._replace(log_end_offset=min(found.log_end_offset, log_end_offset))
 
     return [
         (FlushTicket, "run", names_first),
         (_Loader, "drop_snapshots_of_lost_batches", keep_names),
-        (deduplicated_log, "newest_names", newest),
+        (named_log, "newest_names", newest),
     ]
 
 
@@ -172,8 +175,10 @@ def old_name_epochs_accepted() -> list[Change]:
     def without_epochs(*args: Any, **about: Any) -> list[NamedRecord]:
         return [record._replace(epoch=-1) for record in named_records(*args, **about)]
 
-    named_records = deduplicated_log.named_records
-    return [(deduplicated_log, "named_records", without_epochs)]
+    return [
+        (deduplicated_log, "named_records", without_epochs),
+        (named_log, "named_records", without_epochs),
+    ]
 
 
 @fault

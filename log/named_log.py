@@ -1,0 +1,273 @@
+"""What a partition log remembers of producer names: taken up from its snapshot, read again from the log after it.
+
+What is remembered is written down by `log.kept_names_log`, and made use of by `log.deduplicated_log`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Final
+
+from log.delayed_log import DelayedLog
+from log.end_marker import read_end_marker
+from log.errors import CorruptRecord, InvalidRecord, StorageFailed, UnsupportedCompressionType
+from log.name_snapshots import NamesCapture, newest_names, read_start
+from log.named_records import NameHeaders, named_records
+from log.record_batch import TRANSACTIONAL_FLAG, crc_matches, whole_batches
+from seq_validator.names import NO_PRODUCER, NameTable, advances_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from log.record_batch import BatchHeader
+    from log.recovery import LoadedLog
+    from seq_validator.names import NameAdvance, NameState, TopicNames
+
+_logger = logging.getLogger(__name__)
+REPLAYED_AT_ONCE_BYTES: Final = 256 * 1024
+"""What is read of the log for names at a time."""
+_REPLAYED_RECORD_BYTES: Final = 100
+"""What a record counts at least when it is read again: compressed ones take as long as others."""
+
+
+class NamedLog(DelayedLog):
+    """A partition log's memory of producer names."""
+
+    names: NameTable | None = None
+    """What is remembered; None where the topic does not deduplicate."""
+    _name_headers: NameHeaders
+    _topic_names: TopicNames
+    _replay_offset: int | None = None
+    """Up to where the log has been read for names; None when all of it has."""
+    _names_changed: bool = False
+    """Since they were last captured."""
+    _named_since_capture: int = 0
+    _captured: NamesCapture | None = None
+    """What the next flush is to write down."""
+    _captures_out: int = 0
+    """How many flushes that write down names are under way."""
+    _unwritten_from: int | None = None
+    """The offset from which on records may have names that no durable snapshot knows; None when all are known there."""
+
+    _unwritten_start: int | None = None
+    """From which offset on names are remembered, where that is not written down; it is before the first of them comes."""
+    _names_lock: threading.Lock
+
+    def _take(self, loaded: LoadedLog) -> None:
+        super()._take(loaded)
+        self._stop_deduplicating()
+        self._captured = None
+        self._names_lock = threading.Lock()
+        self._captures_out = 0
+        if self.config.deduplicates:
+            self._begin_deduplicating()
+
+    def _apply_name_settings(self) -> None:
+        config = self.config
+        self._name_headers = NameHeaders(
+            config.deduplication_name_header.encode(),
+            config.deduplication_sequence_header.encode(),
+            config.deduplication_epoch_header.encode(),
+            config.deduplication_name_max_bytes,
+        )
+        self._topic_names.max_names = config.deduplication_names_max
+
+    def _begin_deduplicating(self) -> None:
+        """Take up what is written down; the log after it is read later, by `replay_names`. Raises OSError."""
+        self._topic_names = self._environment.names_of(self.topic_id)
+        self._apply_name_settings()
+        storage = self._environment.storage
+        waits, storage.waits = storage.waits, True
+        try:
+            newest = newest_names(storage, self.directory, self.log_end_offset)
+            start_offset = self._names_start(is_remembered=newest is not None)
+        finally:
+            storage.waits = waits
+        table = self.names = NameTable(self._topic_names)
+        self._environment.deduplicating[self] = None
+        self._unwritten_from = None
+        self._names_changed = False
+        if newest is not None:
+            table.restore(newest.names)
+            start_offset = max(start_offset, newest.log_end_offset)
+        if start_offset < self.log_start_offset:
+            _logger.warning(
+                "%s-%d: the records from %d to %d are gone; of producer names that only they had nothing is remembered",
+                self.topic,
+                self.partition,
+                start_offset,
+                self.log_start_offset - 1,
+            )
+            self._forget_transactions_of(table, start_offset)
+            start_offset = self.log_start_offset
+        self._named_since_capture = 0
+        if start_offset < self.log_end_offset:
+            self._replay_offset = self._unwritten_from = start_offset
+            self._environment.names_overdue[self] = None
+
+    def _names_start(self, *, is_remembered: bool) -> int:
+        """The offset from which on names are remembered, which is decided when that first begins. Raises OSError."""
+        start_offset = read_start(self._environment.storage, self.directory)
+        self._unwritten_start = None
+        if start_offset is not None and start_offset <= self.log_end_offset:
+            return start_offset
+        if is_remembered or (start_offset is None and self.config.deduplication_from_log_start):
+            start_offset = self.log_start_offset
+        else:
+            start_offset = self.log_end_offset
+        self._unwritten_start = start_offset
+        return start_offset
+
+    def _stop_deduplicating(self) -> None:
+        if self.names is not None:
+            self.names.clear()
+            self.names = None
+        self._environment.deduplicating.pop(self, None)
+        self._environment.names_overdue.pop(self, None)
+        self._replay_offset = None
+
+    @property
+    def names_ready(self) -> bool:
+        """Whether all of the log has been read for names, and so all is remembered that is to be."""
+        return self._replay_offset is None
+
+    def name_state(self, name: bytes) -> NameState | None:
+        """What is known of a name; None when it is not remembered."""
+        return None if self.names is None else self.names.state(name, self.high_watermark)
+
+    def name_states(self) -> list[NameState]:
+        """What is known of every name, the longest idle first."""
+        return [] if self.names is None else self.names.states(self.high_watermark)
+
+    def expire_names(self, now_ms: int) -> int:
+        """Forget names idle for message.deduplication.expiration.ms; returns how many."""
+        expiration_ms = self.config.deduplication_expiration_ms
+        if self.names is None or self._replay_offset is not None or expiration_ms < 0:
+            return 0
+        expired = self.names.expire(now_ms, expiration_ms)
+        self._names_changed = self._names_changed or expired > 0
+        return expired
+
+    def replay_names(self, max_bytes: int, now_ms: int) -> bool:
+        """Read about so many bytes more of the log for names, or a batch; whether all is read. Raises StorageFailed.
+
+        A record counts as 100 bytes at least.
+        """
+        self._check_online()
+        if self.names is None or self._replay_offset is None:
+            return True
+        storage = self._environment.storage
+        waits, storage.waits = storage.waits, True
+        try:
+            self._replay(self.names, self._replay_offset, max_bytes, now_ms)
+        except (CorruptRecord, OSError) as error:
+            raise StorageFailed(f"{self.topic}-{self.partition} can't be read: {error}") from error
+        finally:
+            storage.waits = waits
+        if self.names_ready:
+            self._environment.names_overdue.pop(self, None)
+        return self.names_ready
+
+    def _replay(self, names: NameTable, offset: int, max_bytes: int, now_ms: int) -> None:
+        end_offset = self.log_end_offset
+        offset = max(offset, self.log_start_offset)
+        while offset < end_offset and max_bytes > 0:
+            at_once = min(max_bytes, REPLAYED_AT_ONCE_BYTES)
+            region = self._reader.find(offset, at_once, end_offset, end_offset, True)
+            if region is None:
+                offset = end_offset
+                break
+            data = memoryview(region.read())
+            begun_at = offset
+            for position, batch in whole_batches(data):
+                if batch.last_offset >= offset:
+                    self._replay_batch(names, batch, data[position : position + batch.size_bytes], now_ms)
+                    offset = batch.last_offset + 1
+                    self._replay_offset = offset
+                    max_bytes -= max(batch.size_bytes, batch.record_count * _REPLAYED_RECORD_BYTES)
+                    if max_bytes <= 0:
+                        break
+            if offset == begun_at:
+                raise CorruptRecord(f"There is no whole batch at offset {offset}.")
+        self._replay_offset = offset if offset < end_offset else None
+
+    def _replay_batch(self, names: NameTable, batch: BatchHeader, view: memoryview, now_ms: int) -> None:
+        if batch.is_control:
+            self._end_names(names, batch, view)
+            return
+        try:
+            if not crc_matches(batch, view):
+                raise InvalidRecord("its CRC-32C does not fit")  # noqa: TRY301 - told as any other damage
+            records = named_records(
+                batch, view, self._name_headers, self.config.max_decompressed_bytes, is_strict=False
+            )
+        except (InvalidRecord, UnsupportedCompressionType) as error:
+            _logger.warning(
+                "%s-%d: the records from %d to %d can't be read, of their producer names nothing is remembered: %s",
+                self.topic,
+                self.partition,
+                batch.base_offset,
+                batch.last_offset,
+                error,
+            )
+            return
+        self._fold_names(names, batch, advances_of(records), now_ms)
+
+    def _fold_names(
+        self, names: NameTable, batch: BatchHeader, advances: Sequence[NameAdvance], now_ms: int
+    ) -> None:
+        names.update(
+            advances,
+            batch.base_offset,
+            now_ms,
+            high_watermark=self.high_watermark,
+            transaction_of=transaction_of(batch),
+        )
+        self._note_change(batch)
+        self._named_since_capture += batch.record_count
+        if self._named_since_capture >= self.config.deduplication_snapshot_records:
+            self._environment.names_overdue[self] = None
+
+    def _end_names(self, names: NameTable, batch: BatchHeader, view: memoryview) -> None:
+        marker = read_end_marker(view)
+        if marker is not None:
+            names.end_transaction(
+                batch.producer_id,
+                commit=marker.is_commit,
+                marker_offset=batch.base_offset,
+                high_watermark=self.high_watermark,
+            )
+            self._note_change(batch)
+
+    def _note_change(self, batch: BatchHeader) -> None:
+        """What the batch in the log changed is to be written down."""
+        self._names_changed = True
+        if self._unwritten_from is None:
+            self._unwritten_from = batch.base_offset
+
+    def _forget_transactions_of(self, names: NameTable, end_offset: int) -> None:
+        """The log from `end_offset` on was deleted unread: what was open then and is not any more ended there, perhaps."""
+        for producer_id in names.open_transactions():
+            transaction = self.open_transaction(producer_id)
+            if transaction is None or transaction.first_offset >= end_offset:
+                _logger.warning(
+                    "%s-%d: how a transaction of producer %d ended is not known any more; its records are not remembered",
+                    self.topic,
+                    self.partition,
+                    producer_id,
+                )
+                self._names_changed = True
+                names.end_transaction(
+                    producer_id, commit=False, marker_offset=-1, high_watermark=self.high_watermark
+                )
+
+    def _follow_transaction(self, batch: BatchHeader, view: memoryview, now_ms: int) -> None:
+        super()._follow_transaction(batch, view, now_ms)
+        if self.names is not None and batch.is_control and self._replay_offset is None:
+            self._end_names(self.names, batch, view)
+
+
+def transaction_of(batch: BatchHeader) -> int:
+    """The producer id of a batch in a transaction, NO_PRODUCER of any other."""
+    return batch.producer_id if batch.attributes & TRANSACTIONAL_FLAG else NO_PRODUCER
