@@ -99,6 +99,8 @@ def _decode_entry(data: bytes, position: int, names: list[WrittenName]) -> int:
         raise _miscounted()
     sequence_id, epoch, offset, last_active_ms, held_count = _ENTRY.unpack_from(data, position + size)
     position += size + _ENTRY.size
+    if held_count < 0:
+        raise _miscounted()
     held = []
     for _ in range(held_count):
         held.append(_HELD.unpack_from(data, position))

@@ -32,6 +32,15 @@ from log.transaction_index import TransactionIndex
 from pid_allocator import StoreWentBack
 from pid_allocator.seen_file import SeenFile
 from seq_validator import CorruptSnapshot, ProducerTable
+from seq_validator.names import (
+    MAX_SEQUENCE_ID,
+    CorruptNames,
+    NamedRecord,
+    NameTable,
+    advances_of,
+    decode_names,
+    encode_names,
+)
 from tests.fuzzing.changes import changed
 from tests.fuzzing.damage import sealed
 from tests.fuzzing.scene import MEMORY
@@ -121,6 +130,25 @@ def _producers(data: bytes) -> None:
     table.snapshot(3000)
 
 
+def _names(data: bytes) -> None:
+    names, log_end_offset = decode_names(data)
+    table = NameTable()
+    table.restore(names)
+    if decode_names(encode_names(table.written(), log_end_offset)) != (names, log_end_offset):
+        raise Breach("what is remembered of names is something else when it is written again")
+    records = [NamedRecord(0, name, MAX_SEQUENCE_ID, MAX_SEQUENCE_ID) for name, *_ in names]
+    table.judge(records, 0, high_watermark=0)
+    table.update(advances_of(records), 5, 0, high_watermark=0)
+    for producer_id in table.open_transactions():
+        table.end_transaction(producer_id, commit=True, marker_offset=9, high_watermark=0)
+    table.expire(2**62, 1)
+    table.states(3)
+
+
+def _names_snapshot() -> bytes:
+    return encode_names([(b"app", 7, -1, 3, 1_000, ()), (b"z", -1, 2, -1, 2_000, ((11, 5), (12, 6)))], 9)
+
+
 def _delayed(data: bytes) -> None:
     snapshot = delayed_snapshots.decode(data, "delayed-records")
     if delayed_snapshots.decode(delayed_snapshots.encode(snapshot), "again") != snapshot:
@@ -197,6 +225,7 @@ READERS = (
     ),
     Reader(_seen, (StoreWentBack,), (b'{"store_id":"s","next_producer_id":5}',)),
     Reader(parse_due_ms, (), (b"1700000000000",)),
+    Reader(_names, (CorruptNames,), (_names_snapshot(),), SEALED),
 )
 
 

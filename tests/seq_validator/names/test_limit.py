@@ -1,0 +1,81 @@
+"""How many names are remembered, and which one goes for another."""
+
+from __future__ import annotations
+
+from seq_validator.names import (
+    NameBudget,
+    NamedRecord,
+    NamesAccepted,
+    NamesRejected,
+    NameTable,
+    TopicNames,
+)
+
+
+def take(table: NameTable, *names: bytes, now_ms: int, transaction_of: int = -1) -> bool:
+    """A batch with one further record of each name; whether it may come."""
+    records = []
+    for position, name in enumerate(names):
+        state = table.state(name, 0)
+        records.append(NamedRecord(position, name, 1 if state is None else state.pushed_sequence + 1, -1))
+    verdict = table.judge(records, now_ms, high_watermark=0, transaction_of=transaction_of)
+    if isinstance(verdict, NamesRejected):
+        return False
+    assert isinstance(verdict, NamesAccepted)
+    table.update(verdict.advances, 0, now_ms, high_watermark=0, transaction_of=transaction_of)
+    return True
+
+
+def known(table: NameTable) -> set[bytes]:
+    return {state.name for state in table.states(0)}
+
+
+def test_a_new_name_does_not_push_out_an_idle_one_of_its_own_batch() -> None:
+    budget = NameBudget(min_idle_ms=10)
+    table = NameTable(TopicNames(budget, max_names=2))
+    assert take(table, b"a", now_ms=0)
+    assert take(table, b"b", now_ms=1)
+    assert take(table, b"new", b"a", now_ms=100)
+    assert known(table) == {b"new", b"a"}
+    assert budget.evictions == 1
+
+
+def test_one_with_an_open_transaction_stays() -> None:
+    table = NameTable(TopicNames(NameBudget(), max_names=1))
+    assert take(table, b"a", now_ms=0, transaction_of=7)
+    assert not take(table, b"b", now_ms=100)
+    assert table.expire(100, 1) == 0
+    table.end_transaction(7, commit=True, marker_offset=5, high_watermark=0)
+    assert take(table, b"b", now_ms=100)
+    assert known(table) == {b"b"}
+
+
+def test_a_name_that_goes_goes_from_all_partitions() -> None:
+    budget = NameBudget()
+    topic = TopicNames(budget, max_names=1)
+    first, second = NameTable(topic), NameTable(topic)
+    assert take(first, b"a", now_ms=0)
+    assert take(second, b"a", now_ms=1)
+    assert (len(topic), budget.in_all) == (1, 2)
+    assert take(second, b"b", now_ms=2)
+    assert (known(first), known(second), budget.in_all) == (set(), {b"b"}, 1)
+
+
+def test_the_bound_of_all_partitions_refuses() -> None:
+    budget = NameBudget(max_in_all=1)
+    first, second = NameTable(TopicNames(budget)), NameTable(TopicNames(budget))
+    assert take(first, b"a", now_ms=0)
+    assert not take(second, b"a", now_ms=1)
+    assert budget.refusals == 1
+    first.clear()
+    assert take(second, b"a", now_ms=1)
+
+
+def test_idle_names_expire_the_longest_idle_first() -> None:
+    budget = NameBudget()
+    table = NameTable(TopicNames(budget))
+    for now_ms, name in enumerate((b"a", b"b", b"a")):
+        assert take(table, name, now_ms=now_ms)
+    assert table.expire(11, 10) == 1
+    assert known(table) == {b"a"}
+    assert (budget.expired, budget.in_all) == (1, 1)
