@@ -28,6 +28,7 @@ QUICK = (
         "offsets_before_their_commit",
         "offsets_of_transactions_lost",
     ),
+    ("names_not_replayed",),
 )
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.gateway_process import REPOSITORY
 
-SEEDS = 40
+SEEDS = 36
 REPLAYED = (4, 7)
 DISPLACED = "import sys; padding = [bytearray(size) for size in range(9_000)]; del padding[::2]; "
 REPLAY = "from tests.simulation.simulation import run_seed; print(run_seed(int(sys.argv[1])).fingerprint)"
@@ -42,6 +42,8 @@ def test_nothing_is_lost_doubled_or_out_of_order() -> None:
     assert counts["kill"] + counts["power cut"] > 3 * SEEDS
     assert counts["connection cut"] > SEEDS
     assert counts["transactions ended"] > SEEDS
+    assert counts["lines acknowledged"] > 50 * SEEDS
+    assert counts["names told"] > 5 * SEEDS
 
 
 @pytest.mark.parametrize("seed", REPLAYED)
