@@ -70,6 +70,7 @@ class NamesLife(DirectoryLife):
         self.counts: Counter[str] = Counter()
         self.values = 0
         self.clean_end_offset: int | None = None
+        self.has_forgiven = False
         self.is_damaged = False
         """Whether snapshots were lost, so that less may be remembered once."""
         self.gone_while_off: set[int] = set()
@@ -312,6 +313,7 @@ class NamesLife(DirectoryLife):
         else:
             # what was refused without harm to the partition is not in the log
             self.history.cut(self.log.log_end_offset)
+            self.compare()
 
     def capture(self) -> None:
         self.log.capture_names()
@@ -440,6 +442,7 @@ class NamesLife(DirectoryLife):
         self.disk.kill()
         paths = [path for path in self.disk.files(directory) if path.endswith(NAMES_SUFFIX)]
         doomed = paths if which >= len(paths) else [paths[which]]
+        self.disk.plan.heal()
         process = Storage(8, self.disk.process())
         for path in doomed:
             if is_damaged:
@@ -478,10 +481,18 @@ class NamesLife(DirectoryLife):
         states = {state.name: state for state in log.name_states()}
         if self.is_damaged or self.gone_while_off:
             self._forgive(states)
+            self.has_forgiven = True
             expected = self.history.known()
-        assert set(states) == set(expected), f"remembered {set(states)}, not {set(expected)}"
         epochs = self.history.epochs
         self.history.epochs = {name: state.epoch for name, state in states.items()}
+        if self.has_forgiven:
+            # a name of which no record counts may stay remembered
+            states = {
+                name: state
+                for name, state in states.items()
+                if name in expected or state.pushed_sequence >= 0
+            }
+        assert set(states) == set(expected), f"remembered {set(states)}, not {set(expected)}"
         for name, known in expected.items():
             state = states[name]
             assert state.pushed_sequence == known.sequence_id, (
@@ -498,26 +509,32 @@ class NamesLife(DirectoryLife):
         """What was deleted from the log and may be forgotten, and is: the model forgets it too, once."""
         history, names = self.history, self.log.names
         assert names is not None
-        aborted = history.aborted()
         lies = {record[0] for batch in read_all(self.log) for record in batch[-1]}
-        for name, known in history.known().items():
-            state = states.get(name)
-            remembered = -1 if state is None else state.pushed_sequence
-            entry = names._entries.get(name)
-            holding = () if entry is None else tuple(entry.open_sequences)
-            epoch = -1 if state is None else state.epoch
-            assert remembered <= known.sequence_id
+        before = history.known()
+        was = {id(batch): batch.items for batch in history.batches}
+        for batch in history.batches:
+            if self.is_damaged or batch.base_offset in self.gone_while_off:
+                batch.items = [one for one in batch.items if one.offset in lies or not one.item.name]
+        left = history.known()
+        for name, known in before.items():
+            state, entry = states.get(name), names._entries.get(name)
+            if state is None or entry is None:
+                continue
+            assert state.pushed_sequence <= known.sequence_id
+            rest = left.get(name)
+            if rest is not None and (rest.sequence_id, rest.open_sequences) == (
+                state.pushed_sequence,
+                entry.open_sequences,
+            ):
+                continue
+            # more is remembered than lies in the log
             for batch in history.batches:
-                if not self.is_damaged and batch.base_offset not in self.gone_while_off:
-                    continue
-                is_open = batch.is_transactional and batch.base_offset >= known.open_from(batch.producer_id)
+                is_open = batch.base_offset >= known.open_from(batch.producer_id)
+                most = entry.open_sequences.get(batch.producer_id, -1) if is_open else state.pushed_sequence
                 batch.items = [
-                    one if one.offset in lies else one.of_epoch(name, epoch)
-                    for one in batch.items
-                    if one.item.name != name
-                    or one.offset in lies
-                    or (batch.producer_id in holding if is_open else one.item.sequence_id <= remembered)
-                    or (state is not None and batch.base_offset in aborted)
+                    one.of_epoch(name, state.epoch)
+                    for one in was[id(batch)]
+                    if one in batch.items or (one.item.name == name and one.item.sequence_id <= most)
                 ]
         self.is_damaged = False
         self.gone_while_off.clear()
