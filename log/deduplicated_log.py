@@ -30,6 +30,7 @@ _REFUSALS: Final = {
     NameRejectionReason.FENCED: NameFenced,
     NameRejectionReason.UNDECIDED: NameUndecided,
     NameRejectionReason.LIMIT_REACHED: NameLimitReached,
+    NameRejectionReason.FORGETTING: NamesNotReady,
 }
 
 
@@ -79,6 +80,8 @@ class DeduplicatedLog(KeptNamesLog):
             records, now_ms, high_watermark=self.high_watermark, transaction_of=transaction_of(batch)
         )
         if isinstance(verdict, NamesRejected):
+            if verdict.reason is NameRejectionReason.FORGETTING:
+                self._environment.names_overdue[self] = None
             raise _REFUSALS[verdict.reason](verdict.message)
         advances, duplicates = verdict.advances, verdict.duplicates
         if not duplicates:

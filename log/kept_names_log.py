@@ -63,7 +63,10 @@ class KeptNamesLog(NamedLog):
 
     def capture_names(self) -> bool:
         """Have what is remembered now written down by the next flush; False when it is written, or not complete."""
-        if self.names is None or self._replay_offset is not None or self.offline or not self._names_changed:
+        names = self.names
+        if names is None or self._replay_offset is not None or self.offline:
+            return False
+        if not self._names_changed and not names.has_forgotten:
             return False
         try:
             self._write_start()
@@ -75,7 +78,7 @@ class KeptNamesLog(NamedLog):
         self._captured = NamesCapture(
             self._environment.storage,
             self.directory,
-            self.names.written(),
+            names.written(),
             self.log_end_offset,
             self._names_lock,
         )
@@ -98,6 +101,8 @@ class KeptNamesLog(NamedLog):
         super().complete_flush(ticket)
         if ticket.names is not None and ticket.generation == self._generation:
             self._captures_out -= 1
+            if self.names is not None:
+                self.names.is_written(ticket.names.times)
             is_all = not self._names_changed and self._captured is None and not self._captures_out
             self._unwritten_from = None if is_all else ticket.names.log_end_offset
 

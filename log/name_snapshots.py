@@ -26,13 +26,13 @@ _logger = logging.getLogger(__name__)
 class NamesCapture:
     """What was remembered when the log ended at `log_end_offset`. `write` may be called in any thread."""
 
-    __slots__ = ("_directory", "_is_written", "_lock", "_storage", "log_end_offset", "names")
+    __slots__ = ("_directory", "_is_written", "_lock", "_storage", "log_end_offset", "names", "times")
 
     def __init__(
         self,
         storage: Storage,
         directory: str,
-        names: list[WrittenName],
+        written: tuple[list[WrittenName], int],
         log_end_offset: int,
         lock: threading.Lock,
     ) -> None:
@@ -41,7 +41,7 @@ class NamesCapture:
         self._directory = directory
         self._lock = lock
         self._is_written = False
-        self.names = names
+        self.names, self.times = written
         self.log_end_offset = log_end_offset
 
     def write(self) -> None:

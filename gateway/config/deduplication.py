@@ -104,7 +104,6 @@ DEDUPLICATION_SETTINGS = (
         "seqgate.deduplication.min.idle.ms",
         3_600_000,
         "How long a producer name must have been idle before it may be forgotten for a new one.",
-        minimum=0,
     ),
     _number(
         "seqgate.deduplication.name.max.bytes",

@@ -36,15 +36,21 @@ class NameTable:
 
     A batch is first judged, which changes nothing; only after it has been written is it folded in with `update`. Times are
     milliseconds of the gateway's own clock.
+
+    A name that was forgotten is taken up again only when it is written down that it was. Else a crash would bring back its old
+    highest sequence id, and what came under it since would count as duplicates.
     """
 
-    __slots__ = ("_entries", "_open", "_topic")
+    __slots__ = ("_entries", "_forgotten", "_open", "_times_written", "_topic")
 
     def __init__(self, topic: TopicNames | None = None) -> None:
         """Begin empty, counting on the names of the topic (none: unbounded)."""
         self._topic = TopicNames(NameBudget()) if topic is None else topic
         self._entries: OrderedDict[bytes, NameEntry] = OrderedDict()
         self._open: dict[int, dict[NameEntry, None]] = {}
+        self._forgotten: dict[bytes, int] = {}
+        """Names, and how often all was taken to be written down before they were forgotten."""
+        self._times_written = 0
 
     def __len__(self) -> int:
         """How many names are remembered."""
@@ -81,6 +87,11 @@ class NameTable:
                 current.note_duplicate(sequence_id)
         newcomers = [name for name, known in judged.items() if known.entry is None]
         if newcomers:
+            if any(name in self._forgotten for name in newcomers):
+                return NamesRejected(
+                    NameRejectionReason.FORGETTING,
+                    "A producer name was forgotten a moment ago, which is being written down. Retry later.",
+                )
             reason = self._topic.refusal(newcomers, now_ms)
             if reason is not None:
                 message = f"No room to remember the producer name {newcomers[0]!r}: {reason}. Retry later."
@@ -169,17 +180,29 @@ class NameTable:
         """Forget one name, which has no open transaction."""
         del self._entries[name]
         self._topic.leave(self, name)
+        self._forgotten[name] = self._times_written
+
+    @property
+    def has_forgotten(self) -> bool:
+        """Whether a name was forgotten and that is not written down."""
+        return bool(self._forgotten)
 
     def clear(self) -> None:
         """Forget all names and give their room back; also to be called when a partition goes."""
         for name in self._entries:
             self._topic.leave(self, name)
         self._entries.clear()
+        self._forgotten.clear()
         self._open.clear()
 
-    def written(self) -> list[WrittenName]:
-        """All that is remembered, to be written down: with what is pushed as if it was persisted."""
-        return [
+    def is_written(self, times: int) -> None:
+        """What `written` gave when it was called for that time is durable."""
+        self._forgotten = {name: before for name, before in self._forgotten.items() if before >= times}
+
+    def written(self) -> tuple[list[WrittenName], int]:
+        """All that is remembered, to be written down, with what is pushed as if it was persisted; and for which time."""
+        self._times_written += 1
+        names = [
             (
                 entry.name,
                 entry.sequence_id,
@@ -190,6 +213,7 @@ class NameTable:
             )
             for entry in self._entries.values()
         ]
+        return names, self._times_written
 
     def restore(self, written: Iterable[WrittenName]) -> None:
         """Take over, into an empty table, what was written down and is persisted by now."""

@@ -39,6 +39,7 @@ class NameRejectionReason(enum.Enum):
     FENCED = "fenced"
     UNDECIDED = "undecided"
     LIMIT_REACHED = "limit reached"
+    FORGETTING = "forgetting"
 
 
 @final

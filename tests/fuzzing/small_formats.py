@@ -134,7 +134,7 @@ def _names(data: bytes) -> None:
     names, log_end_offset = decode_names(data)
     table = NameTable()
     table.restore(names)
-    if decode_names(encode_names(table.written(), log_end_offset)) != (names, log_end_offset):
+    if decode_names(encode_names(table.written()[0], log_end_offset)) != (names, log_end_offset):
         raise Breach("what is remembered of names is something else when it is written again")
     records = [NamedRecord(0, name, MAX_SEQUENCE_ID, MAX_SEQUENCE_ID) for name, *_ in names]
     table.judge(records, 0, high_watermark=0)

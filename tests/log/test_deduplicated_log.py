@@ -222,6 +222,37 @@ class TestAppending:
         assert log.expire_names(NOW_MS + 1_000) == 1
         assert known(log) == (-1, -1)
 
+    def test_a_forgotten_name_begins_anew_once_that_is_written_down(self, log: UnifiedLog) -> None:
+        send(log, 50)
+        log.capture_names()
+        flush(log)
+        log.expire_names(NOW_MS + 1_000)
+        with pytest.raises(NamesNotReady):
+            send(log, 1)
+        assert log.capture_names()
+        with pytest.raises(NamesNotReady):
+            send(log, 1)
+        flush(log)
+        send(log, 1)
+        flush(log)
+        assert known(again(log)) == (1, 1)
+
+    def test_one_that_is_evicted_from_another_partition_too(self, tmp_path: Path) -> None:
+        environment = LogEnvironment()
+        config = replace(LARGE, deduplication_names_max=1)
+        first, second = (open_log(tmp_path / name, config, environment=environment) for name in "ab")
+        send(first, 50)
+        first.capture_names()
+        flush(first)
+        send(second, 1, name="other")
+        assert known(first) == (-1, -1)
+        with pytest.raises(NamesNotReady):
+            send(first, 1)
+        assert first in environment.names_overdue
+        assert first.capture_names()
+        flush(first)
+        send(first, 1)
+
 
 class TestTransactions:
     def test_what_is_committed_counts(self, log: UnifiedLog) -> None:
