@@ -19,7 +19,7 @@ from tests.spark_kafka_compat.lines_by_reader import CREATE_LINES
 from tests.support.gateway_process import GatewayProcess
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-SEED_VARIABLE = "SEQGATE_READER_KILL_SEED"
+SEED_VARIABLE = "SEQGATE_TEST_READER_KILL_SEED"
 LIVES, MOMENTS_OF_A_LIFE = 8, 60
 TRANSACTIONS, LINES_OF_ONE, AT_ONCE, PARTITIONS = 120, 20, 20, 2
 PATIENCE_S = 120

@@ -25,7 +25,7 @@ from tests.faults.processes.scene import Outcome
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SEED_VARIABLE = "SEQGATE_DEDUPLICATION_SEED"
+SEED_VARIABLE = "SEQGATE_TEST_DEDUPLICATION_SEED"
 PARTITIONS = 4
 SETTINGS = {
     "offsets.topic.num.partitions": "1",

@@ -29,7 +29,7 @@ from tests.faults.kill.load import (
 )
 from tests.support.gateway_process import REPOSITORY
 
-SEED_VARIABLE = "SEQGATE_PROCESSES_SEED"
+SEED_VARIABLE = "SEQGATE_TEST_PROCESSES_SEED"
 TOPIC = "suffering"
 PARTITIONS = 4
 WAIT_S = 60.0
