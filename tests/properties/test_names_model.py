@@ -18,7 +18,7 @@ from tests.properties.named_history import NO_PRODUCER
 from tests.properties.names_life import CODECS, EPOCHS, IDEMPOTENT, TRANSACTIONAL, NamesLife
 from tests.properties.random_names import Breach, RandomNames
 
-FIRST_SEED = int(os.environ.get("SEQGATE_NAMES_SEED", "1"))
+FIRST_SEED = int(os.environ.get("SEQGATE_TEST_NAMES_SEED", "1"))
 LIVES = 20
 positions = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), min_size=1, max_size=5)
 epochs = st.lists(st.sampled_from(EPOCHS), min_size=1, max_size=2).map(lambda some: tuple(sorted(some)))
