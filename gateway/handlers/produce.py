@@ -27,7 +27,7 @@ from gateway.handlers.produce_append import (
     log_refusal,
     refused_row,
 )
-from gateway.handlers.produce_quota import copied, hold
+from gateway.handlers.produce_quota import copied, hold, refused_unopened
 from gateway.handlers.produce_repeats import ProduceRepeats
 from gateway.metadata.topic_names import INTERNAL_TOPICS
 from gateway.protocol.produce_codec import (
@@ -150,6 +150,9 @@ class _Appending:
         partition = None if topic is None else topic.get(entry.partition)
         if partition is None:
             code = _missing(key, topic, entry.partition)
+            if topic is not None and topic.has(entry.partition):
+                max_refused = context.services.config.int("seqgate.backlog.refused.producers.max")
+                refused_unopened(topic, entry.partition, max_refused, entry.records, now_ms)
             rows.append(ProduceRow(entry.partition, code, -1, -1, -1))
             return
         if partition.topic in INTERNAL_TOPICS:

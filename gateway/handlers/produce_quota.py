@@ -16,6 +16,7 @@ from gateway.handlers.api import Answer, CloseConnection, Deferred, RequestConte
 from gateway.protocol.produce_codec import ProduceRequest
 from gateway.quota.produce_gate import ProduceGate
 from gateway.runtime.partition import Partition
+from gateway.runtime.partitions import TopicPartitions
 from log.record_batch import HEADER_BYTES, parse_header
 
 logger = logging.getLogger(__name__)
@@ -48,6 +49,19 @@ def refused_by_log(partition: Partition, max_refused: int, records: memoryview, 
         partition.delayed_gate = ProduceGate(max_refused)
     batch = parse_header(records)
     partition.delayed_gate.refused(batch.producer_id, batch.producer_epoch, batch.base_sequence, now_ms)
+
+
+def refused_unopened(
+    topic: TopicPartitions, index: int, max_refused: int, records: memoryview | None, now_ms: int
+) -> None:
+    """A partition could not be opened for a batch; once it can be, none that the producer sent after it may be first."""
+    if records is None or len(records) < HEADER_BYTES:
+        return
+    gate = topic.gates.get(index)
+    if gate is None:
+        gate = topic.gates[index] = ProduceGate(max_refused)
+    batch = parse_header(records)
+    gate.refused(batch.producer_id, batch.producer_epoch, batch.base_sequence, now_ms)
 
 
 def hold(context: RequestContext, request: ProduceRequest, begin: Begin) -> Deferred | None:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from kio.schema.errors import ErrorCode
 
+from gateway.quota.produce_gate import ProduceGate
 from gateway.runtime.partition import FLUSH_NEVER, Partition
 
 
@@ -24,7 +25,7 @@ class PartitionSource(Protocol):
 class TopicPartitions:
     """The partitions of one topic, dense by index. Each is opened when it is first asked for."""
 
-    __slots__ = ("_partitions", "_source", "failed", "name", "topic_id", "topic_id_bytes")
+    __slots__ = ("_partitions", "_source", "failed", "gates", "name", "topic_id", "topic_id_bytes")
 
     def __init__(self, name: str, topic_id: uuid.UUID, source: PartitionSource) -> None:
         self.name = name
@@ -34,6 +35,8 @@ class TopicPartitions:
         self._partitions: list[Partition | None] = []
         self.failed: set[int] = set()
         """Indexes of those that could not be opened when they were last asked for."""
+        self.gates: dict[int, ProduceGate] = {}
+        """What producers must pass when these are opened at last, because batches were refused meanwhile."""
 
     @property
     def count(self) -> int:
@@ -84,6 +87,7 @@ class TopicPartitions:
             self.failed.add(index)
         else:
             self.failed.discard(index)
+            partition.delayed_gate = self.gates.pop(index, None)
             self._partitions[index] = partition
         return partition
 

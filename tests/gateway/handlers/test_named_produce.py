@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -139,6 +140,18 @@ async def test_a_batch_behind_one_that_is_undecided_is_not_taken(node: Node) -> 
     partition.append_end_marker(1000, 0, commit=False, coordinator_epoch=0, now_ms=NOW_MS)
     assert await answered(begin(node, first)) == [(0, 2)]
     assert await answered(begin(node, second)) == [(0, 3)]
+
+
+async def test_a_batch_behind_one_that_no_partition_was_open_for_is_not_taken(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = named("a", 1).of(2000, 0, 0), named("a", 2).of(2000, 0, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(node.services.log_directory, "create", Mock(side_effect=OSError("the disk fails")))
+        assert rows_of(begin(node, first)) == [(STORAGE, -1)]
+    assert rows_of(begin(node, second)) == [(RETRY, -1)]
+    assert await answered(begin(node, first)) == [(0, 0)]
+    assert await answered(begin(node, second)) == [(0, 1)]
 
 
 async def test_a_batch_behind_one_for_which_there_is_no_room_is_not_taken(node: Node) -> None:
