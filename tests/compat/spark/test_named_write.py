@@ -1,0 +1,75 @@
+"""What Spark writes more than once is stored once where each row says which record it was made from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_kafka_compat import SparkCompatError, sink, source
+from spark_kafka_compat.names import named_by_source
+from tests.compat.spark.topics import Topics, values_of
+
+DEDUPLICATED = {"message.deduplication.enable": "true"}
+
+
+def doubled(rows: DataFrame) -> DataFrame:
+    """A transformation that keeps one row of each record, or none."""
+    return rows.where("CAST(CAST(value AS STRING) AS INT) % 10 != 3").selectExpr(
+        "topic", "partition", "offset", "CAST(CAST(CAST(value AS STRING) AS INT) * 2 AS STRING) AS value"
+    )
+
+
+WANTED = [2 * value for value in range(600) if value % 10 != 3]
+
+
+@pytest.fixture
+def incoming(topics: Topics) -> str:
+    topic = topics.fresh(partitions=2)
+    topics.fill(topic, range(300), partition=0)
+    topics.fill(topic, range(300, 600), partition=1)
+    return topic
+
+
+def test_batches_that_overlap(spark: SparkSession, topics: Topics, incoming: str) -> None:
+    outgoing = topics.fresh(partitions=2, configs=DEDUPLICATED)
+    records = source(spark, topics.bootstrap, incoming)
+    for part in (records.where("offset < 100"), records, records):
+        rows = named_by_source(doubled(part), "doubling")
+        sink(rows, topics.bootstrap, outgoing, includeHeaders=True).save()
+    stored = source(spark, topics.bootstrap, outgoing)
+    assert values_of(stored) == WANTED
+    ordered = stored.where("partition = 0").orderBy("offset").selectExpr("CAST(value AS STRING)").collect()
+    assert [int(row[0]) for row in ordered] == [value for value in WANTED if value < 600]
+
+
+def test_a_stream_that_lost_its_checkpoint(
+    spark: SparkSession, topics: Topics, incoming: str, tmp_path: Path
+) -> None:
+    outgoing = topics.fresh(partitions=2, configs=DEDUPLICATED)
+    plain = topics.fresh(partitions=2)
+    for life in ("first", "second"):
+        records = source(spark, topics.bootstrap, incoming, stream=True, maxOffsetsPerTrigger=150)
+        for topic in (outgoing, plain):
+            writer = sink(
+                named_by_source(doubled(records), "doubling"),
+                topics.bootstrap,
+                topic,
+                stream=True,
+                includeHeaders=True,
+                checkpointLocation=str(tmp_path / life / topic),
+            )
+            assert writer.trigger(availableNow=True).start().awaitTermination(120)
+    assert values_of(source(spark, topics.bootstrap, outgoing)) == WANTED
+    # the same without the setting: what the test is about
+    assert source(spark, topics.bootstrap, plain).count() == 2 * len(WANTED)
+
+
+@pytest.mark.parametrize(("columns", "name"), [(["topic", "partition", "value"], "a"), (None, "")])
+def test_rows_that_do_not_say_where_they_come_from(
+    spark: SparkSession, topics: Topics, incoming: str, columns: list[str] | None, name: str
+) -> None:
+    records = source(spark, topics.bootstrap, incoming)
+    with pytest.raises(SparkCompatError):
+        named_by_source(records if columns is None else records.select(*columns), name)
