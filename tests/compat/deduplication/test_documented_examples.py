@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 import pytest
+from kafka import KafkaConsumer, TopicPartition
 
 from tests.compat.topics import fresh_topic
 from tests.support.gateway_process import GatewayProcess
@@ -13,9 +15,11 @@ from tests.support.named_batches import DEDUPLICATED, named
 from tests.support.wire import Wire
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "deduplication.md"
-EXAMPLES = re.findall(
-    r"^([a-z-]+):\n\n```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+ALL_EXAMPLES = re.findall(
+    r"^([^\n]*)\n\n```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
 )
+EXAMPLES = [(told[:-1], code) for told, code in ALL_EXAMPLES if re.fullmatch(r"[a-z-]+:", told)]
+PATIENCE_S = 60.0
 ASKING = [(library, code) for library, code in EXAMPLES if "seqgate-name:" in code]
 LAST_LINE = 41
 
@@ -50,3 +54,27 @@ def test_it_goes_on_where_the_name_was(
     assert _next_line(code, shared_gateway.bootstrap, topic) == LAST_LINE + 1
     unknown = code.replace("ledger-reader", "nobody")
     assert _next_line(unknown, shared_gateway.bootstrap, topic) == 0
+
+
+def test_the_writer_may_run_again(
+    shared_gateway: GatewayProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (code,) = [code for _, code in ALL_EXAMPLES if "lines.txt" in code]
+    name = fresh_topic(shared_gateway.bootstrap, "lines", partitions=4, configs=DEDUPLICATED)
+    lines = {b"line %d\n" % number for number in range(500)}
+    (tmp_path / "lines.txt").write_bytes(b"".join(sorted(lines)))
+    monkeypatch.chdir(tmp_path)
+    own = code.replace("localhost:9092", shared_gateway.bootstrap).replace('"lines"', f'"{name}"')
+    for _ in range(2):
+        exec(compile(own, PAGE.name, "exec"), {})
+    consumer = KafkaConsumer(bootstrap_servers=shared_gateway.bootstrap, auto_offset_reset="earliest")
+    partitions = [TopicPartition(name, index) for index in range(4)]
+    consumer.assign(partitions)
+    ends = consumer.end_offsets(partitions)
+    values = []
+    deadline = time.monotonic() + PATIENCE_S
+    while any(consumer.position(each) < ends[each] for each in partitions):
+        assert time.monotonic() < deadline
+        values += [record.value for records in consumer.poll(timeout_ms=1_000).values() for record in records]
+    consumer.close()
+    assert sorted(values) == sorted(lines)
