@@ -201,8 +201,10 @@ def test_a_producer_without_an_id(shared_gateway: GatewayProcess, acks: int, flu
             send(wire, topic, named("a", *ids), acks=acks)[0]
             for ids in ([1, 2], [1, 2], [2], [2, 3], [3, 4, 5], [1])
         ]
+        # which can be read when it is answered, and so can all before it
+        assert send(wire, topic, named("a", 6)) == [(0, 7)]
     assert answers == [(0, 0), (0, -1), (0, -1), (0, 2), (0, 4), (0, -1)]
-    assert sum(batch.record_count for batch in stored_batches(shared_gateway.bootstrap, topic)) == 5
+    assert sum(batch.record_count for batch in stored_batches(shared_gateway.bootstrap, topic)) == 6
 
 
 def test_an_idempotent_producer(shared_gateway: GatewayProcess) -> None:
