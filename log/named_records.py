@@ -27,15 +27,6 @@ _LAYOUTS_OF_A_BATCH: Final = 8
 _new_tuple = tuple.__new__
 
 
-class NameHeaders(NamedTuple):
-    """The record headers that a topic's names are read from."""
-
-    name: bytes
-    sequence: bytes
-    epoch: bytes
-    max_name_bytes: int
-
-
 class _Tail(NamedTuple):
     """The headers of a record, which those of the next one mostly repeat in all but the sequence id."""
 
@@ -46,6 +37,20 @@ class _Tail(NamedTuple):
     size_bytes: int
     name: bytes
     epoch: int
+
+
+class NameHeaders:
+    """The record headers that a topic's names are read from; `tail` is that of the last record, as the next batch may repeat it."""
+
+    __slots__ = ("epoch", "max_name_bytes", "name", "sequence", "tail")
+
+    def __init__(self, name: bytes, sequence: bytes, epoch: bytes, max_name_bytes: int) -> None:
+        """Name the headers."""
+        self.name = name
+        self.sequence = sequence
+        self.epoch = epoch
+        self.max_name_bytes = max_name_bytes
+        self.tail: _Tail | None = None
 
 
 def named_records(
@@ -70,9 +75,9 @@ def _read_all(  # noqa: C901, PLR0912, PLR0915 - what runs for every record, in 
     batch: BatchHeader, data: bytes, headers: NameHeaders, is_strict: bool
 ) -> list[NamedRecord]:
     found: list[NamedRecord] = []
-    tail: _Tail | None = None
-    before = after = b""
-    size_of_tail = end = last_size = alike = 0
+    tail = headers.tail
+    before, after, size_of_tail = (b"", b"", 0) if tail is None else tail[:3]
+    end = last_size = alike = 0
     last_delta, highest_delta = -1, batch.last_offset_delta
     left, layouts_left = batch.record_count, _LAYOUTS_OF_A_BATCH
     while left:
@@ -114,7 +119,7 @@ def _read_all(  # noqa: C901, PLR0912, PLR0915 - what runs for every record, in 
             or not data.endswith(after, at, end)
         ):
             alike = 0
-            tail = _read_tail(data, at, end, headers, is_strict)
+            tail = headers.tail = _read_tail(data, at, end, headers, is_strict)
             if tail is None:
                 continue
             before, after, size_of_tail = tail.before, tail.after, tail.size_bytes
@@ -209,7 +214,7 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
 def _read_tail(data: bytes, start: int, end: int, headers: NameHeaders, is_strict: bool) -> _Tail | None:
     """The headers of a record, from the count of them to its end; None of one without name and sequence id."""
     values = _wanted_values(data, start, end, headers)
-    name, sequence, epoch = (values.get(wanted) for wanted in headers[:3])
+    name, sequence, epoch = (values.get(wanted) for wanted in (headers.name, headers.sequence, headers.epoch))
     if name is None and sequence is None:
         return None
     complaint = _complaint(data, headers, name, sequence, epoch)
@@ -229,7 +234,7 @@ def _read_tail(data: bytes, start: int, end: int, headers: NameHeaders, is_stric
 
 def _wanted_values(data: bytes, start: int, end: int, headers: NameHeaders) -> dict[bytes, tuple[int, int]]:
     """From where to where the values of those headers lie that names are read from; an empty stretch for null."""
-    wanted = headers[:3]
+    wanted = headers.name, headers.sequence, headers.epoch
     found: dict[bytes, tuple[int, int]] = {}
     count, position = _varint(data, start)
     if not 0 <= count <= end - start:

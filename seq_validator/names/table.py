@@ -104,7 +104,7 @@ class NameTable:
 
     def update(
         self,
-        advances: Iterable[NameAdvance],
+        advances: Sequence[NameAdvance],
         base_offset: int,
         now_ms: int,
         *,
@@ -115,10 +115,10 @@ class NameTable:
 
         A new name may push out the longest idle ones of the topic; where nobody is idle the limit is exceeded instead.
         """
-        # those that are known first, so that a new one does not push them out
-        for name, sequence_id, position, epoch in sorted(
-            advances, key=lambda each: each.name not in self._entries
-        ):
+        if len(advances) > 1:
+            # those that are known first, so that a new one does not push them out
+            advances = sorted(advances, key=lambda each: each.name not in self._entries)
+        for name, sequence_id, position, epoch in advances:
             entry = self._touched(name, now_ms)
             entry.epoch = max(entry.epoch, epoch)
             if sequence_id == NO_SEQUENCE_ID:
