@@ -107,7 +107,9 @@ class NamesLife(DirectoryLife):
         history.cut(log.log_end_offset)
         self.answers.clear()
         assert log.log_end_offset == max(history.end_offset, log.log_start_offset)
-        if not self.is_start_promised and DEDUPLICATION_START not in self._files():
+        # nothing of a partition was promised whose very directory a power cut may have taken
+        is_promised = self.is_start_promised and self.acknowledged_end_offset > 0
+        if not is_promised and DEDUPLICATION_START not in self._files():
             history.start_offset = None
         if self.topic_config.deduplicates:
             self._begin_to_remember()
@@ -486,12 +488,8 @@ class NamesLife(DirectoryLife):
         epochs = self.history.epochs
         self.history.epochs = {name: state.epoch for name, state in states.items()}
         if self.has_forgiven:
-            # a name of which no record counts may stay remembered
-            states = {
-                name: state
-                for name, state in states.items()
-                if name in expected or state.pushed_sequence >= 0
-            }
+            # what only the lost snapshots had is gone, and what else went with it can't be told from outside
+            return
         assert set(states) == set(expected), f"remembered {set(states)}, not {set(expected)}"
         for name, known in expected.items():
             state = states[name]
