@@ -82,7 +82,7 @@ class KeptNamesLog(NamedLog):
             self.log_end_offset,
             self._names_lock,
         )
-        self._names_changed = False
+        self._names_changed = self._has_gap = False
         self._named_since_capture = 0
         self._environment.names_overdue.pop(self, None)
         self._undurable.add([], self.directory)

@@ -47,6 +47,8 @@ class NamedLog(DelayedLog):
     """What the next flush is to write down."""
     _captures_out: int = 0
     """How many flushes that write down names are under way."""
+    _has_gap: bool = False
+    """Whether records went that were not read for names: what is known is to be written down at once, as the log can't tell it again."""
     _unwritten_from: int | None = None
     """The offset from which on records may have names that no durable snapshot knows; None when all are known there."""
 
@@ -87,7 +89,7 @@ class NamedLog(DelayedLog):
         table = self.names = NameTable(self._topic_names)
         self._environment.deduplicating[self] = None
         self._unwritten_from = None
-        self._names_changed = False
+        self._names_changed = self._has_gap = False
         if newest is not None:
             table.restore(newest.names)
             start_offset = max(start_offset, newest.log_end_offset)
@@ -101,9 +103,11 @@ class NamedLog(DelayedLog):
             )
             self._forget_transactions_of(table, start_offset)
             start_offset = self.log_start_offset
+            self._names_changed = self._has_gap = True
         self._named_since_capture = 0
         if start_offset < self.log_end_offset:
             self._replay_offset = self._unwritten_from = start_offset
+        if self._replay_offset is not None or self._has_gap:
             self._environment.names_overdue[self] = None
 
     def _names_start(self, *, is_remembered: bool) -> int:
@@ -165,7 +169,7 @@ class NamedLog(DelayedLog):
             raise StorageFailed(f"{self.topic}-{self.partition} can't be read: {error}") from error
         finally:
             storage.waits = waits
-        if self.names_ready:
+        if self.names_ready and not self._has_gap:
             self._environment.names_overdue.pop(self, None)
         return self.names_ready
 

@@ -499,3 +499,8 @@ class TestTurningItOnAndOff:
         log.delete_records_before(30)
         log.update_config(CONFIG)
         assert "are gone" in caplog.text
+        log.replay_names(1 << 20, NOW_MS)
+        # nothing but memory has all of it now
+        assert log in log._environment.names_overdue
+        assert log.capture_names()
+        assert log not in log._environment.names_overdue
