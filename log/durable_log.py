@@ -95,10 +95,8 @@ class DurableLog:
             self._load(recovery_point, clean_stop, now_ms)
 
     def _load(self, recovery_point: int, clean_stop: CleanStop | None, now_ms: int) -> None:
-        storage = self._environment.storage
         # one who first asks for the log may be about to read it without waiting; to open it is to wait
-        waits, storage.waits = storage.waits, True
-        try:
+        with self._environment.storage.may_wait():
             loaded = load_log(
                 self._environment,
                 self.directory,
@@ -107,8 +105,6 @@ class DurableLog:
                 clean_stop=clean_stop,
                 now_ms=now_ms,
             )
-        finally:
-            storage.waits = waits
         self._take(loaded)
 
     def _take(self, loaded: LoadedLog) -> None:

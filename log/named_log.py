@@ -80,12 +80,9 @@ class NamedLog(DelayedLog):
         self._topic_names = self._environment.names_of(self.topic_id)
         self._apply_name_settings()
         storage = self._environment.storage
-        waits, storage.waits = storage.waits, True
-        try:
+        with storage.may_wait():
             newest = newest_names(storage, self.directory, self.log_end_offset)
             start_offset = self._names_start(is_remembered=newest is not None)
-        finally:
-            storage.waits = waits
         table = self.names = NameTable(self._topic_names)
         self._environment.deduplicating[self] = None
         self._unwritten_from = None
@@ -161,14 +158,11 @@ class NamedLog(DelayedLog):
         self._check_online()
         if self.names is None or self._replay_offset is None:
             return True
-        storage = self._environment.storage
-        waits, storage.waits = storage.waits, True
         try:
-            self._replay(self.names, self._replay_offset, max_bytes, now_ms)
+            with self._environment.storage.may_wait():
+                self._replay(self.names, self._replay_offset, max_bytes, now_ms)
         except (CorruptRecord, OSError) as error:
             raise StorageFailed(f"{self.topic}-{self.partition} can't be read: {error}") from error
-        finally:
-            storage.waits = waits
         if self.names_ready and not self._has_gap:
             self._environment.names_overdue.pop(self, None)
         return self.names_ready
@@ -261,7 +255,6 @@ class NamedLog(DelayedLog):
                     self.partition,
                     producer_id,
                 )
-                self._names_changed = True
                 names.end_transaction(
                     producer_id, commit=False, marker_offset=-1, high_watermark=self.high_watermark
                 )

@@ -24,7 +24,7 @@ from log.errors import DirectoryLocked
 from log.names import DELETED_SUFFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from log.disk import Disk, FileEntry
     from log.record_batch import Buffer
@@ -139,6 +139,15 @@ class Storage:
         except page_cache.Untold:
             self.tells_cached = False
             return True
+
+    @contextlib.contextmanager
+    def may_wait(self) -> Iterator[None]:
+        """Let the reads of the block wait for the disk, whatever `waits` says around it."""
+        waits, self.waits = self.waits, True
+        try:
+            yield
+        finally:
+            self.waits = waits
 
     def check_brought_in(self, paths: Iterable[str]) -> None:
         """Unless `waits`, raises NotCached if any of these files, read whole and seldom, was not brought in lately."""
