@@ -44,8 +44,8 @@ class BatchContent(NamedTuple):
     duplicates: int = 0
     """How many of its records are not stored."""
     due_times: DueTimes | None = None
-    is_known: AppendInfo | None = None
-    """The answer where nothing is to be stored."""
+    answer: AppendInfo | None = None
+    """Where nothing is to be stored."""
 
 
 class DeduplicatedLog(KeptNamesLog):
@@ -58,7 +58,7 @@ class DeduplicatedLog(KeptNamesLog):
         DelayedLimitReached.
         """
         content = self._deduplicate(batch, view, now_ms)
-        if self.delays is not None and content.is_known is None:
+        if self.delays is not None and content.answer is None:
             content = content._replace(due_times=self._due_times(content.batch, content.view, now_ms))
         return content
 
@@ -69,13 +69,7 @@ class DeduplicatedLog(KeptNamesLog):
             return BatchContent(batch, view)
         if self._replay_offset is not None and not self.replay_names(REPLAYED_AT_ONCE_BYTES, now_ms):
             raise NamesNotReady("What is remembered of producer names is still being read from the log.")
-        if self._unwritten_start is not None:
-            try:
-                self._write_start()
-            except OSError as error:
-                self._fail(
-                    f"the start of what is remembered of producer names could not be written: {error}", error
-                )
+        self._write_start()
         verdict = names.judge(
             records, now_ms, high_watermark=self.high_watermark, transaction_of=transaction_of(batch)
         )
@@ -91,7 +85,7 @@ class DeduplicatedLog(KeptNamesLog):
             self._environment.name_budget.dropped_records += len(duplicates)
             self._names_changed = True
             info = AppendInfo(-1, verdict.wait_for_offset, -1, self.log_start_offset, True)
-            return BatchContent(batch, view, is_known=info)
+            return BatchContent(batch, view, answer=info)
         batch, view = _without(batch, view, set(duplicates), self.config)
         return BatchContent(batch, view, advances, len(duplicates))
 

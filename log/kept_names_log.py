@@ -50,16 +50,20 @@ class KeptNamesLog(NamedLog):
         except StorageFailed:
             return
         except OSError as error:
-            self.take_offline(
-                f"what is remembered of producer names can't be read or written: {error}", error
-            )
+            self.take_offline(f"what is remembered of producer names can't be read: {error}", error)
 
     def _write_start(self) -> None:
-        """Have it durable from which offset on names are remembered. Raises OSError."""
-        if self._unwritten_start is not None:
-            storage = self._environment.storage
+        """Have it durable from which offset on names are remembered. Raises StorageFailed."""
+        if self._unwritten_start is None:
+            return
+        storage = self._environment.storage
+        try:
             write_start(storage, self.directory, self.topic, self.partition, self._unwritten_start)
-            self._unwritten_start = None
+        except OSError as error:
+            self._fail(
+                f"the start of what is remembered of producer names could not be written: {error}", error
+            )
+        self._unwritten_start = None
 
     def capture_names(self) -> bool:
         """Have what is remembered now written down by the next flush; False when it is written, or not complete."""
@@ -70,10 +74,7 @@ class KeptNamesLog(NamedLog):
             return False
         try:
             self._write_start()
-        except OSError as error:
-            self.take_offline(
-                f"the start of what is remembered of producer names could not be written: {error}", error
-            )
+        except StorageFailed:
             return False
         self._captured = NamesCapture(
             self._environment.storage,

@@ -94,8 +94,8 @@ class UnifiedLog(DeduplicatedLog):
         content = None
         if self.names is not None or self.delays is not None:
             content = self._look_into(batch, view, now_ms)
-            if content.is_known is not None:
-                return content.is_known
+            if content.answer is not None:
+                return content.answer
             batch, view = content.batch, content.view
         base_offset = batch.base_offset = self.log_end_offset
         last_offset = base_offset + batch.last_offset_delta

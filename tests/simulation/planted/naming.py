@@ -101,7 +101,7 @@ def nothing_left_of_duplicates() -> list[Change]:
         content = look_into(self, *args)
         if content.duplicates and not content.batch.record_count and self.names is not None:
             info = AppendInfo(-1, -1, -1, self.log_start_offset, True)
-            return content._replace(is_known=info)
+            return content._replace(answer=info)
         return content
 
     return [(DeduplicatedLog, "_look_into", drop)]
