@@ -47,8 +47,7 @@ def refused_by_log(partition: Partition, max_refused: int, records: memoryview, 
     """The log, or the disk, had no room for a batch: none that the producer sent after it may be first."""
     if partition.delayed_gate is None:
         partition.delayed_gate = ProduceGate(max_refused)
-    batch = parse_header(records)
-    partition.delayed_gate.refused(batch.producer_id, batch.producer_epoch, batch.base_sequence, now_ms)
+    _remember(partition.delayed_gate, records, now_ms)
 
 
 def refused_unopened(
@@ -57,9 +56,12 @@ def refused_unopened(
     """A partition could not be opened for a batch; once it can be, none that the producer sent after it may be first."""
     if records is None or len(records) < HEADER_BYTES:
         return
-    gate = topic.gates.get(index)
-    if gate is None:
-        gate = topic.gates[index] = ProduceGate(max_refused)
+    if index not in topic.gates:
+        topic.gates[index] = ProduceGate(max_refused)
+    _remember(topic.gates[index], records, now_ms)
+
+
+def _remember(gate: ProduceGate, records: memoryview, now_ms: int) -> None:
     batch = parse_header(records)
     gate.refused(batch.producer_id, batch.producer_epoch, batch.base_sequence, now_ms)
 
