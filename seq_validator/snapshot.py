@@ -15,9 +15,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final
 
-import crc32c
-
 from seq_validator.entry import NO_OFFSET, ProducerEntry, RetainedBatch
+from seq_validator.envelope import CRC_BYTES, Envelope
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -25,17 +24,21 @@ if TYPE_CHECKING:
 VERSION: Final = 2
 FIRST_VERSION: Final = 1
 _MAGIC: Final = b"SQPS"
-_PREFIX: Final = struct.Struct(">4sh")
 _HEADER: Final = struct.Struct(">4shqi")
 _ENTRY_HEAD: Final = struct.Struct(">qhqiq")
 _MARKER: Final = struct.Struct(">qq")
 _COUNT: Final = struct.Struct(">i")
 _BATCH: Final = struct.Struct(">iiqqq")
-_CRC: Final = struct.Struct(">I")
 
 
 class CorruptSnapshot(Exception):
     """The bytes are no snapshot that this version can read; the message is a sentence that says why."""
+
+
+_ENVELOPE: Final = Envelope(
+    _MAGIC, FIRST_VERSION, VERSION, _HEADER.size, "producer snapshot", CorruptSnapshot
+)
+newer_version = _ENVELOPE.newer_version
 
 
 def encode(entries: Collection[ProducerEntry], log_end_offset: int) -> bytes:
@@ -54,8 +57,7 @@ def encode(entries: Collection[ProducerEntry], log_end_offset: int) -> bytes:
         parts.append(_MARKER.pack(entry.marker_offset, entry.marker_timestamp))
         parts.append(_COUNT.pack(len(entry.batches)))
         parts.extend(_BATCH.pack(*batch) for batch in entry.batches)
-    body = b"".join(parts)
-    return body + _CRC.pack(crc32c.crc32c(body))
+    return _ENVELOPE.seal(b"".join(parts))
 
 
 def decode(data: bytes, retained_batches: int) -> tuple[list[ProducerEntry], int]:
@@ -63,55 +65,19 @@ def decode(data: bytes, retained_batches: int) -> tuple[list[ProducerEntry], int
 
     Raises CorruptSnapshot when the bytes are cut, damaged, or written in a later version.
     """
-    _check(data)
+    _ENVELOPE.check(data)
     _, version, log_end_offset, count = _HEADER.unpack_from(data)
-    end = len(data) - _CRC.size
+    end = len(data) - CRC_BYTES
     position = _HEADER.size
     entries: list[ProducerEntry] = []
     try:
         for _ in range(count):
             position = _decode_entry(data, position, version, retained_batches, entries)
     except struct.error as error:
-        raise _miscounted() from error
+        raise _ENVELOPE.miscounted() from error
     if count < 0 or position != end:
-        raise _miscounted()
+        raise _ENVELOPE.miscounted()
     return entries, log_end_offset
-
-
-def newer_version(data: bytes) -> int | None:
-    """The version of a snapshot that a later release wrote; None for any other, and for one that is damaged.
-
-    Every version begins with the magic and its number, and ends with the CRC-32C of all before.
-    """
-    if len(data) < _PREFIX.size + _CRC.size:
-        return None
-    magic, version = _PREFIX.unpack_from(data)
-    (expected,) = _CRC.unpack_from(data, len(data) - _CRC.size)
-    if magic != _MAGIC or version <= VERSION or crc32c.crc32c(memoryview(data)[: -_CRC.size]) != expected:
-        return None
-    return int(version)
-
-
-def _check(data: bytes) -> None:
-    if len(data) < _HEADER.size + _CRC.size:
-        message = f"The producer snapshot is cut short: {len(data)} bytes."
-        raise CorruptSnapshot(message)
-    magic, version = _PREFIX.unpack_from(data)
-    if magic != _MAGIC:
-        message = f"This is no producer snapshot: it begins with {magic!r}."
-        raise CorruptSnapshot(message)
-    # Another version may protect itself otherwise, so it is named before its checksum is tried.
-    if not FIRST_VERSION <= version <= VERSION:
-        message = (
-            f"The producer snapshot has version {version}; "
-            f"this program reads versions {FIRST_VERSION} to {VERSION}."
-        )
-        raise CorruptSnapshot(message)
-    (expected,) = _CRC.unpack_from(data, len(data) - _CRC.size)
-    actual = crc32c.crc32c(memoryview(data)[: -_CRC.size])
-    if actual != expected:
-        message = f"The producer snapshot is damaged: its CRC-32C is {actual:#010x}, not {expected:#010x}."
-        raise CorruptSnapshot(message)
 
 
 def _decode_entry(
@@ -141,7 +107,3 @@ def _decode_entry(
         position += _BATCH.size
     entries.append(entry)
     return position
-
-
-def _miscounted() -> CorruptSnapshot:
-    return CorruptSnapshot("The producer snapshot is damaged: its counts do not fit its length.")
