@@ -37,8 +37,8 @@ class NamedClient(Protocol):
     ) -> None:
         """Send one record to partition 0 with acks=all, and wait until it is acknowledged. Raises Refused."""
 
-    def committed(self, name: str, topic: str) -> tuple[int, dict[str, Any]] | None:
-        """The offset and the metadata that the group of the name has committed in partition 0."""
+    def committed(self, name: str, topic: str) -> tuple[int, dict[str, Any] | None] | None:
+        """The offset that the group of the name has committed in partition 0, and its metadata if the library tells it."""
 
     def close(self) -> None: ...
 
@@ -119,12 +119,17 @@ class Confluent:
         if refused:
             raise Refused(refused[0].name())
 
-    def committed(self, name: str, topic: str) -> tuple[int, dict[str, Any]] | None:
+    def committed(self, name: str, topic: str) -> tuple[int, None] | None:
+        """The offset only.
+
+        confluent-kafka copies the metadata up to a zero byte that librdkafka does not put behind it, so what
+        was in memory there follows, or `found.metadata` raises UnicodeDecodeError.
+        """
         consumer = Consumer({**self._settings, "group.id": group_of(name), "enable.auto.commit": False})
         (found,) = consumer.committed([ConfluentPartition(topic, 0)], timeout=TIMEOUT_S)
         consumer.close()
         assert found.error is None, found.error
-        return None if found.offset == OFFSET_INVALID else (found.offset, json.loads(found.metadata))
+        return None if found.offset == OFFSET_INVALID else (found.offset, None)
 
     def close(self) -> None:
         pass
