@@ -24,6 +24,8 @@ _ALIKE: Final = 8
 """After so many records that lie alike it is worth to look for more of them at once."""
 _LAYOUTS_OF_A_BATCH: Final = 8
 """So that a batch can't have one pattern made after the other."""
+_REMEMBERED_HEADERS_BYTES: Final = 1024
+"""Larger headers of a record are not kept for the next batch, nor made a pattern: that takes memory, and time for each byte of them."""
 _new_tuple = tuple.__new__
 
 
@@ -40,7 +42,7 @@ class _Tail(NamedTuple):
 
 
 class NameHeaders:
-    """The record headers that a topic's names are read from; `tail` is that of the last record, as the next batch may repeat it."""
+    """The record headers that a topic's names are read from; `tail` is that of the last record if it is small: the next batch may repeat it."""
 
     __slots__ = ("epoch", "max_name_bytes", "name", "sequence", "tail")
 
@@ -119,7 +121,8 @@ def _read_all(  # noqa: C901, PLR0912, PLR0915 - what runs for every record, in 
             or not data.endswith(after, at, end)
         ):
             alike = 0
-            tail = headers.tail = _read_tail(data, at, end, headers, is_strict)
+            tail = _read_tail(data, at, end, headers, is_strict)
+            headers.tail = tail if end - at <= _REMEMBERED_HEADERS_BYTES else None
             if tail is None:
                 continue
             before, after, size_of_tail = tail.before, tail.after, tail.size_bytes
@@ -136,7 +139,7 @@ def _read_all(  # noqa: C901, PLR0912, PLR0915 - what runs for every record, in 
         found.append(_new_tuple(NamedRecord, (offset_delta, tail.name, sequence_id, tail.epoch)))
         alike = alike + 1 if size == last_size else 0
         last_size = size
-        if alike == _ALIKE and layouts_left:
+        if alike == _ALIKE and layouts_left and size_of_tail <= _REMEMBERED_HEADERS_BYTES:
             layouts_left -= 1
             layout = _layout(data, begin, at, tail, len(digits))
             following, end = _read_following(layout, data, end, left, last_delta, tail)

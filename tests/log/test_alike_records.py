@@ -20,9 +20,16 @@ LIMIT_BYTES = 1 << 20
 
 
 def record(
-    number: int, *, value_bytes: int = 20, name: bytes = b"app", epoch: bytes | None = None
+    number: int,
+    *,
+    value_bytes: int = 20,
+    name: bytes = b"app",
+    epoch: bytes | None = None,
+    other_bytes: int = 0,
 ) -> NewRecord:
     headers: list[tuple[str, bytes | None]] = [("dedup.name", name), ("dedup.sequence", b"%d" % number)]
+    if other_bytes:
+        headers.insert(0, ("other", b"o" * other_bytes))
     if epoch is not None:
         headers.append(("dedup.epoch", epoch))
     return NewRecord(b"v" * value_bytes, key=b"k", timestamp=1_000 + number % 1_000, headers=headers)
@@ -106,3 +113,17 @@ def test_gaps_that_compaction_left_are_kept() -> None:
     batch = rewritten_batch(header, plain, kept)
     assert [each.position for each in read(batch)] == [each.offset for each in kept]
     assert read(batch) == expected(batch)
+
+
+def test_large_headers_are_neither_made_a_pattern_nor_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pattern of megabytes takes seconds to make, and there is one set of headers for each partition."""
+    monkeypatch.setattr("log.named_records.read_alike", no_pattern)
+    headers = NameHeaders(b"dedup.name", b"dedup.sequence", b"dedup.epoch", 256)
+    batch = build_batch([record(number, other_bytes=1024) for number in range(100)])
+    found = named_records(parse_header(batch), memoryview(batch), headers, LIMIT_BYTES)
+    assert found == expected(batch)
+    assert headers.tail is None
+
+
+def no_pattern(*_: object) -> None:
+    raise AssertionError("a pattern is made of large headers")
