@@ -7,7 +7,7 @@ import os
 from tests.fuzzing.run import HAS_WHEELS, fuzz
 from tests.fuzzing.targets import NAMES
 
-SECONDS = float(os.environ.get("SEQGATE_TEST_FUZZING_SECONDS", "40"))
+SECONDS = float(os.environ.get("SEQGATE_TEST_FUZZING_SECONDS", 2 * len(NAMES)))
 SEED = int(os.environ.get("SEQGATE_TEST_FUZZING_SEED", "1"))
 
 if HAS_WHEELS:

@@ -11,6 +11,8 @@ from typing import Protocol
 
 INJECTED = Path(__file__).with_name("injected")
 SIZE_BYTES = 512 << 20
+AT_ONCE_BYTES = 16 << 20
+"""Room is taken in pieces: tmpfs gives all of a piece back when somebody else was faster."""
 FLAG = "disk"
 
 
@@ -39,11 +41,11 @@ class Mounted:
         with self._ballast.open("ab") as file:
             while True:
                 told = os.statvfs(self.folder)
-                taken = told.f_bavail * told.f_frsize - left_bytes
-                if taken <= 0:
+                room = told.f_bavail * told.f_frsize - left_bytes
+                if room <= 0:
                     return
                 try:
-                    os.posix_fallocate(file.fileno(), file.seek(0, os.SEEK_END), taken)
+                    os.posix_fallocate(file.fileno(), file.seek(0, os.SEEK_END), min(room, AT_ONCE_BYTES))
                 except OSError:  # somebody else was faster
                     continue
 
