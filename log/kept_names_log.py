@@ -76,13 +76,7 @@ class KeptNamesLog(NamedLog):
             self._write_start()
         except StorageFailed:
             return False
-        self._captured = NamesCapture(
-            self._environment.storage,
-            self.directory,
-            names.written(),
-            self.log_end_offset,
-            self._names_lock,
-        )
+        self._captured = NamesCapture(self._snapshots, names.written(), self.log_end_offset)
         self._names_changed = self._has_gap = False
         self._named_since_capture = 0
         self._environment.names_overdue.pop(self, None)
@@ -100,10 +94,9 @@ class KeptNamesLog(NamedLog):
     def complete_flush(self, ticket: FlushTicket) -> None:
         """As DurableLog's."""
         super().complete_flush(ticket)
-        if ticket.names is not None and ticket.generation == self._generation:
+        if self.names is not None and ticket.names is not None and ticket.names.snapshots is self._snapshots:
             self._captures_out -= 1
-            if self.names is not None:
-                self.names.is_written(ticket.names.times)
+            self.names.is_written(ticket.names.times)
             is_all = not self._names_changed and self._captured is None and not self._captures_out
             self._unwritten_from = None if is_all else ticket.names.log_end_offset
 

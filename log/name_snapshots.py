@@ -8,6 +8,7 @@ below that offset is durable, whole and under another name first, so no crash ma
 from __future__ import annotations
 
 import logging
+import threading
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from log.checkpoints import CorruptCheckpoint, decode_offsets, encode_offsets
@@ -15,47 +16,63 @@ from log.names import DEDUPLICATION_START, NAMES_SUFFIX, offset_name, offsets_of
 from seq_validator.names import CorruptNames, WrittenName, decode_names, encode_names
 
 if TYPE_CHECKING:
-    import threading
-
     from log.storage import Storage
 
 KEPT_SNAPSHOTS: Final = 2
 _logger = logging.getLogger(__name__)
 
 
+class NameSnapshots:
+    """Where one table of names is written down, for as long as the log keeps it."""
+
+    __slots__ = ("_closed", "_directory", "_lock", "_newest", "_storage")
+
+    def __init__(self, storage: Storage, directory: str) -> None:
+        """Begin with what is there, which is older than all that comes."""
+        self._storage = storage
+        self._directory = directory
+        self._lock = threading.Lock()
+        self._newest = 0
+        self._closed = False
+
+    def write(self, capture: NamesCapture) -> None:
+        """Make the snapshot, durable, unless a later one is, and drop old ones. Does nothing when closed. Raises OSError.
+
+        May be called in any thread. Two of one offset have one name, so the earlier must not come last.
+        """
+        storage, directory = self._storage, self._directory
+        with self._lock:
+            if self._closed or capture.times <= self._newest:
+                return
+            path = f"{directory}/{offset_name(capture.log_end_offset, NAMES_SUFFIX)}"
+            storage.replace_file(path, encode_names(capture.names, capture.log_end_offset))
+            offsets = offsets_of(storage.list_directory(directory), NAMES_SUFFIX)
+            for offset in offsets[:-KEPT_SNAPSHOTS]:
+                storage.delete(f"{directory}/{offset_name(offset, NAMES_SUFFIX)}")
+            self._newest = capture.times
+
+    def close(self) -> None:
+        """Write no more, not even for flushes under way: the directory's name may soon be another log's."""
+        with self._lock:
+            self._closed = True
+
+
 class NamesCapture:
     """What was remembered when the log ended at `log_end_offset`. `write` may be called in any thread."""
 
-    __slots__ = ("_directory", "_is_written", "_lock", "_storage", "log_end_offset", "names", "times")
+    __slots__ = ("log_end_offset", "names", "snapshots", "times")
 
     def __init__(
-        self,
-        storage: Storage,
-        directory: str,
-        written: tuple[list[WrittenName], int],
-        log_end_offset: int,
-        lock: threading.Lock,
+        self, snapshots: NameSnapshots, written: tuple[list[WrittenName], int], log_end_offset: int
     ) -> None:
-        """Begin unwritten. All captures of a log share a lock: two that belong to one offset have one name."""
-        self._storage = storage
-        self._directory = directory
-        self._lock = lock
-        self._is_written = False
+        """Begin unwritten."""
+        self.snapshots = snapshots
         self.names, self.times = written
         self.log_end_offset = log_end_offset
 
     def write(self) -> None:
-        """Make the snapshot, durable, and drop old ones, once all below the offset is durable. Raises OSError."""
-        storage, directory = self._storage, self._directory
-        path = f"{directory}/{offset_name(self.log_end_offset, NAMES_SUFFIX)}"
-        with self._lock:
-            if self._is_written:
-                return
-            storage.replace_file(path, encode_names(self.names, self.log_end_offset))
-            offsets = offsets_of(storage.list_directory(directory), NAMES_SUFFIX)
-            for offset in offsets[:-KEPT_SNAPSHOTS]:
-                storage.delete(f"{directory}/{offset_name(offset, NAMES_SUFFIX)}")
-            self._is_written = True
+        """Make the snapshot, durable, once all below the offset is durable. Raises OSError."""
+        self.snapshots.write(self)
 
 
 class ReadNames(NamedTuple):

@@ -6,13 +6,12 @@ What is remembered is written down by `log.kept_names_log`, and made use of by `
 from __future__ import annotations
 
 import logging
-import threading
 from typing import TYPE_CHECKING, Final
 
 from log.delayed_log import DelayedLog
 from log.end_marker import read_end_marker
 from log.errors import CorruptRecord, InvalidRecord, StorageFailed, UnsupportedCompressionType
-from log.name_snapshots import NamesCapture, newest_names, read_start
+from log.name_snapshots import NamesCapture, NameSnapshots, newest_names, read_start
 from log.named_records import NameHeaders, named_records
 from log.record_batch import TRANSACTIONAL_FLAG, crc_matches, whole_batches
 from seq_validator.names import NO_PRODUCER, NameTable, advances_of
@@ -54,16 +53,20 @@ class NamedLog(DelayedLog):
 
     _unwritten_start: int | None = None
     """From which offset on names are remembered, where that is not written down; it is before the first of them comes."""
-    _names_lock: threading.Lock
+    _snapshots: NameSnapshots
+    """Where the present table is written down."""
 
     def _take(self, loaded: LoadedLog) -> None:
         super()._take(loaded)
         self._stop_deduplicating()
-        self._captured = None
-        self._names_lock = threading.Lock()
-        self._captures_out = 0
         if self.config.deduplicates:
             self._begin_deduplicating()
+
+    def reopen(self, now_ms: int) -> None:
+        """As RetainedLog's; what flushes under way would still write down may be more than the disk has."""
+        if self.names is not None:
+            self._snapshots.close()
+        super().reopen(now_ms)
 
     def _apply_name_settings(self) -> None:
         config = self.config
@@ -84,6 +87,7 @@ class NamedLog(DelayedLog):
             newest = newest_names(storage, self.directory, self.log_end_offset)
             start_offset = self._names_start(is_remembered=newest is not None)
         table = self.names = NameTable(self._topic_names)
+        self._snapshots = NameSnapshots(storage, self.directory)
         self._environment.deduplicating[self] = None
         self._unwritten_from = None
         self._names_changed = self._has_gap = False
@@ -124,6 +128,9 @@ class NamedLog(DelayedLog):
         if self.names is not None:
             self.names.clear()
             self.names = None
+            self._snapshots.close()
+        self._captured = None
+        self._captures_out = 0
         self._environment.deduplicating.pop(self, None)
         self._environment.names_overdue.pop(self, None)
         self._replay_offset = None

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from log import LogConfig, Storage, UnifiedLog
+from log import LogConfig, LogDirectory, Storage, UnifiedLog
 from log.environment import LogEnvironment
-from log.errors import NameFenced, NameUndecided, StorageFailed
+from log.errors import NameFenced, NamesNotReady, NameUndecided, StorageFailed
 from log.names import DEDUPLICATION_START, NAMES_SUFFIX, offsets_of
 from tests.log.support import NOW_MS, flush, open_log
 from tests.log.test_deduplicated_log import LARGE, OFF, again, known, send
@@ -131,6 +133,74 @@ class TestWhatGoes:
         assert snapshots(log) == [1]
         with pytest.raises(NameFenced):
             send(crashed(log), 2, epoch=1)
+
+    def test_of_two_captures_of_one_offset_the_later_one_stays(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path, LARGE)
+        send(log, 1, epoch=1)
+        log.capture_names()
+        first = log.prepare_flush()
+        send(log, 1, epoch=2)
+        assert log.capture_names()
+        second = log.prepare_flush()
+        assert first is not None
+        assert second is not None
+        for ticket in (second, first):
+            ticket.run()
+            log.complete_flush(ticket)
+        with pytest.raises(NameFenced):
+            send(crashed(log), 2, epoch=1)
+
+    def test_a_flush_from_before_it_was_off_and_on_again_vouches_for_nothing(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path, LARGE)
+        for sequence_id in (1, 2):
+            send(log, sequence_id)
+            log.capture_names()
+            flush(log)
+        send(log, 3)
+        log.capture_names()
+        ticket = log.prepare_flush()
+        assert ticket is not None
+        log.update_config(OFF)
+        log.update_config(LARGE)
+        assert log.expire_names(NOW_MS + 2_000) == 1
+        ticket.run()
+        log.complete_flush(ticket)
+        with pytest.raises(NamesNotReady):
+            send(log, 0)
+
+    def test_a_flush_that_is_over_when_the_partition_is_another_writes_nothing_down(
+        self, tmp_path: Path
+    ) -> None:
+        directory = LogDirectory.open(tmp_path, Storage(), node_id=1, now_ms=lambda: NOW_MS, config=LARGE)
+        log = directory.create("flights", uuid.UUID(int=1), 0, LARGE)
+        send(log, 5)
+        log.capture_names()
+        ticket = log.prepare_flush()
+        assert ticket is not None
+        directory.delete("flights", 0)
+        another = directory.create("flights", uuid.UUID(int=2), 0, LARGE)
+        ticket.run()
+        log.complete_flush(ticket)
+        send(another, 0)
+        flush(another)
+        assert known(crashed(another)) == (0, 0)
+
+    def test_nor_does_one_that_is_over_when_the_log_was_recovered(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path, LARGE)
+        send(log, 1)
+        flush(log)
+        size_bytes = log.size_bytes
+        send(log, 2)
+        log.capture_names()
+        ticket = log.prepare_flush()
+        assert ticket is not None
+        log.take_offline("a flush failed")
+        os.truncate(f"{log.directory}/{0:020}.log", size_bytes)
+        log.reopen(NOW_MS)
+        ticket.run()
+        log.complete_flush(ticket)
+        assert log.log_end_offset == 1
+        assert snapshots(log) == []
 
     def test_what_was_known_when_it_was_turned_off_is_durable(self, tmp_path: Path) -> None:
         log = open_log(tmp_path, LARGE)
