@@ -148,14 +148,22 @@ class NamedLog(DelayedLog):
         """What is known of every name, the longest idle first."""
         return [] if self.names is None else self.names.states(self.high_watermark)
 
-    def expire_names(self, now_ms: int) -> int:
-        """Forget names idle for message.deduplication.expiration.ms; returns how many."""
+    def has_idle_names(self, now_ms: int) -> bool:
+        """Whether `expire_names` would forget some."""
         expiration_ms = self.config.deduplication_expiration_ms
-        if self.names is None or self._replay_offset is not None or expiration_ms < 0:
+        return (
+            self.names is not None
+            and self.names_ready
+            and expiration_ms >= 0
+            and self.names.has_idle(now_ms, expiration_ms)
+        )
+
+    def expire_names(self, now_ms: int) -> int:
+        """Forget names that all partitions that are open last heard of message.deduplication.expiration.ms ago; returns how many."""
+        if self.names is None or not self.has_idle_names(now_ms):
             return 0
-        expired = self.names.expire(now_ms, expiration_ms)
-        self._names_changed = self._names_changed or expired > 0
-        return expired
+        self._names_changed = True
+        return self.names.expire(now_ms, self.config.deduplication_expiration_ms)
 
     def replay_names(self, max_bytes: int, now_ms: int) -> bool:
         """Read about so many bytes more of the log for names, or a batch; whether all is read. Raises StorageFailed.
@@ -217,10 +225,16 @@ class NamedLog(DelayedLog):
                 error,
             )
             return
-        self._fold_names(names, batch, advances_of(records), now_ms)
+        self._fold_names(names, batch, advances_of(records), now_ms, is_replay=True)
 
     def _fold_names(
-        self, names: NameTable, batch: BatchHeader, advances: Sequence[NameAdvance], now_ms: int
+        self,
+        names: NameTable,
+        batch: BatchHeader,
+        advances: Sequence[NameAdvance],
+        now_ms: int,
+        *,
+        is_replay: bool = False,
     ) -> None:
         names.update(
             advances,
@@ -228,6 +242,7 @@ class NamedLog(DelayedLog):
             now_ms,
             high_watermark=self.high_watermark,
             transaction_of=transaction_of(batch),
+            is_replay=is_replay,
         )
         self._note_change(batch)
         self._named_since_capture += batch.record_count

@@ -39,7 +39,7 @@ class _Job:
     name: str
     every_s: float | Interval
     """An `Interval` where the setting can be altered."""
-    work: Callable[[Partition], None] | None
+    work: Callable[[Partition], object] | None
     once: Callable[[], Awaitable[None] | None] | None = None
     """Runs before the partitions that are open are looked over with `work`."""
 
@@ -91,7 +91,10 @@ class BackgroundJobs:
                 self._open_due,
             ),
             _Job(
-                "producer expiry", Interval(config, "producer.id.expiration.check.interval.ms"), self._expire
+                "producer expiry",
+                Interval(config, "producer.id.expiration.check.interval.ms"),
+                lambda partition: partition.log.expire_producers(self._clock.now_ms()),
+                self._names.expire,
             ),
             _Job("flush by time", FLUSH_CHECK_S, None, self._flush_by_time),
             _Job(
@@ -122,11 +125,6 @@ class BackgroundJobs:
         """Open those partitions of which retention may have to delete something."""
         async for key in in_slices(list(self._log_directory.stored())):
             self._lifecycle.open_if_retention_is_due(key, self._clock.now_ms())
-
-    def _expire(self, partition: Partition) -> None:
-        now_ms = self._clock.now_ms()
-        partition.log.expire_producers(now_ms)
-        partition.log.expire_names(now_ms)
 
     async def _flush_by_time(self) -> None:
         await sweep_partitions(

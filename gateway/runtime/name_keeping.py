@@ -14,7 +14,7 @@ from gateway.config import Config
 from gateway.runtime.clock import Clock
 from gateway.runtime.known_names import REPLAY_BYTES, is_behind
 from gateway.runtime.partition import Partition
-from gateway.runtime.partitions import Partitions
+from gateway.runtime.partitions import Partitions, TopicPartitions
 from gateway.runtime.slices import in_slices
 from log import LogDirectory, LogError
 from log.named_log import NamedLog
@@ -34,6 +34,7 @@ class NameKeeping:
         self._config = config
         self._clock = clock
         self._partitions = partitions
+        self._log_directory = log_directory
         self._environment = log_directory.environment
         self._captured_at_ms = clock.now_ms()
         self._unreadable: set[NamedLog] = set()
@@ -59,6 +60,31 @@ class NameKeeping:
             elif partition.log.capture_names():
                 partition.start_flush()
         await self._read_on(behind)
+
+    async def expire(self) -> None:
+        """Forget names that are idle in all partitions of their topic: those that are not open are opened to be asked."""
+        now_ms = self._clock.now_ms()
+        topics = {
+            log.topic
+            async for log in in_slices(list(self._environment.deduplicating))
+            if log.has_idle_names(now_ms)
+        }
+        for name in topics:
+            topic = self._partitions.by_name.get(name)
+            if topic is not None and await self._is_known(topic):
+                async for partition in in_slices(list(topic.opened())):
+                    if not partition.closed and not partition.log.offline:
+                        partition.log.expire_names(now_ms)
+
+    async def _is_known(self, topic: TopicPartitions) -> bool:
+        """Whether all that a topic's partitions remember is at hand."""
+        stored = self._log_directory.stored()
+        async for index in in_slices(range(topic.count)):
+            if self._partitions.by_name.get(topic.name) is not topic:
+                return False
+            if (topic.name, index) in stored and topic.get(index) is None:
+                return False
+        return not any(is_behind(partition.log) for partition in topic.opened())
 
     def _partition_of(self, log: NamedLog) -> Partition | None:
         """The partition that serves a log; None of one that nobody can use."""

@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 
 async def sweep_partitions(
-    partitions: Iterable[Partition], work: Callable[[Partition], None], purpose: str
+    partitions: Iterable[Partition], work: Callable[[Partition], object], purpose: str
 ) -> None:
     """Do the work for each that is served, in slices; where it fails that is logged, and the others have their turn."""
     async for partition in in_slices(partitions):

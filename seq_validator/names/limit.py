@@ -64,9 +64,9 @@ class TopicNames:
         """How many different names there are."""
         return len(self._names)
 
-    def enter(self, table: NameTable, name: bytes, now_ms: int) -> None:
+    def enter(self, table: NameTable, name: bytes, now_ms: int, *, may_evict: bool = True) -> None:
         """A partition begins to remember a name; the longest idle ones are forgotten where there are too many."""
-        if name not in self._names:
+        if may_evict and name not in self._names:
             self._make_room(now_ms)
         self._enter(table, name).last_active_ms = now_ms
         self._names.move_to_end(name)
@@ -89,6 +89,10 @@ class TopicNames:
         """A name is active."""
         self._names[name].last_active_ms = now_ms
         self._names.move_to_end(name)
+
+    def idle_ms(self, name: bytes, now_ms: int) -> int:
+        """For how long no partition has heard of a name."""
+        return now_ms - self._names[name].last_active_ms
 
     def leave(self, table: NameTable, name: bytes) -> None:
         """A partition remembers a name no longer."""

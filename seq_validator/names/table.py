@@ -21,7 +21,7 @@ from seq_validator.names.verdict import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from seq_validator.names.entry import NamedRecord
 
@@ -110,16 +110,18 @@ class NameTable:
         *,
         high_watermark: int,
         transaction_of: int = NO_PRODUCER,
+        is_replay: bool = False,
     ) -> None:
         """Fold in a batch that was appended at `base_offset`. Also replays a log, with what `advances_of` tells.
 
-        A new name may push out the longest idle ones of the topic; where nobody is idle the limit is exceeded instead.
+        A new name may push out the longest idle ones of the topic; where nobody is idle the limit is exceeded instead, and
+        by a replay: who was idle then is not known, and who was pushed out is written down.
         """
         if len(advances) > 1:
             # those that are known first, so that a new one does not push them out
             advances = sorted(advances, key=lambda each: each.name not in self._entries)
         for name, sequence_id, position, epoch in advances:
-            entry = self._touched(name, now_ms)
+            entry = self._touched(name, now_ms, may_evict=not is_replay)
             entry.epoch = max(entry.epoch, epoch)
             if sequence_id == NO_SEQUENCE_ID:
                 continue
@@ -163,18 +165,27 @@ class NameTable:
         """What is known of every name, the longest idle first."""
         return [entry.state(high_watermark) for entry in self._entries.values()]
 
+    def has_idle(self, now_ms: int, expiration_ms: int) -> bool:
+        """Whether `expire` would forget a name."""
+        return next(self._idle(now_ms, expiration_ms), None) is not None
+
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget names idle for `expiration_ms` or longer; return how many. Those with open transactions stay."""
-        expired = []
-        for entry in self._entries.values():
-            if now_ms - entry.last_active_ms < expiration_ms:
-                break
-            if not entry.open_sequences:
-                expired.append(entry.name)
+        """Forget names idle for `expiration_ms` or longer in all partitions; return how many. Those with open transactions stay.
+
+        An application that sends elsewhere lives, and may send again what this partition has.
+        """
+        expired = list(self._idle(now_ms, expiration_ms))
         for name in expired:
             self.forget(name)
         self._topic.budget.expired += len(expired)
         return len(expired)
+
+    def _idle(self, now_ms: int, expiration_ms: int) -> Iterator[bytes]:
+        for entry in self._entries.values():
+            if now_ms - entry.last_active_ms < expiration_ms:
+                break
+            if not entry.open_sequences and self._topic.idle_ms(entry.name, now_ms) >= expiration_ms:
+                yield entry.name
 
     def forget(self, name: bytes) -> None:
         """Forget one name, which has no open transaction."""
@@ -225,10 +236,10 @@ class NameTable:
                 self._open.setdefault(producer_id, {})[entry] = None
             self._topic.enter_restored(self, name, last_active_ms)
 
-    def _touched(self, name: bytes, now_ms: int) -> NameEntry:
+    def _touched(self, name: bytes, now_ms: int, *, may_evict: bool = True) -> NameEntry:
         entry = self._entries.get(name)
         if entry is None:
-            self._topic.enter(self, name, now_ms)
+            self._topic.enter(self, name, now_ms, may_evict=may_evict)
             entry = self._entries[name] = NameEntry(name, now_ms)
         else:
             entry.last_active_ms = now_ms

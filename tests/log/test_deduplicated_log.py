@@ -237,6 +237,24 @@ class TestAppending:
         flush(log)
         assert known(again(log)) == (1, 1)
 
+    def test_reading_the_log_again_evicts_nobody(self, tmp_path: Path) -> None:
+        environment = LogEnvironment()
+        environment.name_budget.min_idle_ms = 100
+        config = replace(LARGE, deduplication_names_max=2)
+        log = open_log(tmp_path, config, environment=environment)
+        send(log, 1, name="b")
+        send(log, 1, name="a", now_ms=NOW_MS + 1)
+        log.capture_names()
+        flush(log)
+        send(log, 1, name="b", now_ms=NOW_MS + 500)
+        send(log, 1, name="c", now_ms=NOW_MS + 500)
+        flush(log)
+        assert [state.name for state in log.name_states()] == [b"b", b"c"]
+        log.close(clean=False)
+        opened = open_log(tmp_path, config, environment=environment)
+        assert opened.replay_names(1 << 20, NOW_MS + 1_000)
+        assert known(opened, "b") == (1, 1)
+
     def test_one_that_is_evicted_from_another_partition_too(self, tmp_path: Path) -> None:
         environment = LogEnvironment()
         config = replace(LARGE, deduplication_names_max=1)

@@ -142,3 +142,50 @@ async def test_a_topic_that_is_deleted_is_left_alone(node: Node, keeping: NameKe
     node.clock.time_ms += INTERVAL_MS
     await keeping.look()
     assert node.services.log_directory.environment.name_budget.in_all == 0
+
+
+async def test_a_name_expires_when_no_partition_has_heard_of_it(tmp_path: Path) -> None:
+    expiration_ms = 10_000
+    configs = {**DEDUPLICATED, "message.deduplication.expiration.ms": str(expiration_ms)}
+    async with open_node(tmp_path, *SETTINGS) as node:
+        await create(node, "ledger", 2, configs=dict(configs))
+        for index, sent_ms in enumerate((NOW_MS, NOW_MS + 5_000)):
+            partition = node.services.partitions.get("ledger", index)
+            assert partition is not None
+            partition.append(replace(named("a", 1), base_timestamp=NOW_MS).encode(), sent_ms)
+            await settle(node, partition)
+    async with open_node(tmp_path, *SETTINGS) as node:
+        services = node.services
+        keeping = NameKeeping(services.config, node.clock, services.partitions, services.log_directory)
+        topic = services.partitions.by_name["ledger"]
+        first = topic.get(0)
+        assert first is not None
+        assert topic.peek(1) is None
+        node.clock.time_ms = NOW_MS + expiration_ms
+        await keeping.expire()
+        assert first.log.name_state(b"a") is not None
+        second = topic.peek(1)
+        assert second is not None
+        node.clock.time_ms += 5_000
+        await keeping.expire()
+        assert [len(partition.log.name_states()) for partition in (first, second)] == [0, 0]
+
+
+async def test_names_of_a_topic_that_is_not_wholly_known_do_not_expire(
+    node: Node, keeping: NameKeeping
+) -> None:
+    configs: dict[str, str | None] = {**DEDUPLICATED, "message.deduplication.expiration.ms": "0"}
+    await create(node, "ledger", 2, configs=configs)
+    first, second = node.services.partitions.by_name["ledger"].all()
+    for partition in (first, second):
+        append(partition, 1)
+        await settle(node, partition)
+    await alter(node, TOPIC_RESOURCE, "ledger", {"message.deduplication.enable": "false"})
+    append(second, 2)
+    await alter(node, TOPIC_RESOURCE, "ledger", configs)
+    assert [partition.log.names_ready for partition in (first, second)] == [True, False]
+    await keeping.expire()
+    assert first.log.name_state(b"a") is not None
+    await keeping.look()
+    await keeping.expire()
+    assert first.log.name_state(b"a") is None

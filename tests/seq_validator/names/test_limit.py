@@ -79,3 +79,12 @@ def test_idle_names_expire_the_longest_idle_first() -> None:
     assert table.expire(11, 10) == 1
     assert known(table) == {b"a"}
     assert (budget.expired, budget.in_all) == (1, 1)
+
+
+def test_a_name_that_is_active_in_another_partition_does_not_expire() -> None:
+    topic = TopicNames(NameBudget())
+    first, second = NameTable(topic), NameTable(topic)
+    assert take(first, b"a", now_ms=0)
+    assert take(second, b"a", now_ms=5)
+    assert (first.expire(14, 10), second.expire(14, 10)) == (0, 0)
+    assert (first.expire(15, 10), second.expire(15, 10)) == (1, 1)
