@@ -35,18 +35,20 @@ class KeptNamesLog(NamedLog):
         super().update_config(config)
         if self.offline:
             return
-        if self.names is not None and config.deduplicates:
-            self._apply_name_settings()
-            return
         try:
-            if config.deduplicates:
-                self._begin_deduplicating()
-            elif self.names is not None:
+            if self.names is None:
+                if config.deduplicates:
+                    self._begin_deduplicating()
+            elif not config.deduplicates:
                 self._write_start()
-                if self.names_ready:
-                    # what is deleted from now on is not looked at for names
-                    self._write_names(self._loaded_at_ms)
+                # what is deleted from now on is not looked at for names
+                self._write_names_if_ready()
                 self._stop_deduplicating()
+            else:
+                if self._configured_headers().names != self._name_headers.names:
+                    # a start would look for the new ones in what has the old ones
+                    self._write_names_if_ready()
+                self._apply_name_settings()
         except StorageFailed:
             return
         except OSError as error:
@@ -121,6 +123,10 @@ class KeptNamesLog(NamedLog):
             self._check_online()
         else:
             self.complete_flush(ticket)
+
+    def _write_names_if_ready(self) -> None:
+        if self.names_ready:
+            self._write_names(self._loaded_at_ms)
 
     def prepare_close(self) -> FlushTicket | None:
         """As DelayedLog's; what is remembered is written down with the rest."""

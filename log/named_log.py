@@ -69,14 +69,17 @@ class NamedLog(DelayedLog):
         super().reopen(now_ms)
 
     def _apply_name_settings(self) -> None:
+        self._name_headers = self._configured_headers()
+        self._topic_names.max_names = self.config.deduplication_names_max
+
+    def _configured_headers(self) -> NameHeaders:
         config = self.config
-        self._name_headers = NameHeaders(
+        return NameHeaders(
             config.deduplication_name_header.encode(),
             config.deduplication_sequence_header.encode(),
             config.deduplication_epoch_header.encode(),
             config.deduplication_name_max_bytes,
         )
-        self._topic_names.max_names = config.deduplication_names_max
 
     def _begin_deduplicating(self) -> None:
         """Take up what is written down; the log after it is read later, by `replay_names`. Raises OSError."""
@@ -204,6 +207,9 @@ class NamedLog(DelayedLog):
             if offset == begun_at:
                 raise CorruptRecord(f"There is no whole batch at offset {offset}.")
         self._replay_offset = offset if offset < end_offset else None
+        if self._replay_offset is None:
+            # compaction may have taken markers while nobody looked at names
+            self._forget_transactions_of(names, end_offset)
 
     def _replay_batch(self, names: NameTable, batch: BatchHeader, view: memoryview, now_ms: int) -> None:
         if batch.is_control:
@@ -267,7 +273,7 @@ class NamedLog(DelayedLog):
             self._unwritten_from = batch.base_offset
 
     def _forget_transactions_of(self, names: NameTable, end_offset: int) -> None:
-        """The log from `end_offset` on was deleted unread: what was open then and is not any more ended there, perhaps."""
+        """The log from `end_offset` on was deleted unread, or is read: what was open then and is not any more ended somewhere."""
         for producer_id in names.open_transactions():
             transaction = self.open_transaction(producer_id)
             if transaction is None or transaction.first_offset >= end_offset:

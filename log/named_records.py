@@ -54,6 +54,11 @@ class NameHeaders:
         self.max_name_bytes = max_name_bytes
         self.tail: _Tail | None = None
 
+    @property
+    def names(self) -> tuple[bytes, bytes, bytes]:
+        """Of the headers: that of the producer name, of the sequence id, of the epoch."""
+        return self.name, self.sequence, self.epoch
+
 
 def named_records(
     batch: BatchHeader, view: memoryview, headers: NameHeaders, limit_bytes: int, *, is_strict: bool = True

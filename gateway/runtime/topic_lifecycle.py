@@ -247,8 +247,8 @@ class TopicLifecycle:
                 except LogError as error:
                     # it must not go on as before: what it was told to remember it could not read
                     partition.log.take_offline(f"its configuration can't be applied: {error}")
-                if deduplicated and partition.log.names is None:
-                    await asyncio.sleep(0)  # its names were flushed
+                if deduplicated:
+                    await asyncio.sleep(0)  # its names may have been flushed
                 self._partitions.set_flush_policy(partition, policy.flush_messages, policy.flush_ms)
                 done += 1
             done += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from log import LogConfig, LogDirectory, Storage, UnifiedLog
 from log.environment import LogEnvironment
 from log.errors import NameFenced, NamesNotReady, NameUndecided, StorageFailed
 from log.names import DEDUPLICATION_START, NAMES_SUFFIX, offsets_of
+from log.records import NewRecord, build_batch
+from tests.log.compaction.cleaning import compact, stored_batches
 from tests.log.support import NOW_MS, flush, open_log
 from tests.log.test_deduplicated_log import LARGE, OFF, again, known, send
 
@@ -23,6 +26,21 @@ def snapshots(log: UnifiedLog) -> list[int]:
 
 def crashed(log: UnifiedLog, config: LogConfig = LARGE) -> UnifiedLog:
     return again(log, config)
+
+
+def keyed(
+    key: bytes, sequence_id: int | None = None, *, producer_id: int = -1, is_transactional: bool = False
+) -> bytes:
+    """A record that compaction may take; without a sequence id it has no headers."""
+    named = sequence_id is not None
+    headers = [("dedup.name", b"app"), ("dedup.sequence", b"%d" % sequence_id)] if named else []
+    return build_batch(
+        [NewRecord(b"v", key=key, timestamp=NOW_MS, headers=headers)],
+        producer_id=producer_id,
+        producer_epoch=0 if producer_id >= 0 else -1,
+        base_sequence=0 if producer_id >= 0 else -1,
+        is_transactional=is_transactional,
+    )
 
 
 class FailingStorage(Storage):
@@ -202,6 +220,14 @@ class TestWhatGoes:
         assert log.log_end_offset == 1
         assert snapshots(log) == []
 
+    def test_what_came_under_other_headers_is_durable_before_they_count(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path, LARGE)
+        send(log, 1)
+        renamed = replace(LARGE, deduplication_name_header="who", deduplication_sequence_header="number")
+        log.update_config(renamed)
+        log = crashed(log, renamed)
+        assert known(log) == (1, 1)
+
     def test_what_was_known_when_it_was_turned_off_is_durable(self, tmp_path: Path) -> None:
         log = open_log(tmp_path, LARGE)
         send(log, 1)
@@ -224,6 +250,26 @@ class TestWhatGoes:
         log.update_config(LARGE)
         assert log.replay_names(1 << 20, NOW_MS)
         assert send(log, 1)[:2] == (3, 3)
+
+    def test_nor_does_one_whose_marker_was_compacted_away(self, tmp_path: Path) -> None:
+        storage = Storage()
+        on = replace(LARGE, compact=True, delete_retention_ms=0)
+        log = open_log(tmp_path, on, storage=storage)
+        log.append(keyed(b"k", 1, producer_id=7, is_transactional=True), now_ms=NOW_MS)
+        flush(log)
+        log.update_config(replace(on, deduplicates=False))
+        log.append_end_marker(7, 0, commit=True, coordinator_epoch=0, now_ms=NOW_MS)
+        log.expire_producers(NOW_MS + on.producer_id_expiration_ms)
+        for number in range(1, 4):
+            log.append(keyed(b"k"), now_ms=NOW_MS)
+            log.roll(NOW_MS)
+            flush(log)
+            compact(log, storage, now_ms=NOW_MS + number * 1_000)
+        log.append(keyed(b"k"), now_ms=NOW_MS)
+        assert [header.is_control for header, _ in stored_batches(log)] == [False, False]
+        log.update_config(on)
+        assert log.replay_names(1 << 20, NOW_MS)
+        log.append(keyed(b"k", 1), now_ms=NOW_MS)
 
     def test_one_that_is_still_open_does(self, tmp_path: Path) -> None:
         log = open_log(tmp_path, LARGE)
