@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
 
-from log import LogConfig, LogDirectory, Storage, UnifiedLog
+from log import FlushTicket, LogConfig, LogDirectory, RetentionTicket, Storage, StorageFailed, UnifiedLog
 from tests.faults.simulated_disk import SimulatedDisk
 
 ROOT = Path("/data")
@@ -51,9 +52,41 @@ class DirectoryLife:
         assert log is not None
         return log
 
+    def now_ms(self) -> int:
+        """The time of this life."""
+        return now_ms()
+
     def open(self) -> None:
         self.directory = LogDirectory.open(
-            self.root, self.storage, node_id=1, now_ms=now_ms, config=self.config
+            self.root, self.storage, node_id=1, now_ms=self.now_ms, config=self.config
         )
         if self.directory.get(self.topic, 0) is None:
             self.directory.create(self.topic, self.topic_id, 0, self.config)
+
+    def run_flush(self, ticket: FlushTicket, between: Callable[[], object] = lambda: None) -> None:
+        """Flush, and let readers see what is durable; `between` happens while it is under way."""
+        log = self.log
+        try:
+            between()
+            ticket.run()
+        except OSError as error:
+            log.fail_flush(ticket, error)
+            raise StorageFailed("the flush failed") from error
+        except BaseException:
+            log.fail_flush(ticket, OSError("power"))
+            raise
+        log.complete_flush(ticket)
+        log.advance_high_watermark(log.recovery_point)
+
+    def run_retention(self, ticket: RetentionTicket) -> None:
+        """Make durable what must be before segments go."""
+        log = self.log
+        try:
+            ticket.run()
+        except OSError as error:
+            log.fail_retention(ticket, error)
+            raise StorageFailed("the flush failed") from error
+        except BaseException:
+            log.fail_retention(ticket, OSError("power"))
+            raise
+        log.complete_retention(ticket)

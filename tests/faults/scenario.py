@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from log import LogConfig, RetentionTicket, StorageFailed, UnifiedLog
+from log import LogConfig, UnifiedLog
 from log.records import NewRecord, build_batch
 from tests.faults.directory_life import DirectoryLife, now_ms
 from tests.faults.simulated_disk import SimulatedDisk
@@ -116,21 +116,13 @@ class Life(DirectoryLife):
         )
 
     def flush(self) -> None:
-        log = self.log
-        ticket = log.prepare_flush()
-        if ticket is None:
-            return
-        try:
-            ticket.run()
-        except OSError as error:
-            log.fail_flush(ticket, error)
-            raise StorageFailed("the flush failed") from error
-        except BaseException:
-            log.fail_flush(ticket, OSError("power"))
-            raise
-        log.complete_flush(ticket)
-        log.advance_high_watermark(log.recovery_point)
-        self.promises.durable_end_offset = max(self.promises.durable_end_offset, log.recovery_point)
+        ticket = self.log.prepare_flush()
+        if ticket is not None:
+            self.run_flush(ticket)
+            self._note_durable()
+
+    def _note_durable(self) -> None:
+        self.promises.durable_end_offset = max(self.promises.durable_end_offset, self.log.recovery_point)
 
     def delete_records(self, offset: int) -> None:
         asked = self.log.high_watermark if offset == -1 else offset
@@ -148,24 +140,12 @@ class Life(DirectoryLife):
             self.promises.asked_log_start_offset = max(self.promises.asked_log_start_offset, asked)
             ticket = log.prepare_retention(LATER_MS) if in_a_thread else None
             if ticket is not None:
-                self._run(ticket)
+                self.run_retention(ticket)
+                self._note_durable()
             log.delete_old_segments(LATER_MS)
         finally:
             log.update_config(CONFIG)
         self.promises.log_start_offset = log.log_start_offset
-
-    def _run(self, ticket: RetentionTicket) -> None:
-        log = self.log
-        try:
-            ticket.run()
-        except OSError as error:
-            log.fail_retention(ticket, error)
-            raise StorageFailed("the flush failed") from error
-        except BaseException:
-            log.fail_retention(ticket, OSError("power"))
-            raise
-        log.complete_retention(ticket)
-        self.promises.durable_end_offset = max(self.promises.durable_end_offset, log.recovery_point)
 
     def roll_by_time(self) -> None:
         log = self.log

@@ -8,28 +8,25 @@ gives; what is acknowledged is there, and is durable.
 from __future__ import annotations
 
 import uuid
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from log import InvalidRecord, LogConfig, RetentionTicket, Storage, StorageFailed, UnifiedLog
+from log import InvalidRecord, LogConfig, Storage, StorageFailed
 from log.errors import NameFenced, NameUndecided
 from log.names import DEDUPLICATION_START, NAMES_SUFFIX
-from log.record_batch import whole_batches
-from log.records import NewRecord, build_batch, iterate_records
-from seq_validator.names import NameState
-from tests.faults.directory_life import DirectoryLife, now_ms
+from log.records import NewRecord, build_batch
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.log.compaction.cleaning import begin, run
 from tests.properties.named_history import (
     APPLICATIONS,
     NO_PRODUCER,
     Decided,
-    History,
     Item,
     StoredBatch,
     StoredItem,
 )
+from tests.properties.named_log_content import encode
+from tests.properties.names_comparison import ComparedNames
 
 CONFIG = LogConfig(
     segment_bytes=1_500,
@@ -56,7 +53,7 @@ class Answer:
     """The highest offset that must be persisted for the answer to be true."""
 
 
-class NamesLife(DirectoryLife):
+class NamesLife(ComparedNames):
     """Drives one partition; every step checks what it is told."""
 
     topic, topic_id = "flights", uuid.UUID(int=79)
@@ -64,17 +61,10 @@ class NamesLife(DirectoryLife):
     def __init__(self, disk: SimulatedDisk, *, is_on: bool = True, compact: bool = False) -> None:
         super().__init__(disk)
         self.topic_config = replace(CONFIG, deduplicates=is_on, compact=compact)
-        self.history = History()
         self.answers: list[Answer] = []
         self.acknowledged_end_offset = 0
-        self.counts: Counter[str] = Counter()
         self.values = 0
         self.clean_end_offset: int | None = None
-        self.has_forgiven = False
-        self.is_damaged = False
-        """Whether snapshots were lost, so that less may be remembered once."""
-        self.gone_while_off: set[int] = set()
-        """Base offsets of batches that went before anybody looked at their names."""
         self.is_start_promised = False
         """Whether anybody was told of what is remembered, so that its beginning must not be lost."""
         self.was_unread = False
@@ -185,7 +175,7 @@ class NamesLife(DirectoryLife):
         if is_stored:
             history.batches.append(stored)  # even an append that fails may have reached the disk whole
         try:
-            info = log.append(data, now_ms=now_ms())
+            info = log.append(data, now_ms=self.now_ms())
         except (NameUndecided, NameFenced) as error:
             refusal = "undecided" if isinstance(error, NameUndecided) else "fenced"
             self.counts[refusal] += 1
@@ -222,7 +212,7 @@ class NamesLife(DirectoryLife):
         count = original.last_offset - original.base_offset + 1
         items = [Item(b"", 0, -1, b"again", b"k")] * count
         data = encode(items, original.producer_id, original.base_sequence, "none", is_transactional=False)
-        info = self.log.append(data, now_ms=now_ms())
+        info = self.log.append(data, now_ms=self.now_ms())
         assert info[:2] == (original.base_offset, original.last_offset)
         assert info.is_duplicate
         self._answer(Answer(info.last_offset, original.last_offset))
@@ -242,7 +232,7 @@ class NamesLife(DirectoryLife):
                 counts=self.topic_config.deduplicates,
             )
         )
-        self.log.append_end_marker(producer_id, 0, commit=commit, coordinator_epoch=0, now_ms=now_ms())
+        self.log.append_end_marker(producer_id, 0, commit=commit, coordinator_epoch=0, now_ms=self.now_ms())
         self.counts["commits" if commit else "aborts"] += 1
 
     def send_half(self, application: int) -> None:
@@ -254,7 +244,7 @@ class NamesLife(DirectoryLife):
             stored = StoredItem(base_offset, Item(b"", 0, -1, b"v", b""))
             self.history.batches.append(StoredBatch(base_offset, base_offset, [stored], counts=False))
         try:
-            self.log.append(data, now_ms=now_ms())
+            self.log.append(data, now_ms=self.now_ms())
         except InvalidRecord:
             assert is_on
             return
@@ -282,17 +272,7 @@ class NamesLife(DirectoryLife):
         ticket = log.prepare_flush()
         if ticket is None:
             return
-        try:
-            between()
-            ticket.run()
-        except OSError as error:
-            log.fail_flush(ticket, error)
-            raise StorageFailed("the flush failed") from error
-        except BaseException:
-            log.fail_flush(ticket, OSError("power"))
-            raise
-        log.complete_flush(ticket)
-        log.advance_high_watermark(log.recovery_point)
+        self.run_flush(ticket, between)
         self.acknowledge()
 
     def fail_flush(self) -> None:
@@ -310,7 +290,7 @@ class NamesLife(DirectoryLife):
     def recover(self) -> None:
         """Bring back a partition that is offline."""
         if self.log.offline:
-            self.log.reopen(now_ms())
+            self.log.reopen(self.now_ms())
             self.settle()
         else:
             # what was refused without harm to the partition is not in the log
@@ -327,7 +307,7 @@ class NamesLife(DirectoryLife):
     # Losing.
 
     def roll(self) -> None:
-        self.log.roll(now_ms())
+        self.log.roll(self.now_ms())
 
     def delete_records(self, part: int, *, in_a_thread: bool) -> None:
         """DeleteRecords, as the gateway has it done or at once."""
@@ -336,8 +316,8 @@ class NamesLife(DirectoryLife):
         self._note_gone(offset)
         ticket = log.prepare_delete_records(offset) if in_a_thread else None
         if ticket is not None:
-            self._run(ticket)
-        log.delete_records_before(offset, now_ms())
+            self.run_retention(ticket)
+        log.delete_records_before(offset, self.now_ms())
 
     def retain(self, kept_bytes: int, *, in_a_thread: bool) -> None:
         """Retention by size."""
@@ -350,7 +330,7 @@ class NamesLife(DirectoryLife):
                 self._note_gone(doomed[-1][0].end_offset)
                 ticket = log.prepare_retention(LATER_MS) if in_a_thread else None
                 if ticket is not None:
-                    self._run(ticket)
+                    self.run_retention(ticket)
                 log.delete_old_segments(LATER_MS)
         finally:
             log.update_config(self.topic_config)
@@ -364,21 +344,9 @@ class NamesLife(DirectoryLife):
                 ):
                     self.gone_while_off |= self.history.of_transaction(batch)
 
-    def _run(self, ticket: RetentionTicket) -> None:
-        log = self.log
-        try:
-            ticket.run()
-        except OSError as error:
-            log.fail_retention(ticket, error)
-            raise StorageFailed("the flush failed") from error
-        except BaseException:
-            log.fail_retention(ticket, OSError("power"))
-            raise
-        log.complete_retention(ticket)
-
     def clean_up(self) -> None:
         assert self.directory is not None
-        self.directory.delete_pending(now_ms() + 10_000_000)
+        self.directory.delete_pending(self.now_ms() + 10_000_000)
 
     def compact(self) -> None:
         """One cleaning, as the worker and the gateway do it."""
@@ -386,17 +354,17 @@ class NamesLife(DirectoryLife):
         if not self.topic_config.compact or not log.has_closed_segments_after(self.clean_end_offset or 0):
             return
         self.checkpoint()
-        found = log.cleanable(self.clean_end_offset, log.recovery_point, now_ms())
+        found = log.cleanable(self.clean_end_offset, log.recovery_point, self.now_ms())
         if found.first_uncleanable_offset <= found.first_dirty_offset:
             return
         self._note_gone(found.first_uncleanable_offset)
-        cleaning = begin(log, clean_end_offset=self.clean_end_offset, now_ms=now_ms())
+        cleaning = begin(log, clean_end_offset=self.clean_end_offset, now_ms=self.now_ms())
         cleaned, finished = run(self.storage, cleaning)
         for segment in cleaned:
             ticket = log.begin_swap(cleaning, segment)
             assert ticket is not None
             ticket.run()
-            assert log.finish_swap(ticket, now_ms())
+            assert log.finish_swap(ticket, self.now_ms())
         self.clean_end_offset = finished.clean_end_offset
         self.counts["cleanings"] += 1
 
@@ -413,7 +381,7 @@ class NamesLife(DirectoryLife):
 
     def replay(self, max_bytes: int) -> None:
         """Read a slice more of the log for names."""
-        self.log.replay_names(max_bytes, now_ms())
+        self.log.replay_names(max_bytes, self.now_ms())
 
     # Ending.
 
@@ -455,148 +423,3 @@ class NamesLife(DirectoryLife):
         self.counts["lost snapshots"] += len(doomed)
         self.is_damaged = self.is_damaged or bool(doomed)
         self.start_anew()
-
-    # Comparing.
-
-    def compare(self) -> None:
-        """The log holds what the model says, and remembers what it must."""
-        self._compare_content()
-        log = self.log
-        if log.names is not None and log.names_ready:
-            self._compare_names()
-
-    def _compare_content(self) -> None:
-        log, history = self.log, self.history
-        found = read_all(log)
-        expected = [batch for batch in history.batches if batch.last_offset >= log.log_start_offset]
-        if not self.topic_config.compact:
-            assert found == [told(batch) for batch in expected], "the log holds something else"
-        else:
-            records = {record for batch in expected for record in told(batch)[-1]}
-            assert {record for batch in found for record in batch[-1]} <= records
-        committed = history.committed(only_counted=True)
-        assert len(committed) == len(set(committed)), "a record was stored twice"
-
-    def _compare_names(self) -> None:
-        log = self.log
-        expected = self.history.known()
-        states = {state.name: state for state in log.name_states()}
-        if self.is_damaged or self.gone_while_off:
-            self._forgive(states)
-            self.has_forgiven = True
-            expected = self.history.known()
-        epochs = self.history.epochs
-        self.history.epochs = {name: state.epoch for name, state in states.items()}
-        if self.has_forgiven:
-            # what only the lost snapshots had is gone, and what else went with it can't be told from outside
-            return
-        assert set(states) == set(expected), f"remembered {set(states)}, not {set(expected)}"
-        for name, known in expected.items():
-            state = states[name]
-            assert state.pushed_sequence == known.sequence_id, (
-                f"{name!r} is remembered up to {state.pushed_sequence}, not {known.sequence_id}"
-            )
-            assert state.is_pending == bool(known.open_sequences)
-            assert known.epoch <= state.epoch <= max(epochs.get(name, -1), known.epoch)
-            durable = max(log.high_watermark, log.recovery_point)
-            assert state.persisted_sequence <= known.persisted(durable), "persisted is ahead"
-            if log.high_watermark == log.log_end_offset:
-                assert state.persisted_sequence == known.sequence_id, "persisted stays behind"
-
-    def _forgive(self, states: dict[bytes, NameState]) -> None:
-        """What was deleted from the log and may be forgotten, and is: the model forgets it too, once."""
-        history, names = self.history, self.log.names
-        assert names is not None
-        lies = {record[0] for batch in read_all(self.log) for record in batch[-1]}
-        before = history.known()
-        was = {id(batch): batch.items for batch in history.batches}
-        for batch in history.batches:
-            if self.is_damaged or batch.base_offset in self.gone_while_off:
-                batch.items = [one for one in batch.items if one.offset in lies or not one.item.name]
-        left = history.known()
-        for name, known in before.items():
-            state, entry = states.get(name), names._entries.get(name)
-            if state is None or entry is None:
-                continue
-            assert state.pushed_sequence <= known.sequence_id
-            rest = left.get(name)
-            if rest is not None and (rest.sequence_id, rest.open_sequences) == (
-                state.pushed_sequence,
-                entry.open_sequences,
-            ):
-                continue
-            # more is remembered than lies in the log
-            for batch in history.batches:
-                is_open = batch.base_offset >= known.open_from(batch.producer_id)
-                most = entry.open_sequences.get(batch.producer_id, -1) if is_open else state.pushed_sequence
-                batch.items = [
-                    one.of_epoch(name, state.epoch)
-                    for one in was[id(batch)]
-                    if one in batch.items or (one.item.name == name and one.item.sequence_id <= most)
-                ]
-        self.is_damaged = False
-        self.gone_while_off.clear()
-
-
-Told = tuple[int, int, int, bool, bool | None, tuple[tuple[int, bytes], ...]]
-
-
-def told(batch: StoredBatch) -> Told:
-    records = tuple((offset, item.value) for offset, item in batch.items)
-    return (
-        batch.base_offset,
-        batch.last_offset,
-        batch.producer_id,
-        batch.is_transactional,
-        batch.commits,
-        records,
-    )
-
-
-def read_all(log: UnifiedLog) -> list[Told]:
-    """Every batch from log_start_offset to the end."""
-    found: list[Told] = []
-    offset = log.log_start_offset
-    while offset < log.log_end_offset:
-        data = log.read(offset, 4_000, upper_bound=log.log_end_offset).records
-        last = offset
-        for position, header in whole_batches(data):
-            records = list(iterate_records(data[position:]))
-            commits = records[0].key == bytes((0, 0, 0, 1)) if header.is_control and records else None
-            content = () if header.is_control else tuple((one.offset, one.value or b"") for one in records)
-            found.append(
-                (
-                    header.base_offset,
-                    header.last_offset,
-                    header.producer_id,
-                    header.is_transactional,
-                    commits,
-                    content,
-                )
-            )
-            last = header.last_offset + 1
-        if last <= offset:
-            break
-        offset = last
-    return found
-
-
-def encode(
-    items: list[Item], producer_id: int, base_sequence: int, codec: str, *, is_transactional: bool
-) -> bytes:
-    records = []
-    for item in items:
-        headers: list[tuple[str, bytes | None]] = [("trace", b"1")]
-        if item.name:
-            headers += [("dedup.name", item.name), ("dedup.sequence", b"%d" % item.sequence_id)]
-            if item.epoch >= 0:
-                headers.append(("dedup.epoch", b"%d" % item.epoch))
-        records.append(NewRecord(item.value, key=item.key, timestamp=now_ms(), headers=headers))
-    return build_batch(
-        records,
-        codec=codec,
-        producer_id=producer_id,
-        producer_epoch=0 if producer_id >= 0 else -1,
-        base_sequence=base_sequence,
-        is_transactional=is_transactional,
-    )

@@ -1,0 +1,107 @@
+"""A partition that deduplicates beside what was sent to it: it holds and remembers exactly what the history of batches says."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from log import LogConfig
+from seq_validator.names import NameState
+from tests.faults.directory_life import DirectoryLife
+from tests.faults.simulated_disk import SimulatedDisk
+from tests.properties.named_history import History
+from tests.properties.named_log_content import read_all, told
+
+
+class ComparedNames(DirectoryLife):
+    """Compares; what is done to the partition is the life's."""
+
+    topic_config: LogConfig
+
+    def __init__(self, disk: SimulatedDisk) -> None:
+        super().__init__(disk)
+        self.history = History()
+        self.counts: Counter[str] = Counter()
+        self.has_forgiven = False
+        self.is_damaged = False
+        """Whether snapshots were lost, so that less may be remembered once."""
+        self.gone_while_off: set[int] = set()
+        """Base offsets of batches that went before anybody looked at their names."""
+
+    def compare(self) -> None:
+        """The log holds what the model says, and remembers what it must."""
+        self._compare_content()
+        log = self.log
+        if log.names is not None and log.names_ready:
+            self._compare_names()
+
+    def _compare_content(self) -> None:
+        log, history = self.log, self.history
+        found = read_all(log)
+        expected = [batch for batch in history.batches if batch.last_offset >= log.log_start_offset]
+        if not self.topic_config.compact:
+            assert found == [told(batch) for batch in expected], "the log holds something else"
+        else:
+            records = {record for batch in expected for record in told(batch)[-1]}
+            assert {record for batch in found for record in batch[-1]} <= records
+        committed = history.committed(only_counted=True)
+        assert len(committed) == len(set(committed)), "a record was stored twice"
+
+    def _compare_names(self) -> None:
+        log = self.log
+        expected = self.history.known()
+        states = {state.name: state for state in log.name_states()}
+        if self.is_damaged or self.gone_while_off:
+            self._forgive(states)
+            self.has_forgiven = True
+            expected = self.history.known()
+        epochs = self.history.epochs
+        self.history.epochs = {name: state.epoch for name, state in states.items()}
+        if self.has_forgiven:
+            # what only the lost snapshots had is gone, and what else went with it can't be told from outside
+            return
+        assert set(states) == set(expected), f"remembered {set(states)}, not {set(expected)}"
+        for name, known in expected.items():
+            state = states[name]
+            assert state.pushed_sequence == known.sequence_id, (
+                f"{name!r} is remembered up to {state.pushed_sequence}, not {known.sequence_id}"
+            )
+            assert state.is_pending == bool(known.open_sequences)
+            assert known.epoch <= state.epoch <= max(epochs.get(name, -1), known.epoch)
+            durable = max(log.high_watermark, log.recovery_point)
+            assert state.persisted_sequence <= known.persisted(durable), "persisted is ahead"
+            if log.high_watermark == log.log_end_offset:
+                assert state.persisted_sequence == known.sequence_id, "persisted stays behind"
+
+    def _forgive(self, states: dict[bytes, NameState]) -> None:
+        """What was deleted from the log and may be forgotten, and is: the model forgets it too, once."""
+        history, names = self.history, self.log.names
+        assert names is not None
+        lies = {record[0] for batch in read_all(self.log) for record in batch[-1]}
+        before = history.known()
+        was = {id(batch): batch.items for batch in history.batches}
+        for batch in history.batches:
+            if self.is_damaged or batch.base_offset in self.gone_while_off:
+                batch.items = [one for one in batch.items if one.offset in lies or not one.item.name]
+        left = history.known()
+        for name, known in before.items():
+            state, entry = states.get(name), names._entries.get(name)
+            if state is None or entry is None:
+                continue
+            assert state.pushed_sequence <= known.sequence_id
+            rest = left.get(name)
+            if rest is not None and (rest.sequence_id, rest.open_sequences) == (
+                state.pushed_sequence,
+                entry.open_sequences,
+            ):
+                continue
+            # more is remembered than lies in the log
+            for batch in history.batches:
+                is_open = batch.base_offset >= known.open_from(batch.producer_id)
+                most = entry.open_sequences.get(batch.producer_id, -1) if is_open else state.pushed_sequence
+                batch.items = [
+                    one.of_epoch(name, state.epoch)
+                    for one in was[id(batch)]
+                    if one in batch.items or (one.item.name == name and one.item.sequence_id <= most)
+                ]
+        self.is_damaged = False
+        self.gone_while_off.clear()
