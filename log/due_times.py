@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from log import compression
 from log.errors import InvalidRecord
 from log.record_batch import HEADER_BYTES
-from log.records import read_varint, read_varlong
+from log.records import check_header_count, read_varint, read_varlong
 
 if TYPE_CHECKING:
     from log.record_batch import BatchHeader
@@ -41,7 +41,8 @@ def due_values(
     hit = data.find(name)
     position = 0
     last_delta = -1
-    for _ in range(batch.record_count):
+    headers = 0
+    for number in range(batch.record_count):
         if hit < 0:
             break
         size, start = read_varint(plain, position)
@@ -50,7 +51,8 @@ def due_values(
             raise InvalidRecord(f"a record of {size} bytes does not fit the batch")
         if hit >= position:
             continue
-        offset_delta, has_header, value = _read(data, plain, start, position, name)
+        offset_delta, has_header, value, count = _read(data, plain, start, position, name, number, headers)
+        headers += count
         if has_header:
             if not last_delta < offset_delta <= batch.last_offset_delta:
                 raise InvalidRecord(f"the offset delta {offset_delta} of a record does not fit the batch")
@@ -61,16 +63,21 @@ def due_values(
 
 
 def _read(
-    data: bytes, plain: memoryview, start: int, end: int, name: bytes
-) -> tuple[int, bool, bytes | None]:
-    """(offset_delta, whether it has the header, the header's value) of the record between two positions."""
+    data: bytes,
+    plain: memoryview,
+    start: int,
+    end: int,
+    name: bytes,
+    records_before: int,
+    headers_before: int,
+) -> tuple[int, bool, bytes | None, int]:
+    """(offset_delta, whether it has the header, the header's value, count of all headers) of the record between two positions."""
     _, position = read_varlong(plain, start + _ATTRIBUTES_BYTES)
     offset_delta, position = read_varint(plain, position)
     size, position = read_varint(plain, position)  # the key
     size, position = read_varint(plain, position + max(0, size))
     count, position = read_varint(plain, position + max(0, size))
-    if not 0 <= count <= end - start:
-        raise InvalidRecord(f"a record has {count} headers")
+    check_header_count(count, end - start, records_before, headers_before)
     value = None
     has_header = False
     for _ in range(count):
@@ -84,4 +91,4 @@ def _read(
             value = None if size_of_value < 0 else data[value_start:position]
     if position > end:
         raise InvalidRecord("the fields of a record do not fit it")
-    return offset_delta, has_header, value
+    return offset_delta, has_header, value, count

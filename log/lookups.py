@@ -6,15 +6,17 @@ Source: Kafka's `UnifiedLog.fetchOffsetByTimestamp`, `LogSegment.findOffsetByTim
 from __future__ import annotations
 
 import math
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
+from log.compaction.batch_rewriting import plain_records, stored_records
 from log.data_file import NotCached
 from log.index_checks import start_for_time
-from log.records import iterate_records
+from log.records import as_int64
 from log.results import TimestampAndOffset
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from log.config import LogConfig
     from log.data_file import Place
@@ -102,10 +104,9 @@ def _first_of_largest_in_batch(
         return None
     if (batch.is_log_append_time and _is_whole(batch)) or batch.record_count > config.max_decoded_records:
         return TimestampAndOffset(batch.max_timestamp, batch.base_offset, leader_epoch)
-    data = environment.storage.read(segment.file, batch.size_bytes, position)
-    records = iterate_records(data, limit_bytes=config.max_decompressed_bytes)
-    newest = max(records, key=lambda record: record.timestamp)
-    return TimestampAndOffset(newest.timestamp, newest.offset, leader_epoch)
+    records = _records(environment, config, segment, position, batch)
+    timestamp, offset = max(records, key=itemgetter(0))
+    return TimestampAndOffset(timestamp, offset, leader_epoch)
 
 
 def _in_batch(
@@ -120,8 +121,20 @@ def _in_batch(
     leader_epoch = batch.partition_leader_epoch
     if (batch.is_log_append_time and _is_whole(batch)) or batch.record_count > config.max_decoded_records:
         return TimestampAndOffset(batch.max_timestamp, max(batch.base_offset, log_start_offset), leader_epoch)
-    data = environment.storage.read(segment.file, batch.size_bytes, position)
-    for record in iterate_records(data, limit_bytes=config.max_decompressed_bytes):
-        if record.timestamp >= timestamp_ms and record.offset >= log_start_offset:
-            return TimestampAndOffset(record.timestamp, record.offset, leader_epoch)
+    for timestamp, offset in _records(environment, config, segment, position, batch):
+        if timestamp >= timestamp_ms and offset >= log_start_offset:
+            return TimestampAndOffset(timestamp, offset, leader_epoch)
     return None
+
+
+def _records(
+    environment: LogEnvironment, config: LogConfig, segment: Segment, position: int, batch: BatchHeader
+) -> Iterator[tuple[int, int]]:
+    """(timestamp, offset) of each record of a batch; their headers, of which there may be millions, are not looked at."""
+    data = environment.storage.read(segment.file, batch.size_bytes, position)
+    plain = plain_records(batch, memoryview(data), config.max_decompressed_bytes)
+    for record in stored_records(batch, plain):
+        if batch.is_log_append_time:
+            yield batch.max_timestamp, record.offset
+        else:
+            yield as_int64(batch.base_timestamp + record.timestamp_delta), record.offset

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from log.batch_validation import check_countable
 from log.delayed_log import DelayedLog
 from log.end_marker import read_end_marker
 from log.errors import CorruptRecord, InvalidRecord, StorageFailed, UnsupportedCompressionType
@@ -218,6 +219,7 @@ class NamedLog(DelayedLog):
         try:
             if not crc_matches(batch, view):
                 raise InvalidRecord("its CRC-32C does not fit")  # noqa: TRY301 - told as any other damage
+            check_countable(batch, self.config)
             records = named_records(
                 batch, view, self._name_headers, self.config.max_decompressed_bytes, is_strict=False
             )

@@ -12,7 +12,7 @@ from log import compression
 from log.alike_records import RecordLayout, read_alike
 from log.errors import InvalidRecord
 from log.record_batch import HEADER_BYTES
-from log.records import read_varint
+from log.records import check_header_count, read_varint
 from seq_validator.names import MAX_SEQUENCE_ID, NO_NAME_EPOCH, NamedRecord
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _read_all(  # noqa: C901, PLR0912, PLR0915 - what runs for every record, in 
     before, after, size_of_tail = (b"", b"", 0) if tail is None else tail[:3]
     end = last_size = alike = 0
     last_delta, highest_delta = -1, batch.last_offset_delta
-    left, layouts_left = batch.record_count, _LAYOUTS_OF_A_BATCH
+    left, layouts_left, headers_read = batch.record_count, _LAYOUTS_OF_A_BATCH, 0
     while left:
         left -= 1
         # What most varints are, one byte or two, is read in line: this runs for every record.
@@ -126,6 +126,9 @@ def _read_all(  # noqa: C901, PLR0912, PLR0915 - what runs for every record, in 
             or not data.endswith(after, at, end)
         ):
             alike = 0
+            count, _ = _varint(data, at)
+            check_header_count(count, end - at, batch.record_count - left - 1, headers_read)
+            headers_read += count
             tail = _read_tail(data, at, end, headers, is_strict)
             headers.tail = tail if end - at <= _REMEMBERED_HEADERS_BYTES else None
             if tail is None:
@@ -245,8 +248,6 @@ def _wanted_values(data: bytes, start: int, end: int, headers: NameHeaders) -> d
     wanted = headers.name, headers.sequence, headers.epoch
     found: dict[bytes, tuple[int, int]] = {}
     count, position = _varint(data, start)
-    if not 0 <= count <= end - start:
-        raise InvalidRecord(f"a record has {count} headers")
     for _ in range(count):
         size, name_start = _varint(data, position)
         if size < 0:

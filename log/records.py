@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -38,6 +38,9 @@ _UINT32 = struct.Struct(">I")
 _INT64_MASK = 0xFFFFFFFFFFFFFFFF
 _INT64_SIGN = 1 << 63
 _INT32_MASK = 0xFFFFFFFF
+MAX_HEADERS: Final = 100_000
+"""So many headers of the records of one batch are looked at, and HEADERS_PER_RECORD more for each record that was read before."""
+HEADERS_PER_RECORD: Final = 5
 _VARINT_MAX_BYTES = 5
 _VARLONG_MAX_BYTES = 10
 
@@ -120,7 +123,7 @@ def iterate_records(batch: Buffer, *, limit_bytes: int = compression.DEFAULT_LIM
     """The records of the one batch that `batch` starts with, in order; the CRC is not checked.
 
     Under LogAppendTime every record has the batch's max_timestamp. Decompression stops at `limit_bytes`.
-    Raises InvalidRecord on damage, CorruptRecord without a whole header, UnsupportedCompressionType.
+    Raises InvalidRecord on damage and for too many headers, CorruptRecord without a whole header, UnsupportedCompressionType.
     """
     view = memoryview(batch).cast("B")
     header = parse_header(view)
@@ -133,18 +136,35 @@ def iterate_body(header: BatchHeader, body: memoryview, limit_bytes: int) -> Ite
     """The records of a batch given its header and the bytes after it. Raises as `iterate_records`."""
     data = compression.decompress(header.compression, body, limit_bytes)
     position = 0
-    for _ in range(header.record_count):
+    headers = 0
+    for number in range(header.record_count):
         length, start = read_varint(data, position)
         end = start + length
         if length < 0 or end > len(data):
             raise InvalidRecord(f"a record of {length} bytes does not fit the batch")
-        yield _read_record(header, data[start:end])
+        record = _read_record(header, data[start:end], number, headers)
+        headers += len(record.headers)
+        yield record
         position = end
     if position != len(data):
         raise InvalidRecord(f"{len(data) - position} bytes follow the last record")
 
 
-def _read_record(header: BatchHeader, data: memoryview) -> Record:
+def check_header_count(count: int, record_bytes: int, records_before: int, headers_before: int) -> None:
+    """Raises InvalidRecord for a count of headers that a record can't have, or that is too many to be looked at one by one.
+
+    A few compressed bytes can hold millions. `headers_before` are those that were looked at of the `records_before` in the batch.
+    """
+    if not 0 <= count <= record_bytes:
+        raise InvalidRecord(f"a record has {count} headers")
+    if headers_before + count > MAX_HEADERS + HEADERS_PER_RECORD * records_before:
+        raise InvalidRecord(
+            f"the first {records_before + 1} records of the batch have {headers_before + count} headers; at most {MAX_HEADERS} "
+            f"and {HEADERS_PER_RECORD} for each record before are read"
+        )
+
+
+def _read_record(header: BatchHeader, data: memoryview, records_before: int, headers_before: int) -> Record:
     if not data:
         raise InvalidRecord("a record is empty")
     timestamp_delta, position = read_varlong(data, 1)
@@ -152,8 +172,7 @@ def _read_record(header: BatchHeader, data: memoryview) -> Record:
     key, position = _read_bytes(data, position)
     value, position = _read_bytes(data, position)
     count, position = read_varint(data, position)
-    if count < 0 or count > len(data):
-        raise InvalidRecord(f"a record has {count} headers")
+    check_header_count(count, len(data), records_before, headers_before)
     headers = []
     for _ in range(count):
         name, position = _read_bytes(data, position)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from log import records
 from log.due_times import due_values, parse_due_ms
 from log.errors import LogError
 from log.record_batch import parse_header
@@ -84,3 +85,11 @@ def test_what_decompresses_to_too_much_is_refused() -> None:
     batch = build_batch([NewRecord(b"\0" * (LIMIT + 1), headers=[("due", b"5")])], codec="zstd")
     with pytest.raises(LogError):
         values(batch)
+
+
+def test_more_headers_than_may_be_looked_at_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "MAX_HEADERS", 10)
+    ten, five, six = (Record(headers=[(b"due", b"5")] * count) for count in (10, 5, 6))
+    assert values(Batch([ten, five]).encode()) == [(0, b"5"), (1, b"5")]
+    with pytest.raises(LogError, match="first 2 records of the batch have 16 headers"):
+        values(Batch([ten, six]).encode())

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.log.support import NOW_MS, SMALL, batch, fill, flush, open_log
+from tests.support.batches import Batch, Record
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
@@ -100,3 +101,26 @@ def test_a_batch_of_too_many_records_is_not_looked_into(tmp_path: Path) -> None:
     assert beyond is not None
     assert (beyond.offset, beyond.timestamp) == (4, NOW_MS + 140)
     assert log.offset_of_max_timestamp() == beyond
+
+
+def test_the_headers_of_records_are_not_looked_at(tmp_path: Path) -> None:
+    """A batch of some hundred bytes may hold millions of them."""
+    log = open_log(tmp_path / "log")
+    plain = b"".join(
+        Record(headers=((b"h", b"1"),), timestamp_delta=10 * index).encode(index)[:-4] + b"\xff" * 4
+        for index in range(3)
+    )
+    log.append(
+        Batch(
+            payload=plain,
+            last_offset_delta=2,
+            record_count=3,
+            base_timestamp=NOW_MS,
+            max_timestamp=NOW_MS + 20,
+        ).encode(),
+        now_ms=NOW_MS,
+    )
+    found = log.offset_for_timestamp(NOW_MS + 10)
+    assert found is not None
+    assert (found.offset, found.timestamp) == (1, NOW_MS + 10)
+    assert log.offset_of_max_timestamp() == log.offset_for_timestamp(NOW_MS + 20)

@@ -9,6 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from log import InvalidRecord
+from log import records as records_module
 from log.named_records import NameHeaders, named_records
 from log.record_batch import CRC_COVERS_FROM, HEADER_BYTES, parse_header
 from log.records import NewRecord, Record, build_batch, iterate_records
@@ -202,3 +203,16 @@ def test_sequence_ids_that_grow_beyond_the_highest() -> None:
     batch = build_batch(listed)
     assert scanned(batch, is_strict=False) == wanted(batch, is_strict=False)
     assert len(scanned(batch, is_strict=False)) == 16
+
+
+def test_more_headers_than_may_be_looked_at_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few compressed bytes can hold millions. Those of records that lie alike are not looked at one by one."""
+    monkeypatch.setattr(records_module, "MAX_HEADERS", 10)
+    assert len(scanned(build_batch(ALIKE), is_strict=True)) == len(ALIKE)
+    ten, five, six = (
+        NewRecord(b"v", headers=[("trace", b"")] * (count - 2) + list(ALIKE[0].headers))
+        for count in (10, 5, 6)
+    )
+    assert len(scanned(build_batch([ten, five]), is_strict=True)) == 2
+    with pytest.raises(InvalidRecord, match="first 2 records of the batch have 16 headers"):
+        scanned(build_batch([ten, six]), is_strict=True)

@@ -19,6 +19,8 @@ from tests.log.compaction.cleaning import compact, stored_batches
 from tests.log.support import NOW_MS, flush, open_log
 from tests.log.test_deduplicated_log import LARGE, OFF, again, known, send
 
+EARLIEST = replace(LARGE, deduplication_from_log_start=True)
+
 
 def snapshots(log: UnifiedLog) -> list[int]:
     return offsets_of([path.name for path in Path(log.directory).iterdir()], NAMES_SUFFIX)
@@ -318,6 +320,19 @@ class TestReading:
         assert known(log) == (-1, -1)
         assert known(log, "other") == (2, 2)
         assert "nothing is remembered" in caplog.text
+
+    def test_a_batch_of_too_many_records_is_passed_over(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """It came while the topic did not deduplicate, and a few hundred bytes can hold millions."""
+        log = open_log(tmp_path, replace(OFF, max_decoded_records=3))
+        send(log, 1, 2, 3)
+        send(log, 4, 5, 6, 7, codec="zstd")
+        log.update_config(replace(EARLIEST, max_decoded_records=3))
+        assert log.replay_names(1 << 20, NOW_MS)
+        assert known(log) == (-1, 3)
+        assert "the records from 3 to 6 can't be read" in caplog.text
+        assert "seqgate.batch.decoded.max.records" in caplog.text
 
     def test_a_log_that_is_no_sequence_of_batches_is_told_of(self, tmp_path: Path) -> None:
         log = open_log(tmp_path, LARGE)

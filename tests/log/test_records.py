@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from log import CorruptRecord, InvalidRecord
+from log import CorruptRecord, InvalidRecord, records
 from log.records import NewRecord, build_batch, iterate_records, read_varint, read_varlong, write_varint
 from tests.support import batches
 
@@ -110,6 +110,15 @@ def test_a_timestamp_beyond_int64_goes_on_at_the_other_end(base_timestamp: int, 
         (batches.Record(timestamp_delta=delta),), base_timestamp=base_timestamp, max_timestamp=0
     ).encode()
     assert next(iterate_records(batch)).timestamp == -base_timestamp - 1
+
+
+def test_more_headers_than_may_be_looked_at_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few compressed bytes can hold millions."""
+    monkeypatch.setattr(records, "MAX_HEADERS", 10)
+    ten, five, six = (NewRecord(b"v", headers=[("h", b"")] * count) for count in (10, 5, 6))
+    assert len(list(iterate_records(build_batch([ten, five])))) == 2
+    with pytest.raises(InvalidRecord, match="first 2 records of the batch have 16 headers"):
+        list(iterate_records(build_batch([ten, six])))
 
 
 def test_header_of_build_batch_is_61_bytes() -> None:
