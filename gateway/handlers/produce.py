@@ -12,7 +12,8 @@ Source: Kafka's KafkaApis.handleProduceRequest, ReplicaManager.appendRecords, Pr
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Iterator
 from typing import Final
 
 from kio.schema.errors import ErrorCode
@@ -27,7 +28,7 @@ from gateway.handlers.produce_append import (
     log_refusal,
     refused_row,
 )
-from gateway.handlers.produce_quota import copied, hold, refused_unopened
+from gateway.handlers.produce_quota import copied, hold, kept_entry, refused_unopened
 from gateway.handlers.produce_repeats import ProduceRepeats
 from gateway.metadata.topic_names import INTERNAL_TOPICS
 from gateway.protocol.produce_codec import (
@@ -49,6 +50,8 @@ MANY_PARTITIONS: Final = 1000
 """A request with more, which no client makes, is appended in slices, between which others have their turn."""
 MANY_TO_OPEN: Final = 16
 """So is one for more partitions that must be opened first."""
+LONG_S: Final = 0.05
+"""And the rest of one that has taken so long, as the records of its batches are looked at."""
 UNKNOWN_TOPIC = int(ErrorCode.unknown_topic_or_partition)
 INVALID_TOPIC = int(ErrorCode.invalid_topic_exception)
 UNKNOWN_TOPIC_ID = int(ErrorCode.unknown_topic_id)
@@ -68,10 +71,16 @@ def append(context: RequestContext, request: ProduceRequest) -> Answer | Deferre
     if request.acks not in {-1, 0, 1}:
         return _refuse_all(context, request, ErrorCode.invalid_required_acks)
     if _takes_long(context, request):
-        return _append_in_slices(context, copied(request))
+        appending = _Appending(context, copied(request), is_late=True)
+        return _append_in_slices(context, appending, appending.steps())
     appending = _Appending(context, request)
-    for _ in appending.steps():
-        pass
+    now_s = context.services.loop.time
+    until_s = now_s() + LONG_S
+    steps = appending.steps()
+    for _ in steps:
+        if now_s() >= until_s and appending.has_more:
+            appending.go_on_later()
+            return _append_in_slices(context, appending, steps)
     return appending.answer()
 
 
@@ -92,13 +101,12 @@ def _takes_long(context: RequestContext, request: ProduceRequest) -> bool:
     return to_open > MANY_TO_OPEN
 
 
-def _append_in_slices(context: RequestContext, request: ProduceRequest) -> Deferred:
+def _append_in_slices(context: RequestContext, appending: _Appending, steps: Iterator[None]) -> Deferred:
     deferred = Deferred(holds_back=True)
 
     async def work() -> None:
-        appending = _Appending(context, request, is_late=True)
         try:
-            async for _ in in_slices(appending.steps()):
+            async for _ in in_slices(steps):
                 pass
             deferred.follow(appending.answer())
         except CloseConnection as error:
@@ -124,19 +132,30 @@ class _Appending:
         self._request = request
         self._topics: Topics = []
         self._pending: PendingAnswer | None = None
+        self._left = _entries_by_topic(context, request)
 
     def steps(self) -> Iterator[None]:
         """Append partition after partition."""
-        context = self._context
-        now_ms = context.services.clock.now_ms()
-        for key, topic, entries in _entries_by_topic(context, self._request):
+        now_ms = self._context.services.clock.now_ms()
+        for key, topic, entries in self._left:
             if not entries:
                 continue
             rows: list[ProduceRow] = []
             self._topics.append((key, rows))
-            for entry in entries:
-                self._append(rows, key, topic, entry, now_ms)
+            while entries:
+                self._append(rows, key, topic, entries.popleft(), now_ms)
                 yield
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there is a partition left."""
+        return any(entries for _, _, entries in self._left)
+
+    def go_on_later(self) -> None:
+        """Have what is left outlive the buffer that it came in."""
+        self._is_late = True
+        for _, _, entries in self._left:
+            entries.extend([kept_entry(entries.popleft()) for _ in range(len(entries))])
 
     def _append(
         self,
@@ -215,7 +234,7 @@ def _answer(
 
 def _entries_by_topic(
     context: RequestContext, request: ProduceRequest
-) -> list[tuple[str | bytes, TopicPartitions | None, Iterable[PartitionRecords]]]:
+) -> list[tuple[str | bytes, TopicPartitions | None, deque[PartitionRecords]]]:
     """The partitions' entries by topic. Of a partition named twice only the last entry counts, as in Kafka."""
     partitions = context.services.partitions
     grouped: dict[str | bytes, dict[int, PartitionRecords]] = {}
@@ -223,7 +242,7 @@ def _entries_by_topic(
         last = grouped.setdefault(key, {})
         for entry in entries:
             last[entry.partition] = entry
-    return [(key, partitions.by_key.get(key), last.values()) for key, last in grouped.items()]
+    return [(key, partitions.by_key.get(key), deque(last.values())) for key, last in grouped.items()]
 
 
 def _missing(key: str | bytes, topic: TopicPartitions | None, index: int) -> int:

@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 Topics = list[tuple[str | bytes, list[ProduceRow]]]
 _WrittenRow = tuple[list[ProduceRow], int, Partition, int]
 """Rows, the position of one in them, its partition, and its last offset."""
+_MESSAGE_CHARACTERS: Final = 1_000
+"""Ids and names are a part of some messages, and those may be as long as clients like: longer than v8 can tell."""
 ATTRIBUTES_POSITION = 22
 """The low byte of a batch's attributes."""
 PRODUCER_POSITION = 43
@@ -256,7 +258,7 @@ def _take_part(
 def refused_row(partition: Partition, code: int, message: str, *, appended: bool = True) -> ProduceRow:
     """The row of a refusal. One before the append carries no log_start_offset, one by the log itself does."""
     log_start_offset = partition.log.log_start_offset if appended else -1
-    return ProduceRow(partition.index, code, -1, -1, log_start_offset, message)
+    return ProduceRow(partition.index, code, -1, -1, log_start_offset, message[:_MESSAGE_CHARACTERS])
 
 
 def log_refusal(peer_host: str, client_id: str, partition: Partition, row: ProduceRow) -> None:

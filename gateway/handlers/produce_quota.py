@@ -13,7 +13,7 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.api import Answer, CloseConnection, Deferred, RequestContext
-from gateway.protocol.produce_codec import ProduceRequest
+from gateway.protocol.produce_codec import PartitionRecords, ProduceRequest
 from gateway.quota.produce_gate import ProduceGate
 from gateway.runtime.partition import Partition
 from gateway.runtime.partitions import TopicPartitions
@@ -113,15 +113,15 @@ def _is_full(context: RequestContext, partition: Partition, records: memoryview 
 def copied(request: ProduceRequest) -> ProduceRequest:
     """The request apart from the buffer that it came in."""
     topics = [
-        topic._replace(
-            partitions=[
-                entry if entry.records is None else entry._replace(records=memoryview(bytes(entry.records)))
-                for entry in topic.partitions
-            ]
-        )
+        topic._replace(partitions=[kept_entry(entry) for entry in topic.partitions])
         for topic in request.topics
     ]
     return request._replace(topics=topics)
+
+
+def kept_entry(entry: PartitionRecords) -> PartitionRecords:
+    """A partition's records apart from the buffer that they came in."""
+    return entry if entry.records is None else entry._replace(records=memoryview(bytes(entry.records)))
 
 
 def _go_on(context: RequestContext, request: ProduceRequest, begin: Begin, deferred: Deferred) -> None:

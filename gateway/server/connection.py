@@ -7,7 +7,7 @@ client's own socket fills up and nothing grows here:
     too many answers are outstanding         (seqgate.connection.max.in.flight.requests)
     the client does not read its answers     (seqgate.connection.response.backlog.bytes; large ones at all)
     there is no room for its next request    (queued.max.request.bytes)
-    it had its share of this turn            (REQUESTS_PER_TURN)
+    it had its share of this turn            (REQUESTS_PER_TURN, TURN_S)
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ HEADWAY_BYTES: Final = 64 << 10
 """A request of which not even so much more came is not moving."""
 REQUESTS_PER_TURN: Final = 32
 """A connection with more whole requests at hand begins the rest in the next turns of the event loop."""
+TURN_S: Final = 0.05
+"""And so does one whose requests took so long to begin, as they may when the records of batches are looked at."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -213,8 +215,10 @@ class Connection(asyncio.BufferedProtocol):
         end = len(view)
         reader = self._reader
         left = REQUESTS_PER_TURN
+        now_s = self._server.loop.time
+        until_s = now_s() + TURN_S
         while position < end and not self._stops:
-            if not left:
+            if not left or now_s() >= until_s:
                 self._yield_turn()
                 break
             left -= 1

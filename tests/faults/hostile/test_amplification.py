@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from tests.faults.hostile.scene import Scene, frame, is_closed, running
+from tests.support.batches import Batch
+from tests.support.named_batches import named_record
 from tests.support.wire import Plain, Wire, encode
 
 PARTITIONS = 2_000
@@ -65,6 +67,19 @@ def test_produce_to_partitions_that_nobody_opened(wide: tuple[Scene, list[str]])
     answer = attack(scene, "produce", 9, {"acks": -1, "timeout": 30_000, "topic_data": topics})
     found = answer["responses"][0]["partition_responses"]
     assert [row["error_code"] for row in found] == [2] * PARTITIONS, "CORRUPT_MESSAGE"
+
+
+def test_batches_whose_records_take_long_to_look_at(scene: Scene) -> None:
+    count = 12
+    topic = scene.create(count=count, message_deduplication_enable="true")
+    records = [named_record("ab"[index % 2], index) for index in range(20_000)]
+    batch = Batch(records, codec="zstd").encode()
+    rows = [{"index": index, "records": batch} for index in range(count)]
+    topics = [{"name": topic, "partition_data": rows}]
+    request = {"acks": -1, "timeout": 30_000, "topic_data": topics}
+    answer = attack(scene, "produce", 9, request, at_least=count // 2)
+    found = answer["responses"][0]["partition_responses"]
+    assert [row["error_code"] for row in found] == [0] * count
 
 
 def test_configs_asked_for_over_and_over_are_told_once(wide: tuple[Scene, list[str]]) -> None:

@@ -71,7 +71,11 @@ def bytes_of(batch: Batch) -> bytes:
 
 def begin(node: Node, *batches: Batch, acks: int = -1) -> Any:
     """A request with a batch for each partition in turn."""
-    entries = [PartitionRecords(index, memoryview(bytes_of(batch))) for index, batch in enumerate(batches)]
+    return begin_with(node, [bytes_of(batch) for batch in batches], acks)
+
+
+def begin_with(node: Node, received: Iterable[bytes | bytearray], acks: int = -1) -> Any:
+    entries = [PartitionRecords(index, memoryview(records)) for index, records in enumerate(received)]
     context = RequestContext(node.services, 0, VERSION, 7, "test", node.peer)
     return produce.begin(context, ProduceRequest(None, acks, 30_000, [TopicRecords(TOPIC, entries)]))
 
@@ -128,6 +132,24 @@ async def test_a_duplicate_of_what_is_durable_is_answered_at_once(node: Node) ->
     assert await answered(begin(node, named("a", 1, 2))) == [(0, 0)]
     assert rows_of(begin(node, named("a", 1, 2))) == [(0, -1)]
     assert partition_of(node).log.log_end_offset == 2
+
+
+@pytest.mark.parametrize("acks", [0, 1, -1])
+async def test_the_rest_of_a_request_that_takes_long_is_for_later(
+    node: Node, monkeypatch: pytest.MonkeyPatch, acks: int
+) -> None:
+    """To look at the records of one batch may take a second; others are served before the next one."""
+    monkeypatch.setattr(produce, "LONG_S", 0.0)
+    received = [bytearray(bytes_of(named("a", 1))), bytearray(bytes_of(named("b", 1, 2)))]
+    answer = begin_with(node, received, acks)
+    assert [partition_of(node, index).log.log_end_offset for index in range(2)] == [1, 0]
+    for buffer in received:
+        buffer[:] = bytes(len(buffer))  # the next request comes into it
+    assert answer.holds_back
+    await eventually(lambda: answer.answer is not None)
+    assert answer.answer == b"" if acks == 0 else rows_of(answer) == [(0, 0)] * 2
+    assert [partition_of(node, index).log.log_end_offset for index in range(2)] == [1, 2]
+    assert partition_of(node, 1).log.name_state(b"b") is not None
 
 
 async def test_a_batch_behind_one_that_is_undecided_is_not_taken(node: Node) -> None:
@@ -230,6 +252,19 @@ def test_without_answers(shared_gateway: GatewayProcess) -> None:
         wire.send("produce", VERSION, request(topic, [named("", 5)], 0))
         with pytest.raises(Closed):
             wire.receive_frame()
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_an_id_of_any_length_is_refused_with_a_short_message(
+    shared_gateway: GatewayProcess, version: int
+) -> None:
+    topic = fresh_topic(shared_gateway.bootstrap, "named", configs=DEDUPLICATED)
+    fields = request(topic, [replace(named("a", 1).of(7_200, 0, 0), attributes=TRANSACTIONAL)], -1)
+    with Wire(shared_gateway.bootstrap) as wire:
+        answer = wire.call("produce", version, {"transactional_id": "\N{SNOWMAN}" * 10_920, **fields}).fields
+    (row,) = answer["responses"][0]["partition_responses"]
+    assert row["error_code"]
+    assert len(row["error_message"]) == 1_000
 
 
 def test_many_partitions_in_one_request(shared_gateway: GatewayProcess) -> None:

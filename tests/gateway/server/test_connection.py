@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from gateway.handlers.api import Deferred
-from gateway.server.connection import NO_MEMORY, REQUESTS_PER_TURN, Connection
+from gateway.server.connection import NO_MEMORY, REQUESTS_PER_TURN, TURN_S, Connection
 from gateway.server.frame_reader import FrameReader
 from gateway.server.limits import ConnectionLimits
 from gateway.server.request_memory import RequestMemory
@@ -45,11 +45,22 @@ class FakeTransport:
         self.closed = True
 
 
+class SteppedLoop:
+    """The loop with a clock that goes as told."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.now_s = 0.0
+        self.call_soon = loop.call_soon
+
+    def time(self) -> float:
+        return self.now_s
+
+
 class FakeServer:
     """A server, dispatcher and outbox that note what they are given."""
 
     def __init__(self) -> None:
-        self.loop = asyncio.get_running_loop()
+        self.loop: Any = asyncio.get_running_loop()
         self.limits = ConnectionLimits(1 << 20, 1 << 20, 100, 60_000, -1, -1, None)
         self.memory = RequestMemory(-1)
         self.unread = UnreadAnswers(1 << 20)
@@ -109,6 +120,25 @@ async def test_many_requests_of_one_read_are_spread_over_turns_in_order() -> Non
         assert server.begun == bodies[: turn * REQUESTS_PER_TURN]
     assert server.written == bodies
     assert transport.reads
+
+
+async def test_requests_that_take_long_to_begin_let_others_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    server, connection, _ = connect()
+    begin = server.begin
+
+    def begin_slowly(frame: memoryview, peer: Connection) -> Any:
+        server.loop.now_s += 0.6 * TURN_S
+        return begin(frame, peer)
+
+    server.loop = SteppedLoop(server.loop)
+    monkeypatch.setattr(server, "begin", begin_slowly)
+    bodies, data = frames(5)
+    receive(connection, data)
+    assert server.begun == bodies[:2]
+    await asyncio.sleep(0)
+    assert server.begun == bodies[:4]
+    await asyncio.sleep(0)
+    assert server.begun == server.written == bodies
 
 
 async def test_one_that_is_lost_meanwhile_begins_nothing_more() -> None:
