@@ -5,6 +5,7 @@ from __future__ import annotations
 NAMES = (
     "compressed_records",
     "control_requests",
+    "named_batches",
     "partition_files",
     "record_batches",
     "requests",

@@ -13,8 +13,15 @@ import pytest
 from gateway.control.operations import Operations
 from gateway.runtime.topic_lifecycle import TopicLifecycle
 from gateway.server.dispatcher import Dispatcher
-from log import index_checks
-from tests.fuzzing import compressed_records, record_batches, small_formats, start_up, stored_state
+from log import deduplicated_log, index_checks
+from tests.fuzzing import (
+    compressed_records,
+    named_batches,
+    record_batches,
+    small_formats,
+    start_up,
+    stored_state,
+)
 from tests.fuzzing.composed_requests import request
 from tests.fuzzing.damage import REPLACE, steps_of
 from tests.fuzzing.target import load
@@ -35,6 +42,10 @@ def deep_validation_that_is_shallow(patch: pytest.MonkeyPatch) -> None:
 
 def index_without_proof(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(index_checks, "_bears_out", lambda *_: True)
+
+
+def duplicates_stored(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(deduplicated_log, "_without", lambda batch, view, *_: (batch, view))
 
 
 def unknown_partitions_deleted(patch: pytest.MonkeyPatch) -> None:
@@ -92,6 +103,7 @@ FAULTS: list[tuple[str, Plant, Callable[[], bytes], str]] = [
         lambda: Batch(payload=b"none", base_timestamp=record_batches.NOW_MS).encode(),
         "accepts what can't be read",
     ),
+    ("named_batches", duplicates_stored, lambda: list(named_batches.seeds())[1], "other records"),
     ("partition_files", index_without_proof, lambda: base64.b64decode("AAoBAA8B6w=="), "has lost"),
     ("start_up", unknown_partitions_deleted, _without_the_metadatas_topics, "were deleted"),
     ("requests", error_in_the_dispatcher, lambda: request(random.Random(1)), "planted"),
