@@ -45,7 +45,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
         asked = to_answer(request.groups, lambda group: group.group_id)
         answers = {
             group: await _group(context, module, group, names, require_stable=stable)
-            for group in dict.fromkeys(asked)
+            async for group in in_slices(dict.fromkeys(asked))
         }
         return build(module.OffsetFetchResponse, groups=tuple(answers[group] for group in asked))
     stable = _requires_stable(context, request)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
@@ -16,7 +17,7 @@ from gateway.coordinator.group.committer import Committer
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from gateway.handlers import name_offsets, offset_fetch
 from gateway.handlers.api import RequestContext
-from gateway.runtime import known_names
+from gateway.runtime import known_names, slices
 from gateway.runtime.partition import Partition
 from log import StorageFailed, UnifiedLog
 from tests.gateway.handlers.requests import alter, create
@@ -247,6 +248,22 @@ async def test_names_and_groups_in_one_request(node: Node) -> None:
     groups = ["seqgate-name:a", "readers", "seqgate-name:b"]
     answer = await ask(node, 8, groups, [(TOPIC, [0])])
     assert [rows_of(node, 8, answer, group)[1][TOPIC, 0][0] for group in groups] == [3, 12, 8]
+
+
+@pytest.mark.parametrize("prefix", ["seqgate-name:", "group-"])
+async def test_others_have_their_turn_between_many_groups(
+    node: Node, monkeypatch: pytest.MonkeyPatch, prefix: str
+) -> None:
+    await alter(node, TOPIC_RESOURCE, TOPIC, {"message.deduplication.enable": "false"})
+    await ask(node, BATCHED, ["group-"], None)  # whose coordinator is there from then on
+    monkeypatch.setattr(slices, "SLICE_S", -1.0)
+    asking = asyncio.ensure_future(ask(node, BATCHED, [f"{prefix}{number}" for number in range(50)], None))
+    turns = 0
+    while not asking.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns >= 50
+    assert len(asking.result()["groups"]) == 50
 
 
 async def test_only_what_is_asked_for_is_opened(tmp_path: Path) -> None:
