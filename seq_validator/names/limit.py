@@ -64,10 +64,24 @@ class TopicNames:
         """How many different names there are."""
         return len(self._names)
 
-    def enter(self, table: NameTable, name: bytes, now_ms: int, *, may_evict: bool = True) -> None:
-        """A partition begins to remember a name; the longest idle ones are forgotten where there are too many."""
-        if may_evict and name not in self._names:
-            self._make_room(now_ms)
+    def make_room(self, names: Collection[bytes], now_ms: int) -> None:
+        """The names of a batch are active; where there are too many with them, the longest idle ones are forgotten."""
+        newcomers = 0
+        for name in names:
+            if name in self._names:
+                self.touch(name, now_ms)
+            else:
+                newcomers += 1
+        surplus = len(self._names) + newcomers - self.max_names
+        if not newcomers or surplus <= 0:
+            return
+        for name in list(islice(self._evictable(now_ms), surplus)):
+            self.budget.evictions += 1
+            for table in list(self._names[name].tables):
+                table.forget(name)
+
+    def enter(self, table: NameTable, name: bytes, now_ms: int) -> None:
+        """A partition begins to remember a name."""
         self._enter(table, name).last_active_ms = now_ms
         self._names.move_to_end(name)
 
@@ -117,15 +131,6 @@ class TopicNames:
         if reason is not None:
             budget.refusals += 1
         return reason
-
-    def _make_room(self, now_ms: int) -> None:
-        while len(self._names) >= self.max_names:
-            name = next(self._evictable(now_ms), None)
-            if name is None:
-                return
-            self.budget.evictions += 1
-            for table in list(self._names[name].tables):
-                table.forget(name)
 
     def _evictable(self, now_ms: int) -> Iterator[bytes]:
         """The names that may be forgotten for others, the longest idle first."""

@@ -117,11 +117,11 @@ class NameTable:
         A new name may push out the longest idle ones of the topic; where nobody is idle the limit is exceeded instead, and
         by a replay: who was idle then is not known, and who was pushed out is written down.
         """
-        if len(advances) > 1:
-            # those that are known first, so that a new one does not push them out
-            advances = sorted(advances, key=lambda each: each.name not in self._entries)
+        if not is_replay and any(advance.name not in self._entries for advance in advances):
+            # for all of them at once, so that a new one does not push out one that is known
+            self._topic.make_room([advance.name for advance in advances], now_ms)
         for name, sequence_id, position, epoch in advances:
-            entry = self._touched(name, now_ms, may_evict=not is_replay)
+            entry = self._touched(name, now_ms)
             entry.epoch = max(entry.epoch, epoch)
             if sequence_id == NO_SEQUENCE_ID:
                 continue
@@ -236,10 +236,10 @@ class NameTable:
                 self._open.setdefault(producer_id, {})[entry] = None
             self._topic.enter_restored(self, name, last_active_ms)
 
-    def _touched(self, name: bytes, now_ms: int, *, may_evict: bool = True) -> NameEntry:
+    def _touched(self, name: bytes, now_ms: int) -> NameEntry:
         entry = self._entries.get(name)
         if entry is None:
-            self._topic.enter(self, name, now_ms, may_evict=may_evict)
+            self._topic.enter(self, name, now_ms)
             entry = self._entries[name] = NameEntry(name, now_ms)
         else:
             entry.last_active_ms = now_ms

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
+import pytest
+
 from seq_validator.names import (
     NameBudget,
     NamedRecord,
@@ -88,3 +92,26 @@ def test_a_name_that_is_active_in_another_partition_does_not_expire() -> None:
     assert take(second, b"a", now_ms=5)
     assert (first.expire(14, 10), second.expire(14, 10)) == (0, 0)
     assert (first.expire(15, 10), second.expire(15, 10)) == (1, 1)
+
+
+def test_room_for_all_names_of_a_batch_is_made_by_one_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those with open transactions lie in front, and are passed over each time."""
+    topic = TopicNames(NameBudget(), max_names=20)
+    table = NameTable(topic)
+    assert take(table, *[b"held %d" % number for number in range(10)], now_ms=0, transaction_of=7)
+    assert take(table, *[b"idle %d" % number for number in range(10)], now_ms=1)
+    looked_at = Mock(side_effect=table.is_pending)
+    monkeypatch.setattr(NameTable, "is_pending", lambda _, name: looked_at(name))
+    assert take(table, *[b"new %d" % number for number in range(10)], now_ms=2)
+    assert looked_at.call_count <= 2 * 20, "judging, and making room"
+    assert {name[:4] for name in known(table)} == {b"held", b"new "}
+    assert topic.budget.evictions == 10
+
+
+def test_a_name_that_comes_to_a_further_partition_is_not_pushed_out_of_the_others() -> None:
+    topic = TopicNames(NameBudget(min_idle_ms=10), max_names=2)
+    first, second = NameTable(topic), NameTable(topic)
+    assert take(first, b"a", now_ms=0)
+    assert take(first, b"b", now_ms=1)
+    assert take(second, b"new", b"a", now_ms=100)
+    assert (known(first), known(second)) == ({b"a"}, {b"a", b"new"})
