@@ -7,6 +7,7 @@ record's plus one: it passes transaction markers, aborted and compacted records.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -55,7 +56,10 @@ class DatabaseReader:
         self._topics = [topics] if isinstance(topics, str) else list(topics)
         self._chosen = partitions
         self._write = write
-        self._consumer = _consumer(bootstrap, {"isolation_level": "read_committed", **(options or {})})
+        self._open = functools.partial(
+            _consumer, bootstrap, {"isolation_level": "read_committed", **(options or {})}
+        )
+        self._consumer = self._open()
         try:
             begin = first_positions(self._ranges(self._places()), starting)
             self._claim: Claim = claim(database, pipeline, begin)
@@ -85,21 +89,20 @@ class DatabaseReader:
         the pipeline, `PositionError` when records were deleted before they were read, the driver's errors, and what `write`
         raises. After a commit whose answer was lost the next poll goes on from where the database is.
         """
-        if self._positions.keys() != self._places():
-            self._resume()
-        batches = self._polled(timeout_ms)
-        reached = {place: self._consumer.position(_partition(place)) for place in self._positions}
-        moved = {place: offset for place, offset in reached.items() if offset != self._positions[place]}
-        if not moved:
-            return 0
+        self._go_on()
         try:
+            batches = self._polled(timeout_ms)
+            reached = {place: self._consumer.position(_partition(place)) for place in self._positions}
+            moved = {place: offset for place, offset in reached.items() if offset != self._positions[place]}
+            if not moved:
+                return 0
             with self._claim.step() as step:
                 self._refuse_moved(step.positions)
                 for records in batches.values():
                     self._write(step.transaction, records)
                 step.advance(moved)
         except BaseException:
-            # Forces the next poll to ask the database where it is.
+            # The consumer may be behind records that nobody was given: the next poll asks the database where it is.
             self._positions.clear()
             raise
         self._positions |= moved
@@ -107,13 +110,21 @@ class DatabaseReader:
 
     def read_to_end(self) -> int:
         """Poll until everything is written that was there when this was called; returns how many records."""
+        self._go_on()
         ends = self._ranges(self._places())
         written = 0
-        while not self._positions or any(
-            self._positions[place] < ends[place][1] for place in self._positions if place in ends
-        ):
+        while any(self._positions[place] < ends[place][1] for place in self._positions if place in ends):
             written += self.poll()
         return written
+
+    def _go_on(self) -> None:
+        """Be where the database is: after a failure, and with partitions that were added."""
+        if not self._positions:
+            # One that failed may also hold on to what it failed at.
+            self._consumer.close()
+            self._consumer = self._open()
+        if self._positions.keys() != self._places():
+            self._resume()
 
     def _polled(self, timeout_ms: int) -> dict[Any, list[Any]]:
         from kafka.errors import OffsetOutOfRangeError

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from kafka import KafkaConsumer
+from kafka.serializer import Deserializer
 
 from spark_kafka_compat import SparkCompatError
 from spark_kafka_compat.database_reader import DatabaseReader
@@ -141,6 +143,49 @@ def test_a_commit_whose_answer_is_lost(topics: Topics, database: Database) -> No
             reading.read_to_end()
         assert lines(database) == list(range(10))
         assert reading.read_to_end() == 20
+    assert lines(database) == list(range(30))
+
+
+def test_records_that_a_poll_was_interrupted_with(
+    topics: Topics, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = topics.fresh()
+    topics.fill(topic, range(30))
+    interruptions = [KeyboardInterrupt]
+    real = KafkaConsumer.poll
+
+    def poll(consumer: KafkaConsumer, **given: Any) -> Any:
+        found = real(consumer, **given)
+        if found and interruptions:
+            raise interruptions.pop()
+        return found
+
+    monkeypatch.setattr(KafkaConsumer, "poll", poll)
+    with reader(topics, topic, database, options={"max_poll_records": 10}) as reading:
+        with pytest.raises(KeyboardInterrupt):
+            reading.read_to_end()
+        assert reading.read_to_end() == 30
+    assert lines(database) == list(range(30))
+
+
+def test_a_record_that_can_not_be_deserialized(topics: Topics, database: Database) -> None:
+    topic = topics.fresh()
+    topics.fill(topic, range(30))
+    unreadable = {b"15"}
+
+    class Unreliable(Deserializer):  # type: ignore[misc]
+        def deserialize(self, topic: str, headers: object, data: bytes) -> bytes:
+            if data in unreadable:
+                raise ZeroDivisionError
+            return data
+
+    with reader(topics, topic, database, options={"value_deserializer": Unreliable()}) as reading:
+        for _ in range(3):
+            with pytest.raises(ZeroDivisionError):
+                reading.read_to_end()
+            assert lines(database) == list(range(15))
+        unreadable.clear()
+        reading.read_to_end()
     assert lines(database) == list(range(30))
 
 
