@@ -61,8 +61,12 @@ class DatabaseReader:
         )
         self._consumer = self._open()
         try:
-            begin = first_positions(self._ranges(self._places()), starting)
-            self._claim: Claim = claim(database, pipeline, begin)
+            places = self._places()
+
+            def first(stored: Positions) -> Positions:
+                return first_positions(self._ranges(places), starting)(stored)
+
+            self._claim: Claim = claim(database, pipeline, first)
             self._positions: dict[Place, int] = {}
             self._resume()
         except BaseException:

@@ -127,19 +127,22 @@ def into_database(
         raise SparkCompatError(f"{', '.join(refused)} can't be given: the database says where to go on.")
     may_skip = str(chosen.get("failOnDataLoss")).lower() == "false"
     names = [topics] if isinstance(topics, str) else list(topics)
-    ranges = {
-        Place(topic, partition): bounds
-        for topic in names
-        for partition, bounds in offset_ranges(bootstrap, topic).items()
-    }
-    owned = claim(database, pipeline, first_positions(ranges, starting, may_skip=may_skip))
+    # An endpoint that is not there is not waited for in the transaction, where others wait.
+    places = _ranges(bootstrap, names)
+
+    def first(stored: Positions) -> Positions:
+        nonlocal places
+        places = _ranges(bootstrap, names)
+        return first_positions(places, starting, may_skip=may_skip)(stored)
+
+    owned = claim(database, pipeline, first)
     folder = checkpoint or _passing_folder()
     stream = source(
         spark,
         bootstrap,
         names,
         stream=True,
-        options={**chosen, "startingOffsets": starting_offsets(owned.positions, ranges)},
+        options={**chosen, "startingOffsets": starting_offsets(owned.positions, places)},
     )
     # Of two copies in one session both must have a name of their own.
     name = f"into database {pipeline} {owned.generation}"
@@ -147,6 +150,14 @@ def into_database(
     writer = writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=every)
     batch_writer = BatchWriter(owned, write, checkpoint=folder, rows=rows, may_skip=may_skip)
     return writer.foreachBatch(batch_writer).start()
+
+
+def _ranges(bootstrap: str, topics: Sequence[str]) -> dict[Place, tuple[int, int]]:
+    return {
+        Place(topic, partition): bounds
+        for topic in topics
+        for partition, bounds in offset_ranges(bootstrap, topic).items()
+    }
 
 
 def starting_offsets(positions: Positions, places: Mapping[Place, object]) -> Mapping[str, object]:

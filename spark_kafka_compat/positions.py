@@ -96,7 +96,8 @@ def claim(database: Database, pipeline: str, first: Callable[[Positions], Positi
     """Take over a pipeline: from here on every copy that claimed it earlier is fenced.
 
     `first` is given the stored positions and returns those to begin with: of partitions that are new, and of any that have to
-    move. They are stored at once, so that a pipeline that begins at the latest offset still begins there after a crash
+    move. No other copy can move them while it is called, so it asks the endpoint where partitions end: an end that was asked for
+    earlier may lie before what another copy has written since. They are stored at once, so that a pipeline that begins at the latest offset still begins there after a crash
     before its first row. The tables are created when they are missing.
     """
     create_tables(database)

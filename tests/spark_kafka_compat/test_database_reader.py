@@ -12,11 +12,11 @@ from confluent_kafka import Producer
 from kafka import KafkaConsumer
 from kafka.serializer import Deserializer
 
-from spark_kafka_compat import SparkCompatError
+from spark_kafka_compat import SparkCompatError, positions
 from spark_kafka_compat.database_reader import DatabaseReader
 from spark_kafka_compat.databases import Database, Transaction
 from spark_kafka_compat.errors import EndpointError, FencedError, PositionError
-from spark_kafka_compat.positions import Place, claim, stored_positions
+from spark_kafka_compat.positions import Place, claim, create_tables, stored_positions
 from tests.compat.spark.topics import TIMEOUT_S, Topics
 from tests.support.gateway_process import GatewayProcess
 
@@ -213,6 +213,24 @@ def test_the_later_of_two_goes_on(topics: Topics, database: Database) -> None:
         with pytest.raises(FencedError):
             older.poll()
     assert lines(database) == list(range(10))
+
+
+def test_one_that_starts_while_the_older_one_writes(
+    topics: Topics, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = topics.fresh()
+    topics.fill(topic, range(10))
+    with reader(topics, topic, database) as older:
+
+        def meanwhile(database: Database) -> None:
+            topics.fill(topic, range(10, 20))
+            older.read_to_end()
+            create_tables(database)
+
+        monkeypatch.setattr(positions, "create_tables", meanwhile)
+        with reader(topics, topic, database) as newer:
+            assert newer.positions == {Place(topic, 0): 20}
+    assert lines(database) == list(range(20))
 
 
 def test_a_position_that_somebody_moved(topics: Topics, database: Database) -> None:

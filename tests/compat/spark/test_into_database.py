@@ -13,11 +13,12 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from spark_kafka_compat import positions
 from spark_kafka_compat.databases import Database, Transaction
 from spark_kafka_compat.errors import PositionError
 from spark_kafka_compat.into_database import into_database, into_table
 from spark_kafka_compat.pipelines import into_database as program
-from spark_kafka_compat.positions import Place, claim, stored_positions
+from spark_kafka_compat.positions import Place, claim, create_tables, stored_positions
 from tests.compat.spark.topics import TIMEOUT_S, Topics
 
 PATIENCE_S = 180
@@ -156,6 +157,24 @@ def test_the_later_of_two_goes_on(spark: SparkSession, topics: Topics, database:
     assert lines(database) == list(range(100))
     run(spark, topics, topic, database)
     assert lines(database) == list(range(200))
+
+
+def test_one_that_starts_while_another_writes(
+    spark: SparkSession, topics: Topics, sqlite: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = topics.fresh()
+    topics.fill(topic, range(100))
+    other = claim(sqlite, "p", lambda _: {})
+
+    def meanwhile(database: Database) -> None:
+        topics.fill(topic, range(100, 200))
+        with other.step() as step:
+            step.advance({Place(topic, 0): 150})
+        create_tables(database)
+
+    monkeypatch.setattr(positions, "create_tables", meanwhile)
+    run(spark, topics, topic, sqlite)
+    assert lines(sqlite) == list(range(150, 200))
 
 
 def test_positions_pass_what_is_no_record(spark: SparkSession, topics: Topics, sqlite: Database) -> None:
