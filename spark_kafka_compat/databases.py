@@ -46,6 +46,8 @@ class Dialect:
     """Statements that begin a transaction; it waits for a lock for at most `LOCK_TIMEOUT_MS`."""
     lock_schema: tuple[str, ...]
     """Statements after which only this transaction creates tables."""
+    has_table: str
+    """Asks whether there is a table of a name."""
     row_lock: str
     """What a SELECT ends with to keep other transactions from its rows."""
     connect: Callable[[str], Connection]
@@ -78,6 +80,7 @@ SQLITE = Dialect(
     placeholder="?",
     begin=("BEGIN IMMEDIATE",),
     lock_schema=(),
+    has_table="SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?",
     row_lock="",
     connect=_connect_sqlite,
 )
@@ -86,6 +89,7 @@ POSTGRESQL = Dialect(
     placeholder="%s",
     begin=(f"SET LOCAL lock_timeout = {LOCK_TIMEOUT_MS}",),
     lock_schema=("SELECT pg_advisory_xact_lock(5281743601)",),
+    has_table="SELECT 1 WHERE to_regclass(%s) IS NOT NULL",
     row_lock=" FOR UPDATE",
     connect=_connect_postgresql,
 )
@@ -113,6 +117,10 @@ class Transaction:
         # Without parameters a driver leaves percent signs alone.
         self.cursor.execute(statement, *([parameters] if parameters else []))
         return self.cursor
+
+    def has_table(self, name: str) -> bool:
+        """Whether a table of this name would be found."""
+        return self.execute(self.dialect.has_table, (name,)).fetchone() is not None
 
     def insert(
         self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, key: Sequence[str] = ()

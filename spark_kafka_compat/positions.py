@@ -175,8 +175,10 @@ def create_tables(database: Database) -> None:
     with database.transaction() as transaction:
         for statement in database.dialect.lock_schema:
             transaction.execute(statement)
-        transaction.execute(f"CREATE TABLE IF NOT EXISTS {PIPELINES} ({_PIPELINES_COLUMNS})")
-        transaction.execute(f"CREATE TABLE IF NOT EXISTS {POSITIONS} ({_POSITIONS_COLUMNS})")
+        for table, columns in ((PIPELINES, _PIPELINES_COLUMNS), (POSITIONS, _POSITIONS_COLUMNS)):
+            # CREATE TABLE IF NOT EXISTS wants the right to create tables where they are there, too.
+            if not transaction.has_table(table):
+                transaction.execute(f"CREATE TABLE {table} ({columns})")
 
 
 def stored_positions(database: Database, pipeline: str) -> Positions:

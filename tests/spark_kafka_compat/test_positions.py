@@ -7,6 +7,8 @@ import pytest
 from spark_kafka_compat.databases import Database
 from spark_kafka_compat.errors import FencedError, PositionError
 from spark_kafka_compat.positions import (
+    PIPELINES,
+    POSITIONS,
     Place,
     Positions,
     Starting,
@@ -15,6 +17,7 @@ from spark_kafka_compat.positions import (
     first_positions,
     stored_positions,
 )
+from tests.support.postgresql_server import PostgresqlServer
 
 A0, A1, B0 = Place("a", 0), Place("a", 1), Place("b", 0)
 
@@ -92,6 +95,19 @@ class TestClaim:
         for thread in threads:
             thread.join()
         assert failures == []
+
+    def test_a_role_that_may_not_create_tables(self, postgresql: PostgresqlServer) -> None:
+        url = postgresql.fresh_database()
+        owner = Database(url)
+        create_tables(owner)
+        role = url.rsplit("/", 1)[-1]
+        with owner.transaction() as transaction:
+            transaction.execute(f"CREATE ROLE {role} LOGIN")
+            transaction.execute(f"GRANT SELECT, INSERT, UPDATE ON {PIPELINES}, {POSITIONS} TO {role}")
+        owned = claim(Database(url.replace("postgres@", f"{role}@")), "p", lambda _: {A0: 5})
+        with owned.step() as step:
+            step.advance({A0: 6})
+        assert stored_positions(owner, "p") == {A0: 6}
 
 
 class TestFirstPositions:
