@@ -34,8 +34,8 @@ class DatabaseReader:
     know yet. `options` are KafkaConsumer's; records of aborted transactions are left out unless `isolation_level` says
     otherwise, and `max_poll_records` (500) bounds a transaction.
 
-    Raises `SparkCompatError` without kafka-python, or for options that the database decides; `EndpointError` for topics that
-    are not there; `PositionError`.
+    Raises `SparkCompatError` without kafka-python, or for options that the database decides; `EndpointError` for topics and
+    partitions that are not there; `PositionError`.
     """
 
     def __init__(
@@ -53,6 +53,8 @@ class DatabaseReader:
         refused = sorted(_DECIDED_HERE.keys() & (options or {}))
         if refused:
             raise SparkCompatError(f"{', '.join(refused)} can't be given: the database says where to go on.")
+        if partitions is not None and not partitions:
+            raise SparkCompatError("No partition to read is chosen.")
         self._topics = [topics] if isinstance(topics, str) else list(topics)
         self._chosen = partitions
         self._write = write
@@ -168,9 +170,12 @@ class DatabaseReader:
             if not found:
                 raise EndpointError(f"There is no topic {topic}.")
             places |= {Place(topic, partition) for partition in found}
-        if self._chosen is not None:
-            places = {place for place in places if place.partition in self._chosen}
-        return places
+        if self._chosen is None:
+            return places
+        missing = set(self._chosen) - {place.partition for place in places}
+        if missing:
+            raise EndpointError(f"{', '.join(self._topics)} has no partition {min(missing)}.")
+        return {place for place in places if place.partition in self._chosen}
 
     def _ranges(self, places: Collection[Place]) -> dict[Place, tuple[int, int]]:
         if not places:

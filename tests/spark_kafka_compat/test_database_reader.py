@@ -284,6 +284,15 @@ def test_a_topic_that_is_not_there(topics: Topics, database: Database) -> None:
         reader(topics, "never-made", database)
 
 
+@pytest.mark.parametrize(("partitions", "told"), [([0, 7], "has no partition 7"), ([], "No partition")])
+def test_a_partition_that_is_not_there(
+    topics: Topics, database: Database, partitions: list[int], told: str
+) -> None:
+    topic = topics.fresh(partitions=2)
+    with pytest.raises(SparkCompatError, match=told):
+        reader(topics, topic, database, partitions=partitions)
+
+
 def test_options_that_the_database_decides(topics: Topics, database: Database) -> None:
     with pytest.raises(SparkCompatError, match="group_id can't be given"):
         reader(topics, "t", database, options={"group_id": "g"})
