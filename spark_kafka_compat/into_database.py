@@ -15,6 +15,7 @@ import functools
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -199,9 +200,26 @@ def _any_of(written: Positions) -> Column:
 
 
 def _slices(frame: DataFrame) -> Iterator[list[Row]]:
-    rows: Iterator[Any] = frame.toLocalIterator()
+    rows: Iterator[Any] = _with_instants(frame)
     while slice_of_rows := list(islice(rows, ROWS_AT_ONCE)):
         yield slice_of_rows
+
+
+def _with_instants(frame: DataFrame) -> Iterator[Row]:
+    """The rows, with timestamps in UTC: Spark hands them over as the clock of this process' time zone shows them."""
+    from pyspark.sql import Row
+
+    rows: Iterator[Row] = frame.toLocalIterator()
+    are_instants = [field.dataType.typeName() == "timestamp" for field in frame.schema]
+    if not any(are_instants):
+        return rows
+    made = Row(*frame.columns)
+
+    def instants(row: Row) -> Iterator[Any]:
+        for value, is_instant in zip(row, are_instants, strict=True):
+            yield value.astimezone(UTC) if is_instant and value is not None else value
+
+    return (made(*instants(row)) for row in rows)
 
 
 def _passing_folder() -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -249,6 +251,43 @@ def test_state_of_the_business_that_adds_up(spark: SparkSession, topics: Topics,
     with database.transaction() as transaction:
         found = transaction.execute("SELECT parity, total FROM totals ORDER BY parity").fetchall()
     assert [tuple(row) for row in found] == [(0, sum(range(0, 200, 2))), (1, sum(range(1, 200, 2)))]
+
+
+@pytest.fixture
+def in_new_york() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("TZ", "America/New_York")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("in_new_york")
+def test_timestamps_do_not_depend_on_the_time_zone(
+    spark: SparkSession, topics: Topics, database: Database
+) -> None:
+    with database.transaction() as transaction:
+        transaction.execute("CREATE TABLE stamped (line INTEGER, moment TIMESTAMP WITH TIME ZONE)")
+    # in New York, both have half past one on their clocks
+    moments = [datetime(2026, 11, 1, hour, 30, tzinfo=UTC) for hour in (5, 6)]
+    topic = topics.fresh()
+    topics.fill(topic, (0, 1), timestamps={line: int(moments[line].timestamp() * 1_000) for line in range(2)})
+
+    def stamped(records: DataFrame) -> DataFrame:
+        return records.selectExpr(
+            "CAST(CAST(value AS STRING) AS INT) AS line",
+            "CASE WHEN line < 2 THEN timestamp END AS moment",
+        )
+
+    topics.fill(topic, [2])
+    run(spark, topics, topic, database, rows=stamped, write=into_table("stamped"))
+    with database.transaction() as transaction:
+        found = transaction.execute("SELECT moment FROM stamped ORDER BY line").fetchall()
+    # SQLite has text
+    assert [datetime.fromisoformat(moment) if isinstance(moment, str) else moment for (moment,) in found] == [
+        *moments,
+        None,
+    ]
 
 
 class TestProgram:
