@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, overload
 
 from spark_kafka_compat.connector import connector_coordinates
 from spark_kafka_compat.errors import ConnectorMissingError, SparkCompatError
+from spark_kafka_compat.names import settings_for
 from spark_kafka_compat.options import OptionValue, Use, checked_options
 
 if TYPE_CHECKING:
@@ -90,7 +91,8 @@ def sink(
 
     End it with `.save()`, or with `stream=True` by `.start()` after any `.trigger(...)`. The client is idempotent as
     always since Kafka 3; a failed and repeated Spark task still writes its rows again, so a reader that must not see them twice
-    needs a key of its own.
+    needs a key of its own. Rows of `names.named_by_source` are stored once; unless told otherwise they are sent for as long as
+    it takes.
 
     Raises `UnknownOptionError`; `SparkCompatError` when `stream` does not fit the data frame.
     """
@@ -101,7 +103,7 @@ def sink(
             else "The data frame is not streaming: call sink() without stream=True."
         )
     use = Use.STREAM_WRITE if stream else Use.BATCH_WRITE
-    checked = checked_options(use, {**(options or {}), **named})
+    checked = {**settings_for(df), **checked_options(use, {**(options or {}), **named})}
     if topic is not None:
         checked["topic"] = topic
     checked["kafka.bootstrap.servers"] = bootstrap

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 from spark_kafka_compat import SparkCompatError, sink, source
 from spark_kafka_compat.names import named_by_source
@@ -64,6 +65,54 @@ def test_a_stream_that_lost_its_checkpoint(
     assert values_of(source(spark, topics.bootstrap, outgoing)) == WANTED
     # the same without the setting: what the test is about
     assert source(spark, topics.bootstrap, plain).count() == 2 * len(WANTED)
+
+
+Change = Callable[[DataFrame], DataFrame]
+OUT_OF_ORDER: dict[str, Change] = {
+    "Generate": lambda rows: rows.selectExpr("*", "explode(array(1, 2)) AS one"),
+    "Join": lambda rows: rows.join(rows.sparkSession.range(2)),
+    "Sort": lambda rows: rows.orderBy("value"),
+    "RepartitionByExpression": lambda rows: rows.repartition("value"),
+    "Repartition": lambda rows: rows.repartition(3),
+    "Deduplicate": lambda rows: rows.dropDuplicates(["value"]),
+}
+
+
+@pytest.mark.parametrize("kind", OUT_OF_ORDER)
+def test_rows_that_would_be_taken_for_duplicates(
+    spark: SparkSession, topics: Topics, incoming: str, kind: str
+) -> None:
+    records = source(spark, topics.bootstrap, incoming)
+    with pytest.raises(SparkCompatError, match=rf"\({kind}\)"):
+        named_by_source(OUT_OF_ORDER[kind](records).where("offset > 3"), "a")
+
+
+@pytest.mark.parametrize("option", ["minPartitions", "maxRecordsPerPartition"])
+def test_partitions_that_several_tasks_read(
+    spark: SparkSession, topics: Topics, incoming: str, option: str
+) -> None:
+    records = source(spark, topics.bootstrap, incoming, stream=True, options={option: 10})
+    with pytest.raises(SparkCompatError, match=option):
+        named_by_source(doubled(records), "a")
+
+
+def test_rows_in_order_are_taken(spark: SparkSession, topics: Topics, incoming: str) -> None:
+    records = source(spark, topics.bootstrap, incoming)
+    rows = named_by_source(records.where("length(value) > 1").coalesce(1), "a")
+    assert rows.columns == ["key", "value", "partition", "headers"]
+
+
+def test_sends_of_named_rows_never_give_up(
+    spark: SparkSession, topics: Topics, incoming: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[dict[str, str]] = []
+    monkeypatch.setattr(DataFrameWriter, "options", lambda writer, **options: given.append(options) or writer)
+    records = source(spark, topics.bootstrap, incoming)
+    named = named_by_source(records, "a").where("length(value) > 1")
+    for rows, options in ((named, {}), (named, {"kafka.delivery.timeout.ms": 5}), (records, {})):
+        sink(rows, topics.bootstrap, "t", options=options)
+    assert [options.get("kafka.delivery.timeout.ms") for options in given] == [str(2**31 - 1), "5", None]
+    assert [options.get("kafka.enable.idempotence") for options in given] == ["true", "true", None]
 
 
 @pytest.mark.parametrize(("columns", "name"), [(["topic", "partition", "value"], "a"), (None, "")])
