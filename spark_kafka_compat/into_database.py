@@ -19,6 +19,7 @@ from datetime import UTC
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from spark_kafka_compat.batch_reader import offset_ranges
 from spark_kafka_compat.databases import Database, Transaction
@@ -145,8 +146,8 @@ def into_database(
         stream=True,
         options={**chosen, "startingOffsets": starting_offsets(owned.positions, places)},
     )
-    # Of two copies in one session both must have a name of their own.
-    name = f"into database {pipeline} {owned.generation}"
+    # Of two in one session, copies or into two databases, both must have a name of their own.
+    name = f"into database {pipeline} {uuid4().hex[:8]}"
     writer = stream.writeStream.queryName(name).option("checkpointLocation", folder)
     writer = writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=every)
     batch_writer = BatchWriter(owned, write, checkpoint=folder, rows=rows, may_skip=may_skip)

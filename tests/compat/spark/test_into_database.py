@@ -161,6 +161,18 @@ def test_the_later_of_two_goes_on(spark: SparkSession, topics: Topics, database:
     assert lines(database) == list(range(200))
 
 
+def test_two_databases_at_once(spark: SparkSession, topics: Topics, sqlite: Database, tmp_path: Path) -> None:
+    topic, other = topics.fresh(), with_lines(f"sqlite://{tmp_path / 'other.db'}")
+    topics.fill(topic, range(10))
+    going_on = start(spark, topics, topic, sqlite, every="0 seconds")
+    try:
+        run(spark, topics, topic, other)
+        going_on.processAllAvailable()
+    finally:
+        going_on.stop()
+    assert lines(sqlite) == lines(other) == list(range(10))
+
+
 def test_one_that_starts_while_another_writes(
     spark: SparkSession, topics: Topics, sqlite: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
