@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from log import InvalidRecord
@@ -70,12 +70,14 @@ def runs(draw: st.DrawFn) -> list[NewRecord]:
     return records
 
 
+@settings(deadline=None)
 @given(runs())
 def test_runs_are_read_as_single_records_are(records: Sequence[NewRecord]) -> None:
     batch = build_batch(records)
     assert read(batch) == expected(batch)
 
 
+@settings(deadline=None)
 @given(runs(), st.data())
 def test_damage_gives_an_error_or_what_is_there(records: Sequence[NewRecord], data: st.DataObject) -> None:
     batch = bytearray(build_batch(records))
