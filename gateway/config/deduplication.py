@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from gateway.config.setting import INT_MAX, LONG_MAX, Setting, SettingType, SettingValue, whole_number
@@ -17,6 +18,10 @@ def _header_complaint(value: SettingValue) -> str | None:
     return f"the name of a record header that is looked for has 1 to {_MAX_HEADER_BYTES} bytes"
 
 
+def _expiration_complaint(value: SettingValue) -> str | None:
+    return "0 would forget every name at once; -1 forgets none" if value == 0 else None
+
+
 def _of_topic(
     name: str,
     kind: SettingType,
@@ -26,6 +31,7 @@ def _of_topic(
     minimum: int | None = None,
     maximum: int | None = None,
     choices: tuple[str, ...] = (),
+    check: Callable[[SettingValue], str | None] | None = None,
 ) -> Setting:
     return Setting(
         name=f"log.message.deduplication.{name}",
@@ -35,7 +41,7 @@ def _of_topic(
         minimum=minimum,
         maximum=maximum,
         choices=choices,
-        check=_header_complaint if name.endswith(".header") else None,
+        check=_header_complaint if name.endswith(".header") else check,
         dynamic=True,
         section=_SECTION,
         doc=doc,
@@ -93,6 +99,7 @@ DEDUPLICATION_SETTINGS = (
         "How long a producer name that sends nothing is remembered; -1: for ever.",
         minimum=-1,
         maximum=LONG_MAX,
+        check=_expiration_complaint,
     ),
     _number(
         "seqgate.deduplication.names.max",

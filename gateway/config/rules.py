@@ -24,11 +24,9 @@ def topic_conflict(value: Values) -> str | None:
             "would remove one that is not due yet."
         )
     if value("message.deduplication.enable"):
-        headers = [value(f"message.deduplication.{what}.header") for what in ("name", "sequence", "epoch")]
-        if len(set(headers)) < len(headers):
-            return (
-                "The record headers of deduplication (name, sequence, epoch) must have three different names."
-            )
+        complaint = _same_header(value, "message.deduplication.")
+        if complaint is not None:
+            return complaint
     return _out_of_order("topic", value, _LOWER, _HIGHER)
 
 
@@ -38,7 +36,15 @@ def broker_conflict(value: Values) -> str | None:
         return "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"
     if value("max.connections.per.ip") == 0 and not value("max.connections.per.ip.overrides"):
         return "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set."
-    return _out_of_order("broker", value, _ON_BROKERS + _LOWER, _ON_BROKERS + _HIGHER)
+    complaint = _same_header(value, "log.message.deduplication.")
+    return complaint or _out_of_order("broker", value, _ON_BROKERS + _LOWER, _ON_BROKERS + _HIGHER)
+
+
+def _same_header(value: Values, prefix: str) -> str | None:
+    names = [f"{prefix}{what}.header" for what in ("name", "sequence", "epoch")]
+    if len({value(name) for name in names}) == len(names):
+        return None
+    return f"{', '.join(names)} must name three different record headers"
 
 
 def _out_of_order(kind: str, value: Values, lower: str, higher: str) -> str | None:

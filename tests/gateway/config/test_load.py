@@ -125,6 +125,8 @@ class TestRefusals:
             "advertised.listeners=OTHER://h:1",
             "advertised.listeners=PLAINTEXT://0.0.0.0:1",
             "log.retention.ms=0",
+            "log.message.deduplication.expiration.ms=0",
+            "log.message.deduplication.name.header=dedup.sequence",
             "max.connections.per.ip=0",
             "no-equals-sign",
         ],

@@ -107,6 +107,20 @@ class TestIncremental:
             (incremental(4, "1", ("unknown", SET, "1")), "invalid_request"),
             (incremental(4, "1", ("num.partitions", DELETE, None)), "none"),
             (incremental(4, "1", ("log.retention.ms", SET, "0")), "invalid_request"),
+            (
+                incremental(4, "1", ("log.message.deduplication.name.header", SET, "dedup.epoch")),
+                "invalid_request",
+            ),
+            (incremental(2, "t", ("message.deduplication.expiration.ms", SET, "0")), "invalid_config"),
+            (
+                incremental(
+                    2,
+                    "t",
+                    ("message.deduplication.enable", SET, "true"),
+                    ("message.deduplication.name.header", SET, "dedup.epoch"),
+                ),
+                "invalid_config",
+            ),
             (incremental(4, "1", ("max.connections", SET, "0")), "invalid_request"),
             (incremental(4, "1", ("max.connections.per.ip", SET, "0")), "invalid_request"),
             (
