@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from log.record_batch import BatchHeader
 
 _MAX_DIGITS: Final = 19
+_DECIMAL: Final = f"decimal text of at most {_MAX_DIGITS} digits, 0 to {MAX_SEQUENCE_ID}"
 _KEY_AND_VALUE: Final = (0, 1)
 _ALIKE: Final = 8
 """After so many records that lie alike it is worth to look for more of them at once."""
@@ -141,7 +142,9 @@ def _read_all(  # noqa: C901, PLR0912, PLR0915 - what runs for every record, in 
             or (sequence_id := int(digits)) > MAX_SEQUENCE_ID
         ):
             if is_strict:
-                raise InvalidRecord(f"the header {_told(headers.sequence)} of a record is no sequence id")
+                raise InvalidRecord(
+                    f"the header {_told(headers.sequence)} of a record is no sequence id: {_DECIMAL}"
+                )
             continue
         # The NamedTuple's own constructor costs three times as much.
         found.append(_new_tuple(NamedRecord, (offset_delta, tail.name, sequence_id, tail.epoch)))
@@ -278,7 +281,7 @@ def _complaint(
     if not 0 < name[1] - name[0] <= headers.max_name_bytes:
         return f"the header {_told(headers.name)} of a record is no producer name of 1 to {headers.max_name_bytes} bytes"
     if epoch is not None and _number(data[slice(*epoch)]) is None:
-        return f"the header {_told(headers.epoch)} of a record is no epoch"
+        return f"the header {_told(headers.epoch)} of a record is no epoch: {_DECIMAL}"
     return None
 
 
