@@ -18,6 +18,10 @@ NARROWEST = 8
 """A column of names keeps at least so much of a narrow terminal."""
 
 
+AROUND = 3
+"""Spaces that a column has around it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column's heading and whether it holds numbers, which stand to the right."""
@@ -32,23 +36,36 @@ def print_json(value: Any) -> None:
 
 
 def print_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows under their headings, as wide as they need; cells wrap where the terminal is narrow."""
+    """Print rows under their headings, as wide as they need; names wrap where the terminal is narrow.
+
+    Where it is too narrow for the numbers beside names of a few letters the table is wider than it: no column is left out.
+    """
     from rich import box
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column in columns:
+    rows = list(rows)
+    needed = 0
+    for position, column in enumerate(columns):
+        numbers = (
+            line for row in rows if column.number for line in (row[position], *column.heading.split("\n"))
+        )
+        narrowest = max(map(cell_len, numbers), default=NARROWEST)
+        needed += narrowest + AROUND
         table.add_column(
             column.heading,
             justify="right" if column.number else "left",
             overflow="fold",
             no_wrap=column.number,
-            min_width=None if column.number else NARROWEST,
+            min_width=narrowest,
         )
     for row in rows:
         table.add_row(*row)
-    Console(highlight=False, markup=False, soft_wrap=False).print(table)
+    console = Console(highlight=False, markup=False, soft_wrap=False)
+    console.width = max(console.width, needed)
+    console.print(table)
 
 
 def print_lines(*lines: str) -> None:

@@ -50,6 +50,19 @@ def test_numbers_are_never_cut(capsys: pytest.CaptureFixture[str], monkeypatch: 
     assert max(map(len, out.splitlines())) <= 40
 
 
+def test_no_column_is_left_out_where_all_of_them_are_too_wide(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    headings = ("topic", "id", "other\nid", "age", "state")
+    numbers = {"id", "other\nid", "age"}
+    columns = [Column(heading, number=heading in numbers) for heading in headings]
+    print_table(columns, [("orders-eu", str(2**62), str(2**61), "3 min 36 s", "running")])
+    out = capsys.readouterr().out
+    for text in ("topic", "orders-e", str(2**62), str(2**61), "3 min 36 s", "state", "running"):
+        assert text in out
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
