@@ -15,7 +15,7 @@ NONE = -1
 
 
 def names(
-    topic: Annotated[str | None, typer.Argument(metavar="[TOPIC]", show_default="all")] = None,
+    topic: Annotated[str | None, typer.Argument(metavar="TOPIC", show_default="all")] = None,
     name: Annotated[
         str | None, typer.Option("--name", help="Only this producer name.", show_default="all")
     ] = None,
@@ -39,6 +39,7 @@ def names(
       epoch         highest epoch that the name came with; records of a lower one are refused
       last active   time since a record of the name came
       pending       whether a transaction with further records of the name is open
+      dropped       records of the name that were there before, and were not stored, since the gateway started
 
     The same as any Kafka client is told as the committed offset of the group seqgate-name:NAME; see docs/deduplication.md.
     Exits with 1 when there is a partition whose names can't be told.
@@ -66,8 +67,18 @@ def names(
 def _print_names(rows: list[NameRow]) -> None:
     from gateway.commands import printing
 
-    texts = ("topic", "parti-\ntion", "name", "persisted", "pushed", "epoch", "last\nactive", "pending")
-    numbers = {"parti-\ntion", "persisted", "pushed", "epoch", "last\nactive"}
+    texts = (
+        "topic",
+        "parti-\ntion",
+        "name",
+        "persisted",
+        "pushed",
+        "epoch",
+        "last\nactive",
+        "pending",
+        "dropped",
+    )
+    numbers = {"parti-\ntion", "persisted", "pushed", "epoch", "last\nactive", "dropped"}
     printing.print_table(
         [printing.Column(text, number=text in numbers) for text in texts],
         [
@@ -80,6 +91,7 @@ def _print_names(rows: list[NameRow]) -> None:
                 _number(row.epoch),
                 printing.duration(row.age_ms),
                 "yes" if row.is_pending else "-",
+                _number(row.dropped_records),
             )
             for row in rows
         ],
@@ -94,7 +106,7 @@ def _about(counters: NameCounters) -> list[str]:
     from gateway.commands.printing import counted
 
     return [
-        f"{counted(counters.remembered, 'name')} remembered in all partitions. Since the gateway started:",
+        f"{counted(counters.remembered, 'name')} remembered, each counted once per partition. Since the gateway started:",
         f"  {counted(counters.dropped_records, 'record')} acknowledged and not stored, as they were there before",
         f"  {counted(counters.evicted, 'idle name')} forgotten to make room for a new one",
         f"  {counted(counters.expired, 'idle name')} forgotten after message.deduplication.expiration.ms",

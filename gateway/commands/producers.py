@@ -158,6 +158,10 @@ def _status_rows(answer: Status) -> list[tuple[str, str]]:
             "batches",
             f"{count(counters.duplicates)} duplicates answered, {count(counters.rejections)} refused",
         ),
+        (
+            "producer names",
+            f"{count(answer.names.remembered)} remembered, {count(answer.names.dropped_records)} records dropped as duplicates",
+        ),
     ]
     if answer.producer_id_store_error is not None:
         rows.append(("producer id store", answer.producer_id_store_error))

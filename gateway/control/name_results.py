@@ -13,7 +13,8 @@ class NameRow(msgspec.Struct, frozen=True):
 
     `persisted_sequence` is the highest sequence id that is durable, `pushed_sequence` the highest that is written; `epoch` is
     that of the name. Each is −1 where there is none. `is_pending` tells of further records in an open transaction.
-    `age_ms` is the time since a record of the name came.
+    `age_ms` is the time since a record of the name came. `dropped_records` were acknowledged and not stored since the gateway
+    started, or the partition came back; −1 of a gateway that is stopped.
     """
 
     topic: str
@@ -26,6 +27,7 @@ class NameRow(msgspec.Struct, frozen=True):
     last_active_ms: int
     age_ms: int
     is_pending: bool
+    dropped_records: int
 
 
 class NameCounters(msgspec.Struct, frozen=True):

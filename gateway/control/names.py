@@ -51,7 +51,7 @@ async def list_names(services: Services, request: NamesRequest) -> NamePage:
                 following = topic.name, index, found[taken - 1].name if taken else after
                 break
         following = None
-    return NamePage(rows, untold, _counters(services), following)
+    return NamePage(rows, untold, name_counters(services), following)
 
 
 def _check_exists(services: Services, request: NamesRequest) -> None:
@@ -130,10 +130,12 @@ def name_row(topic: str, index: int, state: NameState, now_ms: int) -> NameRow:
         last_active_ms=state.last_active_ms,
         age_ms=max(0, now_ms - state.last_active_ms),
         is_pending=state.is_pending,
+        dropped_records=state.dropped_records,
     )
 
 
-def _counters(services: Services) -> NameCounters:
+def name_counters(services: Services) -> NameCounters:
+    """What became of names and their records since the gateway started."""
     environment = services.log_directory.environment
     budget = environment.name_budget
     return NameCounters(

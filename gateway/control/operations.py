@@ -180,6 +180,7 @@ class Operations:
             producer_ids_left=state.left + prefetched,
             producer_id_store_error=state.last_error,
             counters=self.counters(),
+            names=names.name_counters(services),
         )
 
     def counters(self) -> ProducerCounters:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
+from gateway.control.name_results import NameCounters
+
 
 class BlockRow(msgspec.Struct, frozen=True):
     """A block of producer ids. `used` and `left` are counts of ids, None where nobody knows them.
@@ -137,6 +139,7 @@ class Status(msgspec.Struct, frozen=True):
     producer_ids_left: int
     producer_id_store_error: str | None
     counters: ProducerCounters
+    names: NameCounters
 
 
 class Reopened(msgspec.Struct, frozen=True):

@@ -27,6 +27,7 @@ class NameState(NamedTuple):
 
     `pushed` is written, or decided by a marker that is; `persisted` is below the high watermark as well. `offset` is where
     what was pushed lies: its record, or the marker that committed it. `is_pending` tells of an open transaction with further ones.
+    `dropped_records` counts those that were acknowledged and not stored since the name was taken up; -1: nobody knows.
     """
 
     name: bytes
@@ -36,6 +37,7 @@ class NameState(NamedTuple):
     offset: int
     last_active_ms: int
     is_pending: bool
+    dropped_records: int = -1
 
 
 class NameEntry:
@@ -50,6 +52,7 @@ class NameEntry:
         "_awaited_offset",
         "_awaited_sequence",
         "_persisted_sequence",
+        "dropped_records",
         "epoch",
         "last_active_ms",
         "name",
@@ -68,6 +71,7 @@ class NameEntry:
         self._awaited_sequence = NO_SEQUENCE_ID
         self._awaited_offset = NO_OFFSET
         self._persisted_sequence = NO_SEQUENCE_ID
+        self.dropped_records = 0
         self.open_sequences: dict[int, int] = {}
         """The highest sequence id in the open transaction of each producer id."""
 
@@ -110,4 +114,5 @@ class NameEntry:
             self.offset,
             self.last_active_ms,
             bool(self.open_sequences),
+            self.dropped_records,
         )

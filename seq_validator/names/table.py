@@ -94,7 +94,9 @@ class NameTable:
                 )
             reason = self._topic.refusal(newcomers, now_ms)
             if reason is not None:
-                message = f"No room to remember the producer name {newcomers[0]!r}: {reason}. Retry later."
+                message = (
+                    f"No room to remember the producer name {_told(newcomers[0])}: {reason}. Retry later."
+                )
                 return NamesRejected(NameRejectionReason.LIMIT_REACHED, message)
         return NamesAccepted(
             [known.advance() for known in judged.values()],
@@ -120,9 +122,10 @@ class NameTable:
         if not is_replay and any(advance.name not in self._entries for advance in advances):
             # for all of them at once, so that a new one does not push out one that is known
             self._topic.make_room([advance.name for advance in advances], now_ms)
-        for name, sequence_id, position, epoch in advances:
+        for name, sequence_id, position, epoch, duplicates in advances:
             entry = self._touched(name, now_ms)
             entry.epoch = max(entry.epoch, epoch)
+            entry.dropped_records += duplicates
             if sequence_id == NO_SEQUENCE_ID:
                 continue
             if transaction_of == NO_PRODUCER:
@@ -137,6 +140,7 @@ class NameTable:
         for advance in advances:
             entry = self._touched(advance.name, now_ms)
             entry.epoch = max(entry.epoch, advance.epoch)
+            entry.dropped_records += advance.duplicates
 
     def end_transaction(
         self, producer_id: int, *, commit: bool, marker_offset: int, high_watermark: int
@@ -265,12 +269,22 @@ def advances_of(records: Sequence[NamedRecord]) -> list[NameAdvance]:
 class _JudgedName:
     """A name while the records of one batch are judged."""
 
-    __slots__ = ("_highest_duplicate", "entry", "epoch", "highest", "is_held_by_another", "name", "position")
+    __slots__ = (
+        "_duplicates",
+        "_highest_duplicate",
+        "entry",
+        "epoch",
+        "highest",
+        "is_held_by_another",
+        "name",
+        "position",
+    )
 
     def __init__(self, name: bytes, entry: NameEntry | None, transaction_of: int) -> None:
         self.name = name
         self.entry = entry
         self.position = -1
+        self._duplicates = 0
         self._highest_duplicate = NO_SEQUENCE_ID
         self.is_held_by_another = False
         self.highest, self.epoch = NO_SEQUENCE_ID, -1
@@ -283,6 +297,7 @@ class _JudgedName:
 
     def note_duplicate(self, sequence_id: int) -> None:
         """A record is a duplicate: of one of this batch or transaction, or of what was there before."""
+        self._duplicates += 1
         if self.entry is not None and self._highest_duplicate < sequence_id <= self.entry.sequence_id:
             self._highest_duplicate = sequence_id
 
@@ -295,13 +310,13 @@ class _JudgedName:
     def advance(self) -> NameAdvance:
         """How far the batch takes the name; without a sequence id where it has nothing new."""
         sequence_id = NO_SEQUENCE_ID if self.position < 0 else self.highest
-        return NameAdvance(self.name, sequence_id, self.position, self.epoch)
+        return NameAdvance(self.name, sequence_id, self.position, self.epoch, self._duplicates)
 
 
 def _undecided(name: bytes) -> NamesRejected:
     return NamesRejected(
         NameRejectionReason.UNDECIDED,
-        f"Another producer has an open transaction with records of the producer name {name!r}. Retry when it has ended.",
+        f"Another producer has an open transaction with records of the producer name {_told(name)}. Retry when it has ended.",
     )
 
 
@@ -309,5 +324,10 @@ def _fenced(name: bytes, epoch: int, known_epoch: int) -> NamesRejected:
     given = "no epoch" if epoch < 0 else f"the epoch {epoch}"
     return NamesRejected(
         NameRejectionReason.FENCED,
-        f"A record of the producer name {name!r} has {given}; the newest known is {known_epoch}.",
+        f"A record of the producer name {_told(name)} has {given}; the newest known is {known_epoch}.",
     )
+
+
+def _told(name: bytes) -> str:
+    """A name in a sentence; what is not UTF-8, or can't be printed, is escaped."""
+    return repr(name.decode("utf-8", "backslashreplace"))

@@ -11,12 +11,15 @@ if TYPE_CHECKING:
 
 
 class NameAdvance(NamedTuple):
-    """How far a batch takes a name: its highest new sequence id, the position of that record, and the epoch."""
+    """How far a batch takes a name: its highest new sequence id, the position of that record, the epoch, and how many
+    of the name's records are duplicates.
+    """
 
     name: bytes
     sequence_id: int
     position: int
     epoch: int
+    duplicates: int = 0
 
 
 @final

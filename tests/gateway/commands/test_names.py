@@ -41,8 +41,9 @@ def test_names_and_what_became_of_records(gateway: GatewayProcess) -> None:
     row = by_name["Köln".encode()]
     assert (row["topic"], row["partition"], row["name"]) == (topic, 0, "Köln")
     assert (row["persisted_sequence"], row["pushed_sequence"], row["epoch"]) == (3, 3, -1)
-    assert (row["is_pending"], row["age_ms"] >= 0) == (False, True)
-    assert by_name[b"\xff\x1b[31m"]["epoch"] == 5
+    assert (row["is_pending"], row["age_ms"] >= 0, row["dropped_records"]) == (False, True, 2)
+    told_of_other = by_name[b"\xff\x1b[31m"]
+    assert (told_of_other["epoch"], told_of_other["dropped_records"]) == (5, 0)
     assert (told["counters"]["remembered"], told["counters"]["dropped_records"]) == (2, 2)
     assert (told["gateway"], told["untold"]) == ("running", [])
     shown = seqgate("names", "--data-dir", gateway.data_dir).stdout
@@ -52,6 +53,8 @@ def test_names_and_what_became_of_records(gateway: GatewayProcess) -> None:
     one = seqgate("names", topic, "--name", "Köln", "--partition", "0", "--data-dir", gateway.data_dir).stdout
     assert "Köln" in one
     assert "31m" not in one
+    status = seqgate("status", "--data-dir", gateway.data_dir).stdout
+    assert "2 remembered, 2 records dropped as duplicates" in status
 
 
 def test_a_gateway_that_was_killed_knows_them_again(gateway: GatewayProcess) -> None:
@@ -86,6 +89,7 @@ def test_a_gateway_that_was_stopped_left_them(tmp_path: Path) -> None:
             ("a", 777_777, -1),
             ("b", 2, 3),
         ]
+        assert {row["dropped_records"] for row in told["names"]} == {-1}
         one = seqgate("names", "--name", "b", "--data-dir", gateway.data_dir).stdout
         assert "not running" in one
         assert "777777" not in one

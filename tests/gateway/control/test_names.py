@@ -66,6 +66,7 @@ async def test_a_row_tells_all_that_is_remembered(node: Node) -> None:
             last_active_ms=NOW_MS,
             age_ms=5_000,
             is_pending=False,
+            dropped_records=0,
         )
     ]
     assert page.untold == []
@@ -145,6 +146,7 @@ async def test_what_became_of_records_and_names_is_counted(node: Node) -> None:
     (page,) = await all_pages(node, NamesRequest())
     counters = page.counters
     assert (counters.remembered, counters.dropped_records) == (1, 3)
+    assert [row.dropped_records for row in page.names] == [3]
     assert (counters.evicted, counters.expired, counters.refused) == (4, 5, 6)
 
 
