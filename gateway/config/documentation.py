@@ -19,6 +19,8 @@ with a sentence.
 
 In TOML a name may stand in quotes (`"max.connections" = 100`) or be written as nested tables. Units are in the
 names. *On a topic* is the name of the same setting in CreateTopics and AlterConfigs; the broker's value is its default.
+Kafka's `kafka-topics --config` refuses names that Kafka does not know before it asks anybody: set those with `kafka-configs`, or in the
+request of a client.
 
 *Alterable* settings can be changed while the gateway runs, for this node or for all
 (`kafka-configs --alter --entity-type brokers`, with `--entity-name ID` or `--entity-default`): a change is durable and in
