@@ -32,6 +32,7 @@ from log.log_directory import LOCK
 from log.records import iterate_records
 from pid_allocator import ProducerIdBlock, StoreUnavailable
 
+_OR_REDIS: Final = ", or Redis with --redis"
 _METADATA_DIRECTORY: Final = f"{METADATA_TOPIC}-0"
 
 
@@ -53,7 +54,7 @@ class _BlocksToLookAt:
 
 def look_at(data_dir: Path) -> BlockSource:
     """What the data directory holds, without the lock and without a change. Raises ControlError."""
-    image = read_image(metadata_directory(data_dir))
+    image = read_image(metadata_directory(data_dir, _OR_REDIS))
     _check_is_embedded(data_dir, image)
     return _source(_BlocksToLookAt(blocks_of(image)), image)
 
@@ -61,7 +62,7 @@ def look_at(data_dir: Path) -> BlockSource:
 @contextlib.asynccontextmanager
 async def open_to_change(data_dir: Path, node_id: int) -> AsyncIterator[BlockSource]:
     """The store of a data directory, under its lock. Raises ControlError, also when a gateway holds the lock."""
-    directory = metadata_directory(data_dir)
+    directory = metadata_directory(data_dir, _OR_REDIS)
     storage = Storage()
     lock = str(data_dir / LOCK)
     try:
@@ -111,12 +112,15 @@ def _source(store: _BlocksToLookAt | EmbeddedBlockStore, image: MetadataImage) -
     return BlockSource(name=EMBEDDED, store=store, next_producer_id=next_producer_id, shared=False)
 
 
-def metadata_directory(data_dir: Path) -> Path:
-    """Where the metadata log lies. Raises ControlError for what is no data directory, or that of a later release."""
+def metadata_directory(data_dir: Path, otherwise: str = "") -> Path:
+    """Where the metadata log lies. Raises ControlError for what is no data directory, or that of a later release.
+
+    `otherwise` tells what else could be named.
+    """
     directory = data_dir / _METADATA_DIRECTORY
     if not directory.is_dir():
         raise ControlError(
-            f"{data_dir} is no data directory of a gateway; name the right one with --data-dir, or Redis with --redis"
+            f"{data_dir} is no data directory of a gateway; name the right one with --data-dir{otherwise}"
         )
     meta = data_dir / META
     if meta.exists():

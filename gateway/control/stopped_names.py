@@ -37,6 +37,10 @@ def _partitions(data_dir: Path, request: NamesRequest) -> Iterator[tuple[tuple[s
     places = {place: path for place, path in found if place is not None}
     if request.topic is not None and not any(topic == request.topic for topic, _ in places):
         raise ControlError(f"there is no topic {request.topic}")
+    if request.partition is not None and (request.topic, request.partition) not in places:
+        raise ControlError(
+            f"topic {request.topic} has no partition {request.partition}, or it was never written to"
+        )
     for (topic, index), path in sorted(places.items()):
         if request.topic in {None, topic} and request.partition in {None, index}:
             yield (topic, index), path

@@ -95,7 +95,11 @@ def test_a_gateway_that_was_stopped_left_them(tmp_path: Path) -> None:
         assert "777777" not in one
         refused = seqgate("names", "nowhere", "--data-dir", gateway.data_dir, code=1)
         assert "no topic nowhere" in refused.stderr
+        refused = seqgate("names", topic, "--partition", "7", "--data-dir", gateway.data_dir, code=1)
+        assert "no partition 7" in refused.stderr
 
 
 def test_what_is_no_data_directory(tmp_path: Path) -> None:
-    assert "no data directory" in seqgate("names", "--data-dir", tmp_path, code=1).stderr
+    refused = seqgate("names", "--data-dir", tmp_path, code=1).stderr
+    assert "no data directory" in refused
+    assert "Redis" not in refused
