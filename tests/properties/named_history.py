@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -44,6 +45,19 @@ class StoredBatch:
     commits: bool | None = None
     """Of a marker."""
     counts: bool = True
+
+
+@dataclass
+class Forgetting:
+    """A name that was forgotten when the log ended at `offset`."""
+
+    name: bytes
+    offset: int
+    epoch: int
+    is_open: bool = False
+    """Whether the partition was loaded since: unless it was written down, the name is known again."""
+    is_written: bool = False
+    """Whether it can be taken up again."""
 
 
 @dataclass
@@ -97,6 +111,8 @@ class History:
         self.batches: list[StoredBatch] = []
         self.start_offset: int | None = None
         """From where on names are remembered."""
+        self.forgotten: list[Forgetting] = []
+        """In their order."""
         self.epochs: dict[bytes, int] = {}
         """The highest that the log was shown, though nothing of it may be stored."""
 
@@ -107,12 +123,42 @@ class History:
     def cut(self, log_end_offset: int) -> None:
         """The log ends there now: what came after never was."""
         self.batches = [batch for batch in self.batches if batch.last_offset < log_end_offset]
+        for one in self.forgotten:
+            one.offset = min(one.offset, self.end_offset)
+
+    def forget(self, names: Iterable[bytes], offset: int) -> None:
+        """Names are forgotten when the log ends there."""
+        for name in names:
+            self.forgotten.append(Forgetting(name, offset, self.epochs.pop(name, -1)))
+
+    def loaded(self) -> None:
+        """The partition was loaded: a name that was forgotten and has not come since may be known again."""
+        for one in self.forgotten:
+            one.is_written = True
+            one.is_open = not any(
+                batch.counts and batch.base_offset >= one.offset and item.name == one.name
+                for batch in self.batches
+                for _, item in batch.items
+            )
+
+    def settle_forgotten(self, is_known: Callable[[bytes, KnownName | None], bool]) -> int:
+        """What is known shows what of it was written down; returns how many are known again."""
+        before = len(self.forgotten)
+        for one in [one for one in reversed(self.forgotten) if one.is_open]:
+            one.is_open = False
+            if not is_known(one.name, self.known().get(one.name)):
+                self.forgotten.remove(one)
+                self.epochs[one.name] = max(one.epoch, self.epochs.get(one.name, -1))
+        return before - len(self.forgotten)
 
     def known(self) -> dict[bytes, KnownName]:
         """What is to be remembered."""
         names: dict[bytes, KnownName] = {}
         start_offset = self.end_offset if self.start_offset is None else self.start_offset
+        forgotten = sorted(self.forgotten, key=lambda one: one.offset, reverse=True)
         for batch in self.batches:
+            while forgotten and forgotten[-1].offset <= batch.base_offset:
+                names.pop(forgotten.pop().name, None)
             if batch.base_offset < start_offset:
                 continue
             if batch.commits is not None:
@@ -132,6 +178,8 @@ class History:
                     held[batch.producer_id] = max(item.sequence_id, held.get(batch.producer_id, -1))
                 else:
                     name.push(item.sequence_id, offset)
+        for one in forgotten:
+            names.pop(one.name, None)
         return names
 
     def judge(self, items: list[Item], transaction_of: int) -> Decided:
@@ -159,8 +207,11 @@ class History:
                 decided.waits_for = max(decided.waits_for, name.decided_at(item.sequence_id))
         return decided
 
-    def committed(self, *, only_counted: bool = False) -> list[tuple[bytes, int]]:
-        """(name, sequence id) of every record that readers of committed records get; also of those that are deleted."""
+    def committed(self, *, only_counted: bool = False) -> list[tuple[bytes, int, int]]:
+        """(name, how often it was forgotten before, sequence id) of every record that readers of committed records get.
+
+        Also of those that are deleted.
+        """
         aborted: set[int] = set()
         decided: dict[int, list[StoredBatch]] = {}
         for batch in self.batches:
@@ -172,12 +223,28 @@ class History:
                     aborted |= {id(one) for one in of_the_transaction}
         undecided = {id(one) for open_ones in decided.values() for one in open_ones}
         return [
-            (item.name, item.sequence_id)
+            (item.name, self._times_forgotten(item.name, batch.base_offset), item.sequence_id)
             for batch in self.batches
             if id(batch) not in aborted | undecided and (batch.counts or not only_counted)
             for _, item in batch.items
             if item.name
         ]
+
+    def _times_forgotten(self, name: bytes, before: int) -> int:
+        return sum(one.name == name and one.offset <= before for one in self.forgotten)
+
+    def last_offset_of(self, name: bytes) -> int:
+        """Where the last record of a name lies that was looked at when it came."""
+        return max(
+            (
+                offset
+                for batch in self.batches
+                if batch.counts
+                for offset, item in batch.items
+                if item.name == name
+            ),
+            default=-1,
+        )
 
     def aborted(self) -> set[int]:
         """Base offsets of the batches that never count."""

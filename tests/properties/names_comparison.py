@@ -8,7 +8,7 @@ from log import LogConfig
 from seq_validator.names import NameState
 from tests.faults.directory_life import DirectoryLife
 from tests.faults.simulated_disk import SimulatedDisk
-from tests.properties.named_history import History
+from tests.properties.named_history import History, KnownName
 from tests.properties.named_log_content import read_all, told
 
 
@@ -20,6 +20,8 @@ class ComparedNames(DirectoryLife):
     def __init__(self, disk: SimulatedDisk) -> None:
         super().__init__(disk)
         self.history = History()
+        self.active: dict[bytes, int] = {}
+        """When names were active, as far as that is known since the partition was loaded."""
         self.counts: Counter[str] = Counter()
         self.has_forgiven = False
         self.is_damaged = False
@@ -47,30 +49,46 @@ class ComparedNames(DirectoryLife):
         assert len(committed) == len(set(committed)), "a record was stored twice"
 
     def _compare_names(self) -> None:
-        log = self.log
-        expected = self.history.known()
-        states = {state.name: state for state in log.name_states()}
+        states = {state.name: state for state in self.log.name_states()}
+        self.counts["known again"] += self.history.settle_forgotten(
+            lambda name, known: self._complaint(states.get(name), known) is None
+        )
         if self.is_damaged or self.gone_while_off:
             self._forgive(states)
             self.has_forgiven = True
+        self._compare_activity(states)
+        # what only the lost snapshots had is gone, and what else went with it can't be told from outside
+        if not self.has_forgiven:
             expected = self.history.known()
-        epochs = self.history.epochs
+            assert set(states) == set(expected), f"remembered {set(states)}, not {set(expected)}"
+            for name, known in expected.items():
+                complaint = self._complaint(states[name], known)
+                assert complaint is None, f"{name!r} {complaint}"
         self.history.epochs = {name: state.epoch for name, state in states.items()}
-        if self.has_forgiven:
-            # what only the lost snapshots had is gone, and what else went with it can't be told from outside
-            return
-        assert set(states) == set(expected), f"remembered {set(states)}, not {set(expected)}"
-        for name, known in expected.items():
-            state = states[name]
-            assert state.pushed_sequence == known.sequence_id, (
-                f"{name!r} is remembered up to {state.pushed_sequence}, not {known.sequence_id}"
-            )
-            assert state.is_pending == bool(known.open_sequences)
-            assert known.epoch <= state.epoch <= max(epochs.get(name, -1), known.epoch)
-            durable = max(log.high_watermark, log.recovery_point)
-            assert state.persisted_sequence <= known.persisted(durable), "persisted is ahead"
-            if log.high_watermark == log.log_end_offset:
-                assert state.persisted_sequence == known.sequence_id, "persisted stays behind"
+
+    def _complaint(self, state: NameState | None, known: KnownName | None) -> str | None:
+        """Why what is remembered is not what is known of a name."""
+        if state is None or known is None:
+            return None if state is known else "is forgotten" if state is None else "is remembered"
+        if state.pushed_sequence != known.sequence_id:
+            return f"is remembered up to {state.pushed_sequence}, not {known.sequence_id}"
+        if state.is_pending != bool(known.open_sequences):
+            return "is part of another transaction"
+        highest_epoch = max(self.history.epochs.get(state.name, -1), known.epoch)
+        if not known.epoch <= state.epoch <= highest_epoch:
+            return f"has the epoch {state.epoch}, not {known.epoch} to {highest_epoch}"
+        log = self.log
+        if state.persisted_sequence > known.persisted(max(log.high_watermark, log.recovery_point)):
+            return "is persisted too early"
+        if log.high_watermark == log.log_end_offset and state.persisted_sequence != known.sequence_id:
+            return "is persisted too late"
+        return None
+
+    def _compare_activity(self, states: dict[bytes, NameState]) -> None:
+        for name, state in states.items():
+            # after a start it is what was written down: what only brought duplicates since left nothing
+            assert state.last_active_ms == self.active.setdefault(name, state.last_active_ms)
+            assert state.last_active_ms <= self.now_ms()
 
     def _forgive(self, states: dict[bytes, NameState]) -> None:
         """What was deleted from the log and may be forgotten, and is: the model forgets it too, once."""

@@ -12,11 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from log import InvalidRecord, LogConfig, Storage, StorageFailed
-from log.errors import NameFenced, NameUndecided
+from log.errors import NameFenced, NameLimitReached, NamesNotReady, NameUndecided
 from log.names import DEDUPLICATION_START, NAMES_SUFFIX
 from log.records import NewRecord, build_batch
 from tests.faults.simulated_disk import SimulatedDisk
-from tests.log.compaction.cleaning import begin, run
 from tests.properties.named_history import (
     APPLICATIONS,
     NO_PRODUCER,
@@ -26,7 +25,7 @@ from tests.properties.named_history import (
     StoredItem,
 )
 from tests.properties.named_log_content import encode
-from tests.properties.names_comparison import ComparedNames
+from tests.properties.names_that_outlive_records import NamesThatOutliveRecords
 
 CONFIG = LogConfig(
     segment_bytes=1_500,
@@ -39,7 +38,6 @@ CONFIG = LogConfig(
 )
 IDEMPOTENT = (1, 2)
 TRANSACTIONAL = (11, 12)
-LATER_MS = 1 << 43
 EPOCHS = (-1, 0, 1)
 CODECS = ("none", "gzip", "lz4", "snappy", "zstd")
 
@@ -53,22 +51,20 @@ class Answer:
     """The highest offset that must be persisted for the answer to be true."""
 
 
-class NamesLife(ComparedNames):
+class NamesLife(NamesThatOutliveRecords):
     """Drives one partition; every step checks what it is told."""
 
     topic, topic_id = "flights", uuid.UUID(int=79)
 
-    def __init__(self, disk: SimulatedDisk, *, is_on: bool = True, compact: bool = False) -> None:
-        super().__init__(disk)
-        self.topic_config = replace(CONFIG, deduplicates=is_on, compact=compact)
+    def __init__(
+        self, disk: SimulatedDisk, *, is_on: bool = True, compact: bool = False, has_limits: bool = False
+    ) -> None:
+        super().__init__(disk, replace(CONFIG, deduplicates=is_on, compact=compact), has_limits=has_limits)
         self.answers: list[Answer] = []
         self.acknowledged_end_offset = 0
         self.values = 0
-        self.clean_end_offset: int | None = None
         self.is_start_promised = False
         """Whether anybody was told of what is remembered, so that its beginning must not be lost."""
-        self.was_unread = False
-        """Whether the setting was turned off before all of the log was read for names."""
 
     # Starting.
 
@@ -95,6 +91,7 @@ class NamesLife(ComparedNames):
         log, history = self.log, self.history
         assert log.log_end_offset >= self.acknowledged_end_offset, "an acknowledged record is lost"
         history.cut(log.log_end_offset)
+        self._loaded()
         self.answers.clear()
         assert log.log_end_offset == max(history.end_offset, log.log_start_offset)
         # nothing of a partition was promised whose very directory a power cut may have taken
@@ -105,6 +102,10 @@ class NamesLife(ComparedNames):
             self._begin_to_remember()
         self.acknowledge()
         self.compare()
+
+    def _loaded(self) -> None:
+        self.history.loaded()
+        self.active.clear()
 
     def _files(self) -> list[str]:
         directory = self.log.directory
@@ -174,8 +175,19 @@ class NamesLife(ComparedNames):
         is_stored = decided.refusal is None and (bool(decided.kept) or producer_id >= 0)
         if is_stored:
             history.batches.append(stored)  # even an append that fails may have reached the disk whole
+        before = self.remembered()
         try:
             info = log.append(data, now_ms=self.now_ms())
+        except (NamesNotReady, NameLimitReached) as error:
+            assert decided.refusal is None
+            newcomers = decided.names.keys() - before.keys()
+            if isinstance(error, NameLimitReached):
+                assert self.is_refused(before, newcomers), "refused though there is room"
+            else:
+                assert self.may_be_written_down_still(newcomers), "refused though all is written down"
+            self.counts["no room" if isinstance(error, NameLimitReached) else "forgetting"] += 1
+            history.cut(base_offset)
+            return
         except (NameUndecided, NameFenced) as error:
             refusal = "undecided" if isinstance(error, NameUndecided) else "fenced"
             self.counts[refusal] += 1
@@ -184,6 +196,10 @@ class NamesLife(ComparedNames):
             return
         self.is_start_promised = self.is_start_promised or (is_on and any(item.name for item in items))
         assert decided.refusal is None, f"accepted what is {decided.refusal}"
+        if is_on:
+            assert not self.is_refused(before, decided.names), "accepted though there is no room"
+            self.note_evicted(before, decided.names)
+            self.active.update(dict.fromkeys(decided.names, self.now_ms()))
         for name, epoch in decided.names.items():
             history.epochs[name] = max(epoch, history.epochs.get(name, -1))
         self.counts["duplicates"] += len(items) - len(decided.kept)
@@ -257,9 +273,10 @@ class NamesLife(ComparedNames):
     def acknowledge(self) -> None:
         """Answer who waits for nothing more."""
         high_watermark = self.log.high_watermark
+        durable_end_offset = max(high_watermark, self.log.recovery_point)
         for answer in self.answers:
             if answer.last_offset < high_watermark:
-                assert answer.needs < high_watermark, "acknowledged before the original is persisted"
+                assert answer.needs < durable_end_offset, "acknowledged before the original is persisted"
                 self.acknowledged_end_offset = max(self.acknowledged_end_offset, answer.needs + 1)
                 self.counts["acknowledged"] += 1
         self.answers = [answer for answer in self.answers if answer.last_offset >= high_watermark]
@@ -273,6 +290,7 @@ class NamesLife(ComparedNames):
         if ticket is None:
             return
         self.run_flush(ticket, between)
+        self.note_written(ticket)
         self.acknowledge()
 
     def fail_flush(self) -> None:
@@ -300,83 +318,20 @@ class NamesLife(ComparedNames):
     def capture(self) -> None:
         self.log.capture_names()
 
-    def checkpoint(self) -> None:
-        assert self.directory is not None
-        self.directory.checkpoint()
-
-    # Losing.
-
-    def roll(self) -> None:
-        self.log.roll(self.now_ms())
-
-    def delete_records(self, part: int, *, in_a_thread: bool) -> None:
-        """DeleteRecords, as the gateway has it done or at once."""
-        log = self.log
-        offset = log.log_start_offset + (log.high_watermark - log.log_start_offset) * part // 100
-        self._note_gone(offset)
-        ticket = log.prepare_delete_records(offset) if in_a_thread else None
-        if ticket is not None:
-            self.run_retention(ticket)
-        log.delete_records_before(offset, self.now_ms())
-
-    def retain(self, kept_bytes: int, *, in_a_thread: bool) -> None:
-        """Retention by size."""
-        log = self.log
-        config = replace(self.topic_config, retention_bytes=kept_bytes)
-        log.update_config(config)
-        try:
-            doomed = log.decide_retention(LATER_MS).doomed
-            if doomed:
-                self._note_gone(doomed[-1][0].end_offset)
-                ticket = log.prepare_retention(LATER_MS) if in_a_thread else None
-                if ticket is not None:
-                    self.run_retention(ticket)
-                log.delete_old_segments(LATER_MS)
-        finally:
-            log.update_config(self.topic_config)
-
-    def _note_gone(self, offset: int) -> None:
-        """What comes and goes while nobody looks at names is not remembered."""
-        if not self.topic_config.deduplicates:
-            for batch in self.history.batches:
-                if batch.base_offset < offset and (
-                    self.was_unread or not batch.counts or batch.is_transactional
-                ):
-                    self.gone_while_off |= self.history.of_transaction(batch)
-
-    def clean_up(self) -> None:
-        assert self.directory is not None
-        self.directory.delete_pending(self.now_ms() + 10_000_000)
-
-    def compact(self) -> None:
-        """One cleaning, as the worker and the gateway do it."""
-        log = self.log
-        if not self.topic_config.compact or not log.has_closed_segments_after(self.clean_end_offset or 0):
-            return
-        self.checkpoint()
-        found = log.cleanable(self.clean_end_offset, log.recovery_point, self.now_ms())
-        if found.first_uncleanable_offset <= found.first_dirty_offset:
-            return
-        self._note_gone(found.first_uncleanable_offset)
-        cleaning = begin(log, clean_end_offset=self.clean_end_offset, now_ms=self.now_ms())
-        cleaned, finished = run(self.storage, cleaning)
-        for segment in cleaned:
-            ticket = log.begin_swap(cleaning, segment)
-            assert ticket is not None
-            ticket.run()
-            assert log.finish_swap(ticket, self.now_ms())
-        self.clean_end_offset = finished.clean_end_offset
-        self.counts["cleanings"] += 1
-
     # Turning it off and on.
 
     def toggle(self) -> None:
         is_on = not self.topic_config.deduplicates
-        self.was_unread = not is_on and (self.was_unread or not self.log.names_ready)
+        was_unread = not is_on and (self.was_unread or not self.log.names_ready)
+        # unless what is known now gets written down
+        self.was_unread = not is_on
         self.topic_config = replace(self.topic_config, deduplicates=is_on)
         if is_on:
             self._begin_to_remember()
+        self._loaded()
         self.log.update_config(self.topic_config)
+        if not self.log.offline:
+            self.was_unread = was_unread
         self.counts["turned"] += 1
 
     def replay(self, max_bytes: int) -> None:
@@ -405,7 +360,8 @@ class NamesLife(ComparedNames):
 
     def lose_snapshots(self, which: int, *, is_damaged: bool) -> None:
         """Once in a life snapshots are gone or damaged while the gateway is down; what only they remember may be forgotten."""
-        if self.counts["lost snapshots"]:
+        if self.counts["lost snapshots"] or self.has_limits:
+            # older snapshots know what was forgotten since
             return
         directory = self.log.directory
         self.flush()

@@ -22,6 +22,7 @@ from tests.faults.disk_faults import FaultRates
 from tests.faults.simulated_disk import PowerCut
 from tests.properties.named_history import NO_PRODUCER
 from tests.properties.names_life import CODECS, EPOCHS, IDEMPOTENT, TRANSACTIONAL, NamesLife
+from tests.properties.names_with_limits import TIMES_MS
 
 STEPS = 80
 MOST_BREACHES = 20
@@ -57,7 +58,14 @@ class Chance:
     def steps(self) -> list[Callable[[], object]]:
         """What may come next, what is likelier more often."""
         life, chance = self.life, self.chance
+        limits = [
+            *[lambda: life.pass_time(chance.choice(TIMES_MS))] * 6,
+            *[life.expire] * 3,
+            life.capture,
+            lambda: life.alter_limit(chance.randrange(1, 4)),
+        ]
         return [
+            *(limits if life.has_limits else ()),
             *[self.send] * 16,
             *[self.end] * 4,
             *[life.flush] * 6,
@@ -88,7 +96,12 @@ class RandomNames:
         self.seed = seed
         self.chance = random.Random(seed)
         self.disk = new_disk(seed)
-        self.life = NamesLife(self.disk, is_on=self.chance.random() < 0.7, compact=self.chance.random() < 0.3)
+        self.life = NamesLife(
+            self.disk,
+            is_on=self.chance.random() < 0.7,
+            compact=self.chance.random() < 0.3,
+            has_limits=self.chance.random() < 0.4,
+        )
         self.steps = Chance(self.life, self.chance, has_epochs=self.chance.random() < 0.4)
         self.fails = self.chance.random() < 0.5
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
@@ -12,14 +13,16 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from log import UnifiedLog
 from log.end_marker import EndMarker
+from seq_validator.names import NameTable, TopicNames
 from seq_validator.names.entry import NameEntry
 from tests.faults.directory_life import new_disk
 from tests.properties.named_history import NO_PRODUCER
 from tests.properties.names_life import CODECS, EPOCHS, IDEMPOTENT, TRANSACTIONAL, NamesLife
+from tests.properties.names_with_limits import TIMES_MS
 from tests.properties.random_names import Breach, RandomNames
 
 FIRST_SEED = int(os.environ.get("SEQGATE_TEST_NAMES_SEED", "1"))
-LIVES = 20
+LIVES = 60
 positions = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), min_size=1, max_size=5)
 epochs = st.lists(st.sampled_from(EPOCHS), min_size=1, max_size=2).map(lambda some: tuple(sorted(some)))
 
@@ -27,9 +30,9 @@ epochs = st.lists(st.sampled_from(EPOCHS), min_size=1, max_size=2).map(lambda so
 class LifeOfNames(RuleBasedStateMachine):
     """Every rule does the same to the log and to the history beside it."""
 
-    @initialize(is_on=st.booleans(), compact=st.booleans())
-    def begin(self, is_on: bool, compact: bool) -> None:
-        self.life = NamesLife(new_disk(), is_on=is_on, compact=compact)
+    @initialize(is_on=st.booleans(), compact=st.booleans(), has_limits=st.booleans())
+    def begin(self, is_on: bool, compact: bool, has_limits: bool) -> None:
+        self.life = NamesLife(new_disk(), is_on=is_on, compact=compact, has_limits=has_limits)
         self.life.begin()
 
     @rule(
@@ -70,6 +73,18 @@ class LifeOfNames(RuleBasedStateMachine):
     @rule()
     def capture(self) -> None:
         self.life.capture()
+
+    @rule(passed_ms=st.sampled_from(TIMES_MS))
+    def pass_time(self, passed_ms: int) -> None:
+        self.life.pass_time(passed_ms)
+
+    @rule()
+    def expire(self) -> None:
+        self.life.expire()
+
+    @rule(names_max=st.integers(1, 3))
+    def alter_limit(self, names_max: int) -> None:
+        self.life.alter_limit(names_max)
 
     @rule()
     def roll(self) -> None:
@@ -142,16 +157,10 @@ def live_all(seeds: range) -> Counter[str]:
 
 def test_lives_on_a_disk_that_fails() -> None:
     counts = live_all(range(FIRST_SEED, FIRST_SEED + LIVES))
-    for what in (
-        "duplicates",
-        "commits",
-        "undecided",
-        "failed flushes",
-        "failed steps",
-        "cuts",
-        "lost snapshots",
-    ):
+    for what in ("duplicates", "commits", "undecided", "failed flushes", "failed steps", "cuts"):
         assert counts[what] > LIVES // 2, what
+    for what in ("lost snapshots", "no room", "evicted", "expired", "forgetting", "known again"):
+        assert counts[what] > 0, what
 
 
 def test_a_life_is_its_seed() -> None:
@@ -162,13 +171,44 @@ def test_a_life_is_its_seed() -> None:
     assert len(first.disk.log) == len(second.disk.log)
 
 
-@pytest.mark.parametrize("mistake", ["nothing is written down", "answered too early", "aborted ones count"])
+def evict_any(topic: TopicNames, now_ms: int) -> Iterator[bytes]:
+    return (
+        name
+        for name, known in topic._names.items()
+        if not any(table.is_pending(name) for table in known.tables)
+    )
+
+
+def expire_any(table: NameTable, now_ms: int, expiration_ms: int) -> Iterator[bytes]:
+    return (name for name, entry in table._entries.items() if now_ms - entry.last_active_ms >= expiration_ms)
+
+
+def enter_for_others(
+    topic: TopicNames, table: NameTable, name: bytes, now_ms: int, *, may_evict: bool = True
+) -> None:
+    topic._make_room(now_ms)
+    topic._enter(table, name).last_active_ms = now_ms
+    topic._names.move_to_end(name)
+
+
+def forget_at_once(table: NameTable, name: bytes) -> None:
+    del table._entries[name]
+    table._topic.leave(table, name)
+
+
+MISTAKES: dict[str, tuple[object, str, object]] = {
+    "nothing is written down": (UnifiedLog, "_has_unwritten_below", lambda log, offset: False),
+    "answered too early": (NameEntry, "offset_to_wait_for", lambda entry, sequence_id, high_watermark: -1),
+    "aborted ones count": (EndMarker, "is_commit", True),
+    "names that are active are evicted": (TopicNames, "_evictable", evict_any),
+    "names in open transactions expire": (NameTable, "_idle", expire_any),
+    "forgotten names are taken up at once": (NameTable, "forget", forget_at_once),
+    "reading the log again evicts": (TopicNames, "enter", enter_for_others),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_found(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if mistake == "nothing is written down":
-        monkeypatch.setattr(UnifiedLog, "_has_unwritten_below", lambda log, offset: False)
-    elif mistake == "answered too early":
-        monkeypatch.setattr(NameEntry, "offset_to_wait_for", lambda entry, sequence_id, high_watermark: -1)
-    else:
-        monkeypatch.setattr(EndMarker, "is_commit", True)
+    monkeypatch.setattr(*MISTAKES[mistake])  # type: ignore[arg-type]
     with pytest.raises(Breach, match="seed"):
         live_all(range(60))

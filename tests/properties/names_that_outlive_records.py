@@ -1,0 +1,101 @@
+"""What takes records out of a partition that deduplicates: deletion, retention, compaction."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from log import LogConfig
+from tests.faults.simulated_disk import SimulatedDisk
+from tests.log.compaction.cleaning import begin, run
+from tests.properties.names_with_limits import NamesWithLimits
+
+LATER_MS = 1 << 43
+
+
+class NamesThatOutliveRecords(NamesWithLimits):
+    """Notes what went before anybody looked at its names."""
+
+    def __init__(self, disk: SimulatedDisk, config: LogConfig, *, has_limits: bool) -> None:
+        super().__init__(disk, config, has_limits=has_limits)
+        self.clean_end_offset: int | None = None
+        self.was_unread = False
+        """Whether the setting was turned off before all of the log was read for names."""
+
+    def checkpoint(self) -> None:
+        assert self.directory is not None
+        self.directory.checkpoint()
+
+    def roll(self) -> None:
+        self.log.roll(self.now_ms())
+
+    def delete_records(self, part: int, *, in_a_thread: bool) -> None:
+        """DeleteRecords, as the gateway has it done or at once."""
+        log = self.log
+        if self.is_kept_whole:
+            return
+        offset = log.log_start_offset + (log.high_watermark - log.log_start_offset) * part // 100
+        self._note_gone(offset)
+        ticket = log.prepare_delete_records(offset) if in_a_thread else None
+        if ticket is not None:
+            self.run_retention(ticket)
+        log.delete_records_before(offset, self.now_ms())
+
+    def retain(self, kept_bytes: int, *, in_a_thread: bool) -> None:
+        """Retention by size."""
+        log = self.log
+        if self.is_kept_whole:
+            return
+        config = replace(self.topic_config, retention_bytes=kept_bytes)
+        log.update_config(config)
+        try:
+            doomed = log.decide_retention(LATER_MS).doomed
+            if doomed:
+                self._note_gone(doomed[-1][0].end_offset)
+                ticket = log.prepare_retention(LATER_MS) if in_a_thread else None
+                if ticket is not None:
+                    self.run_retention(ticket)
+                log.delete_old_segments(LATER_MS)
+        finally:
+            log.update_config(self.topic_config)
+
+    @property
+    def is_kept_whole(self) -> bool:
+        """Whether nothing is to go: names that were forgotten could not be told from those that went unread."""
+        return self.has_limits and not self.topic_config.deduplicates
+
+    def _note_gone(self, offset: int) -> None:
+        """What comes and goes while nobody looks at names is not remembered."""
+        if not self.topic_config.deduplicates:
+            for batch in self.history.batches:
+                if batch.base_offset < offset and (
+                    self.was_unread or not batch.counts or batch.is_transactional
+                ):
+                    self.gone_while_off |= self.history.of_transaction(batch)
+
+    def clean_up(self) -> None:
+        assert self.directory is not None
+        self.directory.delete_pending(self.now_ms() + 10_000_000)
+
+    def compact(self) -> None:
+        """One cleaning, as the worker and the gateway do it."""
+        log = self.log
+        if (
+            self.is_kept_whole
+            or not self.topic_config.compact
+            or not log.has_closed_segments_after(self.clean_end_offset or 0)
+        ):
+            return
+        self.checkpoint()
+        found = log.cleanable(self.clean_end_offset, log.recovery_point, self.now_ms())
+        if found.first_uncleanable_offset <= found.first_dirty_offset:
+            return
+        self._note_gone(found.first_uncleanable_offset)
+        cleaning = begin(log, clean_end_offset=self.clean_end_offset, now_ms=self.now_ms())
+        cleaned, finished = run(self.storage, cleaning)
+        for segment in cleaned:
+            ticket = log.begin_swap(cleaning, segment)
+            assert ticket is not None
+            ticket.run()
+            assert log.finish_swap(ticket, self.now_ms())
+        self.clean_end_offset = finished.clean_end_offset
+        self.counts["cleanings"] += 1

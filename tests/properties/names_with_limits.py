@@ -1,0 +1,113 @@
+"""Names that are forgotten: for their age, or for others where there are too many. Time passes only when it is told to."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from log import FlushTicket, LogConfig
+from seq_validator.names import NameState
+from tests.faults.directory_life import now_ms
+from tests.faults.simulated_disk import SimulatedDisk
+from tests.properties.names_comparison import ComparedNames
+
+MIN_IDLE_MS = 100
+EXPIRATION_MS = 1_000
+TIMES_MS = (1, 40, 100, 300, EXPIRATION_MS)
+
+
+class NamesWithLimits(ComparedNames):
+    """Knows when each name was active, and so which may be forgotten and which must be."""
+
+    def __init__(self, disk: SimulatedDisk, config: LogConfig, *, has_limits: bool) -> None:
+        super().__init__(disk)
+        self.has_limits = has_limits
+        self.clock_ms = now_ms()
+        self.topic_config = config
+        if has_limits:
+            self.topic_config = replace(
+                config, deduplication_names_max=2, deduplication_expiration_ms=EXPIRATION_MS
+            )
+
+    def now_ms(self) -> int:
+        """The time of this life."""
+        return self.clock_ms
+
+    def pass_time(self, passed_ms: int) -> None:
+        self.clock_ms += passed_ms
+
+    def open(self) -> None:
+        super().open()
+        assert self.directory is not None
+        self.directory.environment.name_budget.min_idle_ms = MIN_IDLE_MS
+
+    def alter_limit(self, names_max: int) -> None:
+        """Have more names or fewer remembered from now on."""
+        if self.has_limits:
+            self.topic_config = replace(self.topic_config, deduplication_names_max=names_max)
+            self.log.update_config(self.topic_config)
+
+    def expire(self) -> None:
+        """What the gateway has done every few minutes."""
+        before = self.remembered()
+        expiration_ms = self.topic_config.deduplication_expiration_ms
+        idle = self._idle(before, expiration_ms) if expiration_ms >= 0 else []
+        self.log.expire_names(self.now_ms())
+        gone = before.keys() - self.remembered().keys()
+        assert gone == set(idle), f"{gone} expired, not {idle}"
+        self._forget(gone)
+        self.counts["expired"] += len(gone)
+
+    def remembered(self) -> Mapping[bytes, NameState]:
+        """All names, where they are looked at."""
+        log = self.log
+        return {state.name: state for state in log.name_states()} if log.names_ready else {}
+
+    def may_be_written_down_still(self, names: Collection[bytes]) -> bool:
+        """Whether one of the names was forgotten, and may not be taken up again before that is durable."""
+        return any(one.name in names and not one.is_written for one in self.history.forgotten)
+
+    def is_refused(self, before: Mapping[bytes, NameState], names: Collection[bytes]) -> bool:
+        """Whether there is no room for those of the names that are new."""
+        missing = self._missing(before, names)
+        return missing > 0 and len(self._idle(before, MIN_IDLE_MS)) < missing
+
+    def note_evicted(self, before: Mapping[bytes, NameState], names: Collection[bytes]) -> None:
+        """A batch with these names was taken: no name went for them but those that were idle for longest, and no more of them."""
+        after = self.remembered()
+        gone = before.keys() - after.keys()
+        may_go = [name for name in self._idle(before, MIN_IDLE_MS) if name not in names]
+        count = max(0, min(self._missing(before, names), len(may_go)))
+        assert gone <= set(may_go), f"{gone} were evicted, only {may_go} might be"
+        assert len(gone) == count, f"{gone} were evicted, and should have been {count}"
+        latest_ms = max((before[name].last_active_ms for name in gone), default=0)
+        assert all(before[name].last_active_ms >= latest_ms for name in may_go if name not in gone)
+        self._forget(gone)
+        self.counts["evicted"] += len(gone)
+
+    def note_written(self, ticket: FlushTicket) -> None:
+        """A flush is over: what was forgotten before it began can be taken up again."""
+        names = ticket.names
+        if names is not None:
+            written = {name for name, *_ in names.names}
+            for one in self.history.forgotten:
+                # what came and went since they were captured is not among them either
+                was_seen = self.history.last_offset_of(one.name) < names.log_end_offset
+                one.is_written = one.is_written or (was_seen and one.name not in written)
+
+    def _missing(self, before: Mapping[bytes, NameState], names: Collection[bytes]) -> int:
+        newcomers = sum(name not in before for name in names)
+        return newcomers and len(before) + newcomers - self.topic_config.deduplication_names_max
+
+    def _idle(self, names: Mapping[bytes, NameState], for_ms: int) -> list[bytes]:
+        now = self.now_ms()
+        return [
+            name
+            for name, state in names.items()
+            if not state.is_pending and now - state.last_active_ms >= for_ms
+        ]
+
+    def _forget(self, names: Collection[bytes]) -> None:
+        self.history.forget(names, self.history.end_offset)
+        for name in names:
+            self.active.pop(name)
