@@ -22,7 +22,7 @@ from tests.faults.disk_faults import FaultRates
 from tests.faults.simulated_disk import PowerCut
 from tests.properties.named_history import NO_PRODUCER
 from tests.properties.names_life import CODECS, EPOCHS, IDEMPOTENT, TRANSACTIONAL, NamesLife
-from tests.properties.names_with_limits import TIMES_MS
+from tests.properties.names_with_limits import EXPIRATION_MS, TIMES_MS
 
 STEPS = 80
 MOST_BREACHES = 20
@@ -55,6 +55,24 @@ class Chance:
     def end(self) -> None:
         self.life.end(self.chance.choice(TRANSACTIONAL), commit=self.chance.random() < 0.6)
 
+    def meanwhile(self) -> None:
+        """What may come while a flush is under way."""
+        life, chance = self.life, self.chance
+        for _ in range(chance.randrange(1, 6)):
+            chance.choice(
+                [
+                    self.send,
+                    life.capture,
+                    life.flush,
+                    life.toggle,
+                    life.roll,
+                    lambda: life.pass_time(EXPIRATION_MS),
+                    life.expire,
+                    lambda: life.delete_records(chance.randrange(101), in_a_thread=True),
+                    lambda: life.retain(chance.randrange(4_000), in_a_thread=True),
+                ]
+            )()
+
     def steps(self) -> list[Callable[[], object]]:
         """What may come next, what is likelier more often."""
         life, chance = self.life, self.chance
@@ -70,6 +88,7 @@ class Chance:
             *[self.end] * 4,
             *[life.flush] * 6,
             lambda: life.flush(self.send),
+            lambda: life.flush(self.meanwhile),
             lambda: life.retry(chance.randrange(10)),
             lambda: life.send_half(chance.randrange(3)),
             life.capture,
