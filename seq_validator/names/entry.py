@@ -98,6 +98,11 @@ class NameEntry:
             return NO_OFFSET
         return self._awaited_offset if sequence_id <= self._awaited_sequence else self.offset
 
+    def idle_ms(self, now_ms: int) -> int:
+        """Since it was last active; one of a time to come, as the clock was set back, counts as active now."""
+        self.last_active_ms = min(self.last_active_ms, now_ms)
+        return now_ms - self.last_active_ms
+
     def restore(self, sequence_id: int, offset: int, epoch: int) -> None:
         """Take over what was written down; all of it is persisted."""
         self.sequence_id = self._awaited_sequence = self._persisted_sequence = sequence_id

@@ -47,6 +47,11 @@ class _TopicName:
         self.last_active_ms = 0
         self.tables: dict[NameTable, None] = {}
 
+    def idle_ms(self, now_ms: int) -> int:
+        """Since it was last active; one of a time to come, as the clock was set back, counts as active now."""
+        self.last_active_ms = min(self.last_active_ms, now_ms)
+        return now_ms - self.last_active_ms
+
 
 class TopicNames:
     """The names that the partitions of one topic know, the longest idle first."""
@@ -106,7 +111,7 @@ class TopicNames:
 
     def idle_ms(self, name: bytes, now_ms: int) -> int:
         """For how long no partition has heard of a name."""
-        return now_ms - self._names[name].last_active_ms
+        return self._names[name].idle_ms(now_ms)
 
     def leave(self, table: NameTable, name: bytes) -> None:
         """A partition remembers a name no longer."""
@@ -139,7 +144,7 @@ class TopicNames:
             self._names = OrderedDict(order)
             self._is_sorted = True
         for name, known in self._names.items():
-            if now_ms - known.last_active_ms < self.budget.min_idle_ms:
+            if known.idle_ms(now_ms) < self.budget.min_idle_ms:
                 return
             if not any(table.is_pending(name) for table in known.tables):
                 yield name

@@ -186,7 +186,7 @@ class NameTable:
 
     def _idle(self, now_ms: int, expiration_ms: int) -> Iterator[bytes]:
         for entry in self._entries.values():
-            if now_ms - entry.last_active_ms < expiration_ms:
+            if entry.idle_ms(now_ms) < expiration_ms:
                 break
             if not entry.open_sequences and self._topic.idle_ms(entry.name, now_ms) >= expiration_ms:
                 yield entry.name

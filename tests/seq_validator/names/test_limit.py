@@ -115,3 +115,15 @@ def test_a_name_that_comes_to_a_further_partition_is_not_pushed_out_of_the_other
     assert take(first, b"b", now_ms=1)
     assert take(second, b"new", b"a", now_ms=100)
     assert (known(first), known(second)) == ({b"a"}, {b"a", b"new"})
+
+
+def test_a_name_of_a_time_to_come_is_active_now_and_keeps_no_other_one() -> None:
+    budget = NameBudget(min_idle_ms=10)
+    table = NameTable(TopicNames(budget, max_names=2))
+    assert take(table, b"a", now_ms=1_000)  # the clock is set back then
+    assert take(table, b"b", now_ms=1)
+    assert not take(table, b"c", now_ms=5)
+    assert table.expire(5, 10) == 0
+    assert take(table, b"c", now_ms=15)
+    assert known(table) == {b"b", b"c"}
+    assert table.expire(25, 10) == 2
