@@ -80,6 +80,12 @@ class DeduplicatedLog(KeptNamesLog):
         advances, duplicates = verdict.advances, verdict.duplicates
         if not duplicates:
             return BatchContent(batch, view, advances)
+        if names.raise_epochs(advances):
+            self._names_changed = True
+            self._environment.names_overdue[self] = None
+            raise NamesNotReady(
+                "A new epoch of a producer name came with nothing else that is new; it is being written down. Retry later."
+            )
         if len(duplicates) == batch.record_count and batch.producer_id < 0:
             names.touch(advances, now_ms)
             self._environment.name_budget.dropped_records += len(duplicates)

@@ -41,7 +41,7 @@ class NameTable:
     highest sequence id, and what came under it since would count as duplicates.
     """
 
-    __slots__ = ("_entries", "_forgotten", "_open", "_times_written", "_topic")
+    __slots__ = ("_entries", "_forgotten", "_open", "_raised", "_times_written", "_topic")
 
     def __init__(self, topic: TopicNames | None = None) -> None:
         """Begin empty, counting on the names of the topic (none: unbounded)."""
@@ -50,6 +50,8 @@ class NameTable:
         self._open: dict[int, dict[NameEntry, None]] = {}
         self._forgotten: dict[bytes, int] = {}
         """Names, and how often all was taken to be written down before they were forgotten."""
+        self._raised: dict[bytes, int] = {}
+        """Names with an epoch that no record tells, and how often all was taken to be written down before it came."""
         self._times_written = 0
 
     def __len__(self) -> int:
@@ -81,7 +83,7 @@ class NameTable:
                 return _fenced(name, epoch, current.epoch)
             current.epoch = epoch
             if sequence_id > current.highest:
-                current.highest, current.position = sequence_id, position
+                current.highest, current.position, current.stored_epoch = sequence_id, position, epoch
             else:
                 duplicates.append(position)
                 current.note_duplicate(sequence_id)
@@ -135,11 +137,27 @@ class NameTable:
                 held[transaction_of] = max(sequence_id, held.get(transaction_of, NO_SEQUENCE_ID))
                 self._open.setdefault(transaction_of, {})[entry] = None
 
+    def raise_epochs(self, advances: Iterable[NameAdvance]) -> bool:
+        """Take up at once the new epochs of names of which a batch has only duplicates; whether one is not written down.
+
+        No record tells them, so until they are written down the batch must not be acknowledged: a crash would forget them,
+        and who was fenced would write again.
+        """
+        is_unwritten = False
+        for advance in advances:
+            entry = self._entries.get(advance.name)
+            if entry is None or advance.sequence_id != NO_SEQUENCE_ID:
+                continue
+            if advance.epoch > entry.epoch:
+                entry.epoch = advance.epoch
+                self._raised[entry.name] = self._times_written
+            is_unwritten = is_unwritten or entry.name in self._raised
+        return is_unwritten
+
     def touch(self, advances: Iterable[NameAdvance], now_ms: int) -> None:
-        """Count a batch of which nothing is stored as activity of its names, which are known, and take up its epochs."""
+        """Count a batch of which nothing is stored as activity of its names, which are known."""
         for advance in advances:
             entry = self._touched(advance.name, now_ms)
-            entry.epoch = max(entry.epoch, advance.epoch)
             entry.dropped_records += advance.duplicates
 
     def end_transaction(
@@ -196,6 +214,7 @@ class NameTable:
         del self._entries[name]
         self._topic.leave(self, name)
         self._forgotten[name] = self._times_written
+        self._raised.pop(name, None)
 
     @property
     def has_forgotten(self) -> bool:
@@ -208,11 +227,13 @@ class NameTable:
             self._topic.leave(self, name)
         self._entries.clear()
         self._forgotten.clear()
+        self._raised.clear()
         self._open.clear()
 
     def is_written(self, times: int) -> None:
         """What `written` gave when it was called for that time is durable."""
         self._forgotten = {name: before for name, before in self._forgotten.items() if before >= times}
+        self._raised = {name: before for name, before in self._raised.items() if before >= times}
 
     def written(self) -> tuple[list[WrittenName], int]:
         """All that is remembered, to be written down, with what is pushed as if it was persisted; and for which time."""
@@ -278,6 +299,7 @@ class _JudgedName:
         "is_held_by_another",
         "name",
         "position",
+        "stored_epoch",
     )
 
     def __init__(self, name: bytes, entry: NameEntry | None, transaction_of: int) -> None:
@@ -287,7 +309,7 @@ class _JudgedName:
         self._duplicates = 0
         self._highest_duplicate = NO_SEQUENCE_ID
         self.is_held_by_another = False
-        self.highest, self.epoch = NO_SEQUENCE_ID, -1
+        self.highest, self.epoch, self.stored_epoch = NO_SEQUENCE_ID, -1, -1
         if entry is not None:
             self.highest, self.epoch = entry.sequence_id, entry.epoch
             held = entry.open_sequences
@@ -308,9 +330,13 @@ class _JudgedName:
         return self.entry.offset_to_wait_for(self._highest_duplicate, high_watermark)
 
     def advance(self) -> NameAdvance:
-        """How far the batch takes the name; without a sequence id where it has nothing new."""
-        sequence_id = NO_SEQUENCE_ID if self.position < 0 else self.highest
-        return NameAdvance(self.name, sequence_id, self.position, self.epoch, self._duplicates)
+        """How far the batch takes the name; without a sequence id where it has nothing new.
+
+        What is new tells its epoch: the higher one of a duplicate behind it counts when its life sends more.
+        """
+        if self.position < 0:
+            return NameAdvance(self.name, NO_SEQUENCE_ID, -1, self.epoch, self._duplicates)
+        return NameAdvance(self.name, self.highest, self.position, self.stored_epoch, self._duplicates)
 
 
 def _undecided(name: bytes) -> NamesRejected:

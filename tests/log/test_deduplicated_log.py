@@ -179,9 +179,54 @@ class TestAppending:
 
     def test_a_new_epoch_fences_although_all_that_came_with_it_was_known(self, log: UnifiedLog) -> None:
         send(log, 1, epoch=3)
-        send(log, 1, epoch=4)
+        with pytest.raises(NamesNotReady, match="being written down"):
+            send(log, 1, epoch=4)
         with pytest.raises(NameFenced, match="newest known is 4"):
             send(log, 2, epoch=3)
+
+    @pytest.mark.parametrize("producer_id", [-1, 7])
+    def test_a_new_epoch_of_duplicates_only_is_written_down_before_they_are_acknowledged(
+        self, log: UnifiedLog, producer_id: int
+    ) -> None:
+        send(log, 1, epoch=3)
+        flush(log)
+        with pytest.raises(NamesNotReady):
+            send(log, 1, epoch=4, producer_id=producer_id)
+        assert log.capture_names()
+        with pytest.raises(NamesNotReady):
+            send(log, 1, epoch=4, producer_id=producer_id)
+        flush(log)
+        send(log, 1, epoch=4, producer_id=producer_id)
+        assert values(log) == [(0, 1)]
+        with pytest.raises(NameFenced, match="newest known is 4"):
+            send(again(log), 2, epoch=3)
+
+    def test_a_higher_epoch_of_a_duplicate_behind_what_is_new_counts_when_its_life_sends_more(
+        self, log: UnifiedLog
+    ) -> None:
+        records = [
+            NewRecord(
+                b"1", headers=[("dedup.name", b"app"), ("dedup.sequence", b"1"), ("dedup.epoch", epoch)]
+            )
+            for epoch in (b"3", b"4")
+        ]
+        log.append(build_batch(records), now_ms=NOW_MS)
+        send(log, 2, epoch=3)
+        assert values(log) == [(0, 1), (2, 2)]
+
+    def test_nor_is_what_came_with_it_of_other_names(self, log: UnifiedLog) -> None:
+        send(log, 1, epoch=3)
+        records = [
+            NewRecord(b"v", headers=[("dedup.name", name), ("dedup.sequence", b"1"), ("dedup.epoch", b"4")])
+            for name in (b"app", b"other")
+        ]
+        with pytest.raises(NamesNotReady):
+            log.append(build_batch(records), now_ms=NOW_MS)
+        assert known(log, "other") == (-1, -1)
+        log.capture_names()
+        flush(log)
+        log.append(build_batch(records), now_ms=NOW_MS)
+        assert known(log, "other")[1] == 1
 
     @pytest.mark.parametrize(
         "headers",

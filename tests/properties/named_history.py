@@ -102,6 +102,10 @@ class Decided:
     """The highest offset at which something lies that was there before."""
     names: dict[bytes, int] = field(default_factory=dict)
     """The epochs that it shows."""
+    repeated: dict[bytes, int] = field(default_factory=dict)
+    """Those of names of which it has only duplicates."""
+    unheard: dict[bytes, int] = field(default_factory=dict)
+    """Of these the ones that no record tells."""
 
 
 class History:
@@ -115,6 +119,8 @@ class History:
         """In their order."""
         self.epochs: dict[bytes, int] = {}
         """The highest that the log was shown, though nothing of it may be stored."""
+        self.promised_epochs: dict[bytes, int] = {}
+        """The highest of duplicates that were acknowledged: no record may tell them."""
 
     @property
     def end_offset(self) -> int:
@@ -205,6 +211,14 @@ class History:
                 decided.kept.append(position)
             elif item.sequence_id <= name.sequence_id:
                 decided.waits_for = max(decided.waits_for, name.decided_at(item.sequence_id))
+        new = {items[position].name: items[position].epoch for position in decided.kept}
+        decided.names.update((name, epoch) for name, epoch in new.items() if name)
+        decided.repeated = {name: epoch for name, epoch in decided.names.items() if name not in new}
+        decided.unheard = {
+            name: epoch
+            for name, epoch in decided.repeated.items()
+            if epoch > known.get(name, KnownName()).epoch
+        }
         return decided
 
     def committed(self, *, only_counted: bool = False) -> list[tuple[bytes, int, int]]:

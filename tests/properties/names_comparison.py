@@ -50,6 +50,8 @@ class ComparedNames(DirectoryLife):
 
     def _compare_names(self) -> None:
         states = {state.name: state for state in self.log.name_states()}
+        promised = self.history.promised_epochs
+        self.history.promised_epochs = {name: epoch for name, epoch in promised.items() if name in states}
         self.counts["known again"] += self.history.settle_forgotten(
             lambda name, known: self._complaint(states.get(name), known) is None
         )
@@ -74,9 +76,10 @@ class ComparedNames(DirectoryLife):
             return f"is remembered up to {state.pushed_sequence}, not {known.sequence_id}"
         if state.is_pending != bool(known.open_sequences):
             return "is part of another transaction"
+        lowest_epoch = max(self.history.promised_epochs.get(state.name, -1), known.epoch)
         highest_epoch = max(self.history.epochs.get(state.name, -1), known.epoch)
-        if not known.epoch <= state.epoch <= highest_epoch:
-            return f"has the epoch {state.epoch}, not {known.epoch} to {highest_epoch}"
+        if not lowest_epoch <= state.epoch <= highest_epoch:
+            return f"has the epoch {state.epoch}, not {lowest_epoch} to {highest_epoch}"
         log = self.log
         if state.persisted_sequence > known.persisted(max(log.high_watermark, log.recovery_point)):
             return "is persisted too early"

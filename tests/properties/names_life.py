@@ -183,9 +183,14 @@ class NamesLife(NamesThatOutliveRecords):
             newcomers = decided.names.keys() - before.keys()
             if isinstance(error, NameLimitReached):
                 assert self.is_refused(before, newcomers), "refused though there is room"
+                self.counts["no room"] += 1
+            elif "epoch" in str(error):
+                assert max(decided.repeated.values()) >= 0, "refused though there is no epoch to write down"
+                self.counts["epochs not written down"] += 1
+                history.epochs.update(decided.unheard)
             else:
                 assert self.may_be_written_down_still(newcomers), "refused though all is written down"
-            self.counts["no room" if isinstance(error, NameLimitReached) else "forgetting"] += 1
+                self.counts["forgetting"] += 1
             history.cut(base_offset)
             return
         except (NameUndecided, NameFenced) as error:
@@ -202,6 +207,7 @@ class NamesLife(NamesThatOutliveRecords):
             self.active.update(dict.fromkeys(decided.names, self.now_ms()))
         for name, epoch in decided.names.items():
             history.epochs[name] = max(epoch, history.epochs.get(name, -1))
+        history.promised_epochs.update(decided.unheard)
         self.counts["duplicates"] += len(items) - len(decided.kept)
         self.counts["stored"] += len(decided.kept)
         needs = decided.waits_for

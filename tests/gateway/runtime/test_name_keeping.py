@@ -174,7 +174,7 @@ async def test_a_name_expires_when_no_partition_has_heard_of_it(tmp_path: Path) 
 async def test_names_of_a_topic_that_is_not_wholly_known_do_not_expire(
     node: Node, keeping: NameKeeping
 ) -> None:
-    configs: dict[str, str | None] = {**DEDUPLICATED, "message.deduplication.expiration.ms": "0"}
+    configs: dict[str, str | None] = {**DEDUPLICATED, "message.deduplication.expiration.ms": "1"}
     await create(node, "ledger", 2, configs=configs)
     first, second = node.services.partitions.by_name["ledger"].all()
     for partition in (first, second):
@@ -184,8 +184,10 @@ async def test_names_of_a_topic_that_is_not_wholly_known_do_not_expire(
     append(second, 2)
     await alter(node, TOPIC_RESOURCE, "ledger", configs)
     assert [partition.log.names_ready for partition in (first, second)] == [True, False]
+    node.clock.time_ms += 1
     await keeping.expire()
     assert first.log.name_state(b"a") is not None
     await keeping.look()
+    node.clock.time_ms += 1
     await keeping.expire()
     assert first.log.name_state(b"a") is None
