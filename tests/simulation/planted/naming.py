@@ -112,12 +112,12 @@ def active_names_evicted() -> list[Change]:
     """there is room for one name, and the one before is forgotten while its application lives"""
     enter = TopicNames.enter
 
-    def push_out(self: TopicNames, table: NameTable, name: bytes, now_ms: int) -> None:
+    def push_out(self: TopicNames, table: NameTable, name: bytes, now_ms: int, **about: Any) -> None:
         for other in [known for known in self._names if known != name]:
             for holder in list(self._names[other].tables):
                 if not holder.is_pending(other):
                     holder.forget(other)
-        enter(self, table, name, now_ms)
+        enter(self, table, name, now_ms, **about)
 
     return [(TopicNames, "enter", push_out)]
 
