@@ -274,8 +274,12 @@ class TopicLifecycle:
             is_new = log is None
             if log is None:
                 log = self._directory.create(topic, image.topic_id, index, policy.log_config)
-            elif topic != self._altering:
-                log.update_config(policy.log_config)
+            else:
+                log_config = policy.log_config
+                if topic == self._altering:
+                    # `alter_delays` follows
+                    log_config = replace(log_config, delivery_delay_header="")
+                log.update_config(log_config)
             partition = Partition(
                 log,
                 self._flusher,

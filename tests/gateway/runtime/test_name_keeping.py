@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -191,3 +192,22 @@ async def test_names_of_a_topic_that_is_not_wholly_known_do_not_expire(
     node.clock.time_ms += 1
     await keeping.expire()
     assert first.log.name_state(b"a") is None
+
+
+async def test_partitions_opened_while_delays_are_altered_know_their_names(tmp_path: Path) -> None:
+    async with open_node(tmp_path, *SETTINGS) as node:
+        await create(node, "ledger", 3, configs=dict(DEDUPLICATED))
+        for partition in node.services.partitions.by_name["ledger"].all():
+            append(partition, 1)
+            await settle(node, partition)
+    async with open_node(tmp_path, *SETTINGS) as node:
+        topic = node.services.partitions.by_name["ledger"]
+        assert not list(topic.opened())
+        altering = asyncio.create_task(
+            alter(node, TOPIC_RESOURCE, "ledger", {"delivery.delay.header": "due"})
+        )
+        while not altering.done():
+            await asyncio.sleep(0)
+            assert all(partition.log.names is not None for partition in topic.opened())
+        assert len(list(topic.opened())) == 3
+        assert all(partition.log.config.delivery_delay_header for partition in topic.opened())
