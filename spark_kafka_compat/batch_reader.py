@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from spark_kafka_compat.errors import EndpointError
 from spark_kafka_compat.wire import Connection, error_name, is_retriable, parse_bootstrap
@@ -107,6 +108,13 @@ def offset_ranges(bootstrap: str, topic: str) -> dict[int, tuple[int, int]]:
             ends = _list_offsets(connection, topic, partitions, LATEST)
             ranges |= {partition: (starts[partition], ends[partition]) for partition in partitions}
     return ranges
+
+
+def topic_id(bootstrap: str, topic: str) -> UUID | None:
+    """What tells a topic from another of its name; None from a Kafka before 2.8. Raises `EndpointError`."""
+    (found,) = _metadata(bootstrap, topic).topics
+    _check(found.error_code, f"asking for topic {topic}")
+    return getattr(found, "topic_id", None)
 
 
 def parse_headers(records: bytes, topic: str, partition: int) -> Iterator[BatchRow]:
@@ -234,7 +242,7 @@ def _metadata(bootstrap: str, topic: str) -> Any:
             with Connection(host, port) as connection:
                 return connection.call(
                     METADATA,
-                    topics=[{"name": topic}],
+                    topics=[{"name": topic, "topic_id": None}],
                     allow_auto_topic_creation=False,
                     include_cluster_authorized_operations=False,
                     include_topic_authorized_operations=False,

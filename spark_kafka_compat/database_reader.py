@@ -11,10 +11,11 @@ import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
+from uuid import UUID
 
 from spark_kafka_compat.databases import Database, Transaction
 from spark_kafka_compat.errors import EndpointError, PositionError, SparkCompatError
-from spark_kafka_compat.positions import Claim, Place, Positions, Starting, claim, first_positions
+from spark_kafka_compat.positions import Claim, Place, Positions, Starting, claim, first_positions, made_anew
 
 RecordWriter = Callable[[Transaction, Sequence[Any]], None]
 """Writes kafka-python's ConsumerRecords of one partition, in their order, through a transaction; it must not commit."""
@@ -68,7 +69,8 @@ class DatabaseReader:
             def first(stored: Positions) -> Positions:
                 return first_positions(self._ranges(places), starting)(stored)
 
-            self._claim: Claim = claim(database, pipeline, first)
+            self._topic_ids = self._found_topic_ids()
+            self._claim: Claim = claim(database, pipeline, first, topic_ids=self._topic_ids)
             self._positions: dict[Place, int] = {}
             self._resume()
         except BaseException:
@@ -97,8 +99,7 @@ class DatabaseReader:
         """
         self._go_on()
         try:
-            batches = self._polled(timeout_ms)
-            reached = {place: self._consumer.position(_partition(place)) for place in self._positions}
+            batches, reached = self._polled(timeout_ms)
             moved = {place: offset for place, offset in reached.items() if offset != self._positions[place]}
             if not moved:
                 return 0
@@ -129,19 +130,22 @@ class DatabaseReader:
             # One that failed may also hold on to what it failed at.
             self._consumer.close()
             self._consumer = self._open()
-        if self._positions.keys() != self._places():
+        places = self._places()
+        self._refuse_topics_made_anew()
+        if self._positions.keys() != places:
             self._resume()
 
-    def _polled(self, timeout_ms: int) -> dict[Any, list[Any]]:
-        from kafka.errors import OffsetOutOfRangeError
+    def _polled(self, timeout_ms: int) -> tuple[dict[Any, list[Any]], dict[Place, int]]:
+        from kafka.errors import LogTruncationError, OffsetOutOfRangeError
 
         try:
             found: dict[Any, list[Any]] = self._consumer.poll(timeout_ms=timeout_ms)
-        except OffsetOutOfRangeError:
-            # Says which, and why.
+            return found, {place: self._consumer.position(_partition(place)) for place in self._positions}
+        except (LogTruncationError, OffsetOutOfRangeError):
+            # These say which, and why.
+            self._refuse_topics_made_anew()
             first_positions(self._ranges(set(self._positions)))(self._positions)
             raise
-        return found
 
     def _refuse_moved(self, stored: Positions) -> None:
         for place, offset in self._positions.items():
@@ -176,6 +180,16 @@ class DatabaseReader:
         if missing:
             raise EndpointError(f"{', '.join(self._topics)} has no partition {min(missing)}.")
         return {place for place in places if place.partition in self._chosen}
+
+    def _found_topic_ids(self) -> dict[str, UUID]:
+        # The consumer knows them, and tells them in no other way; older ones do not.
+        found = getattr(getattr(self._consumer, "_cluster", None), "topic_id", lambda _topic: None)
+        return {topic: topic_id for topic in self._topics if (topic_id := found(topic))}
+
+    def _refuse_topics_made_anew(self) -> None:
+        for topic, topic_id in self._found_topic_ids().items():
+            if self._topic_ids.setdefault(topic, topic_id) != topic_id:
+                raise made_anew(topic)
 
     def _ranges(self, places: Collection[Place]) -> dict[Place, tuple[int, int]]:
         if not places:

@@ -19,9 +19,9 @@ from datetime import UTC
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
-from spark_kafka_compat.batch_reader import offset_ranges
+from spark_kafka_compat.batch_reader import offset_ranges, topic_id
 from spark_kafka_compat.databases import Database, Transaction
 from spark_kafka_compat.endpoints import source
 from spark_kafka_compat.errors import PositionError, SparkCompatError
@@ -137,7 +137,7 @@ def into_database(
         places = _ranges(bootstrap, names)
         return first_positions(places, starting, may_skip=may_skip)(stored)
 
-    owned = claim(database, pipeline, first)
+    owned = claim(database, pipeline, first, topic_ids=_topic_ids(bootstrap, names))
     folder = checkpoint or _passing_folder()
     stream = source(
         spark,
@@ -160,6 +160,10 @@ def _ranges(bootstrap: str, topics: Sequence[str]) -> dict[Place, tuple[int, int
         for topic in topics
         for partition, bounds in offset_ranges(bootstrap, topic).items()
     }
+
+
+def _topic_ids(bootstrap: str, topics: Sequence[str]) -> dict[str, UUID]:
+    return {topic: found for topic in topics if (found := topic_id(bootstrap, topic))}
 
 
 def starting_offsets(positions: Positions, places: Mapping[Place, object]) -> Mapping[str, object]:

@@ -10,20 +10,26 @@ transaction of an older one is refused, as a transactional id fences the produce
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal, NamedTuple
+from uuid import UUID
 
 from spark_kafka_compat.databases import Database, Transaction
 from spark_kafka_compat.errors import FencedError, PositionError
 
-PIPELINES, POSITIONS = "kafka_read_pipelines", "kafka_read_positions"
+PIPELINES, POSITIONS, TOPICS = "kafka_read_pipelines", "kafka_read_positions", "kafka_read_topics"
 _PIPELINES_COLUMNS = "pipeline TEXT PRIMARY KEY, generation BIGINT NOT NULL"
 _POSITIONS_COLUMNS = (
     "pipeline TEXT NOT NULL, topic TEXT NOT NULL, partition_id INTEGER NOT NULL, next_offset BIGINT NOT NULL, "
     "PRIMARY KEY (pipeline, topic, partition_id)"
 )
+_TOPICS_COLUMNS = (
+    "pipeline TEXT NOT NULL, topic TEXT NOT NULL, topic_id TEXT NOT NULL, PRIMARY KEY (pipeline, topic)"
+)
+TABLES = {PIPELINES: _PIPELINES_COLUMNS, POSITIONS: _POSITIONS_COLUMNS, TOPICS: _TOPICS_COLUMNS}
 
 
 class Place(NamedTuple):
@@ -38,6 +44,9 @@ class Place(NamedTuple):
 
 Positions = Mapping[Place, int]
 """The offset of the next record to write, by partition."""
+
+TopicIds = Mapping[str, UUID]
+"""What tells a topic from one that was there before under its name (KIP-516), as far as the endpoint says it."""
 
 Starting = Literal["earliest", "latest"] | Positions
 """Where to begin with what the database does not know yet."""
@@ -92,13 +101,20 @@ class Claim:
             yield Step(transaction, self.pipeline, _stored(transaction, self.pipeline))
 
 
-def claim(database: Database, pipeline: str, first: Callable[[Positions], Positions]) -> Claim:
+def claim(
+    database: Database,
+    pipeline: str,
+    first: Callable[[Positions], Positions],
+    *,
+    topic_ids: TopicIds = MappingProxyType({}),
+) -> Claim:
     """Take over a pipeline: from here on every copy that claimed it earlier is fenced.
 
     `first` is given the stored positions and returns those to begin with: of partitions that are new, and of any that have to
     move. No other copy can move them while it is called, so it asks the endpoint where partitions end: an end that was asked for
     earlier may lie before what another copy has written since. They are stored at once, so that a pipeline that begins at the latest offset still begins there after a crash
-    before its first row. The tables are created when they are missing.
+    before its first row. The tables are created when they are missing. Raises `PositionError` when one of `topic_ids` is not that
+    of the topic that the stored positions are of.
     """
     create_tables(database)
     with database.transaction() as transaction:
@@ -110,6 +126,7 @@ def claim(database: Database, pipeline: str, first: Callable[[Positions], Positi
         )
         generation = _locked_generation(transaction, pipeline)
         stored = _stored(transaction, pipeline)
+        _know_topics(transaction, pipeline, topic_ids, {place.topic for place in stored})
         begun = dict(first(stored))
         _store(
             transaction,
@@ -171,11 +188,11 @@ def _chosen(place: Place, bounds: tuple[int, int], starting: Starting) -> int:
 
 
 def create_tables(database: Database) -> None:
-    """Create the two tables where they are missing."""
+    """Create the tables where they are missing."""
     with database.transaction() as transaction:
         for statement in database.dialect.lock_schema:
             transaction.execute(statement)
-        for table, columns in ((PIPELINES, _PIPELINES_COLUMNS), (POSITIONS, _POSITIONS_COLUMNS)):
+        for table, columns in TABLES.items():
             # CREATE TABLE IF NOT EXISTS wants the right to create tables where they are there, too.
             if not transaction.has_table(table):
                 transaction.execute(f"CREATE TABLE {table} ({columns})")
@@ -195,6 +212,31 @@ def _locked_generation(transaction: Transaction, pipeline: str) -> int:
         (pipeline,),
     ).fetchone()
     return int(row[0]) if row else 0
+
+
+def _know_topics(transaction: Transaction, pipeline: str, topic_ids: TopicIds, read: Collection[str]) -> None:
+    rows = transaction.execute(
+        f"SELECT topic, topic_id FROM {TOPICS} WHERE pipeline = {transaction.placeholder}",  # noqa: S608
+        (pipeline,),
+    ).fetchall()
+    known = dict(rows)
+    for topic in sorted(topic_ids.keys() & known.keys() & set(read)):
+        if known[topic] != str(topic_ids[topic]):
+            raise made_anew(topic)
+    transaction.insert(
+        TOPICS,
+        ("pipeline", "topic", "topic_id"),
+        [(pipeline, topic, str(topic_id)) for topic, topic_id in sorted(topic_ids.items())],
+        key=("pipeline", "topic"),
+    )
+
+
+def made_anew(topic: str) -> PositionError:
+    """The error for a topic that is another one than the positions are of."""
+    return PositionError(
+        f"The topic {topic} was made anew since it was read: its offsets begin again. Give the pipeline a new name, or delete "
+        f"what it has of the topic from {POSITIONS}, to read it from the beginning."
+    )
 
 
 def _stored(transaction: Transaction, pipeline: str) -> dict[Place, int]:

@@ -22,7 +22,7 @@ TIMEOUT_S = 30.0
 DEFAULT_PORT = 9092
 API_VERSIONS = 18
 # Topics by name and no fetch sessions needed: understood by Kafka 0.11 to 4.3.
-VERSION_RANGES: Mapping[int, tuple[int, int]] = {1: (4, 12), 2: (1, 7), 3: (4, 9)}
+VERSION_RANGES: Mapping[int, tuple[int, int]] = {1: (4, 12), 2: (1, 7), 3: (4, 12)}
 _MAX_ANSWER_BYTES = 1 << 30
 
 

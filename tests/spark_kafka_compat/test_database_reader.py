@@ -298,6 +298,34 @@ def test_options_that_the_database_decides(topics: Topics, database: Database) -
         reader(topics, "t", database, options={"group_id": "g"})
 
 
+def test_a_topic_that_was_made_anew_and_has_grown_beyond(topics: Topics, database: Database) -> None:
+    topic = topics.fresh()
+    topics.fill(topic, range(10))
+    with reader(topics, topic, database) as reading:
+        reading.read_to_end()
+    topics.make_anew(topic)
+    topics.fill(topic, range(100, 120))
+    with pytest.raises(PositionError, match=f"{topic} was made anew"):
+        reader(topics, topic, database)
+    with database.transaction() as transaction:
+        transaction.execute("DELETE FROM kafka_read_positions")
+    with reader(topics, topic, database) as reading:
+        reading.read_to_end()
+    assert lines(database) == [*range(10), *range(100, 120)]
+
+
+def test_a_topic_that_is_made_anew_under_a_reader(topics: Topics, database: Database) -> None:
+    topic = topics.fresh()
+    topics.fill(topic, range(10))
+    with reader(topics, topic, database, options={"metadata_max_age_ms": 200}) as reading:
+        reading.read_to_end()
+        topics.make_anew(topic)
+        for _ in range(2):
+            with pytest.raises(PositionError, match="made anew"):
+                poll_until(reading, database, 11)
+        assert lines(database) == list(range(10))
+
+
 def test_an_endpoint_whose_topic_is_shorter(topics: Topics, database: Database) -> None:
     topic = topics.fresh()
     claim(database, "p", lambda _: {Place(topic, 0): 5})

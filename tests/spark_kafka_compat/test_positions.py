@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 import threading
+from uuid import UUID
 
 import pytest
 
 from spark_kafka_compat.databases import Database
 from spark_kafka_compat.errors import FencedError, PositionError
 from spark_kafka_compat.positions import (
-    PIPELINES,
-    POSITIONS,
+    TABLES,
     Place,
     Positions,
     Starting,
@@ -80,6 +80,16 @@ class TestClaim:
         with pytest.raises(PositionError, match="can't move back to 4"), owned.step() as step:
             step.advance({A0: 4})
 
+    def test_a_topic_is_known_by_its_id(self, database: Database) -> None:
+        old, new = UUID(int=1), UUID(int=2)
+        claim(database, "p", lambda _: {A0: 5}, topic_ids={"a": old, "b": old})
+        claim(database, "p", lambda _: {B0: 5}, topic_ids={"a": old, "b": new})
+        claim(database, "p", lambda _: {})
+        for topic in ("a", "b"):
+            with pytest.raises(PositionError, match=f"The topic {topic} was made anew"):
+                claim(database, "p", lambda _: {}, topic_ids={topic: UUID(int=3)})
+        assert claim(database, "q", lambda _: {}, topic_ids={"a": new}).positions == {}
+
     def test_tables_are_created_by_many_at_once(self, database: Database) -> None:
         failures: list[Exception] = []
 
@@ -103,7 +113,7 @@ class TestClaim:
         role = url.rsplit("/", 1)[-1]
         with owner.transaction() as transaction:
             transaction.execute(f"CREATE ROLE {role} LOGIN")
-            transaction.execute(f"GRANT SELECT, INSERT, UPDATE ON {PIPELINES}, {POSITIONS} TO {role}")
+            transaction.execute(f"GRANT SELECT, INSERT, UPDATE ON {', '.join(TABLES)} TO {role}")
         owned = claim(Database(url.replace("postgres@", f"{role}@")), "p", lambda _: {A0: 5})
         with owned.step() as step:
             step.advance({A0: 6})

@@ -224,6 +224,20 @@ def test_records_that_were_deleted_before_they_were_read(
     assert lines(sqlite) == [*range(10), *range(15, 20)]
 
 
+def test_a_topic_that_was_made_anew_and_has_grown_beyond(
+    spark: SparkSession, topics: Topics, sqlite: Database
+) -> None:
+    topic = topics.fresh()
+    topics.fill(topic, range(10))
+    run(spark, topics, topic, sqlite)
+    topics.make_anew(topic)
+    topics.fill(topic, range(100, 120))
+    with pytest.raises(PositionError, match=f"{topic} was made anew"):
+        start(spark, topics, topic, sqlite)
+    run(spark, topics, topic, sqlite, pipeline="q")
+    assert lines(sqlite) == [*range(10), *range(100, 120)]
+
+
 def test_from_the_latest_on_and_more_partitions(
     spark: SparkSession, topics: Topics, sqlite: Database
 ) -> None:
