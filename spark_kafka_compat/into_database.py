@@ -19,14 +19,14 @@ from datetime import UTC
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
-from spark_kafka_compat.batch_reader import offset_ranges, topic_id
 from spark_kafka_compat.databases import Database, Transaction
 from spark_kafka_compat.endpoints import source
 from spark_kafka_compat.errors import PositionError, SparkCompatError
 from spark_kafka_compat.offset_log import OffsetLog, Span
 from spark_kafka_compat.options import OptionValue, Use, checked_options
+from spark_kafka_compat.partitions import partitions_of
 from spark_kafka_compat.positions import Claim, Place, Positions, Starting, claim, first_positions
 
 if TYPE_CHECKING:
@@ -130,21 +130,21 @@ def into_database(
     may_skip = str(chosen.get("failOnDataLoss")).lower() == "false"
     names = [topics] if isinstance(topics, str) else list(topics)
     # An endpoint that is not there is not waited for in the transaction, where others wait.
-    places = _ranges(bootstrap, names)
+    found = partitions_of(spark, bootstrap, names, chosen)
 
     def first(stored: Positions) -> Positions:
-        nonlocal places
-        places = _ranges(bootstrap, names)
-        return first_positions(places, starting, may_skip=may_skip)(stored)
+        nonlocal found
+        found = partitions_of(spark, bootstrap, names, chosen)
+        return first_positions(found.ranges, starting, may_skip=may_skip)(stored)
 
-    owned = claim(database, pipeline, first, topic_ids=_topic_ids(bootstrap, names))
+    owned = claim(database, pipeline, first, topic_ids=found.topic_ids)
     folder = checkpoint or _passing_folder()
     stream = source(
         spark,
         bootstrap,
         names,
         stream=True,
-        options={**chosen, "startingOffsets": starting_offsets(owned.positions, places)},
+        options={**chosen, "startingOffsets": starting_offsets(owned.positions, found.ranges)},
     )
     # Of two in one session, copies or into two databases, both must have a name of their own.
     name = f"into database {pipeline} {uuid4().hex[:8]}"
@@ -152,18 +152,6 @@ def into_database(
     writer = writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=every)
     batch_writer = BatchWriter(owned, write, checkpoint=folder, rows=rows, may_skip=may_skip)
     return writer.foreachBatch(batch_writer).start()
-
-
-def _ranges(bootstrap: str, topics: Sequence[str]) -> dict[Place, tuple[int, int]]:
-    return {
-        Place(topic, partition): bounds
-        for topic in topics
-        for partition, bounds in offset_ranges(bootstrap, topic).items()
-    }
-
-
-def _topic_ids(bootstrap: str, topics: Sequence[str]) -> dict[str, UUID]:
-    return {topic: found for topic in topics if (found := topic_id(bootstrap, topic))}
 
 
 def starting_offsets(positions: Positions, places: Mapping[Place, object]) -> Mapping[str, object]:

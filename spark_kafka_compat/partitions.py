@@ -1,0 +1,118 @@
+"""What partitions topics have, and where they begin and end, asked with the options that Spark's Kafka source is given.
+
+An endpoint that wants TLS or SASL is asked by the admin client of Spark's own Java, which takes the `kafka.*` options as they are;
+any other by `spark_kafka_compat.batch_reader`, which needs neither Java nor a client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
+
+from spark_kafka_compat.batch_reader import offset_ranges, topic_id
+from spark_kafka_compat.errors import EndpointError, SparkCompatError
+from spark_kafka_compat.options import KAFKA_PREFIX, OptionValue, option_text
+from spark_kafka_compat.positions import Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_PLAIN = "PLAINTEXT"
+_PATIENCE = {"default.api.timeout.ms": "30000", "request.timeout.ms": "15000"}
+_64_BITS = 2**64
+
+
+class Partitions(NamedTuple):
+    """The log start offset and the end of each partition, and the ids of their topics where the endpoint has any."""
+
+    ranges: dict[Place, tuple[int, int]]
+    topic_ids: dict[str, UUID]
+
+
+def partitions_of(
+    spark: SparkSession, bootstrap: str, topics: Sequence[str], options: Mapping[str, OptionValue]
+) -> Partitions:
+    """Ask the endpoint; `options` are those of Spark's source, by their checked names. Raises `EndpointError`."""
+    settings = {
+        name.removeprefix(KAFKA_PREFIX): option_text(value)
+        for name, value in options.items()
+        if name.startswith(KAFKA_PREFIX)
+    }
+    if settings.get("security.protocol", _PLAIN).upper() == _PLAIN:
+        return partitions_by_wire(bootstrap, topics)
+    return partitions_by_admin(spark, bootstrap, topics, settings)
+
+
+def partitions_by_wire(bootstrap: str, topics: Sequence[str]) -> Partitions:
+    """Ask without TLS and SASL."""
+    ranges = {
+        Place(topic, partition): bounds
+        for topic in topics
+        for partition, bounds in offset_ranges(bootstrap, topic).items()
+    }
+    return Partitions(ranges, {topic: found for topic in topics if (found := topic_id(bootstrap, topic))})
+
+
+@contextmanager
+def _admin(spark: SparkSession, bootstrap: str, settings: Mapping[str, str]) -> Iterator[tuple[Any, Any]]:
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+
+    jvm: Any = getattr(spark, "_jvm", None)
+    if jvm is None:
+        raise SparkCompatError(
+            "With TLS or SASL a Spark session with its own Java is needed, not Spark Connect."
+        )
+    properties = jvm.java.util.Properties()
+    for name, value in {**_PATIENCE, **settings, "bootstrap.servers": bootstrap}.items():
+        properties.setProperty(name, value)
+    try:
+        admin = jvm.org.apache.kafka.clients.admin.Admin.create(properties)
+        try:
+            yield jvm, admin
+        finally:
+            admin.close()
+    except Py4JJavaError as error:
+        cause = error.java_exception
+        while cause.getCause() is not None:
+            cause = cause.getCause()
+        raise EndpointError(f"{bootstrap} can't be asked for its topics ({cause.toString()}).") from error
+
+
+def partitions_by_admin(
+    spark: SparkSession, bootstrap: str, topics: Sequence[str], settings: Mapping[str, str]
+) -> Partitions:
+    """Ask by Java's admin client with these settings."""
+    with _admin(spark, bootstrap, settings) as (jvm, admin):
+        names = jvm.java.util.ArrayList()
+        for topic in topics:
+            names.add(topic)
+        described = admin.describeTopics(names).allTopicNames().get()
+        places = {
+            Place(topic, info.partition()): jvm.org.apache.kafka.common.TopicPartition(
+                topic, info.partition()
+            )
+            for topic in topics
+            for info in described.get(topic).partitions()
+        }
+        ids = {topic: _uuid(described.get(topic).topicId()) for topic in topics}
+        spec = jvm.org.apache.kafka.clients.admin.OffsetSpec
+        starts, ends = (_offsets(jvm, admin, places, which) for which in (spec.earliest(), spec.latest()))
+    return Partitions(
+        {place: (starts[place], ends[place]) for place in places},
+        {topic: found for topic, found in ids.items() if found.int},
+    )
+
+
+def _offsets(jvm: Any, admin: Any, places: Mapping[Place, Any], which: Any) -> dict[Place, int]:
+    asked = jvm.java.util.HashMap()
+    for partition in places.values():
+        asked.put(partition, which)
+    found = admin.listOffsets(asked).all().get()
+    return {place: int(found.get(partition).offset()) for place, partition in places.items()}
+
+
+def _uuid(found: Any) -> UUID:
+    high, low = found.getMostSignificantBits(), found.getLeastSignificantBits()
+    return UUID(int=high % _64_BITS * _64_BITS + low % _64_BITS)

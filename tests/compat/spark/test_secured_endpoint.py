@@ -1,0 +1,110 @@
+"""Topics of an endpoint that wants TLS go into a database by the options that Spark's source takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_kafka_compat.databases import Database
+from spark_kafka_compat.errors import EndpointError
+from spark_kafka_compat.into_database import into_database, into_table
+from spark_kafka_compat.partitions import partitions_by_admin, partitions_by_wire, partitions_of
+from spark_kafka_compat.positions import Place
+from tests.compat.spark.topics import TIMEOUT_S, Topics
+from tests.support.gateway_process import GatewayProcess, free_port
+from tests.support.tls_proxy import certificate, tls_proxy
+
+PATIENCE_S = 180
+
+
+class Secured(NamedTuple):
+    bootstrap: str
+    options: dict[str, str]
+    lines: list[int]
+
+
+@pytest.fixture
+def secured(tmp_path: Path) -> Iterator[Secured]:
+    """An endpoint behind TLS, with the topic `lines`."""
+    outside = free_port()
+    bootstrap = f"localhost:{outside}"
+    certificate_path, key_path = certificate(tmp_path)
+    settings = {"advertised.listeners": f"PLAINTEXT://{bootstrap}"}
+    with (
+        GatewayProcess(tmp_path / "data", settings=settings) as gateway,
+        tls_proxy(outside, gateway.port, certificate_path, key_path),
+    ):
+        client = {
+            "bootstrap.servers": bootstrap,
+            "security.protocol": "ssl",
+            "ssl.ca.location": str(certificate_path),
+        }
+        admin = AdminClient(client)
+        for created in admin.create_topics([NewTopic("lines", 2, 1)]).values():
+            created.result(TIMEOUT_S)
+        producer = Producer(client)
+        for line in range(20):
+            producer.produce("lines", str(line).encode(), partition=line % 2)
+        assert producer.flush(TIMEOUT_S) == 0
+        trusted = {
+            "kafka.security.protocol": "SSL",
+            "kafka.ssl.truststore.type": "PEM",
+            "kafka.ssl.truststore.location": str(certificate_path),
+        }
+        yield Secured(bootstrap, trusted, list(range(20)))
+
+
+def test_a_topic_behind_tls(spark: SparkSession, secured: Secured, tmp_path: Path) -> None:
+    database = Database(f"sqlite://{tmp_path / 'lines.db'}")
+    with database.transaction() as transaction:
+        transaction.execute("CREATE TABLE lines (line INTEGER)")
+
+    def lines(records: DataFrame) -> DataFrame:
+        return records.selectExpr("CAST(CAST(value AS STRING) AS INT) AS line")
+
+    query = into_database(
+        spark,
+        secured.bootstrap,
+        "lines",
+        database,
+        pipeline="p",
+        write=into_table("lines"),
+        rows=lines,
+        options=secured.options,
+    )
+    try:
+        assert query.awaitTermination(PATIENCE_S)
+    finally:
+        query.stop()
+    with database.transaction() as transaction:
+        found = transaction.execute("SELECT line FROM lines").fetchall()
+        assert transaction.execute("SELECT topic FROM kafka_read_topics").fetchall() == [("lines",)]
+    assert sorted(line for (line,) in found) == secured.lines
+
+
+def test_both_ways_of_asking_tell_the_same(spark: SparkSession, topics: Topics) -> None:
+    topic, other = topics.fresh(partitions=2), topics.fresh()
+    topics.fill(topic, range(10), partition=1)
+    topics.delete_records_before(topic, 1, 4)
+    by_wire = partitions_by_wire(topics.bootstrap, [topic, other])
+    by_admin = partitions_by_admin(spark, topics.bootstrap, [topic, other], {})
+    assert by_wire == by_admin
+    assert by_wire.ranges == {Place(topic, 0): (0, 0), Place(topic, 1): (4, 10), Place(other, 0): (0, 0)}
+    assert set(by_wire.topic_ids) == {topic, other}
+
+
+@pytest.mark.parametrize("protocol", ["SSL", "NO_SUCH"])
+def test_an_endpoint_that_does_not_speak_it(
+    spark: SparkSession, topics: Topics, tmp_path: Path, protocol: str
+) -> None:
+    options = {"kafka.security.protocol": protocol, "kafka.default.api.timeout.ms": "2000"}
+    options["kafka.request.timeout.ms"] = "1000"
+    with pytest.raises(EndpointError, match="can't be asked for its topics"):
+        partitions_of(spark, topics.bootstrap, ["t"], options)
