@@ -21,6 +21,7 @@ from spark_kafka_compat.wire import Connection, error_name, is_retriable, parse_
 
 METADATA, LIST_OFFSETS, FETCH = 3, 2, 1
 EARLIEST, LATEST = -2, -1
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 NO_ERROR, OFFSET_OUT_OF_RANGE = 0, 1
 FETCH_MAX_BYTES = 4 << 20
 PATIENCE_S = 30.0
@@ -99,13 +100,17 @@ def read_split(split: Split) -> Iterator[BatchRow]:
             return
 
 
-def offset_ranges(bootstrap: str, topic: str) -> dict[int, tuple[int, int]]:
-    """The log start offset and the high watermark of each partition; raises `EndpointError`."""
+def offset_ranges(
+    bootstrap: str, topic: str, isolation_level: int = READ_UNCOMMITTED
+) -> dict[int, tuple[int, int]]:
+    """The log start offset and the high watermark of each partition, or its last stable offset with `READ_COMMITTED`; raises
+    `EndpointError`.
+    """
     ranges: dict[int, tuple[int, int]] = {}
     for leader, partitions in _leaders(bootstrap, topic).items():
         with Connection(*leader) as connection:
             starts = _list_offsets(connection, topic, partitions, EARLIEST)
-            ends = _list_offsets(connection, topic, partitions, LATEST)
+            ends = _list_offsets(connection, topic, partitions, LATEST, isolation_level)
             ranges |= {partition: (starts[partition], ends[partition]) for partition in partitions}
     return ranges
 
@@ -202,11 +207,18 @@ def _fetch(connection: Connection, split: Split, offset: int) -> bytes:
 
 
 def _list_offsets(
-    connection: Connection, topic: str, partitions: Sequence[int], timestamp: int
+    connection: Connection,
+    topic: str,
+    partitions: Sequence[int],
+    timestamp: int,
+    isolation_level: int = READ_UNCOMMITTED,
 ) -> dict[int, int]:
     asked = [{"partition_index": partition, "timestamp": timestamp} for partition in partitions]
     answer = connection.call(
-        LIST_OFFSETS, replica_id=-1, isolation_level=0, topics=[{"name": topic, "partitions": asked}]
+        LIST_OFFSETS,
+        replica_id=-1,
+        isolation_level=isolation_level,
+        topics=[{"name": topic, "partitions": asked}],
     )
     offsets: dict[int, int] = {}
     for partition in answer.topics[0].partitions:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-from spark_kafka_compat.batch_reader import offset_ranges, topic_id
+from spark_kafka_compat.batch_reader import READ_COMMITTED, READ_UNCOMMITTED, offset_ranges, topic_id
 from spark_kafka_compat.errors import EndpointError, SparkCompatError
 from spark_kafka_compat.options import KAFKA_PREFIX, OptionValue, option_text
 from spark_kafka_compat.positions import Place
@@ -25,7 +25,7 @@ _64_BITS = 2**64
 
 
 class Partitions(NamedTuple):
-    """The log start offset and the end of each partition, and the ids of their topics where the endpoint has any."""
+    """The log start offset and the end of each partition (for who reads committed records only its last stable offset), and the ids of their topics where the endpoint has any."""
 
     ranges: dict[Place, tuple[int, int]]
     topic_ids: dict[str, UUID]
@@ -41,16 +41,17 @@ def partitions_of(
         if name.startswith(KAFKA_PREFIX)
     }
     if settings.get("security.protocol", _PLAIN).upper() == _PLAIN:
-        return partitions_by_wire(bootstrap, topics)
+        return partitions_by_wire(bootstrap, topics, settings)
     return partitions_by_admin(spark, bootstrap, topics, settings)
 
 
-def partitions_by_wire(bootstrap: str, topics: Sequence[str]) -> Partitions:
+def partitions_by_wire(bootstrap: str, topics: Sequence[str], settings: Mapping[str, str]) -> Partitions:
     """Ask without TLS and SASL."""
+    isolation_level = READ_COMMITTED if _is_committed(settings) else READ_UNCOMMITTED
     ranges = {
         Place(topic, partition): bounds
         for topic in topics
-        for partition, bounds in offset_ranges(bootstrap, topic).items()
+        for partition, bounds in offset_ranges(bootstrap, topic, isolation_level).items()
     }
     return Partitions(ranges, {topic: found for topic in topics if (found := topic_id(bootstrap, topic))})
 
@@ -97,20 +98,29 @@ def partitions_by_admin(
             for info in described.get(topic).partitions()
         }
         ids = {topic: _uuid(described.get(topic).topicId()) for topic in topics}
+        levels = jvm.org.apache.kafka.common.IsolationLevel
+        level = levels.READ_COMMITTED if _is_committed(settings) else levels.READ_UNCOMMITTED
+        ask = jvm.org.apache.kafka.clients.admin.ListOffsetsOptions(level)
         spec = jvm.org.apache.kafka.clients.admin.OffsetSpec
-        starts, ends = (_offsets(jvm, admin, places, which) for which in (spec.earliest(), spec.latest()))
+        starts, ends = (
+            _offsets(jvm, admin, places, which, ask) for which in (spec.earliest(), spec.latest())
+        )
     return Partitions(
         {place: (starts[place], ends[place]) for place in places},
         {topic: found for topic, found in ids.items() if found.int},
     )
 
 
-def _offsets(jvm: Any, admin: Any, places: Mapping[Place, Any], which: Any) -> dict[Place, int]:
+def _offsets(jvm: Any, admin: Any, places: Mapping[Place, Any], which: Any, options: Any) -> dict[Place, int]:
     asked = jvm.java.util.HashMap()
     for partition in places.values():
         asked.put(partition, which)
-    found = admin.listOffsets(asked).all().get()
+    found = admin.listOffsets(asked, options).all().get()
     return {place: int(found.get(partition).offset()) for place, partition in places.items()}
+
+
+def _is_committed(settings: Mapping[str, str]) -> bool:
+    return settings.get("isolation.level") == "read_committed"
 
 
 def _uuid(found: Any) -> UUID:

@@ -252,6 +252,22 @@ def test_from_the_latest_on_and_more_partitions(
     assert lines(sqlite) == list(range(10, 30))
 
 
+def test_from_the_latest_on_amid_a_transaction(spark: SparkSession, topics: Topics, sqlite: Database) -> None:
+    topic = topics.fresh()
+    topics.fill(topic, range(10))
+    producer = Producer({"bootstrap.servers": topics.bootstrap, "transactional.id": topic})
+    producer.init_transactions(TIMEOUT_S)
+    producer.begin_transaction()
+    for value in range(10, 20):
+        producer.produce(topic, str(value).encode())
+    assert producer.flush(TIMEOUT_S) == 0
+    run(spark, topics, topic, sqlite, starting="latest")
+    assert stored_positions(sqlite, "p") == {Place(topic, 0): 10}
+    producer.commit_transaction(TIMEOUT_S)
+    run(spark, topics, topic, sqlite)
+    assert lines(sqlite) == list(range(10, 20))
+
+
 def test_state_of_the_business_that_adds_up(spark: SparkSession, topics: Topics, database: Database) -> None:
     with database.transaction() as transaction:
         transaction.execute("CREATE TABLE totals (parity INTEGER PRIMARY KEY, total BIGINT)")

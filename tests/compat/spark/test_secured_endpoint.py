@@ -89,15 +89,26 @@ def test_a_topic_behind_tls(spark: SparkSession, secured: Secured, tmp_path: Pat
     assert sorted(line for (line,) in found) == secured.lines
 
 
-def test_both_ways_of_asking_tell_the_same(spark: SparkSession, topics: Topics) -> None:
+@pytest.mark.parametrize(("isolation_level", "end"), [("read_uncommitted", 13), ("read_committed", 10)])
+def test_both_ways_of_asking_tell_the_same(
+    spark: SparkSession, topics: Topics, isolation_level: str, end: int
+) -> None:
     topic, other = topics.fresh(partitions=2), topics.fresh()
     topics.fill(topic, range(10), partition=1)
     topics.delete_records_before(topic, 1, 4)
-    by_wire = partitions_by_wire(topics.bootstrap, [topic, other])
-    by_admin = partitions_by_admin(spark, topics.bootstrap, [topic, other], {})
-    assert by_wire == by_admin
-    assert by_wire.ranges == {Place(topic, 0): (0, 0), Place(topic, 1): (4, 10), Place(other, 0): (0, 0)}
+    producer = Producer({"bootstrap.servers": topics.bootstrap, "transactional.id": topic})
+    producer.init_transactions(TIMEOUT_S)
+    producer.begin_transaction()
+    for value in range(3):
+        producer.produce(topic, str(value).encode(), partition=1)
+    assert producer.flush(TIMEOUT_S) == 0
+
+    settings = {"isolation.level": isolation_level}
+    by_wire = partitions_by_wire(topics.bootstrap, [topic, other], settings)
+    assert by_wire == partitions_by_admin(spark, topics.bootstrap, [topic, other], settings)
+    assert by_wire.ranges == {Place(topic, 0): (0, 0), Place(topic, 1): (4, end), Place(other, 0): (0, 0)}
     assert set(by_wire.topic_ids) == {topic, other}
+    producer.abort_transaction(TIMEOUT_S)
 
 
 @pytest.mark.parametrize("protocol", ["SSL", "NO_SUCH"])
