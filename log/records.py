@@ -40,7 +40,7 @@ _INT64_SIGN = 1 << 63
 _INT32_MASK = 0xFFFFFFFF
 MAX_HEADERS: Final = 100_000
 """So many headers of the records of one batch are looked at, and HEADERS_PER_RECORD more for each record that was read before."""
-HEADERS_PER_RECORD: Final = 5
+HEADERS_PER_RECORD: Final = 10
 _VARINT_MAX_BYTES = 5
 _VARLONG_MAX_BYTES = 10
 
