@@ -104,7 +104,7 @@ DEDUPLICATION_SETTINGS = (
     _number(
         "seqgate.deduplication.names.max",
         250_000,
-        "Producer names that are remembered in all partitions together, each counted once per partition (about half a KiB each); a "
+        "Producer names that are remembered in all partitions together, each counted once per partition (0.6 to 1 KiB each, by their length); a "
         "batch with a further one is refused with NOT_ENOUGH_REPLICAS.",
     ),
     _number(
