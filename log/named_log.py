@@ -234,6 +234,23 @@ class NamedLog(DelayedLog):
             )
             return
         self._fold_names(names, batch, advances_of(records), now_ms, is_replay=True)
+        self._forget_surplus(names)
+
+    def _forget_surplus(self, names: NameTable) -> None:
+        """Have no more names than may be remembered, and were perhaps forgotten since they were last written down."""
+        config = self.config
+        forgotten = names.forget_surplus(
+            config.deduplication_names_max + config.deduplication_snapshot_records,
+            self._environment.name_budget.max_in_all + config.deduplication_snapshot_records,
+        )
+        if forgotten:
+            self._names_changed = self._has_gap = True
+            _logger.warning(
+                "%s-%d has more producer names than may be remembered; the %d that were heard of longest ago are forgotten",
+                self.topic,
+                self.partition,
+                forgotten,
+            )
 
     def _fold_names(
         self,

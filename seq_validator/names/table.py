@@ -8,6 +8,7 @@ message deduplication), whose `highestSequencedPushed` and `highestSequencedPers
 from __future__ import annotations
 
 from collections import OrderedDict
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from seq_validator.names.entry import NO_OFFSET, NO_SEQUENCE_ID, NameEntry, NameState
@@ -215,6 +216,26 @@ class NameTable:
         self._topic.leave(self, name)
         self._forgotten[name] = self._times_written
         self._raised.pop(name, None)
+
+    def forget_surplus(self, most: int, most_in_all: int) -> int:
+        """Forget what was heard of longest ago, until no more than so many names are left here, and in all partitions.
+
+        Of a log that holds more names than may be remembered, as it was written while nobody looked at them. Neither open
+        transactions nor the time since then count. Returns how many were forgotten.
+        """
+        budget = self._topic.budget
+        surplus = max(len(self._entries) - most, budget.in_all - most_in_all, 0)
+        entries = list(islice(self._entries.values(), surplus))
+        for entry in entries:
+            for producer_id in entry.open_sequences:
+                held = self._open[producer_id]
+                del held[entry]
+                if not held:
+                    del self._open[producer_id]
+            del self._entries[entry.name]
+            self._topic.leave(self, entry.name)
+        budget.evictions += len(entries)
+        return len(entries)
 
     @property
     def has_forgotten(self) -> bool:

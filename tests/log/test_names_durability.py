@@ -15,6 +15,7 @@ from log.environment import LogEnvironment
 from log.errors import NameFenced, NamesNotReady, NameUndecided, StorageFailed
 from log.names import DEDUPLICATION_START, NAMES_SUFFIX, offsets_of
 from log.records import NewRecord, build_batch
+from seq_validator.names import NameBudget
 from tests.log.compaction.cleaning import compact, stored_batches
 from tests.log.support import NOW_MS, flush, open_log
 from tests.log.test_deduplicated_log import LARGE, OFF, again, known, send
@@ -327,6 +328,37 @@ class TestReading:
         assert known(log) == (-1, 3)
         assert "the records from 3 to 6 can't be read" in caplog.text
         assert "seqgate.batch.decoded.max.records" in caplog.text
+
+    @pytest.mark.parametrize("is_transactional", [False, True])
+    def test_of_more_names_than_may_be_remembered_the_newest_are(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture, *, is_transactional: bool
+    ) -> None:
+        """They came while nobody counted them, and might be millions."""
+        log = open_log(tmp_path, OFF)
+        for number in range(30):
+            sent = {"producer_id": 7, "sequence": number, "is_transactional": is_transactional}
+            send(log, 1, name=f"app {number}", **sent)
+        if is_transactional:
+            log.append_end_marker(7, 0, commit=True, coordinator_epoch=0, now_ms=NOW_MS)
+        flush(log)
+        log.update_config(replace(EARLIEST, deduplication_names_max=5, deduplication_snapshot_records=10))
+        while not log.replay_names(1, NOW_MS):
+            pass
+        flush(log)
+        assert [known(log, f"app {number}")[1] for number in range(30)] == [-1] * 15 + [1] * 15
+        assert "more producer names than may be remembered" in caplog.text
+        assert log.capture_names(), "which is written down at once"
+        assert log._environment.name_budget.in_all == 15
+
+    def test_those_of_all_partitions_together_are_bounded_as_well(self, tmp_path: Path) -> None:
+        environment = LogEnvironment(name_budget=NameBudget(max_in_all=10))
+        log = open_log(tmp_path, OFF, environment=environment)
+        for number in range(30):
+            send(log, 1, name=f"app {number}")
+        log.update_config(replace(EARLIEST, deduplication_snapshot_records=10))
+        while not log.replay_names(1, NOW_MS):
+            pass
+        assert environment.name_budget.in_all == 20
 
     def test_a_log_that_is_no_sequence_of_batches_is_told_of(self, tmp_path: Path) -> None:
         log = open_log(tmp_path, LARGE)
