@@ -104,8 +104,8 @@ DEDUPLICATION_SETTINGS = (
     _number(
         "seqgate.deduplication.names.max",
         250_000,
-        "Producer names that are remembered in all partitions together, each counted once per partition (0.6 to 1 KiB each, by their length); a "
-        "batch with a further one is refused with NOT_ENOUGH_REPLICAS.",
+        "Producer names that are remembered in all partitions together, each counted once per partition (0.6 to 1 KiB each, by their "
+        "length). For a further one idle names of its topic are forgotten as well; where there are none the batch is refused.",
     ),
     _number(
         "seqgate.deduplication.min.idle.ms",

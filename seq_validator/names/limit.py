@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
-from itertools import islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -69,18 +68,15 @@ class TopicNames:
         """How many different names there are."""
         return len(self._names)
 
-    def make_room(self, names: Collection[bytes], now_ms: int) -> None:
-        """The names of a batch are active; where there are too many with them, the longest idle ones are forgotten."""
-        newcomers = 0
+    def make_room(self, names: Collection[bytes], newcomers: Collection[bytes], now_ms: int) -> None:
+        """The names of a batch are active; where there are too many with them, the longest idle ones are forgotten.
+
+        `newcomers` are those of them that the partition does not know.
+        """
         for name in names:
             if name in self._names:
                 self.touch(name, now_ms)
-            else:
-                newcomers += 1
-        surplus = len(self._names) + newcomers - self.max_names
-        if not newcomers or surplus <= 0:
-            return
-        for name in list(islice(self._evictable(now_ms), surplus)):
+        for name in self._to_forget(*self._surplus(newcomers), now_ms):
             self.budget.evictions += 1
             for table in list(self._names[name].tables):
                 table.forget(name)
@@ -124,18 +120,34 @@ class TopicNames:
     def refusal(self, newcomers: Collection[bytes], now_ms: int) -> str | None:
         """Why a partition may not begin to remember these names, each once; None when it may. Counts refusals."""
         budget = self.budget
-        missing = sum(name not in self._names for name in newcomers) - (self.max_names - len(self._names))
-        reason = None
-        if missing > 0 and sum(1 for _ in islice(self._evictable(now_ms), missing)) < missing:
-            reason = (
-                f"{len(self._names)} names of the topic are remembered (at most {self.max_names}), and too few of them have "
-                f"been idle for {budget.min_idle_ms} ms"
-            )
-        elif budget.in_all + len(newcomers) > budget.max_in_all:
-            reason = f"{budget.in_all} names are remembered in all partitions (at most {budget.max_in_all})"
-        if reason is not None:
-            budget.refusals += 1
-        return reason
+        surplus, surplus_in_all = self._surplus(newcomers)
+        idle = self._to_forget(surplus, surplus_in_all, now_ms)
+        if len(idle) < surplus:
+            counted = f"{len(self._names)} names of the topic are remembered (at most {self.max_names})"
+        elif sum(len(self._names[name].tables) for name in idle) < surplus_in_all:
+            counted = f"{budget.in_all} names are remembered in all partitions (at most {budget.max_in_all})"
+        else:
+            return None
+        budget.refusals += 1
+        return f"{counted}, and too few of the topic have been idle for {budget.min_idle_ms} ms"
+
+    def _surplus(self, newcomers: Collection[bytes]) -> tuple[int, int]:
+        """How many names too many there are in the topic with these, and in all partitions, each counted once per partition."""
+        in_topic = sum(name not in self._names for name in newcomers)
+        surplus = len(self._names) + in_topic - self.max_names if in_topic else 0
+        return max(0, surplus), max(0, self.budget.in_all + len(newcomers) - self.budget.max_in_all)
+
+    def _to_forget(self, surplus: int, surplus_in_all: int, now_ms: int) -> list[bytes]:
+        """The longest idle names of the topic that are to go for others, or fewer where there are not enough."""
+        found: list[bytes] = []
+        if surplus or surplus_in_all:
+            for name in self._evictable(now_ms):
+                found.append(name)
+                surplus -= 1
+                surplus_in_all -= len(self._names[name].tables)
+                if surplus <= 0 and surplus_in_all <= 0:
+                    break
+        return found
 
     def _evictable(self, now_ms: int) -> Iterator[bytes]:
         """The names that may be forgotten for others, the longest idle first."""

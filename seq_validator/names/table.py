@@ -122,9 +122,10 @@ class NameTable:
         A new name may push out the longest idle ones of the topic; where nobody is idle the limit is exceeded instead, and
         by a replay: who was idle then is not known, and who was pushed out is written down.
         """
-        if not is_replay and any(advance.name not in self._entries for advance in advances):
+        newcomers = [advance.name for advance in advances if advance.name not in self._entries]
+        if newcomers and not is_replay:
             # for all of them at once, so that a new one does not push out one that is known
-            self._topic.make_room([advance.name for advance in advances], now_ms)
+            self._topic.make_room([advance.name for advance in advances], newcomers, now_ms)
         for name, sequence_id, position, epoch, duplicates in advances:
             entry = self._touched(name, now_ms)
             entry.epoch = max(entry.epoch, epoch)

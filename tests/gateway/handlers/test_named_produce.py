@@ -177,7 +177,8 @@ async def test_a_batch_behind_one_that_no_partition_was_open_for_is_not_taken(
 
 
 async def test_a_batch_behind_one_for_which_there_is_no_room_is_not_taken(node: Node) -> None:
-    node.services.log_directory.environment.name_budget.max_in_all = 1
+    budget = node.services.log_directory.environment.name_budget
+    budget.max_in_all, budget.min_idle_ms = 1, 1_000
     assert await answered(begin(node, named("a", 1))) == [(0, 0)]
     first, second = named("b", 1).of(2000, 0, 0), named("a", 2).of(2000, 0, 1)
     assert rows_of(begin(node, first)) == rows_of(begin(node, second)) == [(RETRY, -1)]

@@ -127,3 +127,17 @@ def test_a_name_of_a_time_to_come_is_active_now_and_keeps_no_other_one() -> None
     assert take(table, b"c", now_ms=15)
     assert known(table) == {b"b", b"c"}
     assert table.expire(25, 10) == 2
+
+
+def test_at_the_bound_of_all_partitions_idle_names_of_the_topic_go() -> None:
+    budget = NameBudget(max_in_all=4, min_idle_ms=10)
+    topic, other = TopicNames(budget), TopicNames(budget)
+    first, second, elsewhere = NameTable(topic), NameTable(topic), NameTable(other)
+    assert take(elsewhere, b"old", now_ms=0)
+    assert take(first, b"a", now_ms=1)
+    assert take(second, b"a", now_ms=1)
+    assert take(first, b"b", now_ms=2)
+    assert not take(second, b"b", now_ms=5), "nobody is idle"
+    assert take(second, b"new", now_ms=50)
+    assert (known(first), known(second), known(elsewhere)) == ({b"b"}, {b"new"}, {b"old"})
+    assert (budget.in_all, budget.evictions, budget.refusals) == (3, 1, 1)
