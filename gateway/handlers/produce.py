@@ -28,7 +28,7 @@ from gateway.handlers.produce_append import (
     log_refusal,
     refused_row,
 )
-from gateway.handlers.produce_quota import copied, hold, kept_entry, refused_unopened
+from gateway.handlers.produce_quota import REFUSED, hold, kept_entry, refused_by_log, refused_unopened
 from gateway.handlers.produce_repeats import ProduceRepeats
 from gateway.metadata.topic_names import INTERNAL_TOPICS
 from gateway.protocol.produce_codec import (
@@ -42,6 +42,7 @@ from gateway.runtime.partition import Partition
 from gateway.runtime.partitions import TopicPartitions
 from gateway.runtime.slices import in_slices
 from log import AppendInfo
+from log.record_batch import HEADER_BYTES
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +53,7 @@ MANY_TO_OPEN: Final = 16
 """So is one for more partitions that must be opened first."""
 LONG_S: Final = 0.05
 """And the rest of one that has taken so long, as the records of its batches are looked at."""
+_NO_ROOM: Final = "too many requests that take long are under way (queued.max.request.bytes)"
 UNKNOWN_TOPIC = int(ErrorCode.unknown_topic_or_partition)
 INVALID_TOPIC = int(ErrorCode.invalid_topic_exception)
 UNKNOWN_TOPIC_ID = int(ErrorCode.unknown_topic_id)
@@ -70,17 +72,16 @@ def append(context: RequestContext, request: ProduceRequest) -> Answer | Deferre
     """Append everything at once; the answer follows when it is persisted."""
     if request.acks not in {-1, 0, 1}:
         return _refuse_all(context, request, ErrorCode.invalid_required_acks)
-    if _takes_long(context, request):
-        appending = _Appending(context, copied(request), is_late=True)
-        return _append_in_slices(context, appending, appending.steps())
     appending = _Appending(context, request)
-    now_s = context.services.loop.time
-    until_s = now_s() + LONG_S
     steps = appending.steps()
+    now_s = context.services.loop.time
+    until_s = now_s() if _takes_long(context, request) else now_s() + LONG_S
     for _ in steps:
-        if now_s() >= until_s and appending.has_more:
-            appending.go_on_later()
-            return _append_in_slices(context, appending, steps)
+        if now_s() >= until_s and appending.has_more and not appending.refuses:
+            deferred = _append_in_slices(context, appending, steps)
+            if deferred is not None:
+                return deferred
+            appending.refuses = True
     return appending.answer()
 
 
@@ -101,7 +102,15 @@ def _takes_long(context: RequestContext, request: ProduceRequest) -> bool:
     return to_open > MANY_TO_OPEN
 
 
-def _append_in_slices(context: RequestContext, appending: _Appending, steps: Iterator[None]) -> Deferred:
+def _append_in_slices(
+    context: RequestContext, appending: _Appending, steps: Iterator[None]
+) -> Deferred | None:
+    """Append what is left in later turns; None where there is no room to keep it until then."""
+    room = context.services.backlog.held.room
+    kept_bytes = appending.left_bytes
+    if not room.try_keep(kept_bytes):
+        return None
+    appending.go_on_later()
     deferred = Deferred(holds_back=True)
 
     async def work() -> None:
@@ -115,6 +124,8 @@ def _append_in_slices(context: RequestContext, appending: _Appending, steps: Ite
         except Exception:
             logger.exception("a Produce of %s can't be carried out", context.peer_host)
             deferred.fail()
+        finally:
+            room.release_kept(kept_bytes)
 
     context.services.tasks.start(
         context.services.tasks.begin("produce to many partitions", is_brief=True), work()
@@ -125,10 +136,12 @@ def _append_in_slices(context: RequestContext, appending: _Appending, steps: Ite
 class _Appending:
     """One request on its way into the logs."""
 
-    def __init__(self, context: RequestContext, request: ProduceRequest, *, is_late: bool = False) -> None:
-        """`is_late` tells that flushes may begin and end between the steps."""
+    def __init__(self, context: RequestContext, request: ProduceRequest) -> None:
         self._context = context
-        self._is_late = is_late
+        self._is_late = False
+        """Whether flushes may begin and end between the steps."""
+        self.refuses = False
+        """Whether what is left is refused, to be sent again."""
         self._request = request
         self._topics: Topics = []
         self._pending: PendingAnswer | None = None
@@ -151,6 +164,11 @@ class _Appending:
         """Whether there is a partition left."""
         return any(entries for _, _, entries in self._left)
 
+    @property
+    def left_bytes(self) -> int:
+        """Bytes of the records that are left."""
+        return sum(len(entry.records or b"") for _, _, entries in self._left for entry in entries)
+
     def go_on_later(self) -> None:
         """Have what is left outlive the buffer that it came in."""
         self._is_late = True
@@ -166,6 +184,9 @@ class _Appending:
         now_ms: int,
     ) -> None:
         context, request = self._context, self._request
+        if self.refuses and topic is not None and topic.has(entry.partition):
+            self._refuse(rows, topic, entry, now_ms)
+            return
         partition = None if topic is None else topic.get(entry.partition)
         if partition is None:
             code = _missing(key, topic, entry.partition)
@@ -186,6 +207,18 @@ class _Appending:
         rows.append(appended_row(partition, info))
         if request.acks == -1 and not partition.is_persisted(info.last_offset):
             self._wait(rows, partition, info)
+
+    def _refuse(
+        self, rows: list[ProduceRow], topic: TopicPartitions, entry: PartitionRecords, now_ms: int
+    ) -> None:
+        """Opens nothing. No later batch of its producer is taken before this one."""
+        max_refused = self._context.services.config.int("seqgate.backlog.refused.producers.max")
+        partition = topic.peek(entry.partition)
+        if partition is None:
+            refused_unopened(topic, entry.partition, max_refused, entry.records, now_ms)
+        elif entry.records is not None and len(entry.records) >= HEADER_BYTES:
+            refused_by_log(partition, max_refused, entry.records, now_ms)
+        rows.append(ProduceRow(entry.partition, REFUSED, -1, -1, -1, _NO_ROOM))
 
     def _wait(self, rows: list[ProduceRow], partition: Partition, info: AppendInfo) -> None:
         """Hold the answer until the last of the rows is persisted."""

@@ -22,6 +22,12 @@ class Room(Protocol):
     def try_acquire(self, size: int) -> bool:
         """Take `size` bytes if there is room now."""
 
+    def try_keep(self, size: int) -> bool:
+        """Take `size` bytes if there is room now, or if nobody else has taken any so."""
+
+    def release_kept(self, size: int) -> None:
+        """Give them back."""
+
     def release(self, size: int) -> None:
         """Give them back."""
 
@@ -29,6 +35,12 @@ class Room(Protocol):
 class _NoLimit:
     def try_acquire(self, size: int) -> bool:  # noqa: ARG002 - there is always room
         return True
+
+    def try_keep(self, size: int) -> bool:  # noqa: ARG002 - there is always room
+        return True
+
+    def release_kept(self, size: int) -> None:
+        pass
 
     def release(self, size: int) -> None:
         pass

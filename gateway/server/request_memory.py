@@ -16,6 +16,7 @@ class RequestMemory:
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
         self.used_bytes = 0
+        self._kept_bytes = 0
         self._held: dict[Hashable, int] = {}
         """What each request under way has, in the order in which they began."""
         self._waiting: dict[Hashable, tuple[int, Callable[[], None]]] = {}
@@ -50,6 +51,20 @@ class RequestMemory:
             return False
         self.used_bytes += size
         return True
+
+    def try_keep(self, size: int) -> bool:
+        """Take room for what is kept of a request that is whole, if there is some, or if nothing else is kept."""
+        if not self.try_acquire(size):
+            if self._kept_bytes:
+                return False
+            self.used_bytes += size
+        self._kept_bytes += size
+        return True
+
+    def release_kept(self, size: int) -> None:
+        """Give back what `try_keep` took."""
+        self._kept_bytes -= size
+        self.release(size)
 
     def release(self, size: int) -> None:
         """Give back what `try_acquire` took."""

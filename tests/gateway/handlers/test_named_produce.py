@@ -17,6 +17,7 @@ from gateway.handlers.api import Deferred, RequestContext
 from gateway.handlers.produce import MANY_TO_OPEN
 from gateway.protocol.produce_codec import PartitionRecords, ProduceRequest, TopicRecords
 from gateway.runtime.partition import Partition
+from gateway.server.request_memory import RequestMemory
 from log.data_file import DataFile
 from tests.compat.topics import fresh_topic, stored_batches
 from tests.gateway.handlers.requests import create
@@ -139,9 +140,11 @@ async def test_the_rest_of_a_request_that_takes_long_is_for_later(
     node: Node, monkeypatch: pytest.MonkeyPatch, acks: int
 ) -> None:
     """To look at the records of one batch may take a second; others are served before the next one."""
+    memory = node.services.backlog.held.room = RequestMemory(1_000)
     monkeypatch.setattr(produce, "LONG_S", 0.0)
     received = [bytearray(bytes_of(named("a", 1))), bytearray(bytes_of(named("b", 1, 2)))]
     answer = begin_with(node, received, acks)
+    assert memory.used_bytes == len(received[1])
     assert [partition_of(node, index).log.log_end_offset for index in range(2)] == [1, 0]
     for buffer in received:
         buffer[:] = bytes(len(buffer))  # the next request comes into it
@@ -150,6 +153,23 @@ async def test_the_rest_of_a_request_that_takes_long_is_for_later(
     assert answer.answer == b"" if acks == 0 else rows_of(answer) == [(0, 0)] * 2
     assert [partition_of(node, index).log.log_end_offset for index in range(2)] == [1, 2]
     assert partition_of(node, 1).log.name_state(b"b") is not None
+    assert memory.used_bytes == 0
+
+
+async def test_where_there_is_no_room_to_keep_the_rest_it_is_refused(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = node.services.backlog.held.room = RequestMemory(10)
+    assert memory.try_keep(1)
+    second, third = named("b", 1).of(2000, 0, 0), named("b", 2).of(2000, 0, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(produce, "LONG_S", 0.0)
+        answer = begin(node, named("a", 1), second)
+        assert await answered(answer) == [(0, 0), (RETRY, -1)]
+    assert rows_of(begin(node, named("a", 1), third)) == [(0, -1), (RETRY, -1)], "it is not to be first"
+    assert await answered(begin(node, named("a", 1), second)) == [(0, -1), (0, 0)]
+    assert await answered(begin(node, named("a", 1), third)) == [(0, -1), (0, 1)]
+    assert memory.used_bytes == 1
 
 
 async def test_a_batch_behind_one_that_is_undecided_is_not_taken(node: Node) -> None:

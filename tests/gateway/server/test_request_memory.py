@@ -85,3 +85,16 @@ def test_what_is_taken_apart_from_connections_counts_as_well() -> None:
     assert not scene.acquire("b", 10)
     scene.memory.release(90)
     assert scene.granted == ["b"]
+
+
+def test_what_is_kept_finds_room_or_is_the_only_one() -> None:
+    scene = Scene()
+    assert scene.acquire("whole", 90)
+    assert scene.memory.try_keep(80), "nothing else is kept"
+    assert not scene.memory.try_keep(1)
+    scene.memory.give_back("whole")
+    assert scene.memory.try_keep(20)
+    assert not scene.memory.try_keep(1)
+    scene.memory.release_kept(80)
+    scene.memory.release_kept(20)
+    assert scene.memory.used_bytes == 0
