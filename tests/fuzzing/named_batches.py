@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from log import InvalidRecord, LogConfig, LogError, Storage, UnifiedLog
 from log.batch_validation import check_batch
 from log.environment import LogEnvironment
+from log.errors import NamesNotReady
 from log.named_records import NameHeaders, named_records
 from log.record_batch import TRANSACTIONAL_FLAG, BatchHeader, whole_batches
 from log.records import Record, iterate_records
@@ -201,26 +202,42 @@ class _Life:
             self._start_again()
 
     def _append(self, sent: _Sent) -> None:
-        judged = (
-            InvalidRecord
-            if sent.header is None or sent.is_half_named
-            else self._names.judge(sent.named, sent.transaction_of)
-        )
+        """Again where a new epoch is to be written down first."""
+        judged = self._judged(sent)
         log_end_offset = self._log.log_end_offset
         try:
             info = self._log.append(sent.bytes, now_ms=NOW_MS)
+        except NamesNotReady:
+            if not isinstance(judged, Judged) or not judged.raised:
+                raise
+            self._names.raise_epochs(judged)
+            self._log.capture_names()
+            self._flush()
+            self._append(sent)
         except LogError as error:
             is_for_its_names = isinstance(judged, type) and isinstance(error, judged)
             is_for_its_producer = error.kafka_error_code in _REFUSED_FOR_ITS_PRODUCER
             if sent.header is not None and not is_for_its_names and not is_for_its_producer:
                 raise Breach(f"a batch that is to be {judged} is refused: {error!r}") from error
-            return
+        else:
+            self._take(sent, judged, info, log_end_offset)
+
+    def _judged(self, sent: _Sent) -> Judged | type[LogError]:
+        if sent.header is None or sent.is_half_named:
+            return InvalidRecord
+        return self._names.judge(sent.named, sent.transaction_of)
+
+    def _take(
+        self, sent: _Sent, judged: Judged | type[LogError], info: AppendInfo, log_end_offset: int
+    ) -> None:
         if sent.header is None:
             return
         if info.is_duplicate and info.base_offset >= 0:
             return  # its producer sent it before
         if not isinstance(judged, Judged):
             raise Breach(f"a batch is taken that is to be refused with {judged.__name__}")
+        if judged.raised:
+            raise Breach("a new epoch is acknowledged that no record tells, and that is not written down")
         self._names.take(judged)
         self._epochs[sent.header.producer_id] = sent.header.producer_epoch
         self._check_answer(sent, judged, info, log_end_offset)
@@ -246,7 +263,6 @@ class _Life:
     def _start_again(self) -> None:
         if self._is_killed:
             self._disk.kill()
-            self._names.crash()
         else:
             self._log.close(clean=True)
         self._log = self._opened()

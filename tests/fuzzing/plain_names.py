@@ -63,17 +63,19 @@ class _Name:
 
     highest: int = NO_SEQUENCE_ID
     epoch: int = NO_NAME_EPOCH
-    written_epoch: int = NO_NAME_EPOCH
-    """That of the records that were stored: after a crash no other is known."""
     held: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass
 class Judged:
-    """What is to become of a batch: at which offsets its duplicates are, and what is known of its names then."""
+    """What is to become of a batch: at which offsets its duplicates are, and what is known of its names then.
+
+    `raised` are the new epochs of names of which it has nothing else that is new: they are written down first.
+    """
 
     duplicates: set[int]
     names: dict[bytes, _Name]
+    raised: dict[bytes, int]
 
 
 class PlainNames:
@@ -87,6 +89,7 @@ class PlainNames:
         """What is to become of a batch with these records; with what it is refused, otherwise."""
         duplicates: set[int] = set()
         touched: dict[bytes, _Name] = {}
+        stored_epochs: dict[bytes, int] = {}
         for record in records:
             known = touched.get(record.name)
             if known is None:
@@ -99,18 +102,30 @@ class PlainNames:
             if record.sequence_id <= max(known.highest, known.held.get(transaction_of, NO_SEQUENCE_ID)):
                 duplicates.add(record.position)
                 continue
-            known.written_epoch = record.epoch
+            stored_epochs[record.name] = record.epoch
             if transaction_of == NO_PRODUCER:
                 known.highest = record.sequence_id
             else:
                 known.held[transaction_of] = record.sequence_id
         if len(self.names.keys() | touched.keys()) > self._max_names and touched.keys() - self.names.keys():
             return NameLimitReached
-        return Judged(duplicates, touched)
+        raised = {
+            name: known.epoch
+            for name, known in touched.items()
+            if name not in stored_epochs and known.epoch > self.names[name].epoch
+        }
+        for name, epoch in stored_epochs.items():
+            touched[name].epoch = epoch
+        return Judged(duplicates, touched, raised)
 
     def take(self, judged: Judged) -> None:
         """The batch was taken."""
         self.names.update(judged.names)
+
+    def raise_epochs(self, judged: Judged) -> None:
+        """The batch was refused until its epochs are written down; they hold at once."""
+        for name, epoch in judged.raised.items():
+            self.names[name].epoch = epoch
 
     def open_transactions(self) -> list[int]:
         """The producers that hold names."""
@@ -122,8 +137,3 @@ class PlainNames:
             held = name.held.pop(producer, NO_SEQUENCE_ID)
             if commit:
                 name.highest = max(name.highest, held)
-
-    def crash(self) -> None:
-        """What was not written down is forgotten."""
-        for name in self.names.values():
-            name.epoch = name.written_epoch
