@@ -338,6 +338,7 @@ class NamesLife(NamesThatOutliveRecords):
         self.log.update_config(self.topic_config)
         if not self.log.offline:
             self.was_unread = was_unread
+        self.compare()
         self.counts["turned"] += 1
 
     def replay(self, max_bytes: int) -> None:

@@ -110,4 +110,4 @@ class NamesWithLimits(ComparedNames):
     def _forget(self, names: Collection[bytes]) -> None:
         self.history.forget(names, self.history.end_offset)
         for name in names:
-            self.active.pop(name)
+            self.active.pop(name, None)
