@@ -143,7 +143,7 @@ def first_positions(
 
     `ranges` has the log start offset and the end of each partition. A partition that a known topic did not have before is read
     from its beginning. Raises `PositionError` where the records to go on with were deleted (with `may_skip` they are passed over),
-    where the partition ends before the position, and for offsets that are missing in `starting`.
+    where the partition ends before the position, and for offsets that are missing in `starting` or that a partition does not have.
     """
 
     def begin(stored: Positions) -> Positions:
@@ -184,6 +184,10 @@ def _chosen(place: Place, bounds: tuple[int, int], starting: Starting) -> int:
         return bounds[1]
     if place not in starting:
         raise PositionError(f"No offset to begin with is given for {place}.")
+    if not bounds[0] <= starting[place] <= bounds[1]:
+        raise PositionError(
+            f"{place} has the offsets {bounds[0]:,} to {bounds[1]:,}: it can't begin with {starting[place]:,}."
+        )
     return starting[place]
 
 

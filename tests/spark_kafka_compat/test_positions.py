@@ -135,6 +135,11 @@ class TestFirstPositions:
         with pytest.raises(PositionError, match="given for a-0"):
             first_positions({A0: (10, 20)}, {B0: 1})({})
 
+    @pytest.mark.parametrize("offset", [-2, 9, 21])
+    def test_an_offset_that_is_not_there(self, offset: int) -> None:
+        with pytest.raises(PositionError, match="a-0 has the offsets 10 to 20"):
+            first_positions({A0: (10, 20)}, {A0: offset})({})
+
     def test_records_that_were_deleted_before_they_were_read(self) -> None:
         with pytest.raises(PositionError, match="a-0 begins at 10, but is written up to 9 only"):
             first_positions({A0: (10, 20)})({A0: 9})
