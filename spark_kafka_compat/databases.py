@@ -174,6 +174,14 @@ class Database:
             connection.close()
 
 
+def is_database_error(error: Exception) -> bool:
+    """Whether a driver raised it: all errors of one have a base class of this name (PEP 249)."""
+    return any(
+        kind.__name__ == "Error" and kind.__module__.split(".")[0] in {"sqlite3", "psycopg"}
+        for kind in type(error).__mro__
+    )
+
+
 def insert_statement(dialect: Dialect, table: str, columns: Sequence[str], key: Sequence[str] = ()) -> str:
     """The INSERT for rows of these columns. Names are quoted, so that they mean exactly what they say; dots part schema and table.
 

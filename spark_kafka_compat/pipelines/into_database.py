@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from spark_kafka_compat import session
 from spark_kafka_compat.connector import connector_coordinates
-from spark_kafka_compat.databases import Database
+from spark_kafka_compat.databases import Database, is_database_error
 from spark_kafka_compat.errors import SparkCompatError
 from spark_kafka_compat.into_database import into_database, into_table
 from spark_kafka_compat.pipelines.streaming import DONE, NOT_BEGUN, QUERY_FAILED, await_end, source_options
@@ -103,7 +103,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             every=chosen.every,
             options=source_options(chosen.option),
         )
-    except SparkCompatError as error:
+    except Exception as error:
+        if not isinstance(error, SparkCompatError) and not is_database_error(error):
+            raise
         print(f"into_database: {error}", file=sys.stderr)
         return NOT_BEGUN
     return await_end(query, "into_database")

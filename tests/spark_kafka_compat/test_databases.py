@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 
 from spark_kafka_compat import SparkCompatError
-from spark_kafka_compat.databases import POSTGRESQL, SQLITE, Database, Dialect, insert_statement
+from spark_kafka_compat.databases import (
+    POSTGRESQL,
+    SQLITE,
+    Database,
+    Dialect,
+    insert_statement,
+    is_database_error,
+)
 
 
 @pytest.fixture
@@ -29,6 +36,13 @@ def test_a_transaction_counts_as_a_whole(database: Database) -> None:
         transaction.insert("totals", ("name", "50%"), [("c", 3)])
         raise ZeroDivisionError
     assert rows(database) == [("a", 1), ("b", 2)]
+
+
+def test_errors_of_a_driver_are_known(database: Database) -> None:
+    with pytest.raises(Exception, match="missing") as raised, database.transaction() as transaction:
+        transaction.execute("SELECT * FROM missing")
+    assert is_database_error(raised.value)
+    assert not is_database_error(ZeroDivisionError())
 
 
 def test_a_row_with_a_key_replaces_the_one_before(database: Database) -> None:

@@ -359,6 +359,14 @@ class TestProgram:
         assert program.main(self.arguments(topics, topic, database)) == program.QUERY_FAILED
         assert "no such table: records" in capsys.readouterr().err
 
+    def test_of_a_file_that_is_no_database(
+        self, spark: SparkSession, topics: Topics, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (tmp_path / "letter.db").write_text("Dear Sir or Madam, " * 100)
+        arguments = self.arguments(topics, topics.fresh(), Database(f"sqlite://{tmp_path / 'letter.db'}"))
+        assert program.main(arguments) == program.NOT_BEGUN
+        assert capsys.readouterr().err == "into_database: file is not a database\n"
+
     def test_of_an_endpoint_that_is_not_there(
         self, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
