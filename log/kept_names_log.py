@@ -98,6 +98,7 @@ class KeptNamesLog(NamedLog):
         super().complete_flush(ticket)
         if self.names is not None and ticket.names is not None and ticket.names.snapshots is self._snapshots:
             self._captures_out -= 1
+            self._written_end = max(self._written_end, ticket.names.log_end_offset)
             self.names.is_written(ticket.names.times)
             is_all = not self._names_changed and self._captured is None and not self._captures_out
             self._unwritten_from = None if is_all else ticket.names.log_end_offset
@@ -154,7 +155,7 @@ class KeptNamesLog(NamedLog):
 
     def delete_old_segments(self, now_ms: int) -> list[DeletedSegment]:
         """As RetainedLog's."""
-        if self._unwritten_from is not None:
+        if self.names is not None:
             doomed = self.decide_retention(now_ms).doomed
             self._write_names_below(doomed[-1][0].end_offset if doomed else 0, now_ms)
         return super().delete_old_segments(now_ms)
@@ -179,7 +180,12 @@ class KeptNamesLog(NamedLog):
 
     def _has_unwritten_below(self, offset: int) -> bool:
         """Whether a record before the offset may have a name that only the log tells of: a start does not read what is deleted."""
-        return self.names is not None and self._unwritten_from is not None and self._unwritten_from < offset
+        if self.names is None:
+            return False
+        if self._unwritten_from is not None and self._unwritten_from < offset:
+            return True
+        # a start that misses records can't tell of open transactions whether the markers it finds are theirs
+        return self._written_end < offset and bool(self.names.open_transactions())
 
     def _capture_names_below(self, offset: int) -> None:
         """Once more if that is under way: the ticket that is made now must not be done before them."""

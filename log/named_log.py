@@ -52,6 +52,8 @@ class NamedLog(DelayedLog):
     _unwritten_from: int | None = None
     """The offset from which on records may have names that no durable snapshot knows; None when all are known there."""
 
+    _written_end: int = 0
+    """Where the log ended for the newest durable snapshot."""
     _unwritten_start: int | None = None
     """From which offset on names are remembered, where that is not written down; it is before the first of them comes."""
     _snapshots: NameSnapshots
@@ -94,6 +96,7 @@ class NamedLog(DelayedLog):
         self._snapshots = NameSnapshots(storage, self.directory)
         self._environment.deduplicating[self] = None
         self._unwritten_from = None
+        self._written_end = 0 if newest is None else newest.log_end_offset
         self._names_changed = self._has_gap = False
         if newest is not None:
             table.restore(newest.names)

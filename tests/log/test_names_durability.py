@@ -276,6 +276,18 @@ class TestWhatGoes:
         assert log.replay_names(1 << 20, NOW_MS)
         log.append(keyed(b"k", 1), now_ms=NOW_MS)
 
+    def test_one_that_is_committed_after_unnamed_records_were_deleted_counts(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path, LARGE)
+        send(log, 1, producer_id=7, is_transactional=True)
+        log.capture_names()
+        flush(log)
+        send(log, None)
+        flush(log)
+        log.delete_records_before(2)
+        log.append_end_marker(7, 0, commit=True, coordinator_epoch=0, now_ms=NOW_MS)
+        flush(log)
+        assert known(crashed(log)) == (1, 1)
+
     def test_one_that_is_still_open_does(self, tmp_path: Path) -> None:
         log = open_log(tmp_path, LARGE)
         send(log, 1, producer_id=7, is_transactional=True)
