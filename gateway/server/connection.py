@@ -216,9 +216,9 @@ class Connection(asyncio.BufferedProtocol):
         reader = self._reader
         left = REQUESTS_PER_TURN
         now_s = self._server.loop.time
-        until_s = now_s() + TURN_S
+        until_s = None  # the clock is not looked at for one request
         while position < end and not self._stops:
-            if not left or now_s() >= until_s:
+            if not left or (until_s is not None and now_s() >= until_s):
                 self._yield_turn()
                 break
             left -= 1
@@ -227,12 +227,16 @@ class Connection(asyncio.BufferedProtocol):
                     break
                 frame, position = reader.add(view, position)
                 if frame is not None:
+                    if position < end:
+                        until_s = now_s() + TURN_S
                     self._begin_parted(frame)
                 continue
             size, position = reader.next_size(view, position)
             if size < 0:
                 break
             if end - position >= size:
+                if until_s is None and end - position > size:
+                    until_s = now_s() + TURN_S
                 self._begin(view[position : position + size])
                 position += size
                 continue
