@@ -31,6 +31,7 @@ _REFUSALS: Final = {
     NameRejectionReason.UNDECIDED: NameUndecided,
     NameRejectionReason.LIMIT_REACHED: NameLimitReached,
     NameRejectionReason.FORGETTING: NamesNotReady,
+    NameRejectionReason.PARTIAL: NamesNotReady,
 }
 
 
@@ -76,6 +77,8 @@ class DeduplicatedLog(KeptNamesLog):
         if isinstance(verdict, NamesRejected):
             if verdict.reason is NameRejectionReason.FORGETTING:
                 self._environment.names_overdue[self] = None
+            elif verdict.reason is NameRejectionReason.PARTIAL:
+                self._environment.names_partial[self] = None
             raise _REFUSALS[verdict.reason](verdict.message)
         advances, duplicates = verdict.advances, verdict.duplicates
         if not duplicates:

@@ -41,6 +41,8 @@ class LogEnvironment:
     """The logs whose topics deduplicate by producer names."""
     names_overdue: dict[NamedLog, None] = field(default_factory=dict)
     """Those of them that are to be read on, or of which so much is to be written down that it should be soon."""
+    names_partial: dict[NamedLog, None] = field(default_factory=dict)
+    """Those that wait for the names of their topics' other partitions, as there is no room for a new one."""
     _topic_names: WeakValueDictionary[uuid.UUID, TopicNames] = field(default_factory=WeakValueDictionary)
     short_of_room: dict[DurableLog, None] = field(default_factory=dict)
     """The logs that are offline only because the disk was full, or no memory or file handle was left."""

@@ -140,7 +140,12 @@ class NamedLog(DelayedLog):
         self._captures_out = 0
         self._environment.deduplicating.pop(self, None)
         self._environment.names_overdue.pop(self, None)
+        self._environment.names_partial.pop(self, None)
         self._replay_offset = None
+
+    def note_whole_topic(self) -> None:
+        """The names of all partitions of the topic are at hand."""
+        self._topic_names.is_whole = True
 
     @property
     def names_ready(self) -> bool:

@@ -60,6 +60,16 @@ class NameKeeping:
             elif partition.log.capture_names():
                 partition.start_flush()
         await self._read_on(behind)
+        await self._complete_topics()
+
+    async def _complete_topics(self) -> None:
+        """Open what topics have further where names are to be forgotten for others. Once: who still wants it asks again."""
+        partial = list(self._environment.names_partial)
+        self._environment.names_partial.clear()
+        for log in partial:
+            topic = self._partitions.by_name.get(log.topic)
+            if topic is not None and self._partition_of(log) is not None and await self._is_known(topic):
+                log.note_whole_topic()
 
     async def expire(self) -> None:
         """Forget names that are idle in all partitions of their topic: those that are not open are opened to be asked."""

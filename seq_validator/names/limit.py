@@ -55,12 +55,14 @@ class _TopicName:
 class TopicNames:
     """The names that the partitions of one topic know, the longest idle first."""
 
-    __slots__ = ("__weakref__", "_is_sorted", "_names", "budget", "max_names")
+    __slots__ = ("__weakref__", "_is_sorted", "_names", "budget", "is_whole", "max_names")
 
     def __init__(self, budget: NameBudget, max_names: int = sys.maxsize) -> None:
         """Begin with none; `max_names` may be changed."""
         self.budget = budget
         self.max_names = max_names
+        self.is_whole = True
+        """Whether all partitions that may know names are at hand: else one that is active in another could be forgotten."""
         self._names: OrderedDict[bytes, _TopicName] = OrderedDict()
         self._is_sorted = True
 
@@ -90,7 +92,7 @@ class TopicNames:
         """A partition remembers a name whose last activity lies in the past."""
         known = self._enter(table, name)
         known.last_active_ms = max(known.last_active_ms, last_active_ms)
-        self._is_sorted = False
+        self._is_sorted = self.is_whole = False
 
     def _enter(self, table: NameTable, name: bytes) -> _TopicName:
         known = self._names.get(name)
@@ -116,6 +118,10 @@ class TopicNames:
         if not tables:
             del self._names[name]
         self.budget.in_all -= 1
+
+    def must_be_whole(self, newcomers: Collection[bytes]) -> bool:
+        """Whether others would be forgotten for these names, and not all partitions are at hand."""
+        return not self.is_whole and any(self._surplus(newcomers))
 
     def refusal(self, newcomers: Collection[bytes], now_ms: int) -> str | None:
         """Why a partition may not begin to remember these names, each once; None when it may. Counts refusals."""

@@ -95,6 +95,12 @@ class NameTable:
                     NameRejectionReason.FORGETTING,
                     "A producer name was forgotten a moment ago, which is being written down. Retry later.",
                 )
+            if self._topic.must_be_whole(newcomers):
+                return NamesRejected(
+                    NameRejectionReason.PARTIAL,
+                    "Others would be forgotten for a new producer name, and the topic's other partitions may know them "
+                    "better: these are looked at. Retry later.",
+                )
             reason = self._topic.refusal(newcomers, now_ms)
             if reason is not None:
                 message = (
@@ -123,7 +129,9 @@ class NameTable:
         by a replay: who was idle then is not known, and who was pushed out is written down.
         """
         newcomers = [advance.name for advance in advances if advance.name not in self._entries]
-        if newcomers and not is_replay:
+        if is_replay:
+            self._topic.is_whole = False
+        elif newcomers:
             # for all of them at once, so that a new one does not push out one that is known
             self._topic.make_room([advance.name for advance in advances], newcomers, now_ms)
         for name, sequence_id, position, epoch, duplicates in advances:
@@ -245,6 +253,8 @@ class NameTable:
 
     def clear(self) -> None:
         """Forget all names and give their room back; also to be called when a partition goes."""
+        if self._entries:
+            self._topic.is_whole = False
         for name in self._entries:
             self._topic.leave(self, name)
         self._entries.clear()

@@ -43,6 +43,7 @@ class NameRejectionReason(enum.Enum):
     UNDECIDED = "undecided"
     LIMIT_REACHED = "limit reached"
     FORGETTING = "forgetting"
+    PARTIAL = "partial"
 
 
 @final

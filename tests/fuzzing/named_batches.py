@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from log import InvalidRecord, LogConfig, LogError, Storage, UnifiedLog
 from log.batch_validation import check_batch
 from log.environment import LogEnvironment
-from log.errors import NamesNotReady
+from log.errors import NameLimitReached, NamesNotReady
 from log.named_records import NameHeaders, named_records
 from log.record_batch import TRANSACTIONAL_FLAG, BatchHeader, whole_batches
 from log.records import Record, iterate_records
@@ -165,6 +165,8 @@ class _Life:
         self._names = PlainNames(MAX_NAMES)
         self._stored: dict[int, list[Record]] = {}
         """The records of each batch, by its base_offset."""
+        self._is_whole = False
+        """Whether the log was told since its start that there are no other partitions."""
         self._epochs: Counter[int] = Counter()
         """The newest epoch of each producer id."""
 
@@ -202,17 +204,21 @@ class _Life:
             self._start_again()
 
     def _append(self, sent: _Sent) -> None:
-        """Again where a new epoch is to be written down first."""
+        """Again where a new epoch is to be written down first, or the topic's other partitions, of which there are none, looked at."""
         judged = self._judged(sent)
         log_end_offset = self._log.log_end_offset
         try:
             info = self._log.append(sent.bytes, now_ms=NOW_MS)
         except NamesNotReady:
-            if not isinstance(judged, Judged) or not judged.raised:
+            if isinstance(judged, Judged) and judged.raised:
+                self._names.raise_epochs(judged)
+                self._log.capture_names()
+                self._flush()
+            elif judged is NameLimitReached and not self._is_whole:
+                self._log.note_whole_topic()
+                self._is_whole = True
+            else:
                 raise
-            self._names.raise_epochs(judged)
-            self._log.capture_names()
-            self._flush()
             self._append(sent)
         except LogError as error:
             is_for_its_names = isinstance(judged, type) and isinstance(error, judged)
@@ -266,6 +272,7 @@ class _Life:
         else:
             self._log.close(clean=True)
         self._log = self._opened()
+        self._is_whole = False
         while not self._log.replay_names(1, NOW_MS):
             pass
         self._log.advance_high_watermark(self._log.log_end_offset)

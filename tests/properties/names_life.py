@@ -188,6 +188,10 @@ class NamesLife(NamesThatOutliveRecords):
                 assert max(decided.repeated.values()) >= 0, "refused though there is no epoch to write down"
                 self.counts["epochs not written down"] += 1
                 history.epochs.update(decided.unheard)
+            elif "other partitions" in str(error):
+                assert newcomers, "refused though nobody is to be forgotten"
+                self.counts["partitions looked at"] += 1
+                log.note_whole_topic()
             else:
                 assert self.may_be_written_down_still(newcomers), "refused though all is written down"
                 self.counts["forgetting"] += 1

@@ -13,6 +13,7 @@ from gateway.runtime import name_keeping
 from gateway.runtime.name_keeping import NameKeeping
 from gateway.runtime.partition import Partition
 from log import StorageFailed
+from log.errors import NamesNotReady
 from tests.gateway.handlers.requests import alter, create, delete
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
 from tests.support.named_batches import DEDUPLICATED, named
@@ -211,3 +212,34 @@ async def test_partitions_opened_while_delays_are_altered_know_their_names(tmp_p
             assert all(partition.log.names is not None for partition in topic.opened())
         assert len(list(topic.opened())) == 3
         assert all(partition.log.config.delivery_delay_header for partition in topic.opened())
+
+
+async def test_no_name_is_evicted_that_an_unopened_partition_heard_of_lately(tmp_path: Path) -> None:
+    configs = {**DEDUPLICATED, "message.deduplication.names.max": "2"}
+    settings = (*SETTINGS, "seqgate.deduplication.min.idle.ms=1000")
+    async with open_node(tmp_path, *settings) as node:
+        await create(node, "ledger", 2, configs=dict(configs))
+        first, second = node.services.partitions.by_name["ledger"].all()
+        first.append(of("a", 1), NOW_MS)
+        second.append(of("a", 1), NOW_MS + 5_000)
+        first.append(of("idle", 1), NOW_MS + 1)
+        for partition in (first, second):
+            await settle(node, partition)
+    async with open_node(tmp_path, *settings) as node:
+        services = node.services
+        keeping = NameKeeping(services.config, node.clock, services.partitions, services.log_directory)
+        topic = services.partitions.by_name["ledger"]
+        opened = topic.get(0)
+        assert opened is not None
+        now_ms = node.clock.time_ms = NOW_MS + 5_100
+        with pytest.raises(NamesNotReady, match="other partitions"):
+            opened.append(of("new", 1), now_ms)
+        assert topic.peek(1) is None
+        await keeping.look()
+        assert topic.peek(1) is not None
+        opened.append(of("new", 1), now_ms)
+        assert {state.name for state in opened.log.name_states()} == {b"a", b"new"}
+
+
+def of(name: str, sequence_id: int) -> bytes:
+    return replace(named(name, sequence_id), base_timestamp=NOW_MS).encode()
