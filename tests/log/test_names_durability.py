@@ -17,8 +17,8 @@ from log.names import DEDUPLICATION_START, NAMES_SUFFIX, offsets_of
 from log.records import NewRecord, build_batch
 from seq_validator.names import NameBudget
 from tests.log.compaction.cleaning import compact, stored_batches
+from tests.log.deduplicated import LARGE, OFF, again, known, send
 from tests.log.support import NOW_MS, flush, open_log
-from tests.log.test_deduplicated_log import LARGE, OFF, again, known, send
 
 EARLIEST = replace(LARGE, deduplication_from_log_start=True)
 

@@ -1,0 +1,90 @@
+"""Logs whose topics deduplicate by producer names, and what tests send to them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from log import LogConfig, UnifiedLog
+from log.record_batch import parse_header, whole_batches
+from log.records import NewRecord, build_batch, iterate_records
+from log.recovery import CleanStop
+from log.results import AppendInfo
+from tests.log.support import NOW_MS, open_log
+
+CONFIG = LogConfig(
+    segment_bytes=1_000,
+    index_interval_bytes=100,
+    file_delete_delay_ms=0,
+    deduplicates=True,
+    deduplication_expiration_ms=1_000,
+)
+LARGE = replace(CONFIG, segment_bytes=1 << 20)
+OFF = replace(LARGE, deduplicates=False)
+LENGTH_POSITION = 8
+"""Of the length in a batch."""
+
+
+def batch(
+    *sequence_ids: int | None,
+    name: str = "app",
+    epoch: int | None = None,
+    producer_id: int = -1,
+    sequence: int = 0,
+    is_transactional: bool = False,
+    codec: str = "none",
+) -> bytes:
+    """A record for each sequence id, which is its value as well; None: without headers."""
+    records = []
+    for sequence_id in sequence_ids:
+        headers: list[tuple[str, bytes | None]] = []
+        if sequence_id is not None:
+            headers = [("dedup.name", name.encode()), ("dedup.sequence", b"%d" % sequence_id)]
+            if epoch is not None:
+                headers.append(("dedup.epoch", b"%d" % epoch))
+        records.append(NewRecord(b"%d" % (sequence_id or -1), timestamp=NOW_MS, headers=headers))
+    return build_batch(
+        records,
+        producer_id=producer_id,
+        producer_epoch=0 if producer_id >= 0 else -1,
+        base_sequence=sequence if producer_id >= 0 else -1,
+        is_transactional=is_transactional,
+        codec=codec,
+    )
+
+
+def send(log: UnifiedLog, *sequence_ids: int | None, now_ms: int = NOW_MS, **given: object) -> AppendInfo:
+    return log.append(batch(*sequence_ids, **given), now_ms=now_ms)  # type: ignore[arg-type]
+
+
+def values(log: UnifiedLog) -> list[tuple[int, int]]:
+    """(offset, value) of every record."""
+    found = []
+    for batch_bytes in batches(log):
+        if not parse_header(batch_bytes).is_control:
+            found += [(record.offset, int(record.value or b"")) for record in iterate_records(batch_bytes)]
+    return found
+
+
+def batches(log: UnifiedLog) -> list[memoryview]:
+    end = log.log_end_offset
+    data = memoryview(log.read(log.log_start_offset, 1 << 20, upper_bound=end).records)
+    return [data[at : at + header.size_bytes] for at, header in whole_batches(data)]
+
+
+def known(log: UnifiedLog, name: str = "app") -> tuple[int, int]:
+    """(persisted, pushed)."""
+    state = log.name_state(name.encode())
+    return (-1, -1) if state is None else (state.persisted_sequence, state.pushed_sequence)
+
+
+def again(
+    log: UnifiedLog, config: LogConfig = LARGE, *, clean: bool = False, replayed: bool = True
+) -> UnifiedLog:
+    """The log of the same directory as the next process finds it."""
+    stop: CleanStop | None = log.close(clean=clean)
+    opened = open_log(Path(log.directory), config, clean_stop=stop)
+    if replayed:
+        while not opened.replay_names(1, NOW_MS):
+            pass
+    return opened

@@ -1,0 +1,241 @@
+"""What a partition log remembers of producer names over restarts, and when deduplication is turned on and off."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from log import Storage, UnifiedLog
+from log.errors import (
+    NameFenced,
+    NamesNotReady,
+    StorageFailed,
+)
+from log.names import DEDUPLICATION_START, LOG_SUFFIX, NAMES_SUFFIX, offset_name, offsets_of
+from tests.log.deduplicated import (
+    CONFIG,
+    LARGE,
+    LENGTH_POSITION,
+    OFF,
+    again,
+    batch,
+    known,
+    send,
+    values,
+)
+from tests.log.support import NOW_MS, flush, open_log
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> UnifiedLog:
+    return open_log(tmp_path, LARGE)
+
+
+class TestRestarts:
+    @pytest.mark.parametrize("clean", [True, False])
+    def test_names_are_known_again(self, log: UnifiedLog, clean: bool) -> None:
+        send(log, 1, 2, epoch=4)
+        send(log, 3, name="other")
+        log = again(log, clean=clean)
+        assert known(log) == (2, 2)
+        assert known(log, "other") == (3, 3)
+        with pytest.raises(NameFenced):
+            send(log, 3, epoch=3)
+
+    def test_after_a_clean_stop_nothing_is_read_again(self, log: UnifiedLog) -> None:
+        send(log, 1, 2)
+        log = again(log, clean=True, replayed=False)
+        assert log.names_ready
+        assert known(log) == (2, 2)
+
+    def test_what_came_after_the_snapshot_is_read_again(self, log: UnifiedLog) -> None:
+        send(log, 1, 2)
+        assert log.capture_names()
+        flush(log)
+        assert not log.capture_names()
+        send(log, 3)
+        flush(log)
+        log = again(log, replayed=False)
+        assert not log.names_ready
+        assert known(log) == (2, 2)
+        assert log.replay_names(1 << 20, NOW_MS)
+        assert known(log) == (3, 3)
+
+    def test_a_snapshot_is_never_ahead_of_the_records(self, log: UnifiedLog) -> None:
+        send(log, 1, 2)
+        log.capture_names()
+        assert not offsets_of([path.name for path in Path(log.directory).iterdir()], NAMES_SUFFIX)
+        flush(log)
+        assert offsets_of([path.name for path in Path(log.directory).iterdir()], NAMES_SUFFIX) == [2]
+
+    def test_nor_is_it_written_when_the_records_could_not_be(
+        self, log: UnifiedLog, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        send(log, 1, 2)
+        log.capture_names()
+        ticket = log.prepare_flush()
+        assert ticket is not None
+
+        def fail(*_: object) -> None:
+            raise OSError("the disk fails")
+
+        monkeypatch.setattr(Storage, "sync", fail)
+        with pytest.raises(OSError, match="the disk fails"):
+            ticket.run()
+
+        assert not offsets_of([path.name for path in Path(log.directory).iterdir()], NAMES_SUFFIX)
+
+    def test_until_all_is_read_a_named_batch_is_refused(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path, LARGE)
+        for sequence_id in range(6_000):
+            log.append(batch(sequence_id), now_ms=NOW_MS)
+        log = again(log, replayed=False)
+        with pytest.raises(NamesNotReady):
+            send(log, 1)
+        send(log, None)
+        while not log.replay_names(1 << 16, NOW_MS):
+            pass
+        assert send(log, 1).base_offset == -1
+        assert known(log)[0] == 5_999
+
+    def test_records_that_are_small_when_compressed_take_as_long_as_others(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path, LARGE)
+        for first in range(0, 10_000, 1_000):
+            compressed = batch(*range(first, first + 1_000), codec="zstd")
+            assert len(compressed) < 10_000
+            log.append(compressed, now_ms=NOW_MS)
+        log = again(log, replayed=False)
+        assert not log.replay_names(64 << 10, NOW_MS)
+        assert known(log)[1] == 999
+
+    def test_a_log_that_was_damaged_meanwhile_is_not_read_for_ever(self, log: UnifiedLog) -> None:
+        send(log, 1)
+        end_position = log.size_bytes
+        send(log, 2)
+        log = again(log, replayed=False)
+        with Path(log.directory, offset_name(0, LOG_SUFFIX)).open("r+b") as file:
+            file.seek(end_position + LENGTH_POSITION)
+            file.write(b"\x7f")
+        with pytest.raises(StorageFailed, match="no whole batch at offset 1"):
+            log.replay_names(1 << 20, NOW_MS)
+        assert not log.names_ready
+
+    @pytest.mark.parametrize("damage", ["newest", "all", "missing", "start"])
+    def test_damaged_snapshots_fall_back_to_the_log(self, log: UnifiedLog, damage: str) -> None:
+        for sequence_id in range(4):
+            send(log, sequence_id)
+            log.capture_names()
+            flush(log)
+        paths = sorted(Path(log.directory).glob(f"*{NAMES_SUFFIX}"))
+        assert len(paths) == 2
+        log.close(clean=False)
+        if damage == "start":
+            (Path(log.directory) / DEDUPLICATION_START).write_bytes(b"\xff")
+        for path in {"newest": paths[1:], "start": []}.get(damage, paths):
+            if damage == "missing":
+                path.unlink()
+            else:
+                path.write_bytes(path.read_bytes()[:-1] + b"\0")
+        assert known(again(log)) == (3, 3)
+
+    def test_segments_that_go_are_remembered(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path, CONFIG)
+        for sequence_id in range(100):
+            send(log, sequence_id)
+            flush(log)
+        log.delete_records_before(90)
+        assert log.log_start_offset == 90
+        assert known(again(log, CONFIG)) == (99, 99)
+
+    @pytest.mark.parametrize("under_way", [False, True])
+    def test_deleted_records_are_remembered_before_the_log_start_is_durable(
+        self, log: UnifiedLog, under_way: bool
+    ) -> None:
+        send(log, 7)
+        flush(log)
+        late = None
+        if under_way:
+            log.capture_names()
+            late = log.prepare_flush()
+        ticket = log.prepare_delete_records(1)
+        assert ticket is not None
+        ticket.run()
+
+        after_a_crash = open_log(Path(log.directory), LARGE)
+
+        assert after_a_crash.log_start_offset == 1
+        assert known(after_a_crash) == (7, 7)
+        assert (late is not None) == under_way
+
+    def test_deleted_records_that_are_not_read_yet_are_remembered(self, log: UnifiedLog) -> None:
+        send(log, 7)
+        flush(log)
+        behind = open_log(Path(log.directory), LARGE)
+        assert not behind.names_ready
+
+        assert behind.prepare_delete_records(1) is None
+        behind.delete_records_before(1, NOW_MS)
+
+        assert known(behind) == (7, 7)
+        assert known(open_log(Path(log.directory), LARGE)) == (7, 7)
+
+    def test_what_the_disk_lost_is_not_known(self, log: UnifiedLog) -> None:
+        send(log, 1)
+        flush(log)
+        size = log.size_bytes
+        send(log, 2)
+        log.close(clean=False)
+        with (Path(log.directory) / f"{0:020}.log").open("r+b") as file:
+            file.truncate(size)
+        assert known(again(log)) == (1, 1)
+
+
+class TestTurningItOnAndOff:
+    def test_what_was_there_when_it_is_turned_on_is_not_known(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path, OFF)
+        send(log, 1, 2)
+        log.update_config(LARGE)
+        assert send(log, 1)[:2] == (2, 2)
+        log = again(log)
+        assert known(log) == (1, 1)
+
+    def test_unless_that_is_asked_for(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path, OFF)
+        send(log, 1, 2)
+        log.update_config(replace(LARGE, deduplication_from_log_start=True))
+        assert send(log, 1).base_offset == -1
+
+    def test_turned_off_and_on_again_it_knows_what_came_meanwhile(self, log: UnifiedLog) -> None:
+        send(log, 1, 2)
+        log.update_config(OFF)
+        assert log.names is None
+        send(log, 1, 7)
+        log.update_config(LARGE)
+        assert send(log, 7).base_offset == -1
+        assert values(log) == [(0, 1), (1, 2), (2, 1), (3, 7)]
+
+    def test_over_a_restart_too(self, log: UnifiedLog) -> None:
+        send(log, 1, 2)
+        log.update_config(OFF)
+        send(log, 7)
+        log = again(log, OFF)
+        log = again(log, LARGE)
+        assert known(log) == (7, 7)
+
+    def test_what_went_meanwhile_is_told(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        log = open_log(tmp_path, CONFIG)
+        send(log, 1)
+        log.update_config(replace(CONFIG, deduplicates=False))
+        for _ in range(40):
+            send(log, 2)
+            flush(log)
+        log.delete_records_before(30)
+        log.update_config(CONFIG)
+        assert "are gone" in caplog.text
+        log.replay_names(1 << 20, NOW_MS)
+        # nothing but memory has all of it now
+        assert log in log._environment.names_overdue
+        assert log.capture_names()
+        assert log not in log._environment.names_overdue
