@@ -49,6 +49,8 @@ class NamedLog(DelayedLog):
     """How many flushes that write down names are under way."""
     _has_gap: bool = False
     """Whether records went that were not read for names: what is known is to be written down at once, as the log can't tell it again."""
+    _surplus_names: int = 0
+    """How many were forgotten while the log was read again, as there were too many."""
     _unwritten_from: int | None = None
     """The offset from which on records may have names that no durable snapshot knows; None when all are known there."""
 
@@ -219,6 +221,17 @@ class NamedLog(DelayedLog):
         if self._replay_offset is None:
             # compaction may have taken markers while nobody looked at names
             self._forget_transactions_of(names, end_offset)
+            self._tell_surplus()
+
+    def _tell_surplus(self) -> None:
+        if self._surplus_names:
+            _logger.warning(
+                "%s-%d had more producer names than may be remembered; the %d that were heard of longest ago are forgotten",
+                self.topic,
+                self.partition,
+                self._surplus_names,
+            )
+            self._surplus_names = 0
 
     def _replay_batch(self, names: NameTable, batch: BatchHeader, view: memoryview, now_ms: int) -> None:
         if batch.is_control:
@@ -253,12 +266,7 @@ class NamedLog(DelayedLog):
         )
         if forgotten:
             self._names_changed = self._has_gap = True
-            _logger.warning(
-                "%s-%d has more producer names than may be remembered; the %d that were heard of longest ago are forgotten",
-                self.topic,
-                self.partition,
-                forgotten,
-            )
+            self._surplus_names += forgotten
 
     def _fold_names(
         self,
