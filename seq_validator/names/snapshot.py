@@ -77,5 +77,7 @@ def _decode_entry(data: bytes, position: int, names: list[WrittenName]) -> int:
     for _ in range(held_count):
         held.append(_HELD.unpack_from(data, position))
         position += _HELD.size
+    if len({producer_id for producer_id, _ in held}) != held_count:
+        raise _ENVELOPE.miscounted()
     names.append((name, sequence_id, epoch, offset, last_active_ms, tuple(held)))
     return position

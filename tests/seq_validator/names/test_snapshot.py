@@ -63,3 +63,8 @@ def test_a_later_version_is_told_only_where_it_is_whole() -> None:
     assert newer_names_version(later[:-1] + b"\0") is None
     assert newer_names_version(SNAPSHOT) is None
     assert newer_names_version(b"") is None
+
+
+def test_a_name_that_one_producer_holds_twice_is_refused() -> None:
+    with pytest.raises(CorruptNames, match="counts"):
+        decode_names(encode_names([(b"z", -1, 2, -1, 2_000, ((11, 5), (11, 6)))], 9))
