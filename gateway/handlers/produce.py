@@ -42,7 +42,6 @@ from gateway.runtime.partition import Partition
 from gateway.runtime.partitions import TopicPartitions
 from gateway.runtime.slices import in_slices
 from log import AppendInfo
-from log.record_batch import HEADER_BYTES
 
 logger = logging.getLogger(__name__)
 
@@ -225,7 +224,7 @@ class _Appending:
         partition = topic.peek(entry.partition)
         if partition is None:
             refused_unopened(topic, entry.partition, max_refused, entry.records, now_ms)
-        elif entry.records is not None and len(entry.records) >= HEADER_BYTES:
+        else:
             refused_by_log(partition, max_refused, entry.records, now_ms)
         rows.append(ProduceRow(entry.partition, REFUSED, -1, -1, -1, _NO_ROOM))
 

@@ -43,8 +43,10 @@ def _refusal(partition: Partition, gate: ProduceGate, records: memoryview, now_m
     return gate.refusal(batch.producer_id, batch.producer_epoch, batch.base_sequence, now_ms)
 
 
-def refused_by_log(partition: Partition, max_refused: int, records: memoryview, now_ms: int) -> None:
+def refused_by_log(partition: Partition, max_refused: int, records: memoryview | None, now_ms: int) -> None:
     """The log, or the disk, had no room for a batch: none that the producer sent after it may be first."""
+    if records is None or len(records) < HEADER_BYTES:
+        return
     if partition.delayed_gate is None:
         partition.delayed_gate = ProduceGate(max_refused)
     _remember(partition.delayed_gate, records, now_ms)
