@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
 
@@ -66,27 +67,28 @@ class DirectoryLife:
     def run_flush(self, ticket: FlushTicket, between: Callable[[], object] = lambda: None) -> None:
         """Flush, and let readers see what is durable; `between` happens while it is under way."""
         log = self.log
-        try:
+        with _telling(lambda error: log.fail_flush(ticket, error)):
             between()
             ticket.run()
-        except OSError as error:
-            log.fail_flush(ticket, error)
-            raise StorageFailed("the flush failed") from error
-        except BaseException:
-            log.fail_flush(ticket, OSError("power"))
-            raise
         log.complete_flush(ticket)
         log.advance_high_watermark(log.recovery_point)
 
     def run_retention(self, ticket: RetentionTicket) -> None:
         """Make durable what must be before segments go."""
         log = self.log
-        try:
+        with _telling(lambda error: log.fail_retention(ticket, error)):
             ticket.run()
-        except OSError as error:
-            log.fail_retention(ticket, error)
-            raise StorageFailed("the flush failed") from error
-        except BaseException:
-            log.fail_retention(ticket, OSError("power"))
-            raise
         log.complete_retention(ticket)
+
+
+@contextmanager
+def _telling(fail: Callable[[OSError], object]) -> Iterator[None]:
+    """Tell the log of a ticket that failed; a power cut goes on as one."""
+    try:
+        yield
+    except OSError as error:
+        fail(error)
+        raise StorageFailed("the flush failed") from error
+    except BaseException:
+        fail(OSError("power"))
+        raise
