@@ -18,7 +18,7 @@ from kio.schema.index import api_key_map
 
 from gateway.config.documentation import configuration_page
 from gateway.handlers import APIS
-from gateway.handlers.api import Api
+from gateway.handlers.answering.api import Api
 
 AREAS: Final = (
     ("Consumer groups", (8, 9, 10, 11, 12, 13, 14, 15, 16, 42, 47, 68, 69)),

@@ -20,33 +20,33 @@ from gateway.config import Config, Listener
 from gateway.control.operations import Traffic
 from gateway.control.server import ControlServer
 from gateway.handlers import APIS
-from gateway.runtime.altered_limits import (
+from gateway.runtime.backlogs.backlog import Backlog
+from gateway.runtime.coordinators.group_configs import GroupConfigs
+from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
+from gateway.runtime.coordinators.share_coordinator import ShareCoordinator
+from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
+from gateway.runtime.coordinators.transaction_markers import TransactionMarkers
+from gateway.runtime.loop.clock_changes import ClockChanges
+from gateway.runtime.loop.log_rate_limit import LineLimit
+from gateway.runtime.loop.machine import Machine
+from gateway.runtime.partitions.cold_reads import ColdReads
+from gateway.runtime.partitions.fetch_sessions import FetchSessionCache
+from gateway.runtime.partitions.flusher import Flusher
+from gateway.runtime.partitions.registry import Partitions
+from gateway.runtime.services import Endpoint, Services
+from gateway.runtime.topics.follow_settings import (
     follow_fetch_sessions,
     follow_flusher,
     follow_open_files,
     follow_producer_limit,
 )
-from gateway.runtime.background_jobs import BackgroundJobs
-from gateway.runtime.backlog import Backlog
-from gateway.runtime.clock_changes import ClockChanges
-from gateway.runtime.cold_reads import ColdReads
-from gateway.runtime.compaction import Compaction
-from gateway.runtime.disk_room import DiskRoom
-from gateway.runtime.fetch_sessions import FetchSessionCache
-from gateway.runtime.flusher import Flusher
-from gateway.runtime.group_configs import GroupConfigs
-from gateway.runtime.group_coordinator import GroupCoordinator
-from gateway.runtime.internal_topics import InternalTopics
-from gateway.runtime.line_limit import LineLimit
-from gateway.runtime.machine import Machine
-from gateway.runtime.metadata_log import MetadataLog, open_metadata_log
-from gateway.runtime.partitions import Partitions
-from gateway.runtime.producer_id_source import open_producer_ids, open_store
-from gateway.runtime.services import Endpoint, Services
-from gateway.runtime.share_coordinator import ShareCoordinator
-from gateway.runtime.topic_lifecycle import TopicLifecycle, topic_policy
-from gateway.runtime.transaction_coordinator import TransactionCoordinator
-from gateway.runtime.transaction_markers import TransactionMarkers
+from gateway.runtime.topics.internal_topics import InternalTopics
+from gateway.runtime.topics.metadata_log import MetadataLog, open_metadata_log
+from gateway.runtime.topics.producer_id_source import open_producer_ids, open_store
+from gateway.runtime.topics.topic_lifecycle import TopicLifecycle, topic_policy
+from gateway.runtime.upkeep.background_jobs import BackgroundJobs
+from gateway.runtime.upkeep.compaction import Compaction
+from gateway.runtime.upkeep.disk_room import DiskRoom
 from gateway.server.dispatcher import Dispatcher
 from gateway.server.server import Server
 from log import DirectoryLocked, IncompatibleFormat, LogDirectory, LogError

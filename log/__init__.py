@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from log.config import LogConfig
-from log.data_file import NotCached, Place
-from log.deletion_queue import DeletionTicket
+from log.directory.log_directory import LogDirectory
+from log.durability.flush_ticket import FlushTicket
 from log.errors import (
     CorruptRecord,
     DirectoryLocked,
@@ -25,12 +25,19 @@ from log.errors import (
     UnsupportedCompressionType,
     UnsupportedForMessageFormat,
 )
-from log.flush import FlushTicket
-from log.log_directory import LogDirectory
-from log.results import AppendInfo, DeletedSegment, FileRegion, KeptRegion, ReadResult, TimestampAndOffset
+from log.files.data_file import NotCached, Place
+from log.files.deletion_queue import DeletionTicket
+from log.files.storage import Storage
+from log.removal.retention_rules import NOT_HELD, DeletionReason
 from log.retained_log import RetentionTicket
-from log.retention import NOT_HELD, DeletionReason
-from log.storage import Storage
+from log.segments.regions import (
+    AppendInfo,
+    DeletedSegment,
+    FileRegion,
+    KeptRegion,
+    ReadResult,
+    TimestampAndOffset,
+)
 from log.transactional_log import OpenTransaction
 from log.unified_log import UnifiedLog
 

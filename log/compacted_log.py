@@ -15,10 +15,10 @@ from log.compaction.cleaned_transactions import AbortedTransaction
 from log.compaction.job import CleaningJob, JobSegment
 from log.compaction.swap import SwapTicket, delete_swap, rename_to_final, rename_to_swap
 from log.errors import StorageFailed
+from log.removal.segment_deletion import remove_segments
 from log.retained_log import RetainedLog
-from log.segment import Segment
-from log.segment_deletion import remove_segments
-from log.transaction_index import ENTRY
+from log.segments.segment import Segment
+from log.segments.transaction_index import ENTRY
 
 if TYPE_CHECKING:
     from log.compaction.cleanable import Cleanable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from log.compression import DEFAULT_LIMIT_BYTES
+from log.format.compression import DEFAULT_LIMIT_BYTES
 
 _FOREVER = 2**63 - 1
 

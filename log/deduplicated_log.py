@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from log.batch_validation import check_countable
 from log.compaction.batch_rewriting import empty_batch, plain_records, rewritten_batch, stored_records
 from log.errors import NameFenced, NameLimitReached, NamesNotReady, NameUndecided
+from log.format.batch_validation import check_countable
+from log.format.named_records import named_records
+from log.format.record_batch import CONTROL_FLAG, NO_TIMESTAMP, parse_header
 from log.kept_names_log import KeptNamesLog
 from log.named_log import REPLAYED_AT_ONCE_BYTES, transaction_of
-from log.named_records import named_records
-from log.record_batch import CONTROL_FLAG, NO_TIMESTAMP, parse_header
-from log.results import AppendInfo
+from log.segments.regions import AppendInfo
 from seq_validator.names import NameRejectionReason, NamesRejected
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from log.config import LogConfig
     from log.delayed_log import DueTimes
-    from log.record_batch import BatchHeader
+    from log.format.record_batch import BatchHeader
     from seq_validator.names import NameAdvance, NamedRecord
 
 _REFUSALS: Final = {

@@ -9,12 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from log.batch_validation import check_countable
 from log.compacted_log import CompactedLog
-from log.delayed_records import NEVER_DUE, DelayedRecords
-from log.delayed_snapshots import CorruptDelayedSnapshot, DelayedSnapshot, decode, encode
-from log.due_times import due_values, parse_due_ms
-from log.end_marker import read_end_marker
 from log.errors import (
     CorruptRecord,
     DelayedLimitReached,
@@ -22,16 +17,21 @@ from log.errors import (
     StorageFailed,
     UnsupportedCompressionType,
 )
-from log.names import DELAYED_RECORDS, TEMPORARY_SUFFIX
-from log.record_batch import whole_batches
-from log.retention import NOT_HELD
+from log.files.file_names import DELAYED_RECORDS, TEMPORARY_SUFFIX
+from log.format.batch_validation import check_countable
+from log.format.due_times import due_values, parse_due_ms
+from log.format.end_marker import read_end_marker
+from log.format.record_batch import whole_batches
+from log.removal.retention_rules import NOT_HELD
+from log.state.delayed_records import NEVER_DUE, DelayedRecords
+from log.state.delayed_snapshots import CorruptDelayedSnapshot, DelayedSnapshot, decode, encode
 
 if TYPE_CHECKING:
     from log.config import LogConfig
-    from log.flush import FlushTicket
-    from log.record_batch import BatchHeader
-    from log.recovery import CleanStop, LoadedLog
-    from log.retention import RetentionDecision
+    from log.durability.flush_ticket import FlushTicket
+    from log.format.record_batch import BatchHeader
+    from log.recovery.load import CleanStop, LoadedLog
+    from log.removal.retention_rules import RetentionDecision
 
 _logger = logging.getLogger(__name__)
 _SCAN_BYTES: Final = 1 << 20

@@ -12,23 +12,23 @@ from bisect import bisect_right
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from log.checkpoints import encode_partition_metadata
+from log.durability.flush_ticket import FlushTicket, UndurableNames, sync_paths
 from log.errors import CorruptRecord, StorageFailed
-from log.flush import FlushTicket, UndurableNames, sync_paths
-from log.names import PARTITION_METADATA
-from log.producer_snapshots import write_snapshot
-from log.reader import LogReader
-from log.recovery import CleanStop, LoadedLog, load_log, new_log
-from log.retention import NOT_HELD
-from log.storage import NO_DESCRIPTORS
+from log.files.checkpoints import encode_partition_metadata
+from log.files.file_names import PARTITION_METADATA
+from log.files.storage import NO_DESCRIPTORS
+from log.recovery.load import CleanStop, LoadedLog, load_log, new_log
+from log.removal.retention_rules import NOT_HELD
+from log.segments.reader import LogReader
+from log.state.producer_snapshots import write_snapshot
 
 if TYPE_CHECKING:
     import uuid
 
     from log.config import LogConfig
     from log.environment import LogEnvironment
-    from log.leader_epochs import LeaderEpochs
-    from log.segment import Segment
+    from log.segments.segment import Segment
+    from log.state.leader_epochs import LeaderEpochs
     from seq_validator import ProducerTable
 
 _logger = logging.getLogger(__name__)

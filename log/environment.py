@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from log.delayed_records import DelayedLimit
-from log.deletion_queue import DeletionQueue
-from log.indexes import IndexCache, SegmentIndexes
-from log.storage import Storage
-from log.transaction_index import TransactionIndex
+from log.files.deletion_queue import DeletionQueue
+from log.files.storage import Storage
+from log.segments.indexes import IndexCache, SegmentIndexes
+from log.segments.transaction_index import TransactionIndex
+from log.state.delayed_records import DelayedLimit
 from seq_validator import ProducerLimit
 from seq_validator.names import NameBudget, TopicNames
 

@@ -8,18 +8,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from log.errors import StorageFailed
-from log.name_snapshots import NamesCapture, write_start
 from log.named_log import NamedLog
-from log.retention import RetentionDecision
+from log.removal.retention_rules import RetentionDecision
+from log.state.name_snapshots import NamesCapture, write_start
 
 if TYPE_CHECKING:
     from log.compaction.cleanable import Cleanable
     from log.config import LogConfig
-    from log.flush import FlushTicket
-    from log.recovery import CleanStop
-    from log.results import DeletedSegment
+    from log.durability.flush_ticket import FlushTicket
+    from log.recovery.load import CleanStop
     from log.retained_log import RetentionTicket
-    from log.segment import Segment
+    from log.segments.regions import DeletedSegment
+    from log.segments.segment import Segment
 
 _WITHOUT_A_LIMIT: Final = 1 << 62
 

@@ -9,14 +9,14 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Final
 
 from log.errors import StorageFailed
-from log.index_checks import start_for_time
+from log.segments.index_checks import start_for_time
 from log.transactional_log import TransactionalLog
 from seq_validator import Duplicate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from log.record_batch import BatchHeader
+    from log.format.record_batch import BatchHeader
 
 _CHUNK_BYTES: Final = 16 * 1024
 MAX_LOOK_BYTES: Final = 1024 * 1024

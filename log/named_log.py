@@ -8,20 +8,20 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from log.batch_validation import check_countable
 from log.delayed_log import DelayedLog
-from log.end_marker import read_end_marker
 from log.errors import CorruptRecord, InvalidRecord, StorageFailed, UnsupportedCompressionType
-from log.name_snapshots import NamesCapture, NameSnapshots, newest_names, read_start
-from log.named_records import NameHeaders, named_records
-from log.record_batch import TRANSACTIONAL_FLAG, crc_matches, whole_batches
+from log.format.batch_validation import check_countable
+from log.format.end_marker import read_end_marker
+from log.format.named_records import NameHeaders, named_records
+from log.format.record_batch import TRANSACTIONAL_FLAG, crc_matches, whole_batches
+from log.state.name_snapshots import NamesCapture, NameSnapshots, newest_names, read_start
 from seq_validator.names import NO_PRODUCER, NameTable, advances_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from log.record_batch import BatchHeader
-    from log.recovery import LoadedLog
+    from log.format.record_batch import BatchHeader
+    from log.recovery.load import LoadedLog
     from seq_validator.names import NameAdvance, NameState, TopicNames
 
 _logger = logging.getLogger(__name__)

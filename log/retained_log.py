@@ -1,7 +1,7 @@
 """What goes from a partition log, and how: segments are rolled, the log start offset moves, old segments are removed.
 
 A segment goes in three steps: the new log start offset is durable, the segment is taken from the log and its files are
-renamed, the files are deleted. Source of the rules: Kafka's `UnifiedLog`; see `log.retention`.
+renamed, the files are deleted. Source of the rules: Kafka's `UnifiedLog`; see `log.removal.retention_rules`.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from bisect import bisect_right
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from log.durability.log_start import LogStart
 from log.errors import OffsetOutOfRange, StorageFailed
-from log.log_start import LogStart
 from log.measured_log import MeasuredLog
-from log.results import DeletedSegment
-from log.retention import SegmentFacts, segments_to_delete
-from log.segment import Segment
-from log.segment_deletion import remove_segments
+from log.removal.retention_rules import SegmentFacts, segments_to_delete
+from log.removal.segment_deletion import remove_segments
+from log.segments.regions import DeletedSegment
+from log.segments.segment import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from log.flush import FlushTicket
-    from log.recovery import CleanStop, LoadedLog
-    from log.retention import RetentionDecision
+    from log.durability.flush_ticket import FlushTicket
+    from log.recovery.load import CleanStop, LoadedLog
+    from log.removal.retention_rules import RetentionDecision
 
 _logger = logging.getLogger(__name__)
 SEGMENTS_AT_ONCE: Final = 50

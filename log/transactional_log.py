@@ -9,16 +9,16 @@ from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 from log.durable_log import DurableLog
-from log.end_marker import read_end_marker
 from log.errors import StorageFailed
-from log.ongoing_transactions import OngoingTransactions
-from log.record_batch import CONTROL_FLAG
+from log.format.end_marker import read_end_marker
+from log.format.record_batch import CONTROL_FLAG
+from log.state.ongoing_transactions import OngoingTransactions
 from seq_validator import NO_TRANSACTION
 
 if TYPE_CHECKING:
-    from log.record_batch import BatchHeader
-    from log.recovery import LoadedLog
-    from log.results import FileRegion
+    from log.format.record_batch import BatchHeader
+    from log.recovery.load import LoadedLog
+    from log.segments.regions import FileRegion
 
 
 class OpenTransaction(NamedTuple):

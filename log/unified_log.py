@@ -11,11 +11,7 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, Final
 
-from log import lookups
-from log.batch_validation import check_batch
-from log.checkpoints import encode_leader_epochs
 from log.deduplicated_log import DeduplicatedLog
-from log.end_marker import build_end_marker
 from log.errors import (
     CorruptRecord,
     InvalidProducerEpoch,
@@ -26,8 +22,11 @@ from log.errors import (
     StorageFailed,
     TransactionCoordinatorFenced,
 )
-from log.names import LEADER_EPOCHS, TEMPORARY_SUFFIX
-from log.record_batch import (
+from log.files.checkpoints import encode_leader_epochs
+from log.files.file_names import LEADER_EPOCHS, TEMPORARY_SUFFIX
+from log.format.batch_validation import check_batch
+from log.format.end_marker import build_end_marker
+from log.format.record_batch import (
     PATCHED,
     REWRITABLE,
     REWRITABLE_BYTES,
@@ -35,13 +34,14 @@ from log.record_batch import (
     TRANSACTIONAL_FLAG,
     stamped_head,
 )
-from log.results import AppendInfo, FileRegion, ReadResult, TimestampAndOffset
+from log.segments import time_lookup
+from log.segments.regions import AppendInfo, FileRegion, ReadResult, TimestampAndOffset
 from seq_validator import ACCEPTED, Duplicate, Rejected, RejectionReason
 
 if TYPE_CHECKING:
     from log.config import LogConfig
-    from log.record_batch import BatchHeader, Buffer
-    from log.segment import Segment
+    from log.format.record_batch import BatchHeader, Buffer
+    from log.segments.segment import Segment
     from seq_validator import Verdict
 
 _new_tuple = tuple.__new__
@@ -259,7 +259,7 @@ class UnifiedLog(DeduplicatedLog):
         """The first record whose timestamp is not before `timestamp_ms`. Raises LogError."""
         self._check_online()
         try:
-            return lookups.first_not_before(
+            return time_lookup.first_not_before(
                 self._environment, self.config, self._segments, timestamp_ms, self.log_start_offset
             )
         except OSError as error:
@@ -269,7 +269,7 @@ class UnifiedLog(DeduplicatedLog):
         """The first record that holds the largest timestamp, deleted records included as in Kafka. Raises LogError."""
         self._check_online()
         try:
-            return lookups.first_of_largest(self._environment, self.config, self._segments)
+            return time_lookup.first_of_largest(self._environment, self.config, self._segments)
         except OSError as error:
             raise StorageFailed(f"{self.topic}-{self.partition} can't be read: {error}") from error
 

@@ -13,8 +13,8 @@ from gateway.control.messages import MAX_PAGE_ROWS, BacklogRequest
 from gateway.control.results import GroupPartition
 from gateway.quota.backlog import Reader
 from gateway.quota.produce_gate import ProduceGate
-from gateway.runtime.backlog import Backlog
-from gateway.runtime.partition import Partition
+from gateway.runtime.backlogs.backlog import Backlog
+from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.services import Services
 from log import LogError
 

@@ -17,8 +17,8 @@ from gateway.coordinator.group.committer import Committer
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from gateway.coordinator.group.share_group import ShareGroup
 from gateway.coordinator.places import TopicPartition
-from gateway.runtime.partition import Partition
-from gateway.runtime.partitions import Partitions
+from gateway.runtime.partitions.partition import Partition
+from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.services import Services
 from log import LogError
 

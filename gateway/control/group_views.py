@@ -13,9 +13,9 @@ from gateway.coordinator.group.shard import GroupShard
 from gateway.coordinator.group.share_group import ShareGroup, ShareMember
 from gateway.coordinator.group.subscription import CONSUMER_PROTOCOL
 from gateway.coordinator.places import by_topic
-from gateway.handlers.assignments import Topics
-from gateway.handlers.list_groups import CLASSIC, CONSUMER, SHARE
-from gateway.handlers.share_group_describe import ASSIGNOR as SHARE_ASSIGNOR
+from gateway.handlers.answering.assignments import Topics
+from gateway.handlers.groups.list_groups import CLASSIC, CONSUMER, SHARE
+from gateway.handlers.sharing.share_group_describe import ASSIGNOR as SHARE_ASSIGNOR
 from gateway.runtime.services import Services
 
 Group: TypeAlias = ClassicGroup | ConsumerGroup | ShareGroup

@@ -48,8 +48,8 @@ from gateway.coordinator.group.shard import GroupShard
 from gateway.coordinator.group.share_group import ShareGroup
 from gateway.coordinator.places import TopicPartition
 from gateway.metadata.topic_names import OFFSETS_TOPIC, SHARE_STATE_TOPIC
-from gateway.runtime.coordinator_shards import Unavailable
-from gateway.runtime.partitions import Partitions
+from gateway.runtime.coordinators.shards import Unavailable
+from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.services import Services
 
 MAX_DELETED_GROUPS: Final = 1_000

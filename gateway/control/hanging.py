@@ -25,7 +25,7 @@ from gateway.control.transactions import offline_partitions, taking_part
 from gateway.coordinator.transaction import rules
 from gateway.coordinator.transaction.rules import Producer
 from gateway.metadata.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC
-from gateway.runtime.partition import Partition
+from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.services import Services
 from log import LogError
 from seq_validator import ProducerEntry

@@ -9,11 +9,16 @@ from typing import Final
 from gateway.control.errors import ControlError
 from gateway.control.messages import MAX_PAGE_ROWS, NamesRequest
 from gateway.control.name_results import NameCounters, NamePage, NameRow, Position, UntoldPartition
-from gateway.runtime.known_names import complete_names, deduplicates, deduplicating_topics, may_know_names
-from gateway.runtime.partition import Partition
-from gateway.runtime.partitions import TopicPartitions
+from gateway.runtime.loop.slices import in_slices
+from gateway.runtime.partitions.partition import Partition
+from gateway.runtime.partitions.registry import TopicPartitions
 from gateway.runtime.services import Services
-from gateway.runtime.slices import in_slices
+from gateway.runtime.upkeep.names_replay import (
+    complete_names,
+    deduplicates,
+    deduplicating_topics,
+    may_know_names,
+)
 from log import LogError
 from seq_validator.names import NameState
 

@@ -50,8 +50,8 @@ from gateway.control.results import (
     Status,
 )
 from gateway.control.sweep import Sweeps
-from gateway.runtime.partition import Partition
-from gateway.runtime.partitions import Partitions
+from gateway.runtime.partitions.partition import Partition
+from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.services import Services
 from log import LogError
 from seq_validator import ProducerEntry

@@ -11,7 +11,7 @@ from gateway.coordinator.group.share_group import ShareGroup
 from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.share.ranges import DONE, DeliveryState
 from gateway.coordinator.share.share_partition import SharePartition
-from gateway.runtime.partitions import Partitions
+from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.services import Services
 
 Delivered: TypeAlias = Mapping[TopicPartition, SharePartition]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from gateway.config import Config
 from gateway.control.blocks import BlockSource
-from gateway.runtime.embedded_block_store import EmbeddedBlockStore
-from gateway.runtime.producer_id_source import SEEN_FILE
 from gateway.runtime.services import Services
+from gateway.runtime.topics.embedded_block_store import EmbeddedBlockStore
+from gateway.runtime.topics.producer_id_source import SEEN_FILE
 from pid_allocator import LastSeen, LastSeenPort
 
 EMBEDDED = "embedded"

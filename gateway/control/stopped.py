@@ -20,16 +20,16 @@ from gateway.control.stored_batches import stored_batches
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.records import UnknownRecordError, decode_record
 from gateway.metadata.topic_names import METADATA_TOPIC
-from gateway.runtime.clock import SystemClock
-from gateway.runtime.embedded_block_store import EmbeddedBlockStore, blocks_of
-from gateway.runtime.flusher import Flusher
-from gateway.runtime.metadata_log import METADATA_LOG_CONFIG, METADATA_TOPIC_ID, MetadataLog
-from gateway.runtime.producer_id_source import SEEN_FILE
+from gateway.runtime.loop.clock import SystemClock
+from gateway.runtime.partitions.flusher import Flusher
+from gateway.runtime.topics.embedded_block_store import EmbeddedBlockStore, blocks_of
+from gateway.runtime.topics.metadata_log import METADATA_LOG_CONFIG, METADATA_TOPIC_ID, MetadataLog
+from gateway.runtime.topics.producer_id_source import SEEN_FILE
 from log import DirectoryLocked, IncompatibleFormat, LogError, Storage, UnifiedLog
+from log.directory.log_directory import LOCK
 from log.environment import LogEnvironment
-from log.format_versions import META, read_properties
-from log.log_directory import LOCK
-from log.records import iterate_records
+from log.files.versions import META, read_properties
+from log.format.records import iterate_records
 from pid_allocator import ProducerIdBlock, StoreUnavailable
 
 _OR_REDIS: Final = ", or Redis with --redis"

@@ -15,8 +15,8 @@ from gateway.control.name_results import NameRow
 from gateway.control.names import name_row
 from gateway.control.stopped import metadata_directory
 from log import Storage
-from log.name_snapshots import newest_names
-from log.names import parse_partition_directory
+from log.files.file_names import parse_partition_directory
+from log.state.name_snapshots import newest_names
 from seq_validator.names import NameState, WrittenName
 
 _ANY_LENGTH: Final = 2**63 - 1

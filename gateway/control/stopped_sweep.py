@@ -16,11 +16,11 @@ from gateway.control.stopped import metadata_directory, read_image
 from gateway.control.sweep import NAME, OTHER_NAMES, leak_rows
 from gateway.control.sweep_results import SweepPage, TaskRow
 from gateway.metadata.image import MetadataImage
-from gateway.runtime.file_sweep import MAX_FOUND, is_chosen, is_partition
+from gateway.runtime.upkeep.file_sweep import MAX_FOUND, is_chosen, is_partition
 from log import DirectoryLocked, Storage
-from log.leaks import FileLeak, leaks_of_directory, leaks_of_partition
-from log.log_directory import KNOWN_NAMES, LOCK
-from log.names import parse_partition_directory
+from log.directory.leaks import FileLeak, leaks_of_directory, leaks_of_partition
+from log.directory.log_directory import KNOWN_NAMES, LOCK
+from log.files.file_names import parse_partition_directory
 
 STOPPED: Final = "stopped"
 Progress = Callable[[int, int], None]

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from log import Storage
-from log.names import LOG_SUFFIX, parse_offset_name
-from log.record_batch import HEADER_BYTES, BatchHeader, crc_matches, parse_header
+from log.files.file_names import LOG_SUFFIX, parse_offset_name
+from log.format.record_batch import HEADER_BYTES, BatchHeader, crc_matches, parse_header
 
 
 def stored_batches(directory: Path) -> Iterator[tuple[BatchHeader, memoryview]]:

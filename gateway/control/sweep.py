@@ -9,12 +9,12 @@ from gateway.control.address import SOCKET_NAME
 from gateway.control.errors import ControlError
 from gateway.control.messages import MAX_PAGE_ROWS, SweepRequest, SweepResultRequest
 from gateway.control.sweep_results import LeakRow, SweepPage, TaskPage, TaskRow
-from gateway.runtime.file_sweep import MAX_FOUND, FileSweep
-from gateway.runtime.producer_id_source import SEEN_FILE
+from gateway.runtime.loop.tasks import Task
 from gateway.runtime.services import Services
-from gateway.runtime.state_sweep import ALL, StateLeak, StateSweep
-from gateway.runtime.tasks import Task
-from log.leaks import FileLeak
+from gateway.runtime.topics.producer_id_source import SEEN_FILE
+from gateway.runtime.upkeep.file_sweep import MAX_FOUND, FileSweep
+from gateway.runtime.upkeep.state_sweep import ALL, StateLeak, StateSweep
+from log.directory.leaks import FileLeak
 
 RUNNING: Final = "running"
 NAME: Final = "sweep"

@@ -29,7 +29,7 @@ from gateway.coordinator.transaction.records import Transaction
 from gateway.coordinator.transaction.rules import Producer, TransactionRefused
 from gateway.coordinator.transaction.states import DECIDED, ONGOING
 from gateway.metadata.topic_names import TRANSACTION_STATE_TOPIC
-from gateway.runtime.partitions import Partitions
+from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.services import Services
 
 

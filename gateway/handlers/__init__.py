@@ -5,55 +5,57 @@ Dispatch, ApiVersions and `docs/protocol-support.md` are made from `APIS`.
 
 from __future__ import annotations
 
-from gateway.handlers import (
-    add_offsets_to_txn,
-    add_partitions_to_txn,
+from gateway.handlers.admin import (
     alter_configs,
-    alter_share_group_offsets,
-    consumer_group_describe,
-    consumer_group_heartbeat,
     create_partitions,
     create_topics,
-    delete_groups,
-    delete_records,
-    delete_share_group_offsets,
     delete_topics,
     describe_cluster,
     describe_configs,
-    describe_groups,
     describe_log_dirs,
-    describe_producers,
-    describe_share_group_offsets,
     describe_topic_partitions,
-    describe_transactions,
-    end_txn,
-    fetch,
+    incremental_alter_configs,
+    list_config_resources,
+    metadata,
+)
+from gateway.handlers.answering.api import Api
+from gateway.handlers.answering.api_versions import api_versions
+from gateway.handlers.groups import (
+    consumer_group_describe,
+    consumer_group_heartbeat,
+    delete_groups,
+    describe_groups,
     find_coordinator,
     heartbeat,
-    incremental_alter_configs,
-    init_producer_id,
     join_group,
     leave_group,
-    list_config_resources,
     list_groups,
-    list_offsets,
-    list_transactions,
-    metadata,
     offset_commit,
     offset_delete,
     offset_fetch,
-    offset_for_leader_epoch,
-    produce,
+    sync_group,
+)
+from gateway.handlers.records import delete_records, fetch, list_offsets, offset_for_leader_epoch, produce
+from gateway.handlers.sharing import (
+    alter_share_group_offsets,
+    delete_share_group_offsets,
+    describe_share_group_offsets,
     share_acknowledge,
     share_fetch,
     share_group_describe,
     share_group_heartbeat,
-    sync_group,
+)
+from gateway.handlers.transactions import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
+    describe_producers,
+    describe_transactions,
+    end_txn,
+    init_producer_id,
+    list_transactions,
     txn_offset_commit,
     write_txn_markers,
 )
-from gateway.handlers.api import Api
-from gateway.handlers.api_versions import api_versions
 
 _SERVED: tuple[Api, ...] = (
     produce.API,

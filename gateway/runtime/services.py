@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gateway.config import Config
-from gateway.runtime.backlog import Backlog
-from gateway.runtime.clock import Clock
-from gateway.runtime.cold_reads import ColdReads
-from gateway.runtime.disk_room import DiskRoom
-from gateway.runtime.fetch_sessions import FetchSessionCache
-from gateway.runtime.flusher import Flusher
-from gateway.runtime.group_configs import GroupConfigs
-from gateway.runtime.group_coordinator import GroupCoordinator
-from gateway.runtime.metadata_log import MetadataLog
-from gateway.runtime.partitions import Partitions
-from gateway.runtime.share_coordinator import ShareCoordinator
-from gateway.runtime.tasks import TaskList
-from gateway.runtime.transaction_coordinator import TransactionCoordinator
+from gateway.runtime.backlogs.backlog import Backlog
+from gateway.runtime.coordinators.group_configs import GroupConfigs
+from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
+from gateway.runtime.coordinators.share_coordinator import ShareCoordinator
+from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
+from gateway.runtime.loop.clock import Clock
+from gateway.runtime.loop.tasks import TaskList
+from gateway.runtime.partitions.cold_reads import ColdReads
+from gateway.runtime.partitions.fetch_sessions import FetchSessionCache
+from gateway.runtime.partitions.flusher import Flusher
+from gateway.runtime.partitions.registry import Partitions
+from gateway.runtime.topics.metadata_log import MetadataLog
+from gateway.runtime.upkeep.disk_room import DiskRoom
 from log import LogDirectory
 from pid_allocator import ProducerIdAllocator
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Hashable
 from struct import Struct
 from typing import TYPE_CHECKING, Final, cast
 
-from gateway.handlers.api import Answer, CloseConnection, Deferred
+from gateway.handlers.answering.api import Answer, CloseConnection, Deferred
 from gateway.protocol.frames import MalformedRequest
 from gateway.server.frame_reader import FIRST_PART_BYTES, GROWTH, SIZE_BYTES, FrameReader
 from gateway.server.record_sender import RecordSender

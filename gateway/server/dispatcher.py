@@ -10,7 +10,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.api import (
+from gateway.handlers.answering.api import (
     Answer,
     Api,
     CloseConnection,

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from gateway.runtime.cold_reads import BLOCK_BYTES, ColdReads, Wanted
+from gateway.runtime.partitions.cold_reads import BLOCK_BYTES, ColdReads, Wanted
 from log import FileRegion, KeptRegion
 
 HANDED_OVER_BYTES: Final = 64 << 10

@@ -13,8 +13,8 @@ from collections import Counter
 
 from gateway.config import Config, Listener
 from gateway.config.connection_limits import parse_overrides
-from gateway.runtime.cold_reads import ColdReads
-from gateway.runtime.file_handles import shared_out
+from gateway.runtime.loop.file_handles import shared_out
+from gateway.runtime.partitions.cold_reads import ColdReads
 from gateway.server.connection import Connection
 from gateway.server.dispatcher import Dispatcher
 from gateway.server.limits import ConnectionLimits

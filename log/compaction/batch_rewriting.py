@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from log import compression
 from log.errors import InvalidRecord
-from log.record_batch import (
+from log.format import compression
+from log.format.record_batch import (
     COMPRESSION_MASK,
     CRC_COVERS_FROM,
     DELETE_HORIZON_FLAG,
@@ -26,7 +26,7 @@ from log.record_batch import (
     NO_TIMESTAMP,
     BatchHeader,
 )
-from log.records import as_int64, read_varint, read_varlong, write_varint
+from log.format.records import as_int64, read_varint, read_varlong, write_varint
 
 _UINT32: Final = struct.Struct(">I")
 _new_tuple = tuple.__new__

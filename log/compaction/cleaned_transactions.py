@@ -9,7 +9,7 @@ import heapq
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from log.end_marker import EndMarker
+from log.format.end_marker import EndMarker
 
 
 class AbortedTransaction(NamedTuple):

@@ -18,11 +18,10 @@ from log.compaction.job import CleanedSegment, CleaningFinished
 from log.compaction.kept_records import KeptRecords
 from log.compaction.offset_map import OffsetMap
 from log.compaction.segment_groups import SourceSegment, grouped_segments
-from log.data_file import DataFile, Place
-from log.end_marker import read_end_marker
 from log.environment import LogEnvironment
 from log.errors import CorruptRecord
-from log.names import (
+from log.files.data_file import DataFile, Place
+from log.files.file_names import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
@@ -30,15 +29,16 @@ from log.names import (
     cleaned_name,
     offset_name,
 )
-from log.record_batch import HEADER_BYTES, crc_matches, parse_header
-from log.segment import Segment
-from log.transaction_index import ENTRY
+from log.format.end_marker import read_end_marker
+from log.format.record_batch import HEADER_BYTES, crc_matches, parse_header
+from log.segments.segment import Segment
+from log.segments.transaction_index import ENTRY
 
 if TYPE_CHECKING:
     from log.compaction.job import CleaningJob, JobSegment
     from log.compaction.throttle import Throttle
-    from log.record_batch import BatchHeader
-    from log.storage import Storage
+    from log.files.storage import Storage
+    from log.format.record_batch import BatchHeader
 
 _SECTION_OF_ONE_WRITE: Final = 256 * 1024
 

@@ -22,9 +22,9 @@ from log.compaction.batch_rewriting import (
 )
 from log.compaction.cleaned_transactions import AbortedTransaction, CleanedTransactions
 from log.compaction.offset_map import OffsetMap
-from log.compression import DEFAULT_LIMIT_BYTES
-from log.end_marker import read_end_marker
-from log.record_batch import BatchHeader
+from log.format.compression import DEFAULT_LIMIT_BYTES
+from log.format.end_marker import read_end_marker
+from log.format.record_batch import BatchHeader
 
 LastOfProducer = tuple[int, int]
 """(last_offset of its newest batch or -1 when it only has a marker, producer_epoch)."""

@@ -25,9 +25,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from log.data_file import DataFile
-from log.indexes import SegmentIndexes
-from log.names import (
+from log.files.data_file import DataFile
+from log.files.file_names import (
     CLEANED_SUFFIX,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -38,13 +37,14 @@ from log.names import (
     offset_name,
     parse_offset_name,
 )
-from log.record_batch import HEADER_BYTES, crc_matches, parse_header
+from log.format.record_batch import HEADER_BYTES, crc_matches, parse_header
+from log.segments.indexes import SegmentIndexes
 
 if TYPE_CHECKING:
     from log.compaction.job import CleanedSegment
     from log.environment import LogEnvironment
-    from log.record_batch import BatchHeader
-    from log.storage import Storage
+    from log.files.storage import Storage
+    from log.format.record_batch import BatchHeader
 
 _logger = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from log.compaction.cleaner import clean
 from log.compaction.job import CleaningFailed, CleaningReport, UnknownJobVersion, decode_job, encode_report
 from log.compaction.throttle import Throttle
 from log.errors import LogError
-from log.storage import Storage
+from log.files.storage import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,9 +10,9 @@ import os
 import threading
 from collections.abc import Iterator
 
-from gateway.runtime.cold_reads import BLOCK_BYTES
-from log.data_file import DataFile, NotCached, Place
-from log.storage import Storage
+from gateway.runtime.partitions.cold_reads import BLOCK_BYTES
+from log.files.data_file import DataFile, NotCached, Place
+from log.files.storage import Storage
 
 
 class ColdStorage(Storage):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from log import LogConfig, UnifiedLog
-from log.records import NewRecord, build_batch
+from log.format.records import NewRecord, build_batch
 from tests.faults.directory_life import DirectoryLife, now_ms
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.faults.written import COORDINATOR_EPOCH, Transactions, Written, committed_values, read_all

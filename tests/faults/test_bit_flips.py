@@ -13,10 +13,10 @@ from collections.abc import Iterator
 import pytest
 
 from log import IncompatibleFormat, LogError, UnifiedLog
-from log.log_directory import RECOVERY_POINTS
-from log.names import LEADER_EPOCHS, LOG_START_OFFSET, LOG_SUFFIX, PARTITION_METADATA
-from log.record_batch import whole_batches
-from log.stored_logs import CLEAN_SHUTDOWN
+from log.directory.log_directory import RECOVERY_POINTS
+from log.directory.stored_logs import CLEAN_SHUTDOWN
+from log.files.file_names import LEADER_EPOCHS, LOG_START_OFFSET, LOG_SUFFIX, PARTITION_METADATA
+from log.format.record_batch import whole_batches
 from tests.faults.directory_life import ROOT, new_disk
 from tests.faults.scenario import Life, check_transactions, committed_values
 from tests.faults.simulated_disk import SimulatedDisk

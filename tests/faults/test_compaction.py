@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from log import LogConfig, StorageFailed, UnifiedLog
-from log.checkpoints import encode_offsets
 from log.compacted_log import Cleaning
 from log.compaction.job import CleanedSegment
 from log.compaction.swap import delete_cleaned
-from log.log_directory import CLEANER_OFFSETS, RECOVERY_POINTS
-from log.names import CLEANED_SUFFIX, SWAP_SUFFIX
-from log.record_batch import HEADER_BYTES
+from log.directory.log_directory import CLEANER_OFFSETS, RECOVERY_POINTS
+from log.files.checkpoints import encode_offsets
+from log.files.file_names import CLEANED_SUFFIX, SWAP_SUFFIX
+from log.format.record_batch import HEADER_BYTES
 from tests.faults.crash_images import Image, images, left_by_power_cut
 from tests.faults.directory_life import ROOT, DirectoryLife, failing_disk, new_disk, now_ms
 from tests.faults.simulated_disk import SimulatedDisk

@@ -9,14 +9,14 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.committer import Committer
-from gateway.runtime.coordinator_shards import Unavailable
-from gateway.runtime.partition import Partition
+from gateway.runtime.coordinators.shards import Unavailable
+from gateway.runtime.partitions.partition import Partition
 from log import Storage
 from tests.faults.directory_life import ROOT, new_disk
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
-from tests.gateway.runtime.test_group_coordinator import (
+from tests.gateway.runtime.coordinators.test_group_coordinator import (
     ONE_PARTITION,
     commit,
     contents,
@@ -25,8 +25,8 @@ from tests.gateway.runtime.test_group_coordinator import (
     offsets_of,
     offsets_partition,
 )
-from tests.gateway.runtime.test_share_coordinator import GROUP as SHARE_GROUP
-from tests.gateway.runtime.test_share_coordinator import beat
+from tests.gateway.runtime.coordinators.test_share_coordinator import GROUP as SHARE_GROUP
+from tests.gateway.runtime.coordinators.test_share_coordinator import beat
 
 KINDS = ("EIO", "ENOSPC", "short")
 RETRIABLE = {ErrorCode.not_coordinator, ErrorCode.coordinator_not_available}

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from log import DirectoryLocked, Storage
-from log.data_file import DataFile
-from log.disk import Disk, SystemDisk
+from log.files.data_file import DataFile
+from log.files.disk import Disk, SystemDisk
 from tests.faults.disk_contents import Enumeration
 from tests.faults.disk_faults import FaultRates
 from tests.faults.simulated_disk import PowerCut, SimulatedDisk, SimulatedProcess

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from log import UnifiedLog
-from log.record_batch import BatchHeader, whole_batches
-from log.records import iterate_records
+from log.format.record_batch import BatchHeader, whole_batches
+from log.format.records import iterate_records
 
 TRANSACTIONAL = (10, 11, 12)
 """Producer ids that write in transactions; markers of the odd one bring it a new epoch, as those of version 2 do."""

@@ -14,13 +14,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from log import InvalidRecord, LogConfig, LogError, Storage, UnifiedLog
-from log.batch_validation import check_batch
 from log.environment import LogEnvironment
 from log.errors import NameLimitReached, NamesNotReady
-from log.named_records import NameHeaders, named_records
-from log.record_batch import TRANSACTIONAL_FLAG, BatchHeader, whole_batches
-from log.records import Record, iterate_records
-from log.results import AppendInfo
+from log.format.batch_validation import check_batch
+from log.format.named_records import NameHeaders, named_records
+from log.format.record_batch import TRANSACTIONAL_FLAG, BatchHeader, whole_batches
+from log.format.records import Record, iterate_records
+from log.segments.regions import AppendInfo
 from seq_validator.names import NO_PRODUCER, NameBudget, NamedRecord
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.fuzzing.composed_names import (

@@ -19,8 +19,8 @@ from crc32c import crc32c
 
 from log import LogConfig, LogDirectory, LogError, Storage, UnifiedLog
 from log.errors import IncompatibleFormat
-from log.indexes import OFFSET_ENTRY, TIME_ENTRY
-from log.names import LOG_SUFFIX
+from log.files.file_names import LOG_SUFFIX
+from log.segments.indexes import OFFSET_ENTRY, TIME_ENTRY
 from tests.fuzzing.damage import COPY, OVERWRITE, Damaged, Files, damaged, mutated_steps, steps_of
 from tests.fuzzing.scene import temporary_directory
 from tests.fuzzing.target import Breach, Run

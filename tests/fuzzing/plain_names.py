@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from log import InvalidRecord, LogConfig, LogError
 from log.errors import NameFenced, NameLimitReached, NameUndecided
-from log.record_batch import parse_header
-from log.records import Record, iterate_records
+from log.format.record_batch import parse_header
+from log.format.records import Record, iterate_records
 from seq_validator.names import MAX_SEQUENCE_ID, NO_NAME_EPOCH, NO_PRODUCER, NO_SEQUENCE_ID, NamedRecord
 
 MOST_DIGITS = 19

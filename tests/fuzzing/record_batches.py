@@ -15,15 +15,15 @@ from contextlib import contextmanager
 from crc32c import crc32c
 
 from gateway.coordinator.group import records as group_records
-from gateway.runtime.coordinator_shard import decoded
-from log.batch_validation import check_batch
+from gateway.runtime.coordinators.shard import decoded
 from log.compaction.batch_rewriting import plain_records, rewritten_batch, stored_records
 from log.config import LogConfig
-from log.due_times import due_values, parse_due_ms
-from log.end_marker import read_end_marker
 from log.errors import LogError
-from log.record_batch import HEADER_BYTES, BatchHeader, crc_matches, parse_header
-from log.records import Record, iterate_records
+from log.format.batch_validation import check_batch
+from log.format.due_times import due_values, parse_due_ms
+from log.format.end_marker import read_end_marker
+from log.format.record_batch import HEADER_BYTES, BatchHeader, crc_matches, parse_header
+from log.format.records import Record, iterate_records
 from seq_validator import ProducerTable
 from tests.fuzzing.changes import changed, extreme
 from tests.fuzzing.target import Breach, Run

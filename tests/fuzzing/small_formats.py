@@ -23,12 +23,13 @@ from gateway.coordinator.group.assignment import assigned_partitions, encode_ass
 from gateway.coordinator.group.consumer_request import HeartbeatRefused, compiled
 from gateway.coordinator.group.subscription import read_subscription, subscribed_topics
 from gateway.coordinator.transaction.filters import InvalidPattern, transaction_filter
-from log import checkpoints, delayed_snapshots
-from log.delayed_records import Hold
-from log.due_times import parse_due_ms
 from log.errors import IncompatibleFormat
-from log.record_batch import parse_header
-from log.transaction_index import TransactionIndex
+from log.files import checkpoints
+from log.format.due_times import parse_due_ms
+from log.format.record_batch import parse_header
+from log.segments.transaction_index import TransactionIndex
+from log.state import delayed_snapshots
+from log.state.delayed_records import Hold
 from pid_allocator import StoreWentBack
 from pid_allocator.seen_file import SeenFile
 from seq_validator import CorruptSnapshot, ProducerTable

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from gateway.control.operations import Operations
-from gateway.runtime.topic_lifecycle import TopicLifecycle
+from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
 from gateway.server.dispatcher import Dispatcher
-from log import deduplicated_log, index_checks
+from log import deduplicated_log
+from log.segments import index_checks
 from tests.fuzzing import (
     compressed_records,
     named_batches,

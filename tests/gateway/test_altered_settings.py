@@ -27,10 +27,10 @@ from gateway.config import (
     render,
 )
 from gateway.gateway import Gateway
-from gateway.runtime.compaction import Compaction
-from gateway.runtime.disk_room import DiskRoom
-from gateway.runtime.interval import Interval
-from gateway.runtime.topic_lifecycle import TopicPolicy, topic_policy
+from gateway.runtime.loop.interval import Interval
+from gateway.runtime.topics.topic_lifecycle import TopicPolicy, topic_policy
+from gateway.runtime.upkeep.compaction import Compaction
+from gateway.runtime.upkeep.disk_room import DiskRoom
 from log import UnifiedLog
 from tests.gateway.handlers.requests import alter, create
 from tests.gateway.handlers.support import FixedClock, Node

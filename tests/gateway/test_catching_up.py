@@ -12,8 +12,8 @@ import pytest
 
 from gateway.config import load_config
 from gateway.gateway import Gateway
-from gateway.runtime.machine import Machine
-from log.names import LOG_SUFFIX
+from gateway.runtime.loop.machine import Machine
+from log.files.file_names import LOG_SUFFIX
 from tests.faults.cold_storage import ColdStorage
 from tests.support.batches import Batch, read_batches, records
 from tests.support.wire import Wire

@@ -10,7 +10,7 @@ from kio.schema.index import api_key_map
 from gateway.config import SETTINGS
 from gateway.documentation import AREAS, BETWEEN_BROKERS, main, pages, protocol_page
 from gateway.handlers import APIS
-from gateway.handlers.api import Api
+from gateway.handlers.answering.api import Api
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from log import LogConfig, UnifiedLog
-from log.record_batch import parse_header, whole_batches
-from log.records import NewRecord, build_batch, iterate_records
-from log.recovery import CleanStop
-from log.results import AppendInfo
+from log.format.record_batch import parse_header, whole_batches
+from log.format.records import NewRecord, build_batch, iterate_records
+from log.recovery.load import CleanStop
+from log.segments.regions import AppendInfo
 from tests.log.support import NOW_MS, open_log
 
 CONFIG = LogConfig(

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from log import LogConfig, Storage, UnifiedLog
 from log.environment import LogEnvironment
-from log.records import NewRecord, build_batch
-from log.recovery import CleanStop
+from log.format.records import NewRecord, build_batch
+from log.recovery.load import CleanStop
 from tests.support.batches import read_batches
 
 NOW_MS = 1_700_000_000_000

@@ -17,9 +17,9 @@ from log.errors import (
     NamesNotReady,
     NameUndecided,
 )
-from log.record_batch import parse_header
-from log.records import NewRecord, build_batch
-from log.results import AppendInfo
+from log.format.record_batch import parse_header
+from log.format.records import NewRecord, build_batch
+from log.segments.regions import AppendInfo
 from tests.log.deduplicated import (
     LARGE,
     again,

@@ -11,10 +11,10 @@ import pytest
 from log import LogConfig, Storage, UnifiedLog
 from log.environment import LogEnvironment
 from log.errors import DelayedLimitReached, InvalidRecord
-from log.names import DELAYED_RECORDS
-from log.records import NewRecord, build_batch
-from log.recovery import CleanStop
-from log.retention import NOT_HELD
+from log.files.file_names import DELAYED_RECORDS
+from log.format.records import NewRecord, build_batch
+from log.recovery.load import CleanStop
+from log.removal.retention_rules import NOT_HELD
 from tests.log.support import NOW_MS, flush, open_log
 
 CONFIG = LogConfig(

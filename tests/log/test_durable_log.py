@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from log import Storage, StorageFailed
-from log.data_file import DataFile
-from log.record_batch import Buffer
-from log.segment import Segment
+from log.files.data_file import DataFile
+from log.format.record_batch import Buffer
+from log.segments.segment import Segment
 from seq_validator import ProducerTable
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.log.support import NOW_MS, SMALL, batch, fill, flush, offsets_read, open_log

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from log import UnifiedLog
+from log.format.record_batch import parse_header
 from log.measured_log import MAX_LOOK_BYTES
-from log.record_batch import parse_header
 from tests.log.support import NOW_MS, SMALL, batch, open_log
 
 Written = list[tuple[int, int, int, int]]

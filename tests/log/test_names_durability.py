@@ -13,8 +13,8 @@ import pytest
 from log import LogConfig, LogDirectory, Storage, UnifiedLog
 from log.environment import LogEnvironment
 from log.errors import NameFenced, NamesNotReady, NameUndecided, StorageFailed
-from log.names import DEDUPLICATION_START, NAMES_SUFFIX, offsets_of
-from log.records import NewRecord, build_batch
+from log.files.file_names import DEDUPLICATION_START, NAMES_SUFFIX, offsets_of
+from log.format.records import NewRecord, build_batch
 from seq_validator.names import NameBudget
 from tests.log.compaction.cleaning import compact, stored_batches
 from tests.log.deduplicated import LARGE, OFF, again, known, send

@@ -13,7 +13,7 @@ from log.errors import (
     NamesNotReady,
     StorageFailed,
 )
-from log.names import DEDUPLICATION_START, LOG_SUFFIX, NAMES_SUFFIX, offset_name, offsets_of
+from log.files.file_names import DEDUPLICATION_START, LOG_SUFFIX, NAMES_SUFFIX, offset_name, offsets_of
 from tests.log.deduplicated import (
     CONFIG,
     LARGE,

@@ -10,7 +10,7 @@ import pytest
 
 from log import DeletionReason, OffsetOutOfRange, Storage, StorageFailed, UnifiedLog
 from log.retained_log import SEGMENTS_AT_ONCE
-from log.segment import NEVER
+from log.segments.segment import NEVER
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.log.support import NOW_MS, SMALL, batch, fill, flush, open_log
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from log import InvalidProducerEpoch, InvalidRecord, InvalidTxnState, TransactionCoordinatorFenced, UnifiedLog
-from log.end_marker import build_end_marker
-from log.record_batch import parse_header
-from log.records import iterate_records
-from log.recovery import CleanStop
+from log.format.end_marker import build_end_marker
+from log.format.record_batch import parse_header
+from log.format.records import iterate_records
+from log.recovery.load import CleanStop
 from tests.log.support import NOW_MS, SMALL, batch, flush, open_log
 
 ROOMY = replace(SMALL, segment_bytes=100_000)

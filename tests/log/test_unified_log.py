@@ -15,7 +15,7 @@ from log import (
     UnifiedLog,
 )
 from log.environment import LogEnvironment
-from log.indexes import SegmentIndexes
+from log.segments.indexes import SegmentIndexes
 from seq_validator import ProducerLimit
 from tests.log.support import NOW_MS, SMALL, batch, fill, flush, offsets_read, open_log
 from tests.support.batches import Batch, read_batches

@@ -26,7 +26,7 @@ from pathlib import Path
 
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.records import PartitionRecord, TopicRecord
-from gateway.runtime.partitions import Partitions
+from gateway.runtime.partitions.registry import Partitions
 from tests.performance.brokers import Broker, KafkaBroker, SeqgateBroker
 from tests.performance.report import MIB
 from tests.support.batches import Batch, records

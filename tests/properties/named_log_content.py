@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from log import UnifiedLog
-from log.record_batch import whole_batches
-from log.records import NewRecord, build_batch, iterate_records
+from log.format.record_batch import whole_batches
+from log.format.records import NewRecord, build_batch, iterate_records
 from tests.properties.named_history import Item, StoredBatch
 
 TIMESTAMP = 1_000_000

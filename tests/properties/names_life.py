@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 from log import InvalidRecord, LogConfig, Storage, StorageFailed
 from log.errors import NameFenced, NameLimitReached, NamesNotReady, NameUndecided
-from log.names import DEDUPLICATION_START, NAMES_SUFFIX
-from log.records import NewRecord, build_batch
+from log.files.file_names import DEDUPLICATION_START, NAMES_SUFFIX
+from log.format.records import NewRecord, build_batch
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.properties.named_history import (
     APPLICATIONS,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from log import UnifiedLog
-from log.end_marker import EndMarker
+from log.format.end_marker import EndMarker
 from seq_validator.names import NameTable, TopicNames
 from seq_validator.names.entry import NameEntry
 from tests.faults.directory_life import new_disk

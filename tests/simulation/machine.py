@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any
 
-from gateway.runtime.machine import Machine, Workers
+from gateway.runtime.loop.machine import Machine, Workers
 from log import LogError, Storage
 from log.compaction.cleaner import clean
 from log.compaction.job import CleanedSegment, CleaningFailed, CleaningFinished, CleaningJob

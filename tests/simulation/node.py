@@ -9,7 +9,7 @@ from random import Random
 
 from gateway.config import load_config
 from gateway.gateway import Gateway, StartFailed
-from gateway.runtime import slices
+from gateway.runtime.loop import slices
 from log import Storage
 from tests.faults.disk_faults import FaultRates
 from tests.faults.simulated_disk import SimulatedDisk

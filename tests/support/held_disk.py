@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from log import Storage
-from log.data_file import DataFile
+from log.files.data_file import DataFile
 
 PATIENCE_S = 60.0
 

@@ -13,11 +13,11 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from gateway.coordinator.group.shard import Committer
 from gateway.coordinator.transaction.rules import EndRequest, Producer
-from gateway.handlers.produce_append import append_batch
+from gateway.handlers.records.produce_append import append_batch
 from gateway.protocol.produce_codec import ProduceRow
-from gateway.runtime.log_replay import replay_batches
+from gateway.runtime.partitions.log_replay import replay_batches
 from log import UnifiedLog
-from log.records import iterate_records
+from log.format.records import iterate_records
 from tests.gateway.handlers.support import Node
 from tests.support.batches import Batch, Record
 

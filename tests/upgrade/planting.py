@@ -10,7 +10,7 @@ from pathlib import Path
 from crc32c import crc32c
 
 from log import LogDirectory, Storage
-from log.records import NewRecord, build_batch
+from log.format.records import NewRecord, build_batch
 from seq_validator.names import encode_names
 
 NOW_MS = 1_800_000_000_000

@@ -15,8 +15,8 @@ import pytest
 from gateway.control.errors import ControlError
 from gateway.control.stopped import metadata_directory
 from log import IncompatibleFormat, LogDirectory, Storage
-from log.format_versions import DIRECTORY_VERSION
-from log.transaction_index import ENTRY
+from log.files.versions import DIRECTORY_VERSION
+from log.segments.transaction_index import ENTRY
 from tests.support.batches import Batch
 from tests.support.gateway_process import REPOSITORY, GatewayProcess
 from tests.upgrade.asking import Asking, place, read_all

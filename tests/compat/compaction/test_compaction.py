@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from log.record_batch import whole_batches
-from log.records import iterate_records
+from log.format.record_batch import whole_batches
+from log.format.records import iterate_records
 from tests.compat.groups.members import await_that
 from tests.compat.topics import fresh_topic
 from tests.support.batches import Batch, Record

@@ -101,7 +101,7 @@ def test_kafka_configs_of_the_gateway_and_its_loggers(gateway: GatewayProcess) -
     _run(gateway, "kafka-configs", *loggers, "--alter", "--add-config", "gateway.server=DEBUG")
     described = _run(gateway, "kafka-configs", *loggers, "--describe").stdout
     assert "gateway.server.connection=DEBUG" in described
-    assert "gateway.runtime.flusher=INFO" in described
+    assert "gateway.runtime.partitions.flusher=INFO" in described
 
 
 def test_kafka_get_offsets(shared_gateway: GatewayProcess) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from gateway.config import load_config
 from gateway.gateway import Gateway
-from gateway.runtime.machine import Machine
+from gateway.runtime.loop.machine import Machine
 from log import Storage
 from tests.gateway.commands.clients import create_topic, described_producers, next_producer_id, produce
 from tests.gateway.commands.conftest import seqgate

@@ -8,7 +8,7 @@ from typing import Any
 
 from gateway.config import load_config
 from gateway.control.blocks import BlockSource
-from gateway.runtime.tasks import TaskList
+from gateway.runtime.loop.tasks import TaskList
 from log.environment import LogEnvironment
 from pid_allocator import (
     NextIdBehind,
@@ -136,7 +136,7 @@ class FakeServices:
     """Has the attributes of Services that operations read."""
 
     def __init__(self, allocator: ProducerIdAllocator, topics: dict[str, int]) -> None:
-        from gateway.runtime.partitions import Partitions
+        from gateway.runtime.partitions.registry import Partitions
 
         self.limit = ProducerLimit()
         self.config = load_config(overrides=["log.dirs=data"])

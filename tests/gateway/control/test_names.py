@@ -12,10 +12,10 @@ from gateway.control.errors import ControlError
 from gateway.control.messages import NamesRequest
 from gateway.control.name_results import NamePage, NameRow
 from gateway.control.names import list_names
-from gateway.runtime import known_names
+from gateway.runtime.upkeep import names_replay
+from tests.gateway.handlers.groups.test_name_offsets import append, be_behind, partition_of, write
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
-from tests.gateway.handlers.test_name_offsets import append, be_behind, partition_of, write
 from tests.support.named_batches import DEDUPLICATED, named
 
 TOPIC, PLAIN_TOPIC = "ledger", "plain"
@@ -103,7 +103,7 @@ async def test_what_is_not_read_yet_is_read_before_it_is_told(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await be_behind(node)
-    monkeypatch.setattr(known_names, "REPLAY_BYTES", 1)
+    monkeypatch.setattr(names_replay, "REPLAY_BYTES", 1)
     assert await told(node, NamesRequest(PLAIN_TOPIC)) == [(PLAIN_TOPIC, 0, b"a", 4)]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gateway.control.stored_batches import partition_directories, stored_batches
-from log.names import LOG_SUFFIX, offset_name
+from log.files.file_names import LOG_SUFFIX, offset_name
 from tests.support.batches import Batch, records
 
 FIRST, SECOND = (Batch(records(count)).encode() for count in (2, 3))

@@ -18,8 +18,8 @@ from gateway.control.sweep_results import LeakRow, SweepPage
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from gateway.coordinator.share.records import SharePartitionKey
 from gateway.coordinator.transaction.rules import Producer
-from gateway.runtime.file_deletion import FileDeletion
-from log.leaks import LeakKind
+from gateway.runtime.upkeep.file_deletion import FileDeletion
+from log.directory.leaks import LeakKind
 from tests.gateway.handlers.requests import create, delete
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
 from tests.log.support import batch

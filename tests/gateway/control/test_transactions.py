@@ -20,8 +20,8 @@ from gateway.control.transaction_results import FencedBy
 from gateway.control.transactions import abort_transaction, describe_transaction, list_transactions
 from gateway.coordinator.transaction.rules import TransactionLimits
 from gateway.metadata.topic_names import TRANSACTION_STATE_TOPIC
-from gateway.runtime import transaction_endings
-from gateway.runtime.partition import Partition
+from gateway.runtime.coordinators import transaction_endings
+from gateway.runtime.partitions.partition import Partition
 from log import Storage
 from tests.faults.directory_life import ROOT, new_disk
 from tests.gateway.handlers.requests import create

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from gateway.handlers import (
+from gateway.handlers.admin import (
     alter_configs,
     create_partitions,
     create_topics,

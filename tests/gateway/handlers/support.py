@@ -13,24 +13,24 @@ from kio.index import load_payload_module, load_request_schema
 from kio.static.constants import EntityType
 
 from gateway.config import load_config
-from gateway.handlers.api import Api, RequestContext
+from gateway.handlers.answering.api import Api, RequestContext
 from gateway.protocol.messages import build, encode_response
-from gateway.runtime.backlog import Backlog
-from gateway.runtime.cold_reads import ColdReads
-from gateway.runtime.disk_room import DiskRoom
-from gateway.runtime.fetch_sessions import FetchSessionCache
-from gateway.runtime.flusher import Flusher
-from gateway.runtime.group_configs import GroupConfigs
-from gateway.runtime.group_coordinator import GroupCoordinator
-from gateway.runtime.internal_topics import InternalTopics
-from gateway.runtime.metadata_log import MetadataLog, open_metadata_log
-from gateway.runtime.partitions import Partitions
-from gateway.runtime.producer_id_source import open_producer_ids, open_store
+from gateway.runtime.backlogs.backlog import Backlog
+from gateway.runtime.coordinators.group_configs import GroupConfigs
+from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
+from gateway.runtime.coordinators.share_coordinator import ShareCoordinator
+from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
+from gateway.runtime.coordinators.transaction_markers import TransactionMarkers
+from gateway.runtime.partitions.cold_reads import ColdReads
+from gateway.runtime.partitions.fetch_sessions import FetchSessionCache
+from gateway.runtime.partitions.flusher import Flusher
+from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.services import Endpoint, Services
-from gateway.runtime.share_coordinator import ShareCoordinator
-from gateway.runtime.topic_lifecycle import TopicLifecycle
-from gateway.runtime.transaction_coordinator import TransactionCoordinator
-from gateway.runtime.transaction_markers import TransactionMarkers
+from gateway.runtime.topics.internal_topics import InternalTopics
+from gateway.runtime.topics.metadata_log import MetadataLog, open_metadata_log
+from gateway.runtime.topics.producer_id_source import open_producer_ids, open_store
+from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
+from gateway.runtime.upkeep.disk_room import DiskRoom
 from log import LogDirectory, Storage
 
 NOW_MS = 1_700_000_000_000

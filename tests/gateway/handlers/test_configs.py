@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from gateway.handlers import (
+from gateway.handlers.admin import (
     alter_configs,
     describe_configs,
     incremental_alter_configs,
     list_config_resources,
 )
 from gateway.metadata.logger_configs import LEVELS
-from gateway.runtime import loggers
+from gateway.runtime.loop import loggers
 from tests.gateway.handlers.requests import alter, create, describe, replace
 from tests.gateway.handlers.support import Node, open_node, versions
 
 TOPIC, BROKER, LOGGER, GROUP = 2, 4, 8, 32
-NAME = "gateway.runtime.flusher"
+NAME = "gateway.runtime.partitions.flusher"
 
 
 @pytest.fixture

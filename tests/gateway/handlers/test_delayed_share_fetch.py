@@ -12,13 +12,13 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.share.records import SharePartitionKey
-from gateway.handlers.produce_append import append_batch
+from gateway.handlers.records.produce_append import append_batch
 from gateway.metadata.image import GROUP_RESOURCE as GROUP_CONFIGS
 from gateway.metadata.image import TOPIC_RESOURCE
 from gateway.protocol.produce_codec import ProduceRow
-from gateway.runtime.delayed_delivery import DelayedDelivery
-from gateway.runtime.partition import Partition
-from log.records import NewRecord, build_batch
+from gateway.runtime.partitions.partition import Partition
+from gateway.runtime.upkeep.delayed_delivery import DelayedDelivery
+from log.format.records import NewRecord, build_batch
 from tests.gateway.handlers.requests import alter, create
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
 from tests.gateway.runtime.share_requests import (

@@ -15,7 +15,7 @@ from gateway.control.errors import ControlError
 from gateway.control.messages import DeleteGroupsRequest, DescribeGroupRequest
 from gateway.coordinator.group.name_groups import is_name_group, producer_name
 from gateway.handlers import APIS
-from gateway.handlers.api import RequestContext
+from gateway.handlers.answering.api import RequestContext
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import Node, open_node, versions
 from tests.support.wire import API_KEYS, Plain, build, entity, plain

@@ -12,13 +12,13 @@ from unittest.mock import Mock
 
 import pytest
 
-from gateway.handlers import produce
-from gateway.handlers.api import Deferred, RequestContext
-from gateway.handlers.produce import MANY_TO_OPEN
+from gateway.handlers.answering.api import Deferred, RequestContext
+from gateway.handlers.records import produce
+from gateway.handlers.records.produce import MANY_TO_OPEN
 from gateway.protocol.produce_codec import PartitionRecords, ProduceRequest, TopicRecords
-from gateway.runtime.partition import Partition
+from gateway.runtime.partitions.partition import Partition
 from gateway.server.request_memory import RequestMemory
-from log.data_file import DataFile
+from log.files.data_file import DataFile
 from tests.compat.topics import fresh_topic, stored_batches
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import NOW_MS, Node, open_node

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from gateway.handlers import delete_records, describe_log_dirs, describe_producers, list_offsets
-from gateway.runtime.partition import Partition
+from gateway.handlers.admin import describe_log_dirs
+from gateway.handlers.records import delete_records, list_offsets
+from gateway.handlers.transactions import describe_producers
+from gateway.runtime.partitions.partition import Partition
 from log import RetentionTicket
-from log.records import NewRecord, build_batch
+from log.format.records import NewRecord, build_batch
 from tests.gateway.handlers.requests import TIMEOUT, create, delete
 from tests.gateway.handlers.support import NOW_MS, Node, open_node, versions
 

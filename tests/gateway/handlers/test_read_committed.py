@@ -11,12 +11,13 @@ import pytest
 from kio.index import load_response_schema
 from kio.serial import entity_reader
 
-from gateway.handlers import describe_producers, fetch, list_offsets
-from gateway.handlers.api import Answer, Deferred, RequestContext
+from gateway.handlers.answering.api import Answer, Deferred, RequestContext
+from gateway.handlers.records import fetch, list_offsets
+from gateway.handlers.transactions import describe_producers
 from gateway.protocol.fetch_request import FetchPosition, FetchRequest
-from gateway.runtime.partition import Partition
+from gateway.runtime.partitions.partition import Partition
 from log import FileRegion
-from log.records import NewRecord, build_batch
+from log.format.records import NewRecord, build_batch
 from tests.gateway.handlers.requests import TIMEOUT, create
 from tests.gateway.handlers.support import NOW_MS, Node, open_node, versions
 from tests.support.batches import read_batches

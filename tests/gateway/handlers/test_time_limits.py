@@ -16,23 +16,17 @@ from gateway.control.sweep import Sweeps
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from gateway.coordinator.share.records import SharePartitionKey
 from gateway.coordinator.transaction.rules import Producer
-from gateway.handlers import (
-    alter_share_group_offsets,
-    delete_groups,
-    delete_records,
-    delete_share_group_offsets,
-    describe_log_dirs,
-    describe_producers,
-    list_groups,
-    list_transactions,
-    offset_delete,
-)
-from gateway.handlers.time_limit import TimeLimit
+from gateway.handlers.admin import describe_log_dirs
+from gateway.handlers.answering.time_limit import TimeLimit
+from gateway.handlers.groups import delete_groups, list_groups, offset_delete
+from gateway.handlers.records import delete_records
+from gateway.handlers.sharing import alter_share_group_offsets, delete_share_group_offsets
+from gateway.handlers.transactions import describe_producers, list_transactions
 from gateway.metadata.image import TOPIC_RESOURCE
 from gateway.metadata.topic_names import OFFSETS_TOPIC
-from gateway.runtime import slices
+from gateway.runtime.loop import slices
 from log import Storage
-from log.storage import DataFile
+from log.files.storage import DataFile
 from tests.gateway.handlers.requests import alter, create, delete, grow
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
 from tests.log.support import batch

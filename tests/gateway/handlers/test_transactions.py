@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers import (
+from gateway.handlers.answering.api import RequestContext
+from gateway.handlers.answering.api_versions import api_versions
+from gateway.handlers.groups import find_coordinator
+from gateway.handlers.transactions import (
     add_offsets_to_txn,
     add_partitions_to_txn,
     describe_transactions,
     end_txn,
-    find_coordinator,
     init_producer_id,
     list_transactions,
     write_txn_markers,
 )
-from gateway.handlers.api import RequestContext
-from gateway.handlers.api_versions import api_versions
 from gateway.protocol.messages import build
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import NOW_MS, Node, open_node, versions

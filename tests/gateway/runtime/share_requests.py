@@ -8,10 +8,10 @@ from datetime import timedelta
 from typing import Any
 
 from gateway.coordinator.share.records import SharePartitionKey
-from gateway.handlers import share_acknowledge, share_fetch, share_group_heartbeat
+from gateway.handlers.sharing import share_acknowledge, share_fetch, share_group_heartbeat
 from gateway.metadata.image import GROUP_RESOURCE
 from gateway.protocol.messages import build
-from log.records import NewRecord, build_batch
+from log.format.records import NewRecord, build_batch
 from tests.gateway.handlers.requests import alter, create
 from tests.gateway.handlers.support import NOW_MS, Node
 

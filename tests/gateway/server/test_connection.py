@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from gateway.handlers.api import Deferred
+from gateway.handlers.answering.api import Deferred
 from gateway.server.connection import NO_MEMORY, REQUESTS_PER_TURN, TURN_S, Connection
 from gateway.server.frame_reader import FrameReader
 from gateway.server.limits import ConnectionLimits

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from gateway.config import Listener, load_config
-from gateway.runtime.file_handles import SPARE
+from gateway.runtime.loop.file_handles import SPARE
 from gateway.server.server import KEEPALIVE_IDLE_S, STALLED_S, Server
 
 

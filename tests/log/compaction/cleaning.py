@@ -10,8 +10,8 @@ from log.compacted_log import Cleaning
 from log.compaction.cleaner import clean
 from log.compaction.job import CleanedSegment, CleaningFinished, JobLimits, decode_job, encode_job
 from log.compaction.throttle import Throttle
-from log.record_batch import BatchHeader, parse_header, whole_batches
-from log.records import NewRecord, build_batch, iterate_records
+from log.format.record_batch import BatchHeader, parse_header, whole_batches
+from log.format.records import NewRecord, build_batch, iterate_records
 
 LIMITS = JobLimits(map_bytes=1 << 20, map_load_factor=0.9, read_bytes=4096, bytes_per_s=0)
 _tokens = itertools.count()

@@ -14,8 +14,8 @@ from log.compaction.batch_rewriting import (
     rewritten_batch,
     stored_records,
 )
-from log.record_batch import HEADER_BYTES, crc_matches, parse_header
-from log.records import NewRecord, build_batch, iterate_records
+from log.format.record_batch import HEADER_BYTES, crc_matches, parse_header
+from log.format.records import NewRecord, build_batch, iterate_records
 from tests.support.batches import Batch, Record
 
 LIMIT_BYTES = 1 << 20

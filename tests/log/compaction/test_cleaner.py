@@ -9,8 +9,8 @@ import pytest
 
 from log import CorruptRecord, LogConfig, Storage
 from log.compaction.job import JobLimits
-from log.data_file import DataFile, Place
-from log.record_batch import DELETE_HORIZON_FLAG
+from log.files.data_file import DataFile, Place
+from log.format.record_batch import DELETE_HORIZON_FLAG
 from tests.log.compaction.cleaning import Kept, begin, compact, keyed, run, stored, stored_batches
 from tests.log.support import NOW_MS, flush, open_log
 

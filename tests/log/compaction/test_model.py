@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from log import LogConfig, Storage, UnifiedLog
 from log.compaction.job import JobLimits
-from log.names import SNAPSHOT_SUFFIX
-from log.records import iterate_records
+from log.files.file_names import SNAPSHOT_SUFFIX
+from log.format.records import iterate_records
 from seq_validator import ProducerEntry
 from tests.log.compaction.cleaning import LIMITS, Kept, compact, keyed, stored, stored_batches
 from tests.log.support import NOW_MS, flush, open_log

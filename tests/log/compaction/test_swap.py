@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from log.environment import LogEnvironment
-from log.names import (
+from log.files.file_names import (
     CLEANED_SUFFIX,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,

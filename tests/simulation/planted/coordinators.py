@@ -8,9 +8,9 @@ from gateway.coordinator.group import consumer_group, shard
 from gateway.coordinator.group.offsets import GroupOffsets
 from gateway.coordinator.transactional import Pending, TransactionEnd
 from gateway.metadata.topic_names import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
-from gateway.runtime.coordinator_shards import CoordinatorShards
-from gateway.runtime.transaction_coordinator import TransactionCoordinator
-from gateway.runtime.transaction_markers import TransactionMarkers
+from gateway.runtime.coordinators.shards import CoordinatorShards
+from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
+from gateway.runtime.coordinators.transaction_markers import TransactionMarkers
 from tests.simulation.planted.fault import Change, fault
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from gateway.runtime.partition import Partition
+from gateway.runtime.partitions.partition import Partition
 from log import AppendInfo, FlushTicket, Storage
+from log.durability.log_start import LogStart
 from log.durable_log import DurableLog
-from log.log_start import LogStart
 from log.retained_log import RetainedLog
 from tests.simulation.planted.fault import Change, fault
 

@@ -7,12 +7,12 @@ from typing import Any
 from log import FlushTicket, deduplicated_log, named_log
 from log.deduplicated_log import BatchContent, DeduplicatedLog
 from log.delayed_log import DelayedLog
-from log.name_snapshots import ReadNames, newest_names
-from log.named_records import named_records
-from log.names import NAMES_SUFFIX
-from log.recovery import _Loader
-from log.results import AppendInfo
+from log.files.file_names import NAMES_SUFFIX
+from log.format.named_records import named_records
+from log.recovery.load import _Loader
 from log.retained_log import RetainedLog
+from log.segments.regions import AppendInfo
+from log.state.name_snapshots import ReadNames, newest_names
 from seq_validator.names import NO_OFFSET, NamedRecord, NameTable
 from seq_validator.names.entry import NameEntry
 from seq_validator.names.limit import TopicNames

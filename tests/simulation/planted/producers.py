@@ -10,9 +10,9 @@ from gateway.coordinator.transaction.rules import Producer, TransactionRefused
 from gateway.coordinator.transaction.states import EMPTY
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.producer_ids import claim_block
-from gateway.runtime.embedded_block_store import EmbeddedBlockStore, block_of
-from gateway.runtime.partition import Partition
-from gateway.runtime.transaction_coordinator import TransactionCoordinator
+from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
+from gateway.runtime.partitions.partition import Partition
+from gateway.runtime.topics.embedded_block_store import EmbeddedBlockStore, block_of
 from log import AppendInfo, StorageFailed
 from pid_allocator import ProducerIdBlock
 from seq_validator import ACCEPTED, Duplicate, ProducerTable, Rejected, RejectionReason, table

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from log import FileRegion, UnifiedLog
-from log.indexes import OFFSET_ENTRY
-from log.segment import Segment
+from log.segments.indexes import OFFSET_ENTRY
+from log.segments.segment import Segment
 from log.transactional_log import TransactionalLog
 from tests.simulation.planted.fault import Change, fault
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from log import recovery
 from log.durable_log import DurableLog
-from log.producer_recovery import load_producers
-from log.recovery import LoadedLog, _Loader
-from log.segment import Segment
+from log.recovery import load as recovery
+from log.recovery.load import LoadedLog, _Loader
+from log.recovery.producer_recovery import load_producers
+from log.segments.segment import Segment
 from seq_validator import ProducerTable
 from tests.simulation.planted.fault import Change, fault
 

@@ -1,0 +1,1 @@
+"""Topics, configurations and the cluster."""

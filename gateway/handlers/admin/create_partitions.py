@@ -1,0 +1,60 @@
+"""CreatePartitions (key 37, versions 0-3): more partitions for topics that exist.
+
+Source: Kafka's ControllerApis.createPartitions, ReplicationControlManager.createPartitions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.admin.metadata_change import change_metadata
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.metadata.decision import ApiError
+from gateway.metadata.topics import MorePartitions, TopicResult, create_partitions
+from gateway.protocol.messages import build, response_module
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """Add the partitions, or only check the request when `validate_only` is set."""
+    services = context.services
+    topics = [_more_partitions(topic) for topic in request.topics]
+    results = await change_metadata(
+        context,
+        lambda image: create_partitions(
+            image,
+            topics,
+            config=services.config,
+            node_id=services.node_id,
+            validate_only=request.validate_only,
+        ),
+        request.timeout,
+    )
+    if isinstance(results, ApiError):
+        results = [TopicResult(name=topic.name, error=results) for topic in topics]
+    module = response_module(37, context.api_version)
+    return build(
+        module.CreatePartitionsResponse,
+        results=tuple(
+            build(
+                module.CreatePartitionsTopicResult,
+                name=result.name,
+                error_code=result.error.error_code if result.error else ErrorCode.none,
+                error_message=result.error.message if result.error else None,
+            )
+            for result in results
+        ),
+    )
+
+
+def _more_partitions(topic: Any) -> MorePartitions:
+    assignments = topic.assignments
+    return MorePartitions(
+        name=topic.name,
+        count=topic.count,
+        assignments=None if assignments is None else [entry.broker_ids for entry in assignments],
+    )
+
+
+API = Api(key=37, name="CreatePartitions", min_version=0, max_version=3, handle=handle)

@@ -1,0 +1,53 @@
+"""DeleteTopics (key 20, versions 1-6): topics by name, from v6 on also by id.
+
+Source: Kafka's ControllerApis.deleteTopics. The results come in the order of the request; Kafka shuffles them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.admin.metadata_change import change_metadata
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.metadata.decision import ApiError
+from gateway.metadata.topics import TopicResult, TopicToDelete, delete_topics
+from gateway.protocol.messages import build, response_module
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """Delete the topics, unless `delete.topic.enable` is off."""
+    if context.api_version >= 6:
+        topics = [TopicToDelete(name=topic.name, topic_id=topic.topic_id) for topic in request.topics]
+    else:
+        topics = [TopicToDelete(name=name) for name in request.topic_names]
+    results: list[TopicResult] | ApiError
+    if context.services.config.bool("delete.topic.enable"):
+        results = await change_metadata(context, lambda image: delete_topics(image, topics), request.timeout)
+    else:
+        results = _disabled(context.api_version)
+    if isinstance(results, ApiError):
+        results = [TopicResult(name=topic.name, topic_id=topic.topic_id, error=results) for topic in topics]
+    module = response_module(20, context.api_version)
+    return build(
+        module.DeleteTopicsResponse,
+        responses=tuple(
+            build(
+                module.DeletableTopicResult,
+                name=result.name,
+                topic_id=result.topic_id,
+                error_code=result.error.error_code if result.error else ErrorCode.none,
+                error_message=result.error.message if result.error else None,
+            )
+            for result in results
+        ),
+    )
+
+
+def _disabled(api_version: int) -> ApiError:
+    code = ErrorCode.topic_deletion_disabled if api_version >= 3 else ErrorCode.invalid_request
+    return ApiError(code, "Topic deletion is disabled.")
+
+
+API = Api(key=20, name="DeleteTopics", min_version=1, max_version=6, handle=handle)

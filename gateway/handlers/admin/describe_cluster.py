@@ -1,0 +1,68 @@
+"""DescribeCluster (key 60, versions 0-2): the brokers, which are this node.
+
+Source: Kafka's AuthHelper.computeDescribeClusterResponse. From v1 on a client says whether it means brokers or
+controllers; here are only brokers.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
+from gateway.protocol.messages import build, response_module
+
+_BROKERS: Final = 1
+_CONTROLLERS: Final = 2
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """Describe this node under the address of the client's listener."""
+    module = response_module(60, context.api_version)
+    services = context.services
+    endpoint_type = request.endpoint_type if context.api_version >= 1 else _BROKERS
+    if endpoint_type != _BROKERS:
+        return _refused(module.DescribeClusterResponse, endpoint_type)
+    endpoint = services.advertised[context.listener_name]
+    broker = build(
+        module.DescribeClusterBroker,
+        broker_id=services.node_id,
+        host=endpoint.host,
+        port=endpoint.port,
+        rack=services.config.optional_str("broker.rack"),
+        is_fenced=False,
+    )
+    asked = request.include_cluster_authorized_operations
+    return build(
+        module.DescribeClusterResponse,
+        error_code=ErrorCode.none,
+        endpoint_type=_BROKERS,
+        cluster_id=services.cluster_id,
+        controller_id=services.node_id,
+        brokers=(broker,),
+        cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
+    )
+
+
+def _refused(response_type: Any, endpoint_type: int) -> Any:
+    if endpoint_type == _CONTROLLERS:
+        code = ErrorCode.mismatched_endpoint_type
+        text = "The request asks for controllers, and was sent to a broker."
+    else:
+        code = ErrorCode.unsupported_endpoint_type
+        text = f"Unsupported endpoint type {endpoint_type}"
+    return build(
+        response_type,
+        error_code=code,
+        error_message=text,
+        endpoint_type=_BROKERS,
+        cluster_id="",
+        controller_id=-1,
+        brokers=(),
+        cluster_authorized_operations=NOT_ASKED,
+    )
+
+
+API = Api(key=60, name="DescribeCluster", min_version=0, max_version=2, handle=handle)

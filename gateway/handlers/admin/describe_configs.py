@@ -1,0 +1,165 @@
+"""DescribeConfigs (key 32, versions 1-4): configurations of topics, of groups, of this broker and of its loggers.
+
+A resource kind that Kafka does not know refuses the whole request, as in Kafka; the one that only Seqgate lacks (client
+metrics) is refused one by one. Source: Kafka's ConfigHelper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import ModuleType
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.named_twice import answer_each
+from gateway.metadata.configs import NO_CLIENT_METRICS
+from gateway.metadata.decision import ApiError
+from gateway.metadata.described import (
+    DescribedConfig,
+    describe_all_brokers,
+    describe_broker,
+    describe_group,
+    describe_loggers,
+    describe_topic,
+)
+from gateway.metadata.image import (
+    ALL_BROKERS,
+    BROKER_LOGGER_RESOURCE,
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+)
+from gateway.metadata.topic_names import name_complaint
+from gateway.protocol.messages import build, response_module
+from gateway.runtime.loop import loggers
+
+_KNOWN_KINDS: Final = {
+    TOPIC_RESOURCE,
+    BROKER_RESOURCE,
+    GROUP_RESOURCE,
+    BROKER_LOGGER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+}
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """Describe each resource, or say why not."""
+    module = response_module(32, context.api_version)
+    unknown = [resource for resource in request.resources if resource.resource_type not in _KNOWN_KINDS]
+    refusal = None
+    if unknown:
+        text = f"Unexpected resource type {unknown[0].resource_type} for resource {unknown[0].resource_name}"
+        refusal = ApiError(ErrorCode.invalid_request, text)
+    documented = context.api_version >= 3 and request.include_documentation
+
+    def answer(resource: Any) -> Any:
+        found = refusal or _describe(context, resource)
+        error = found if isinstance(found, ApiError) else None
+        entries = () if isinstance(found, ApiError) else found
+        return build(
+            module.DescribeConfigsResult,
+            error_code=error.error_code if error else ErrorCode.none,
+            error_message=error.message if error else "",
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            configs=tuple(
+                _entry(module, entry, synonyms=request.include_synonyms, documented=documented)
+                for entry in entries
+            ),
+        )
+
+    return build(module.DescribeConfigsResponse, results=await answer_each(request.resources, answer))
+
+
+def _describe(context: RequestContext, resource: Any) -> Iterable[DescribedConfig] | ApiError:
+    names = set(resource.configuration_keys) if resource.configuration_keys else None
+    if resource.resource_type == TOPIC_RESOURCE:
+        return _describe_topic(context, resource.resource_name, names)
+    if resource.resource_type == BROKER_RESOURCE:
+        return _describe_broker(context, resource.resource_name, names)
+    if resource.resource_type == GROUP_RESOURCE:
+        return _describe_group(context, resource.resource_name, names)
+    if resource.resource_type == BROKER_LOGGER_RESOURCE:
+        return _describe_loggers(context, resource.resource_name, names)
+    return ApiError(ErrorCode.invalid_request, NO_CLIENT_METRICS)
+
+
+def _describe_topic(
+    context: RequestContext, topic: str, names: set[str] | None
+) -> Iterable[DescribedConfig] | ApiError:
+    complaint = name_complaint(topic)
+    if complaint:
+        return ApiError(ErrorCode.invalid_topic_exception, complaint)
+    image = context.services.metadata_log.image
+    if topic not in image.topics_by_name:
+        return ApiError(ErrorCode.unknown_topic_or_partition, "")
+    return describe_topic(context.services.config, image.topic_configs(topic), names)
+
+
+def _describe_group(
+    context: RequestContext, group_id: str, names: set[str] | None
+) -> Iterable[DescribedConfig] | ApiError:
+    if not group_id:
+        return ApiError(ErrorCode.invalid_request, "Group name must not be empty")
+    values = context.services.metadata_log.image.configs(GROUP_RESOURCE, group_id)
+    return describe_group(context.services.config, values, names)
+
+
+def _describe_broker(
+    context: RequestContext, broker: str, names: set[str] | None
+) -> Iterable[DescribedConfig] | ApiError:
+    services = context.services
+    if not broker:
+        altered = services.metadata_log.image.configs(BROKER_RESOURCE, ALL_BROKERS)
+        return describe_all_brokers(altered, names)
+    if not broker.removeprefix("-").isdigit():
+        text = f"Broker id must be an integer, but it is: {broker}"
+        return ApiError(ErrorCode.invalid_request, text)
+    if int(broker) != services.node_id:
+        text = f"Unexpected broker id, expected {services.node_id} or empty string, but received {broker}"
+        return ApiError(ErrorCode.invalid_request, text)
+    return describe_broker(services.config, names)
+
+
+def _describe_loggers(
+    context: RequestContext, broker: str, names: set[str] | None
+) -> Iterable[DescribedConfig] | ApiError:
+    node_id = context.services.node_id
+    if not broker:
+        return ApiError(ErrorCode.invalid_request, "Broker id must not be empty")
+    if not broker.removeprefix("-").isdecimal():
+        text = f"Broker id must be an integer, but it is: {broker}"
+        return ApiError(ErrorCode.invalid_request, text)
+    if int(broker) != node_id:
+        text = f"Unexpected broker id, expected {node_id} but received {broker}"
+        return ApiError(ErrorCode.invalid_request, text)
+    return describe_loggers(loggers.levels(), names)
+
+
+def _entry(module: ModuleType, entry: DescribedConfig, *, synonyms: bool, documented: bool) -> Any:
+    return build(
+        module.DescribeConfigsResourceResult,
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=entry.source,
+        is_sensitive=entry.is_sensitive,
+        synonyms=tuple(
+            build(
+                module.DescribeConfigsSynonym,
+                name=synonym.name,
+                value=synonym.value,
+                source=synonym.source,
+            )
+            for synonym in (entry.synonyms if synonyms else ())
+        ),
+        config_type=entry.type,
+        # of a logger, which has none, Kafka says so whether it is asked for or not
+        documentation=entry.documentation if documented or not entry.documentation else None,
+    )
+
+
+API = Api(key=32, name="DescribeConfigs", min_version=1, max_version=4, handle=handle, may_be_given_up=True)

@@ -1,0 +1,100 @@
+"""DescribeLogDirs (key 35, versions 1-5): the data directory and the size of each partition in it.
+
+Partitions that are asked for and not here are left out. Source: Kafka's ReplicaManager.describeLogDirs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.time_limit import TimeLimit
+from gateway.protocol.messages import build, response_module
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """Describe the one data directory; `topics` None means all partitions."""
+    module = response_module(35, context.api_version)
+    path = _data_directory(context)
+    limit = TimeLimit(context)
+    try:
+        topics = await _topics(context, module, limit, request)
+        space = await asyncio.wait_for(asyncio.to_thread(os.statvfs, path), max(0.0, limit.left_s))
+    except (OSError, TimeoutError) as error:
+        is_late = isinstance(error, TimeoutError)
+        result = build(
+            module.DescribeLogDirsResult,
+            error_code=ErrorCode.request_timed_out if is_late else ErrorCode.kafka_storage_error,
+            log_dir=path,
+            topics=(),
+        )
+    else:
+        result = build(
+            module.DescribeLogDirsResult,
+            error_code=ErrorCode.none,
+            log_dir=path,
+            topics=topics,
+            total_bytes=space.f_blocks * space.f_frsize,
+            usable_bytes=space.f_bavail * space.f_frsize,
+            is_cordoned=False,
+        )
+    return build(module.DescribeLogDirsResponse, error_code=ErrorCode.none, results=(result,))
+
+
+async def _topics(
+    context: RequestContext, module: ModuleType, limit: TimeLimit, request: Any
+) -> tuple[Any, ...]:
+    """Raises TimeoutError."""
+    rows: dict[str, list[Any]] = {}
+    wanted = _wanted(context, request).items()
+    async for topic, index in limit.each((topic, index) for topic, indexes in wanted for index in indexes):
+        rows.setdefault(topic, []).append(_partition(context, module, topic, index))
+    return tuple(
+        build(module.DescribeLogDirsTopic, name=topic, partitions=tuple(partitions))
+        for topic, partitions in rows.items()
+    )
+
+
+def _data_directory(context: RequestContext) -> str:
+    return str(Path(context.services.config.str("log.dirs")).absolute())
+
+
+def _wanted(context: RequestContext, request: Any) -> dict[str, Iterable[int]]:
+    """The partitions to describe, by topic; none is opened for it."""
+    partitions = context.services.partitions
+    if request.topics is None:
+        return {topic.name: range(topic.count) for topic in partitions.by_name.values() if topic.count}
+    indexes: dict[str, dict[int, None]] = {}
+    for topic in request.topics:
+        for index in topic.partitions:
+            if partitions.has(topic.topic, index):
+                indexes.setdefault(topic.topic, {})[index] = None
+    return dict(indexes)
+
+
+def _partition(context: RequestContext, module: ModuleType, topic: str, index: int) -> Any:
+    return build(
+        module.DescribeLogDirsPartition,
+        partition_index=index,
+        partition_size=context.services.log_directory.size_bytes(topic, index),
+        offset_lag=0,
+        is_future_key=False,
+    )
+
+
+API = Api(
+    key=35,
+    name="DescribeLogDirs",
+    min_version=1,
+    max_version=5,
+    handle=handle,
+    is_long=True,
+    may_be_given_up=True,
+)

@@ -1,0 +1,121 @@
+"""DescribeTopicPartitions (key 75, version 0): topics by name, in pages of at most 2,000 partitions.
+
+A page ends with a cursor: the topic and partition that the next page begins with. Nothing is created here.
+Source: KIP-966, Kafka's DescribeTopicPartitionsRequestHandler, KRaftMetadataCache.describeTopicResponse.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.authorized_operations import NOT_ASKED, TOPIC_OPERATIONS
+from gateway.handlers.answering.partition_state import partition_state
+from gateway.metadata.image import TopicImage
+from gateway.metadata.topic_names import INTERNAL_TOPICS, name_complaint
+from gateway.protocol.messages import build, response_module
+
+#: Kafka's default of max.request.partition.size.limit.
+MAX_PARTITIONS_PER_PAGE: Final = 2000
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """One page of the topics asked for, or of all topics, by name."""
+    module = response_module(75, context.api_version)
+    cursor = request.cursor
+    names = {topic.name for topic in request.topics}
+    if cursor is not None and (cursor.partition_index < 0 or (names and cursor.topic_name not in names)):
+        return _refused(module, request)
+    by_name = context.services.metadata_log.image.topics_by_name
+    start = "" if cursor is None else cursor.topic_name
+    left = max(min(MAX_PARTITIONS_PER_PAGE, request.response_partition_limit), 1)
+    topics = []
+    next_cursor = None
+    for name in sorted(name for name in names or by_name if name >= start):
+        if left == 0:
+            next_cursor = module.Cursor(topic_name=name, partition_index=0)
+            break
+        topic = by_name.get(name)
+        if topic is None:
+            topics.append(_unknown(module, name))
+            continue
+        first = cursor.partition_index if cursor is not None and name == start else 0
+        end = min(first + left, len(topic.partitions))
+        topics.append(_topic(context, module, topic, range(first, end)))
+        if end < len(topic.partitions):
+            next_cursor = module.Cursor(topic_name=name, partition_index=end)
+            break
+        left -= max(end - first, 0)
+    return build(module.DescribeTopicPartitionsResponse, topics=tuple(topics), next_cursor=next_cursor)
+
+
+def _topic(context: RequestContext, module: ModuleType, topic: TopicImage, indexes: range) -> Any:
+    served = context.services.partitions.by_name.get(topic.name)
+    partitions = []
+    for index in indexes:
+        image = topic.partitions[index]
+        state = partition_state(context, image, served, index)
+        partitions.append(
+            build(
+                module.DescribeTopicPartitionsResponsePartition,
+                error_code=state.error_code,
+                partition_index=index,
+                leader_id=state.leader_id,
+                leader_epoch=state.leader_epoch,
+                replica_nodes=image.replicas,
+                isr_nodes=image.isr,
+                eligible_leader_replicas=(),
+                last_known_elr=(),
+                offline_replicas=state.offline_replicas,
+            )
+        )
+    return build(
+        module.DescribeTopicPartitionsResponseTopic,
+        error_code=ErrorCode.none,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=tuple(partitions),
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _unknown(module: ModuleType, name: str) -> Any:
+    known_name = name_complaint(name) is None
+    return build(
+        module.DescribeTopicPartitionsResponseTopic,
+        error_code=ErrorCode.unknown_topic_or_partition if known_name else ErrorCode.invalid_topic_exception,
+        name=name,
+        topic_id=None,
+        is_internal=name in INTERNAL_TOPICS,
+        partitions=(),
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _refused(module: ModuleType, request: Any) -> Any:
+    """A cursor outside the list, or before the first partition: every topic carries INVALID_REQUEST."""
+    return build(
+        module.DescribeTopicPartitionsResponse,
+        topics=tuple(
+            build(
+                module.DescribeTopicPartitionsResponseTopic,
+                error_code=ErrorCode.invalid_request,
+                name=topic.name,
+                topic_id=None,
+                is_internal=False,
+                partitions=(),
+                topic_authorized_operations=NOT_ASKED,
+            )
+            for topic in request.topics
+        ),
+        next_cursor=None,
+    )
+
+
+API = Api(
+    key=75, name="DescribeTopicPartitions", min_version=0, max_version=0, handle=handle, may_be_given_up=True
+)

@@ -1,0 +1,74 @@
+"""ListConfigResources (key 74, versions 0–1): which resources there are to configure (KIP-1142).
+
+Version 0 asks for client metrics only (it was ListClientMetricsResources), of which there are none here. Topics and
+this broker, its loggers too, are listed whether or not something is set on them, groups only then.
+Source: Kafka's KafkaApis.handleListConfigResources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.metadata.image import (
+    BROKER_LOGGER_RESOURCE,
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+)
+from gateway.protocol.messages import build, response_module
+
+API_KEY: Final = 74
+FIRST_WITH_TYPES: Final = 1
+
+
+def _groups(context: RequestContext) -> Collection[str]:
+    return context.services.metadata_log.image.configured(GROUP_RESOURCE)
+
+
+def _brokers(context: RequestContext) -> Collection[str]:
+    return (str(context.services.node_id),)
+
+
+def _topics(context: RequestContext) -> Collection[str]:
+    return context.services.metadata_log.image.topics_by_name
+
+
+def _none(context: RequestContext) -> Collection[str]:  # noqa: ARG001 - called like the others
+    return ()
+
+
+_NAMES: Final[Mapping[int, Callable[[RequestContext], Collection[str]]]] = {
+    GROUP_RESOURCE: _groups,
+    CLIENT_METRICS_RESOURCE: _none,
+    BROKER_LOGGER_RESOURCE: _brokers,
+    BROKER_RESOURCE: _brokers,
+    TOPIC_RESOURCE: _topics,
+}
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """List the resources of the types asked for, of all types when none is."""
+    module = response_module(API_KEY, context.api_version)
+    if context.api_version < FIRST_WITH_TYPES:
+        asked = {CLIENT_METRICS_RESOURCE}
+    else:
+        asked = set(request.resource_types) or set(_NAMES)
+    if asked - set(_NAMES):
+        return build(
+            module.ListConfigResourcesResponse, error_code=ErrorCode.unsupported_version, config_resources=()
+        )
+    resources = tuple(
+        build(module.ConfigResource, resource_name=name, resource_type=resource_type)
+        for resource_type, names in _NAMES.items()
+        if resource_type in asked
+        for name in names(context)
+    )
+    return build(module.ListConfigResourcesResponse, error_code=ErrorCode.none, config_resources=resources)
+
+
+API = Api(key=API_KEY, name="ListConfigResources", min_version=0, max_version=1, handle=handle)

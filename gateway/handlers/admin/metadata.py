@@ -1,0 +1,235 @@
+"""Metadata (key 3, versions 0-13): this broker, and topics with their partitions, leaders and leader epochs.
+
+    request                      answer
+    topics null (v0: empty)      all topics
+    topics empty                 none, only the broker
+    topic ids (v12 on)           these; names beside ids are ignored, as in Kafka
+    unknown name                 UNKNOWN_TOPIC_OR_PARTITION; created in the background where that is allowed
+    unknown id                   UNKNOWN_TOPIC_ID
+
+`__cluster_metadata` and the logs of coordinators that are not built are never created this way.
+Source: Kafka's KafkaApis.handleTopicMetadataRequest, KIP-516 (topic ids), KIP-430 (authorized operations).
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator, Sequence
+from types import ModuleType
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.admin.metadata_change import fresh_topic_id
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from gateway.handlers.answering.partition_state import PartitionState, partition_state
+from gateway.metadata.decision import Decision
+from gateway.metadata.image import MetadataImage, PartitionImage, TopicImage
+from gateway.metadata.topic_names import INTERNAL_TOPICS, METADATA_TOPIC, name_complaint
+from gateway.metadata.topics import NewTopic, TopicResult, create_topics
+from gateway.protocol.messages import build, response_module, written
+from gateway.protocol.schema_writer import Written
+from gateway.runtime.loop.slices import in_slices
+
+logger = logging.getLogger(__name__)
+
+FEW_PARTITIONS: Final = 32
+"""Beyond so many it pays to write what their rows have in common once."""
+INDEX_IN_ROW: Final = slice(2, 6)
+"""A row begins with error_code int16, partition_index int32, in all versions."""
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """Answer from the image, and begin the creation of topics that are unknown."""
+    module = response_module(3, context.api_version)
+    if context.api_version < 12 and request.topics and context.api_version >= 10:
+        refused = [topic for topic in request.topics if topic.name is None or topic.topic_id is not None]
+    else:
+        refused = [topic for topic in request.topics or () if _names_nothing(topic)]
+    if refused:
+        return _refuse_all(module, request.topics)
+    topics_asked = context.api_version >= 8 and request.include_topic_authorized_operations
+    operations = TOPIC_OPERATIONS if topics_asked else NOT_ASKED
+    cluster_asked = 8 <= context.api_version <= 10 and request.include_cluster_authorized_operations
+    services = context.services
+    endpoint = services.advertised[context.listener_name]
+    broker = build(
+        module.MetadataResponseBroker,
+        node_id=services.node_id,
+        host=endpoint.host,
+        port=endpoint.port,
+        rack=services.config.optional_str("broker.rack"),
+    )
+    return build(
+        module.MetadataResponse,
+        brokers=(broker,),
+        cluster_id=services.cluster_id,
+        controller_id=services.node_id,
+        topics=tuple([topic async for topic in in_slices(_topics(context, module, request, operations))]),
+        error_code=ErrorCode.none,
+        cluster_authorized_operations=CLUSTER_OPERATIONS if cluster_asked else NOT_ASKED,
+    )
+
+
+def _names_nothing(topic: Any) -> bool:
+    return topic.name is None and getattr(topic, "topic_id", None) is None
+
+
+def _refuse_all(module: ModuleType, topics: Sequence[Any]) -> Any:
+    """The answer to a request that can't be understood: every topic carries INVALID_REQUEST, no broker is told."""
+    return build(
+        module.MetadataResponse,
+        brokers=(),
+        cluster_id=None,
+        controller_id=-1,
+        topics=tuple(
+            _topic_error(
+                module,
+                ErrorCode.invalid_request,
+                topic.name or "",
+                getattr(topic, "topic_id", None),
+                NOT_ASKED,
+            )
+            for topic in topics
+        ),
+        error_code=ErrorCode.invalid_request,
+        cluster_authorized_operations=NOT_ASKED,
+    )
+
+
+def _topics(context: RequestContext, module: ModuleType, request: Any, operations: int) -> Iterator[Any]:
+    image = context.services.metadata_log.image
+    if request.topics is None or (context.api_version == 0 and not request.topics):
+        # others create and delete topics between the slices
+        for topic in list(image.topics_by_name.values()):
+            yield _topic(context, module, topic, operations)
+        return
+    ids = dict.fromkeys(
+        topic.topic_id for topic in request.topics if getattr(topic, "topic_id", None) is not None
+    )
+    if ids:
+        yield from _topics_by_id(context, module, ids, operations)
+    else:
+        allowed = context.api_version < 4 or request.allow_auto_topic_creation
+        names = dict.fromkeys(topic.name for topic in request.topics)
+        yield from _topics_by_name(context, module, names, operations, create=allowed)
+
+
+def _topics_by_id(
+    context: RequestContext, module: ModuleType, ids: dict[uuid.UUID, None], operations: int
+) -> Iterator[Any]:
+    by_id = context.services.metadata_log.image.topics_by_id
+    for topic_id in ids:
+        if topic_id not in by_id:
+            yield _topic_error(module, ErrorCode.unknown_topic_id, None, topic_id, NOT_ASKED)
+    for topic_id in ids:
+        topic = by_id.get(topic_id)
+        if topic is not None:
+            yield _topic(context, module, topic, operations)
+
+
+def _topics_by_name(
+    context: RequestContext, module: ModuleType, names: dict[str, None], operations: int, *, create: bool
+) -> Iterator[Any]:
+    by_name = context.services.metadata_log.image.topics_by_name
+    for name in names:
+        topic = by_name.get(name)
+        if topic is not None:
+            yield _topic(context, module, topic, operations)
+    for name in names:
+        if name in by_name:
+            continue
+        error = ErrorCode.invalid_topic_exception
+        if name_complaint(name) is None:
+            error = ErrorCode.unknown_topic_or_partition
+            if create:
+                _create_soon(context, name)
+        yield _topic_error(module, error, name, None, operations)
+
+
+def _create_soon(context: RequestContext, name: str) -> None:
+    services = context.services
+    if not services.config.bool("auto.create.topics.enable") or name in INTERNAL_TOPICS | {METADATA_TOPIC}:
+        return
+    topic_id = fresh_topic_id()
+
+    def decide(image: MetadataImage) -> Decision[list[TopicResult]]:
+        decision = create_topics(
+            image,
+            [NewTopic(name=name)],
+            fresh_ids=[topic_id],
+            config=services.config,
+            node_id=services.node_id,
+        )
+        error = decision.answer[0].error
+        if error is not None and error.error_code is not ErrorCode.topic_already_exists:
+            logger.warning("topic %s is not created for a client that asked for it: %s", name, error.message)
+        return decision
+
+    services.metadata_log.commit_soon(("create", name), decide)
+
+
+def _topic(context: RequestContext, module: ModuleType, topic: TopicImage, operations: int) -> Any:
+    many = len(topic.partitions) > FEW_PARTITIONS
+    rows = _written_rows if many else _rows
+    return build(
+        module.MetadataResponseTopic,
+        error_code=ErrorCode.none,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=tuple(rows(context, module, topic)),
+        topic_authorized_operations=operations,
+    )
+
+
+def _rows(context: RequestContext, module: ModuleType, topic: TopicImage) -> Iterator[Any]:
+    served = context.services.partitions.by_name.get(topic.name)
+    for index, image in topic.partitions.items():
+        yield _row(module, index, image, partition_state(context, image, served, index))
+
+
+def _written_rows(context: RequestContext, module: ModuleType, topic: TopicImage) -> Iterator[Written]:
+    """As `_rows`; the rows of partitions that differ in their index alone are written once."""
+    served = context.services.partitions.by_name.get(topic.name)
+    seen: dict[Any, tuple[bytes, bytes]] = {}
+    for index, image in topic.partitions.items():
+        state = partition_state(context, image, served, index)
+        key = state, image.replicas, image.isr
+        around = seen.get(key)
+        if around is None:
+            row = written(_row(module, index, image, state))
+            around = seen[key] = row[: INDEX_IN_ROW.start], row[INDEX_IN_ROW.stop :]
+        yield Written(around[0] + index.to_bytes(4, "big") + around[1])
+
+
+def _row(module: ModuleType, index: int, image: PartitionImage, state: PartitionState) -> Any:
+    return build(
+        module.MetadataResponsePartition,
+        error_code=state.error_code,
+        partition_index=index,
+        leader_id=state.leader_id,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=image.replicas,
+        isr_nodes=image.isr,
+        offline_replicas=state.offline_replicas,
+    )
+
+
+def _topic_error(
+    module: ModuleType, error: ErrorCode, name: str | None, topic_id: uuid.UUID | None, operations: int
+) -> Any:
+    return build(
+        module.MetadataResponseTopic,
+        error_code=error,
+        name=name,
+        topic_id=topic_id,
+        is_internal=name in INTERNAL_TOPICS,
+        partitions=(),
+        topic_authorized_operations=operations,
+    )
+
+
+API = Api(key=3, name="Metadata", min_version=0, max_version=13, handle=handle, may_be_given_up=True)

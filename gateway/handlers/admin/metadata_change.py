@@ -1,0 +1,49 @@
+"""How administrative handlers change metadata: within a time, and with storage errors as answers."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from datetime import timedelta
+from typing import TypeVar
+
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.answering.api import RequestContext
+from gateway.handlers.answering.time_limit import TimeLimit
+from gateway.metadata.decision import ApiError
+from gateway.metadata.records import topic_id_text
+from gateway.runtime.topics.metadata_log import Decide
+from log import LogError
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+async def change_metadata(
+    context: RequestContext, decide: Decide[T], time_limit: timedelta | None = None
+) -> T | ApiError:
+    """Carry a decision out; the answer, or why it is not known to be durable.
+
+    `time_limit` is the request's, bounded by `seqgate.admin.timeout.ms`. A change that takes longer goes on; one that
+    has no time at all is not begun, as in Kafka.
+    """
+    limit = TimeLimit(context, time_limit)
+    if limit.left_s <= 0:
+        return ApiError(ErrorCode.request_timed_out)
+    try:
+        return await limit.run(context.services.metadata_log.commit(decide))
+    except TimeoutError:
+        return ApiError(ErrorCode.request_timed_out, "The change is not durable yet and goes on.")
+    except LogError as error:
+        logger.error("a metadata change failed: %s", error)  # noqa: TRY400 - an expected failure of the disk
+        return ApiError(ErrorCode(error.kafka_error_code), str(error))
+
+
+def fresh_topic_id() -> uuid.UUID:
+    """A random topic id; like Kafka's (Uuid.randomUuid) its text begins with no '-', which tools take for an option."""
+    while True:
+        topic_id = uuid.uuid4()
+        if not topic_id_text(topic_id).startswith("-"):
+            return topic_id

@@ -1,0 +1,1 @@
+"""Classic and consumer groups and their offsets."""

@@ -1,0 +1,68 @@
+"""ConsumerGroupHeartbeat (key 68, versions 0–1): the whole life of a member of the consumer protocol (KIP-848).
+
+In v0 the coordinator names a member that comes without a name; from v1 on members name themselves.
+Source: Kafka's KafkaApis.handleConsumerGroupHeartbeat, GroupCoordinatorService.consumerGroupHeartbeat.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any, Final
+
+from gateway.coordinator.group.consumer_request import Heartbeat, HeartbeatRefused, check
+from gateway.coordinator.places import Place
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.groups.group_heartbeat import accepted, refused
+from gateway.protocol.messages import milliseconds
+from gateway.runtime.coordinators.shards import Unavailable
+
+API_KEY: Final = 68
+FIRST_WITH_REGEX: Final = 1
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """Take the heartbeat; the answer is durable."""
+    version = context.api_version
+    heartbeat = _heartbeat(context, request)
+    try:
+        check(heartbeat)
+        reply = await context.services.groups.consumer_heartbeat(heartbeat)
+    except HeartbeatRefused as error:
+        return refused(API_KEY, version, error.error_code, str(error))
+    except Unavailable as error:
+        return refused(API_KEY, version, error.error_code, None)
+    interval_ms = context.services.group_configs.consumer_limits(request.group_id).heartbeat_interval_ms
+    return accepted(API_KEY, version, reply, interval_ms)
+
+
+def _heartbeat(context: RequestContext, request: Any) -> Heartbeat:
+    owned: frozenset[Place] | None = None
+    if request.topic_partitions is not None:
+        owned = frozenset(
+            (topic.topic_id or uuid.UUID(int=0), partition)
+            for topic in request.topic_partitions
+            for partition in topic.partitions
+        )
+    names = request.subscribed_topic_names
+    member_id = request.member_id
+    if not member_id and request.member_epoch == 0 and context.api_version < FIRST_WITH_REGEX:
+        member_id = str(uuid.uuid4())
+    return Heartbeat(
+        group_id=request.group_id,
+        member_id=member_id,
+        member_epoch=request.member_epoch,
+        instance_id=request.instance_id,
+        rack_id=request.rack_id,
+        client_id=context.client_id,
+        client_host=f"/{context.peer_host}",
+        rebalance_timeout_ms=milliseconds(request.rebalance_timeout),
+        subscribed_names=None if names is None else tuple(names),
+        subscribed_regex=request.subscribed_topic_regex if context.api_version >= FIRST_WITH_REGEX else None,
+        server_assignor=request.server_assignor,
+        owned=owned,
+    )
+
+
+API = Api(
+    key=API_KEY, name="ConsumerGroupHeartbeat", min_version=0, max_version=1, handle=handle, is_eager=True
+)

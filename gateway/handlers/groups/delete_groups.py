@@ -1,0 +1,46 @@
+"""DeleteGroups (key 42, versions 0–2): empty groups go with all their offsets.
+
+Source: Kafka's GroupCoordinatorService.deleteGroups.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.time_limit import TimeLimit
+from gateway.protocol.messages import build, response_module
+from gateway.runtime.coordinators.shards import Unavailable
+
+API_KEY: Final = 42
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """Delete one after the other; each has its own answer, one that is named twice has one."""
+    module = response_module(API_KEY, context.api_version)
+    results = []
+    limit = TimeLimit(context)
+    for group_id in dict.fromkeys(request.groups_names):
+        try:
+            error = await limit.run(_delete(context, group_id), group_id)
+        except TimeoutError:
+            error = ErrorCode.request_timed_out
+        results.append(build(module.DeletableGroupResult, group_id=group_id, error_code=error))
+    return build(module.DeleteGroupsResponse, results=tuple(results))
+
+
+async def _delete(context: RequestContext, group_id: str) -> ErrorCode:
+    try:
+        share_group = await context.services.shares.delete(group_id)
+        if share_group is not None:
+            return share_group
+        return await context.services.groups.change(
+            group_id, lambda shard, effects: shard.delete_group(group_id, effects)
+        )
+    except Unavailable as error:
+        return error.error_code
+
+
+API = Api(key=API_KEY, name="DeleteGroups", min_version=0, max_version=2, handle=handle)

@@ -1,0 +1,74 @@
+"""DescribeGroups (key 15, versions 0–6): state, protocol and members of classic groups.
+
+A group that does not exist is Dead; v6 says GROUP_ID_NOT_FOUND as well.
+Source: Kafka's GroupMetadataManager.describeGroups.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.group.classic_group import ClassicGroup, GroupState, Member
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from gateway.handlers.answering.named_twice import answer_each
+from gateway.protocol.messages import build, response_module
+from gateway.runtime.coordinators.shards import Unavailable
+
+API_KEY: Final = 15
+FIRST_WITH_OPERATIONS: Final = 3
+FIRST_WITH_NOT_FOUND: Final = 6
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """Describe each group that is asked for."""
+    module = response_module(API_KEY, context.api_version)
+    asked = context.api_version >= FIRST_WITH_OPERATIONS and request.include_authorized_operations
+    groups = await answer_each(request.groups, lambda group_id: _describe(context, module, group_id, asked))
+    return build(module.DescribeGroupsResponse, groups=groups)
+
+
+def _describe(context: RequestContext, module: Any, group_id: str, operations_asked: bool) -> Any:
+    error, message = ErrorCode.none, None
+    group: ClassicGroup | None = None
+    try:
+        group = context.services.groups.find(group_id)
+    except Unavailable as unavailable:
+        error = unavailable.error_code
+    else:
+        if group is None and context.api_version >= FIRST_WITH_NOT_FOUND:
+            error, message = ErrorCode.group_id_not_found, f"Group {group_id} not found."
+    is_stable = group is not None and group.state is GroupState.STABLE
+    dead = GroupState.DEAD.value if error in {ErrorCode.none, ErrorCode.group_id_not_found} else ""
+    return build(
+        module.DescribedGroup,
+        error_code=error,
+        error_message=message,
+        group_id=group_id,
+        group_state=dead if group is None else group.state.value,
+        protocol_type="" if group is None else group.protocol_type or "",
+        protocol_data=(group.protocol_name or "") if group is not None and is_stable else "",
+        members=()
+        if group is None
+        else tuple(_member(module, group, member, is_stable) for member in group.members.values()),
+        authorized_operations=GROUP_OPERATIONS if operations_asked and error is ErrorCode.none else NOT_ASKED,
+    )
+
+
+def _member(module: Any, group: ClassicGroup, member: Member, is_stable: bool) -> Any:
+    return build(
+        module.DescribedGroupMember,
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=member.metadata(group.protocol_name) if is_stable else b"",
+        member_assignment=member.assignment,
+    )
+
+
+API = Api(
+    key=API_KEY, name="DescribeGroups", min_version=0, max_version=6, handle=handle, may_be_given_up=True
+)

@@ -1,0 +1,96 @@
+"""FindCoordinator (key 10, versions 0–6): which node answers for a group or transactional id, which is this one.
+
+    key_type 0   a group
+    key_type 1   a transactional id
+    key_type 2   the state of a share group's partition, "group:topic_id:partition" (v6)
+
+From v4 on several keys at once. The first one of its type creates the topic of the coordinator's state.
+Source: Kafka's KafkaApis.handleFindCoordinatorRequest.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.protocol.messages import build, response_module, response_type
+from gateway.runtime.coordinators.shards import Unavailable
+from gateway.runtime.loop.slices import in_slices
+
+API_KEY: Final = 10
+GROUP: Final = 0
+TRANSACTION: Final = 1
+SHARE: Final = 2
+FIRST_WITH_SHARE: Final = 6
+FIRST_BATCHED_VERSION: Final = 4
+_SHARE_KEY: Final = re.compile(r".+:[A-Za-z0-9_-]{22}:-?\d{1,10}")
+NO_ERROR: Final = "NONE"
+"""What Kafka says when all is well, before it answered several keys at once."""
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """Answer with this node's address on the client's listener."""
+    version = context.api_version
+    key_type = request.key_type if version >= 1 else GROUP
+    error, message = await _error(context, key_type)
+    if version < FIRST_BATCHED_VERSION:
+        message = NO_ERROR if error is ErrorCode.none else message
+        return build(
+            response_type(API_KEY, version),
+            **_address(context, error),
+            error_code=error,
+            error_message=message,
+        )
+    module = response_module(API_KEY, version)
+    coordinators = tuple(
+        [
+            _coordinator(context, module, key_type, key, error, message)
+            async for key in in_slices(request.coordinator_keys)
+        ]
+    )
+    return build(module.FindCoordinatorResponse, coordinators=coordinators)
+
+
+def _coordinator(
+    context: RequestContext, module: Any, key_type: int, key: str, error: ErrorCode, message: str
+) -> Any:
+    if key_type == SHARE and error is ErrorCode.none and not _is_share_key(key):
+        error, message = ErrorCode.invalid_request, f"{key!r} is not of the form group:topic_id:partition."
+    return build(
+        module.Coordinator, key=key, **_address(context, error), error_code=error, error_message=message
+    )
+
+
+def _is_share_key(key: str) -> bool:
+    """Source: Kafka's SharePartitionKey.validate."""
+    return _SHARE_KEY.fullmatch(key) is not None
+
+
+async def _error(context: RequestContext, key_type: int) -> tuple[ErrorCode, str]:
+    services = context.services
+    try:
+        if key_type == GROUP:
+            await services.groups.ensure_topic()
+            return ErrorCode.none, ""
+        if key_type == TRANSACTION:
+            await services.transactions.ensure_topic()
+            return ErrorCode.none, ""
+        if key_type == SHARE and context.api_version >= FIRST_WITH_SHARE:
+            await services.shares.ensure_topic()
+            return ErrorCode.none, ""
+    except Unavailable as error:
+        return error.error_code, "The coordinator's topic could not be created."
+    return ErrorCode.invalid_request, f"Coordinators of type {key_type} are not served."
+
+
+def _address(context: RequestContext, error: ErrorCode) -> dict[str, Any]:
+    if error is not ErrorCode.none:
+        return {"node_id": -1, "host": "", "port": -1}
+    endpoint = context.services.advertised[context.listener_name]
+    return {"node_id": context.services.node_id, "host": endpoint.host, "port": endpoint.port}
+
+
+API = Api(key=API_KEY, name="FindCoordinator", min_version=0, max_version=6, handle=handle, is_eager=True)

@@ -1,0 +1,82 @@
+"""JoinGroup (key 11, versions 0–9): become a member, or join again; answered when the rebalance has everyone.
+
+From v4 on a new member is first given an id to come back with (KIP-394), unless it is static (v5, KIP-345).
+Source: Kafka's GroupCoordinatorService.joinGroup, GroupMetadataManager.classicGroupJoin.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.group.classic_rebalance import Join
+from gateway.coordinator.group.effects import JoinReply
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.protocol.messages import build, milliseconds, response_module
+from gateway.runtime.coordinators.shards import Unavailable
+
+API_KEY: Final = 11
+FIRST_WITH_REBALANCE_TIMEOUT: Final = 1
+FIRST_REQUIRING_MEMBER_ID: Final = 4
+FIRST_WITH_INSTANCE_ID: Final = 5
+FIRST_WITH_NULL_PROTOCOL: Final = 7
+FIRST_SKIPPING_ASSIGNMENT: Final = 9
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """Hand the member to the coordinator and wait."""
+    version = context.api_version
+    session_timeout_ms = milliseconds(request.session_timeout)
+    instance_id = request.group_instance_id if version >= FIRST_WITH_INSTANCE_ID else None
+    join = Join(
+        member_id=request.member_id,
+        group_instance_id=instance_id,
+        client_id=context.client_id,
+        client_host=f"/{context.peer_host}",
+        session_timeout_ms=session_timeout_ms,
+        rebalance_timeout_ms=(
+            milliseconds(request.rebalance_timeout)
+            if version >= FIRST_WITH_REBALANCE_TIMEOUT
+            else session_timeout_ms
+        ),
+        protocol_type=request.protocol_type,
+        protocols=tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
+        fresh_member_id=f"{context.client_id if instance_id is None else instance_id}-{uuid.uuid4()}",
+        requires_known_member_id=version >= FIRST_REQUIRING_MEMBER_ID,
+        can_skip_assignment=version >= FIRST_SKIPPING_ASSIGNMENT,
+    )
+    try:
+        reply = await context.services.groups.join(request.group_id, join)
+    except Unavailable as error:
+        reply = JoinReply(error_code=error.error_code, member_id=request.member_id)
+    return _response(version, reply)
+
+
+def _response(version: int, reply: JoinReply) -> Any:
+    module = response_module(API_KEY, version)
+    members = tuple(
+        build(
+            module.JoinGroupResponseMember,
+            member_id=member_id,
+            group_instance_id=group_instance_id,
+            metadata=metadata,
+        )
+        for member_id, group_instance_id, metadata in reply.members
+    )
+    name = reply.protocol_name or (None if version >= FIRST_WITH_NULL_PROTOCOL else "")
+    return build(
+        module.JoinGroupResponse,
+        error_code=reply.error_code,
+        generation_id=reply.generation_id,
+        protocol_type=reply.protocol_type,
+        protocol_name=name,
+        leader=reply.leader,
+        skip_assignment=reply.skip_assignment,
+        member_id=reply.member_id,
+        members=members if reply.error_code is ErrorCode.none else (),
+    )
+
+
+API = Api(key=API_KEY, name="JoinGroup", min_version=0, max_version=9, handle=handle)

@@ -1,0 +1,48 @@
+"""LeaveGroup (key 13, versions 0–5): members go, from v3 on several at once and static ones by their instance id.
+
+Source: Kafka's GroupMetadataManager.classicGroupLeave, LeaveGroupResponse, KIP-345.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.protocol.messages import build, response_module
+from gateway.runtime.coordinators.shards import Unavailable
+
+API_KEY: Final = 13
+FIRST_BATCHED_VERSION: Final = 3
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """Let them go; before v3 the one member's error is that of the request."""
+    version = context.api_version
+    module = response_module(API_KEY, version)
+    if version < FIRST_BATCHED_VERSION:
+        leaving: list[tuple[str, str | None]] = [(request.member_id, None)]
+    else:
+        leaving = [(member.member_id, member.group_instance_id) for member in request.members]
+    try:
+        outcome = await context.services.groups.leave(request.group_id, leaving)
+    except Unavailable as error:
+        outcome = error.error_code
+    if isinstance(outcome, ErrorCode):
+        return build(module.LeaveGroupResponse, error_code=outcome, members=())
+    if version < FIRST_BATCHED_VERSION:
+        return build(module.LeaveGroupResponse, error_code=outcome[0])
+    members = tuple(
+        build(
+            module.MemberResponse,
+            member_id=member_id,
+            group_instance_id=group_instance_id,
+            error_code=error_code,
+        )
+        for (member_id, group_instance_id), error_code in zip(leaving, outcome, strict=True)
+    )
+    return build(module.LeaveGroupResponse, error_code=ErrorCode.none, members=members)
+
+
+API = Api(key=API_KEY, name="LeaveGroup", min_version=0, max_version=5, handle=handle)

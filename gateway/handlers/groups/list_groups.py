@@ -1,0 +1,73 @@
+"""ListGroups (key 16, versions 0–5): the groups of this node, by state (v4) and by type (v5) where asked.
+
+Source: Kafka's GroupMetadataManager.listGroups, KIP-518, KIP-848.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.group.subscription import CONSUMER_PROTOCOL
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.time_limit import TimeLimit
+from gateway.protocol.messages import build, response_module
+
+API_KEY: Final = 16
+FIRST_WITH_STATES: Final = 4
+FIRST_WITH_TYPES: Final = 5
+CLASSIC: Final = "classic"
+CONSUMER: Final = "consumer"
+SHARE: Final = "share"
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """List all groups; filters know no case and no spaces around."""
+    version = context.api_version
+    module = response_module(API_KEY, version)
+    states = (
+        {state.strip().lower() for state in request.states_filter} if version >= FIRST_WITH_STATES else set()
+    )
+    types = {kind.lower() for kind in request.types_filter} if version >= FIRST_WITH_TYPES else set()
+    groups: list[Any] = []
+    error = ErrorCode.none
+    try:
+        async for group_id, protocol_type, state, kind in TimeLimit(context).each(_all_groups(context)):
+            if (not states or state.lower() in states) and (not types or kind.lower() in types):
+                groups.append(
+                    build(
+                        module.ListedGroup,
+                        group_id=group_id,
+                        protocol_type=protocol_type,
+                        group_state=state,
+                        group_type=kind,
+                    )
+                )
+    except TimeoutError:
+        error = ErrorCode.request_timed_out
+        groups.clear()
+    return build(module.ListGroupsResponse, error_code=error, groups=tuple(groups))
+
+
+def _all_groups(context: RequestContext) -> Iterator[tuple[str, str, str, str]]:
+    """(group id, protocol type, state, type) of every group."""
+    for shard in context.services.groups.loaded_shards():
+        for group in list(shard.groups.values()):
+            yield group.group_id, group.protocol_type or "", group.state.value, CLASSIC
+        for consumer_group in list(shard.consumers.groups.values()):
+            yield consumer_group.group_id, CONSUMER_PROTOCOL, consumer_group.state.value, CONSUMER
+        for share_group in list(shard.shares.groups.values()):
+            yield share_group.group_id, SHARE, share_group.state, SHARE
+
+
+API = Api(
+    key=API_KEY,
+    name="ListGroups",
+    min_version=0,
+    max_version=5,
+    handle=handle,
+    is_long=True,
+    may_be_given_up=True,
+)

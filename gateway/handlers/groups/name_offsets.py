@@ -1,0 +1,108 @@
+"""What OffsetFetch tells of a producer name: how far it has come in the partitions of topics that deduplicate.
+
+The offset is the name's last persisted sequence id, not the one after it; the metadata tells the same, and the epoch, as
+JSON. What is not known yet, because the log is still read after a start, is not told as unknown: it is read on for a while
+within the request, and then the client is told to ask again (COORDINATOR_LOAD_IN_PROGRESS, which all client libraries do).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import Final, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.group.records import CommittedOffset
+from gateway.coordinator.places import TopicPartition
+from gateway.handlers.answering.api import RequestContext
+from gateway.runtime.coordinators.shards import Unavailable
+from gateway.runtime.loop.slices import in_slices
+from gateway.runtime.partitions.partition import Partition
+from gateway.runtime.partitions.registry import TopicPartitions
+from gateway.runtime.upkeep.names_replay import (
+    complete_names,
+    deduplicates,
+    deduplicating_topics,
+    may_know_names,
+)
+from log import LogError
+from seq_validator.names import NO_NAME_EPOCH, NameState
+
+REQUEST_S: Final = 5.0
+"""How long one request may look through partitions, open them and have their logs read on, for all its names together."""
+
+
+class NameOffset(NamedTuple):
+    """What is told of a name in one partition, and whether an open transaction may change it."""
+
+    told: CommittedOffset
+    is_pending: bool
+
+
+class NameOffsets:
+    """What one request asks of names: the time it has, and what all its names have in common."""
+
+    def __init__(self, context: RequestContext) -> None:
+        """Begin now."""
+        self._services = context.services
+        self._deadline_s = context.services.loop.time() + REQUEST_S
+        self._deduplicating: list[TopicPartitions] | None = None
+
+    async def fetch(
+        self, name: bytes, topics: Sequence[tuple[TopicPartitions, Iterable[int]]] | None
+    ) -> dict[TopicPartition, NameOffset]:
+        """Where a name is known, of the partitions asked for, or of all with None. Opens them. Raises Unavailable."""
+        by_name = self._services.partitions.by_name
+        found: dict[TopicPartition, NameOffset] = {}
+        async for topic, index in self._places(topics):
+            if self._services.loop.time() >= self._deadline_s:
+                raise Unavailable(ErrorCode.coordinator_load_in_progress)
+            place = topic.name, index
+            # a topic may be deleted meanwhile
+            if place in found or by_name.get(topic.name) is not topic:
+                continue
+            partition = await self._partition(topic, index)
+            state = partition.log.name_state(name)
+            if state is not None:
+                found[place] = _name_offset(state)
+        return found
+
+    async def _places(
+        self, topics: Sequence[tuple[TopicPartitions, Iterable[int]]] | None
+    ) -> AsyncIterator[tuple[TopicPartitions, int]]:
+        """The partitions that may know names, of those asked for or of all, in slices."""
+        services = self._services
+        if topics is None:
+            if self._deduplicating is None:
+                known = deduplicating_topics(services, list(services.partitions.by_name))
+                self._deduplicating = [topic async for topic in known]
+            topics = [(topic, range(topic.count)) for topic in self._deduplicating]
+        image = services.metadata_log.image
+        for topic, indexes in topics:
+            if deduplicates(services.config, image, topic.name):
+                async for index in in_slices(indexes):
+                    if may_know_names(services, topic, index):
+                        yield topic, index
+
+    async def _partition(self, topic: TopicPartitions, index: int) -> Partition:
+        """A partition that knows all its names. Raises Unavailable."""
+        partition = topic.get(index)
+        if partition is None:
+            raise Unavailable
+        try:
+            await complete_names(partition, self._services.clock, self._deadline_s)
+        except TimeoutError:
+            raise Unavailable(ErrorCode.coordinator_load_in_progress) from None
+        except LogError as error:
+            raise Unavailable from error
+        if partition.log.offline or partition.closed:
+            raise Unavailable
+        return partition
+
+
+def _name_offset(state: NameState) -> NameOffset:
+    epoch = None if state.epoch == NO_NAME_EPOCH else state.epoch
+    metadata = json.dumps({"persisted": state.persisted_sequence, "epoch": epoch})
+    told = CommittedOffset(state.persisted_sequence, -1, metadata, state.last_active_ms)
+    return NameOffset(told, state.is_pending)

@@ -1,0 +1,83 @@
+"""OffsetDelete (key 47, version 0): forget a group's offsets, but for topics that its members subscribe to.
+
+Source: Kafka's OffsetMetadataManager.deleteOffsets, KIP-496.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.time_limit import TimeLimit
+from gateway.protocol.messages import build, response_module
+from gateway.runtime.coordinators.shards import Unavailable
+
+API_KEY: Final = 47
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """Delete durably; a partition that does not exist has its own error."""
+    group_id = request.group_id
+    refused, known = _sorted_out(context, request)
+    places = [(name, index) for name, indexes in known for index in indexes]
+    outcome: list[ErrorCode] | ErrorCode
+    try:
+        outcome = await TimeLimit(context).run(
+            context.services.groups.change(
+                group_id, lambda shard, effects: shard.delete_offsets(group_id, places, effects)
+            ),
+            group_id,
+        )
+    except Unavailable as error:
+        outcome = error.error_code
+    except TimeoutError:
+        outcome = ErrorCode.request_timed_out
+    module = response_module(API_KEY, context.api_version)
+    if isinstance(outcome, ErrorCode):
+        return build(module.OffsetDeleteResponse, error_code=outcome, topics=())
+    errors = dict(zip(places, outcome, strict=True))
+    answered = [(name, [(index, errors[name, index]) for index in indexes]) for name, indexes in known]
+    if refused:
+        for name, rows in answered:
+            refused.setdefault(name, []).extend(rows)
+        answered = list(refused.items())
+    topics = tuple(
+        build(
+            module.OffsetDeleteResponseTopic,
+            name=name,
+            partitions=tuple(
+                build(module.OffsetDeleteResponsePartition, partition_index=index, error_code=error)
+                for index, error in rows
+            ),
+        )
+        for name, rows in answered
+    )
+    return build(module.OffsetDeleteResponse, error_code=ErrorCode.none, topics=topics)
+
+
+def _sorted_out(
+    context: RequestContext, request: Any
+) -> tuple[dict[str, list[tuple[int, ErrorCode]]], list[tuple[str, list[int]]]]:
+    """What does not exist, by topic with the error of each partition; and the rest, by topic."""
+    refused: dict[str, list[tuple[int, ErrorCode]]] = {}
+    known: list[tuple[str, list[int]]] = []
+    for wanted in request.topics:
+        name = wanted.name
+        topic = context.services.partitions.by_name.get(name)
+        if topic is None:
+            refused.setdefault(name, [])
+        indexes = []
+        for entry in wanted.partitions:
+            if topic is None or not topic.has(entry.partition_index):
+                row = entry.partition_index, ErrorCode.unknown_topic_or_partition
+                refused.setdefault(name, []).append(row)
+            else:
+                indexes.append(entry.partition_index)
+        if indexes:
+            known.append((name, indexes))
+    return refused, known
+
+
+API = Api(key=API_KEY, name="OffsetDelete", min_version=0, max_version=0, handle=handle)

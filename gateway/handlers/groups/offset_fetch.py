@@ -1,0 +1,231 @@
+"""OffsetFetch (key 9, versions 1–10): how far groups have come; from v8 on several groups at once.
+
+A partition without a committed offset has −1. No topics (null, from v2 on) asks for all that is committed.
+Nothing is told before it is durable, and nothing that an open transaction may change where `require_stable` asks for
+that (KIP-447). From v10 on topics are named by id. Of a group id that stands for a producer name the sequence ids are told
+that are persisted (see `name_offsets`).
+Source: Kafka's KafkaApis.handleOffsetFetchRequest, OffsetMetadataManager.fetchOffsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.group.name_groups import is_name_group, producer_name
+from gateway.coordinator.group.records import CommittedOffset
+from gateway.coordinator.places import TopicPartition
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.named_twice import places_to_answer, to_answer
+from gateway.handlers.groups.name_offsets import NameOffsets
+from gateway.protocol.messages import build, response_module
+from gateway.runtime.coordinators.shards import Unavailable
+from gateway.runtime.loop.slices import in_slices
+
+API_KEY: Final = 9
+FIRST_WITH_ERROR: Final = 2
+FIRST_WITH_STABLE: Final = 7
+FIRST_BATCHED_VERSION: Final = 8
+FIRST_WITH_MEMBER: Final = 9
+FIRST_WITH_TOPIC_IDS: Final = 10
+NOTHING: Final = CommittedOffset(-1, -1, "", -1)
+UNSTABLE: Final = CommittedOffset(-1, -1, "", -2)
+"""Stands for an offset that an open transaction may change."""
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """Look up every group that is asked for."""
+    version = context.api_version
+    module = response_module(API_KEY, version)
+    names = NameOffsets(context)
+    if version >= FIRST_BATCHED_VERSION:
+        stable = _requires_stable(context, request)
+        asked = to_answer(request.groups, lambda group: group.group_id)
+        answers = {
+            group: await _group(context, module, group, names, require_stable=stable)
+            async for group in in_slices(dict.fromkeys(asked))
+        }
+        return build(module.OffsetFetchResponse, groups=tuple(answers[group] for group in asked))
+    stable = _requires_stable(context, request)
+    committed = await _committed(context, request.group_id, request.topics, names, require_stable=stable)
+    if isinstance(committed, ErrorCode):
+        error, committed = committed, {}
+    else:
+        error = ErrorCode.none
+    # aiokafka (v3) looks at the errors of partitions only, and would take a name for an unknown one
+    in_rows = version < FIRST_WITH_ERROR or is_name_group(request.group_id)
+    topics = await _topics(context, request.topics, committed, error if in_rows else None)
+    return build(
+        module.OffsetFetchResponse,
+        topics=await _built(
+            module.OffsetFetchResponseTopic, module.OffsetFetchResponsePartition, topics, by_id=False
+        ),
+        error_code=error,
+    )
+
+
+def _requires_stable(context: RequestContext, request: Any) -> bool:
+    return context.api_version >= FIRST_WITH_STABLE and bool(request.require_stable)
+
+
+async def _group(
+    context: RequestContext, module: Any, group: Any, names: NameOffsets, *, require_stable: bool
+) -> Any:
+    committed = await _committed(context, group.group_id, group.topics, names, require_stable=require_stable)
+    if context.api_version >= FIRST_WITH_MEMBER and not isinstance(committed, ErrorCode):
+        error = ErrorCode.none if is_name_group(group.group_id) else _check_member(context, group)
+        committed = committed if error is ErrorCode.none else error
+    if isinstance(committed, ErrorCode):
+        return build(
+            module.OffsetFetchResponseGroup, group_id=group.group_id, topics=(), error_code=committed
+        )
+    topics = await _topics(context, group.topics, committed, None)
+    by_id = context.api_version >= FIRST_WITH_TOPIC_IDS
+    return build(
+        module.OffsetFetchResponseGroup,
+        group_id=group.group_id,
+        topics=await _built(
+            module.OffsetFetchResponseTopics, module.OffsetFetchResponsePartitions, topics, by_id=by_id
+        ),
+        error_code=ErrorCode.none,
+    )
+
+
+def _check_member(context: RequestContext, group: Any) -> ErrorCode:
+    """The shard may have been lost with its log while what it tells was awaited."""
+    try:
+        return context.services.groups.check_fetch(group.group_id, group.member_id, group.member_epoch)
+    except Unavailable as error:
+        return error.error_code
+
+
+async def _committed(
+    context: RequestContext,
+    group_id: str,
+    asked: Sequence[Any] | None,
+    names: NameOffsets,
+    *,
+    require_stable: bool,
+) -> Mapping[TopicPartition, CommittedOffset] | ErrorCode:
+    """What is committed; `UNSTABLE` where an open transaction may change it and that matters."""
+    try:
+        name = producer_name(group_id)
+        if name is not None:
+            return await _persisted(context, name, asked, names, require_stable=require_stable)
+        shard = await context.services.groups.settled_shard(group_id)
+    except Unavailable as error:
+        return error.error_code
+    committed = shard.fetch_offsets(group_id)
+    if not require_stable:
+        return committed
+    held = [
+        place for place in shard.offsets.pending.places(group_id) if asked is not None or place in committed
+    ]
+    return {**committed, **dict.fromkeys(held, UNSTABLE)} if held else committed
+
+
+async def _persisted(
+    context: RequestContext,
+    name: bytes,
+    asked: Sequence[Any] | None,
+    names: NameOffsets,
+    *,
+    require_stable: bool,
+) -> Mapping[TopicPartition, CommittedOffset]:
+    """As `_committed`, of a producer name. Raises Unavailable."""
+    by_id = context.api_version >= FIRST_WITH_TOPIC_IDS
+    topics = None
+    if asked is not None:
+        known = context.services.partitions.by_id if by_id else context.services.partitions.by_name
+        named = ((known.get(wanted.topic_id if by_id else wanted.name), wanted) for wanted in asked)
+        topics = [(topic, wanted.partition_indexes) for topic, wanted in named if topic is not None]
+    found = await names.fetch(name, topics)
+    return {
+        place: UNSTABLE if require_stable and offset.is_pending else offset.told
+        for place, offset in found.items()
+    }
+
+
+async def _topics(
+    context: RequestContext,
+    asked: Iterable[Any] | None,
+    committed: Mapping[TopicPartition, CommittedOffset],
+    error: ErrorCode | None,
+) -> list[tuple[Any, list[tuple[int, CommittedOffset, ErrorCode]]]]:
+    """(topic as it was named, rows). `error` is that of every row where the version has no other place for it."""
+    by_id = context.api_version >= FIRST_WITH_TOPIC_IDS
+    partitions = context.services.partitions
+    topics: list[tuple[Any, list[tuple[int, CommittedOffset, ErrorCode]]]] = []
+    if asked is None:
+        found: dict[str, list[tuple[int, CommittedOffset, ErrorCode]]] = {}
+        async for (name, partition), value in in_slices(list(committed.items())):
+            found.setdefault(name, []).append(_row(partition, value))
+        for name, rows in found.items():
+            topic = partitions.by_name.get(name)
+            if not by_id:
+                topics.append((name, rows))
+            elif topic is not None:
+                topics.append((topic.topic_id, rows))
+        return topics
+    named: list[tuple[Any, Sequence[int]]] = [
+        (wanted.topic_id if by_id else wanted.name, wanted.partition_indexes) for wanted in asked
+    ]
+    for key, indexes in places_to_answer(named):
+        name = key
+        row_error = error or ErrorCode.none
+        if by_id:
+            topic = None if key is None else partitions.by_id.get(key)
+            name = "" if topic is None else topic.name
+            row_error = ErrorCode.unknown_topic_id if topic is None else ErrorCode.none
+        rows = [
+            _row(index, committed.get((name, index), NOTHING))
+            if row_error is ErrorCode.none
+            else (index, NOTHING, row_error)
+            async for index in in_slices(indexes)
+        ]
+        topics.append((key, rows))
+    return topics
+
+
+def _row(index: int, value: CommittedOffset) -> tuple[int, CommittedOffset, ErrorCode]:
+    if value is UNSTABLE:
+        return index, NOTHING, ErrorCode.unstable_offset_commit
+    return index, value, ErrorCode.none
+
+
+async def _built(
+    topic_type: Any,
+    row_type: Any,
+    topics: list[tuple[Any, list[tuple[int, CommittedOffset, ErrorCode]]]],
+    *,
+    by_id: bool,
+) -> tuple[Any, ...]:
+    built = []
+    for key, rows in topics:
+        partitions = [
+            build(
+                row_type,
+                partition_index=index,
+                committed_offset=value.offset,
+                committed_leader_epoch=value.leader_epoch,
+                metadata=value.metadata,
+                error_code=error,
+            )
+            async for index, value, error in in_slices(rows)
+        ]
+        name = {"topic_id": key} if by_id else {"name": key}
+        built.append(build(topic_type, **name, partitions=tuple(partitions)))
+    return tuple(built)
+
+
+API = Api(
+    key=API_KEY,
+    name="OffsetFetch",
+    min_version=1,
+    max_version=10,
+    handle=handle,
+    is_eager=True,
+    may_be_given_up=True,
+)

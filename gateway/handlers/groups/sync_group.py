@@ -1,0 +1,56 @@
+"""SyncGroup (key 14, versions 0–5): the leader brings the assignment, everyone gets their part of it.
+
+Source: Kafka's GroupMetadataManager.classicGroupSync.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.group.committer import Committer
+from gateway.coordinator.group.effects import SyncReply
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.protocol.messages import build, response_type
+from gateway.runtime.coordinators.shards import Unavailable
+
+API_KEY: Final = 14
+FIRST_WITH_INSTANCE_ID: Final = 3
+FIRST_WITH_PROTOCOL: Final = 5
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """Hand the assignment to the coordinator and wait for one's own."""
+    version = context.api_version
+    reply = await _sync(context, request)
+    return build(
+        response_type(API_KEY, version),
+        error_code=reply.error_code,
+        protocol_type=reply.protocol_type,
+        protocol_name=reply.protocol_name,
+        assignment=reply.assignment,
+    )
+
+
+async def _sync(context: RequestContext, request: Any) -> SyncReply:
+    version = context.api_version
+    protocol: tuple[str | None, str | None] = (None, None)
+    if version >= FIRST_WITH_PROTOCOL:
+        protocol = request.protocol_type, request.protocol_name
+        if None in protocol:
+            return SyncReply(error_code=ErrorCode.inconsistent_group_protocol)
+    member = Committer(
+        group_id=request.group_id,
+        generation_id=request.generation_id,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id if version >= FIRST_WITH_INSTANCE_ID else None,
+    )
+    assignments = {entry.member_id: entry.assignment for entry in request.assignments}
+    try:
+        return await context.services.groups.sync(member, protocol, assignments)
+    except Unavailable as error:
+        return SyncReply(error_code=error.error_code)
+
+
+API = Api(key=API_KEY, name="SyncGroup", min_version=0, max_version=5, handle=handle)

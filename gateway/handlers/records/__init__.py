@@ -1,0 +1,1 @@
+"""Produce, Fetch and what asks for offsets of records."""

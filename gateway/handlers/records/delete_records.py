@@ -1,0 +1,101 @@
+"""DeleteRecords (key 21, versions 0-2): move the log start offset of partitions forward.
+
+Offset -1 means the high watermark. The new start is durable before the answer. A partition named twice counts with
+its last offset, as in Kafka, where the request's time-out is for other replicas only. Refused where compaction alone
+decides what goes; with an empty cleanup.policy this is the one way to delete.
+Source: Kafka's ReplicaManager.deleteRecords, Partition.deleteRecordsOnLeader.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.time_limit import TimeLimit
+from gateway.metadata.topic_names import INTERNAL_TOPICS
+from gateway.protocol.messages import build, response_module
+from gateway.runtime.loop.slices import in_slices
+from gateway.runtime.upkeep.names_replay import complete_names, is_behind
+from gateway.runtime.upkeep.retention import make_durable
+from log import LogError
+
+logger = logging.getLogger(__name__)
+
+_HIGH_WATERMARK: Final = -1
+_NO_LOW_WATERMARK: Final = -1
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """Delete the records before each offset."""
+    module = response_module(21, context.api_version)
+    limit = TimeLimit(context)
+    wanted: dict[str, dict[int, int]] = {}
+    for topic in request.topics:
+        offsets = wanted.setdefault(topic.name, {})
+        offsets.update((entry.partition_index, entry.offset) for entry in topic.partitions)
+    topics = []
+    for topic_name, offsets in wanted.items():
+        partitions = []
+        async for index, offset in in_slices(offsets.items()):
+            name = f"{topic_name}-{index}"
+            try:
+                low_watermark, error_code = await limit.run(_delete(context, topic_name, index, offset), name)
+            except TimeoutError:
+                low_watermark, error_code = _NO_LOW_WATERMARK, ErrorCode.request_timed_out
+            partitions.append(
+                build(
+                    module.DeleteRecordsPartitionResult,
+                    partition_index=index,
+                    low_watermark=low_watermark,
+                    error_code=error_code,
+                )
+            )
+        topics.append(build(module.DeleteRecordsTopicResult, name=topic_name, partitions=tuple(partitions)))
+    return build(module.DeleteRecordsResponse, topics=tuple(topics))
+
+
+async def _delete(context: RequestContext, topic: str, index: int, offset: int) -> tuple[int, ErrorCode]:
+    partition = context.services.partitions.get(topic, index)
+    if partition is None:
+        return _NO_LOW_WATERMARK, context.services.partitions.error_without(topic, index)
+    if topic in INTERNAL_TOPICS:
+        return _NO_LOW_WATERMARK, ErrorCode.invalid_topic_exception
+    log = partition.log
+    if log.offline:
+        return _NO_LOW_WATERMARK, ErrorCode.kafka_storage_error
+    configs = context.services.metadata_log.image.topic_configs(topic)
+    policies = context.services.config.topic_value("cleanup.policy", configs)
+    if isinstance(policies, tuple) and "compact" in policies and "delete" not in policies:
+        return _NO_LOW_WATERMARK, ErrorCode.policy_violation
+    if offset == _HIGH_WATERMARK:
+        offset = log.high_watermark
+    if not 0 <= offset <= log.high_watermark:
+        return _NO_LOW_WATERMARK, ErrorCode.offset_out_of_range
+    try:
+        if is_behind(log):
+            await complete_names(partition, context.services.clock, math.inf)
+            if partition.closed:
+                return _NO_LOW_WATERMARK, _closed(context, topic, index)
+        ticket = log.prepare_delete_records(offset)
+        if ticket is not None:
+            await make_durable(partition, ticket)
+            if partition.closed:
+                return _NO_LOW_WATERMARK, _closed(context, topic, index)
+        return log.delete_records_before(offset, context.services.clock.now_ms()), ErrorCode.none
+    except LogError as error:
+        logger.error("records of %s-%d can't be deleted: %s", topic, index, error)  # noqa: TRY400
+        return _NO_LOW_WATERMARK, ErrorCode(error.kafka_error_code)
+
+
+def _closed(context: RequestContext, topic: str, index: int) -> ErrorCode:
+    """Why a partition is closed: it was deleted, or the gateway stops and another start will serve it."""
+    if context.services.partitions.get(topic, index) is None:
+        return ErrorCode.unknown_topic_or_partition
+    return ErrorCode.not_leader_or_follower
+
+
+API = Api(key=21, name="DeleteRecords", min_version=0, max_version=2, handle=handle)

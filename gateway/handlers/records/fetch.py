@@ -1,0 +1,372 @@
+"""Fetch (key 1, versions 4–18): records from an offset on, at once or when there are enough of them.
+
+Readers of committed records (isolation_level 1) get what lies below the last stable offset, and the aborted
+transactions that they must leave out. Sessions (v7), leader epochs (v9), log truncation checks (v12) and
+topic ids (v13) as in Kafka. A fetch that must wait holds back later requests of its own connection only.
+Source: Kafka's KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages, FetchSession, KIP-74, KIP-227;
+UnifiedLog.lastStableOffset, LocalLog.addAbortedTransactions, KIP-98.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.answering.api import Answer, Api, Deferred, RequestContext
+from gateway.handlers.records.fetch_context import FetchContext, open_context
+from gateway.protocol.fetch_codec import FetchRow, Piece, encode_fetch_response
+from gateway.protocol.fetch_request import FetchPosition, FetchRequest, fetch_reader
+from gateway.runtime.loop.slices import in_slices
+from gateway.runtime.partitions.cold_reads import Wanted
+from gateway.runtime.partitions.delayed_fetch import DelayedFetch
+from gateway.runtime.partitions.fetch_sessions import PartitionKey
+from gateway.runtime.partitions.partition import Partition
+from log import FileRegion, LogError, NotCached, OffsetOutOfRange, Place, UnifiedLog
+
+logger = logging.getLogger(__name__)
+
+API_KEY = 1
+READ_COMMITTED = 1
+SENT_BY_THE_KERNEL_BYTES = 64 << 10
+"""From so many bytes on sendfile costs less than reading and writing."""
+PLACES_BROUGHT_IN_AT_ONCE = 16
+"""Old data of more partitions than this is brought in when those have been read."""
+MANY_PARTITIONS: Final = 500
+"""A fetch of more is read in slices, between which others have their turn: the first to ask for a partition opens it."""
+RowOf = tuple[PartitionKey, FetchRow]
+
+
+class _Read:
+    """One reading of everything a fetch asks for."""
+
+    __slots__ = ("missing", "must_answer", "partitions", "record_bytes", "rows")
+
+    def __init__(self) -> None:
+        self.rows: list[RowOf] = []
+        self.partitions: list[Partition] = []
+        self.record_bytes = 0
+        self.missing: list[Place] = []
+        """What would have to be brought in from the disk first, of as many partitions as it takes at most."""
+        self.must_answer = False
+        """An error or a diverging epoch, which the reader should learn of without waiting."""
+
+
+def begin(context: RequestContext, request: FetchRequest) -> Answer | Deferred:
+    """Answer from what is there, or wait for more."""
+    fetch_context, error = open_context(context, request)
+    if fetch_context is None:
+        return _frame(encode_fetch_response(context.api_version, context.correlation_id, int(error), 0, ()))
+    limit = context.services.config.int("fetch.max.bytes")
+    max_bytes = max(0, min(request.max_bytes, limit))
+    min_bytes = min(request.min_bytes, max_bytes)
+    max_wait_ms = request.max_wait_ms
+    if fetch_context.count > MANY_PARTITIONS:
+        return _Waiting(context, request, fetch_context, max_bytes, min_bytes).begin_in_slices()
+    read = _read_all(context, request, fetch_context, max_bytes)
+    if not _must_bring_in(read, min_bytes) and (
+        read.must_answer or max_wait_ms <= 0 or not read.partitions or read.record_bytes >= min_bytes
+    ):
+        return _answer(context, fetch_context, read)
+    return _Waiting(context, request, fetch_context, max_bytes, min_bytes).begin(read)
+
+
+def _must_bring_in(read: _Read, min_bytes: int) -> bool:
+    """Whether what is cached is not enough of an answer."""
+    return bool(read.missing) and not read.must_answer and read.record_bytes < max(1, min_bytes)
+
+
+class _Waiting:
+    """A fetch that waits for `min_bytes`; what was written so far may not be visible yet, so it looks again.
+
+    First it waits for old data to come from the disk, however long that takes.
+    """
+
+    def __init__(
+        self,
+        context: RequestContext,
+        request: FetchRequest,
+        fetch_context: FetchContext,
+        max_bytes: int,
+        min_bytes: int,
+    ) -> None:
+        self.context = context
+        self.request = request
+        self.fetch_context = fetch_context
+        self.max_bytes = max_bytes
+        self.min_bytes = min_bytes
+        self.deadline_s = context.services.loop.time() + request.max_wait_ms / 1000
+        self.deferred = Deferred(holds_back=True)
+        self.delayed: DelayedFetch | None = None
+        self.wanted: Wanted | None = None
+        self.brought_in: set[Place] = set()
+        self.waits_for_disk = False
+        self.abandoned = False
+        self.reading: asyncio.Task[None] | None = None
+        """What reads many partitions, slice by slice."""
+
+    def begin(self, read: _Read) -> Deferred:
+        self.deferred.on_abandoned = self._abandon
+        self._wait(read, self.request.max_wait_ms)
+        return self.deferred
+
+    def begin_in_slices(self) -> Deferred:
+        self.deferred.on_abandoned = self._abandon
+        self._look()
+        return self.deferred
+
+    def _wait(self, read: _Read, max_wait_ms: int) -> None:
+        if _must_bring_in(read, self.min_bytes):
+            # where memory is so short that it was gone again at once
+            self.waits_for_disk = self.brought_in.issuperset(read.missing)
+            self.brought_in.update(read.missing)
+            self.wanted = self.context.services.cold_reads.want(read.missing, self._look)
+            return
+        self.brought_in.clear()
+        self.delayed = DelayedFetch(
+            self.context.services.loop,
+            read.partitions,
+            min_bytes=self.min_bytes - read.record_bytes,
+            max_wait_ms=max_wait_ms,
+            committed_only=self.request.isolation_level == READ_COMMITTED,
+            complete=self._look,
+        )
+
+    def _abandon(self) -> None:
+        self.abandoned = True
+        if self.delayed is not None:
+            self.delayed.cancel()
+        if self.wanted is not None:
+            self.wanted.cancel()
+        if self.reading is not None:
+            self.reading.cancel()
+
+    def _look(self) -> None:
+        if self.abandoned:
+            return
+        if self.fetch_context.count > MANY_PARTITIONS:
+            self.reading = self.context.services.loop.create_task(self._look_in_slices())
+            return
+        try:
+            read = _read_all(
+                self.context,
+                self.request,
+                self.fetch_context,
+                self.max_bytes,
+                waits_for_disk=self.waits_for_disk,
+            )
+            if not self._waits_on(read):
+                self.deferred.resolve(_answer(self.context, self.fetch_context, read))
+        except Exception:
+            logger.exception("Fetch v%d of %s failed", self.context.api_version, self.context.peer_host)
+            self.deferred.fail()
+
+    async def _look_in_slices(self) -> None:
+        read = _Read()
+        partitions = _read_partitions(
+            self.context, self.request, self.fetch_context, self.max_bytes, read, waits=self.waits_for_disk
+        )
+        try:
+            async for _ in in_slices(partitions):
+                pass
+            if not self._waits_on(read):
+                self.deferred.resolve(_answer(self.context, self.fetch_context, read))
+        except Exception:
+            logger.exception("Fetch v%d of %s failed", self.context.api_version, self.context.peer_host)
+            self.deferred.fail()
+
+    def _waits_on(self, read: _Read) -> bool:
+        """Whether what was read is not enough, and there is time to wait for more."""
+        left_ms = int((self.deadline_s - self.context.services.loop.time()) * 1000)
+        waits = _must_bring_in(read, self.min_bytes) or (left_ms > 0 and self._needs_more(read))
+        if waits:
+            self._wait(read, left_ms)
+        return waits
+
+    def _needs_more(self, read: _Read) -> bool:
+        ended = read.must_answer or any(partition.closed for partition in read.partitions)
+        return bool(read.partitions) and not ended and read.record_bytes < self.min_bytes
+
+
+def _answer(context: RequestContext, fetch_context: FetchContext, read: _Read) -> Answer:
+    if read.missing:
+        context.services.cold_reads.bring_in_ahead(read.missing)
+    session_id, topics = fetch_context.answer(read.rows, context.services)
+    return _frame(encode_fetch_response(context.api_version, context.correlation_id, 0, session_id, topics))
+
+
+def _frame(pieces: list[Piece]) -> Answer:
+    """One frame in memory unless it has records that the kernel should send."""
+    in_memory = [piece for piece in pieces if isinstance(piece, bytes)]
+    return b"".join(in_memory) if len(in_memory) == len(pieces) else pieces
+
+
+def _read_all(
+    context: RequestContext,
+    request: FetchRequest,
+    fetch_context: FetchContext,
+    max_bytes: int,
+    *,
+    waits_for_disk: bool = False,
+) -> _Read:
+    """Read partition after partition until `max_bytes`; the first batch may be larger (KIP-74).
+
+    A partition of which something must come from the disk first has no records in it, unless `waits_for_disk`.
+    """
+    read = _Read()
+    for _ in _read_partitions(context, request, fetch_context, max_bytes, read, waits=waits_for_disk):
+        pass
+    return read
+
+
+def _read_partitions(
+    context: RequestContext,
+    request: FetchRequest,
+    fetch_context: FetchContext,
+    max_bytes: int,
+    read: _Read,
+    *,
+    waits: bool,
+) -> Iterator[None]:
+    """Read into `read`; others may have their turn after each partition."""
+    cold_reads = context.services.cold_reads
+    storage = cold_reads.storage
+    waits = waits or not cold_reads.is_on
+    left = max_bytes
+    committed_only = request.isolation_level == READ_COMMITTED
+    for key, wanted in fetch_context.wanted():
+        partition, error = _resolve(context, key)
+        if partition is not None and request.replica_id >= 0:
+            # a follower; there are none, so whoever says so asks the wrong broker
+            partition, error = None, ErrorCode.not_leader_or_follower
+        if partition is None:
+            read.rows.append((key, _error_row(key[1], error)))
+            read.must_answer = True
+            yield
+            continue
+        storage.waits = waits
+        try:
+            row = _read_partition(
+                partition, wanted, left, min_one_batch=not read.record_bytes, committed_only=committed_only
+            )
+        except NotCached as cold:
+            if len(read.missing) < PLACES_BROUGHT_IN_AT_ONCE:
+                read.missing += cold.places
+            row = _row(partition, b"", [] if committed_only else None, None)
+        finally:
+            storage.waits = True
+        read.rows.append((key, row))
+        if row.error_code or row.diverging_epoch is not None:
+            read.must_answer = True
+        else:
+            read.partitions.append(partition)
+        size = len(row.records)
+        read.record_bytes += size
+        left = max(0, left - size)
+        yield
+
+
+def _resolve(context: RequestContext, key: PartitionKey) -> tuple[Partition | None, ErrorCode]:
+    topic_key, index = key
+    partitions = context.services.partitions
+    if isinstance(topic_key, bytes):
+        topic = partitions.by_key.get(topic_key)
+        if topic is None:
+            return None, ErrorCode.unknown_topic_id
+    else:
+        topic = partitions.by_name.get(topic_key)
+    if topic is None:
+        return None, ErrorCode.unknown_topic_or_partition
+    partition = topic.get(index)
+    return partition, ErrorCode.none if partition is not None else topic.error_without(index)
+
+
+def _read_partition(
+    partition: Partition,
+    wanted: FetchPosition,
+    left: int,
+    *,
+    min_one_batch: bool,
+    committed_only: bool,
+) -> FetchRow:
+    # a fetch takes every negative epoch for none (FetchRequest.optionalEpoch)
+    error = partition.check_leader_epoch(max(-1, wanted.current_leader_epoch))
+    if error is not ErrorCode.none:
+        return _error_row(partition.index, error)
+    log = partition.log
+    upper_bound = log.last_stable_offset if committed_only else log.high_watermark
+    aborted: list[tuple[int, int]] | None = [] if committed_only else None
+    try:
+        diverging = _diverging_epoch(log, wanted)
+        if diverging is not None:
+            return _row(partition, b"", None, diverging)
+        max_bytes = max(0, min(wanted.partition_max_bytes, left))
+        region = log.find(
+            wanted.fetch_offset, max_bytes, upper_bound=upper_bound, min_one_batch=min_one_batch
+        )
+        if committed_only:
+            aborted = log.aborted_in(wanted.fetch_offset, region)
+        records = _records(log, region)
+    except OffsetOutOfRange:
+        return _error_row(partition.index, ErrorCode.offset_out_of_range)
+    except LogError as failure:
+        return _error_row(partition.index, ErrorCode(failure.kafka_error_code))
+    return _row(partition, records, aborted, None)
+
+
+def _records(log: UnifiedLog, region: FileRegion | None) -> bytes | FileRegion:
+    """What goes into the answer: few bytes at once, many as where they are, so that the kernel sends them."""
+    if region is None:
+        return b""
+    return region.kept() if len(region) >= SENT_BY_THE_KERNEL_BYTES else log.read_region(region)
+
+
+def _row(
+    partition: Partition,
+    records: bytes | FileRegion,
+    aborted_transactions: list[tuple[int, int]] | None,
+    diverging: tuple[int, int] | None,
+) -> FetchRow:
+    log = partition.log
+    return FetchRow(
+        partition.index,
+        0,
+        log.high_watermark,
+        log.last_stable_offset,
+        log.log_start_offset,
+        aborted_transactions,
+        records,
+        diverging,
+    )
+
+
+def _error_row(index: int, error: ErrorCode) -> FetchRow:
+    """A partition that can't be read. As in Kafka, an unknown one has no aborted transactions, others a null."""
+    unknown = error in {ErrorCode.unknown_topic_id, ErrorCode.unknown_topic_or_partition}
+    return FetchRow(index, int(error), -1, -1, -1, () if unknown else None, b"")
+
+
+def _diverging_epoch(log: UnifiedLog, wanted: FetchPosition) -> tuple[int, int] | None:
+    """Where the reader's log and this one part (KIP-595; UnifiedLog.endOffsetForEpoch)."""
+    if wanted.last_fetched_epoch < 0:
+        return None
+    leader_epoch, end_offset = log.leader_epoch_end_offset(wanted.last_fetched_epoch)
+    if leader_epoch < 0:
+        raise OffsetOutOfRange(f"no records of leader epoch {wanted.last_fetched_epoch} or before")
+    if leader_epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
+        return leader_epoch, end_offset
+    return None
+
+
+API = Api(
+    key=API_KEY,
+    name="Fetch",
+    min_version=4,
+    max_version=18,
+    begin=begin,
+    reader=fetch_reader,
+    names_much=True,
+)

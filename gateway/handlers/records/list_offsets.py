@@ -1,0 +1,131 @@
+"""ListOffsets (key 2, versions 1–11): the offset at a time, or one of the special positions.
+
+    timestamp  answer
+    −1         the high watermark (read_committed: the last stable offset)
+    −2, −4     the log start offset (−4: of what is stored locally, here all of it)
+    −3         the first offset that holds the largest timestamp
+    −5, −6     none: there is no tiered storage (v9, v11)
+    ≥ 0        the first offset whose timestamp is not before it, or −1
+
+Source: Kafka's KafkaApis.handleListOffsetRequest, UnifiedLog.fetchOffsetByTimestamp, KIP-734.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.protocol.messages import build, response_module
+from gateway.runtime.loop.slices import in_slices
+from gateway.runtime.partitions.partition import Partition
+from log import LogError
+
+API_KEY = 2
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+FIRST_VERSION_OF = {
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+READ_COMMITTED = 1
+
+
+class _Found(NamedTuple):
+    error: ErrorCode
+    timestamp: int = -1
+    offset: int = -1
+    leader_epoch: int = -1
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """Look every partition up; one asked for twice is INVALID_REQUEST, as in Kafka."""
+    module = response_module(API_KEY, context.api_version)
+    doubled = _asked_twice(request)
+    refused: set[tuple[str, int]] = set()
+    committed_only = context.api_version >= 2 and request.isolation_level == READ_COMMITTED
+    topics = []
+    for topic in request.topics:
+        rows = []
+        async for entry in in_slices(topic.partitions):
+            key = (topic.name, entry.partition_index)
+            if key in doubled:
+                if key in refused:
+                    continue
+                refused.add(key)
+                found = _Found(ErrorCode.invalid_request)
+            else:
+                look_up = partial(_look_up, context, topic.name, entry, committed_only)
+                found = await context.services.cold_reads.run(look_up)
+            rows.append(
+                build(
+                    module.ListOffsetsPartitionResponse,
+                    partition_index=entry.partition_index,
+                    error_code=found.error,
+                    timestamp=found.timestamp,
+                    offset=found.offset,
+                    leader_epoch=found.leader_epoch,
+                )
+            )
+        if rows:
+            topics.append(build(module.ListOffsetsTopicResponse, name=topic.name, partitions=tuple(rows)))
+    return build(module.ListOffsetsResponse, topics=tuple(topics))
+
+
+def _asked_twice(request: Any) -> set[tuple[str, int]]:
+    seen: set[tuple[str, int]] = set()
+    doubled: set[tuple[str, int]] = set()
+    for topic in request.topics:
+        for entry in topic.partitions:
+            key = (topic.name, entry.partition_index)
+            (doubled if key in seen else seen).add(key)
+    return doubled
+
+
+def _look_up(context: RequestContext, topic: str, entry: Any, committed_only: bool) -> _Found:
+    if entry.timestamp < 0 and FIRST_VERSION_OF.get(entry.timestamp, 0) > context.api_version:
+        return _Found(ErrorCode.unsupported_version)
+    if entry.timestamp < EARLIEST_PENDING_UPLOAD:
+        return _Found(ErrorCode.unsupported_version)
+    partition = context.services.partitions.get(topic, entry.partition_index)
+    if partition is None:
+        return _Found(context.services.partitions.error_without(topic, entry.partition_index))
+    current_leader_epoch = entry.current_leader_epoch if context.api_version >= 4 else -1
+    error = partition.check_leader_epoch(current_leader_epoch)
+    if error is not ErrorCode.none:
+        return _Found(error)
+    if partition.log.offline:
+        return _Found(ErrorCode.kafka_storage_error)
+    try:
+        return _position(partition, entry.timestamp, committed_only)
+    except LogError as failure:
+        return _Found(ErrorCode(failure.kafka_error_code))
+
+
+def _position(partition: Partition, timestamp: int, committed_only: bool) -> _Found:
+    log = partition.log
+    end_offset = log.last_stable_offset if committed_only else log.high_watermark
+    if timestamp == LATEST:
+        return _Found(ErrorCode.none, -1, end_offset, partition.leader_epoch)
+    if timestamp in {EARLIEST, EARLIEST_LOCAL}:
+        start_offset = log.log_start_offset
+        return _Found(ErrorCode.none, -1, start_offset, log.leader_epoch_at(start_offset))
+    if timestamp in {LATEST_TIERED, EARLIEST_PENDING_UPLOAD}:
+        return _Found(ErrorCode.none)
+    found = (
+        log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    )
+    if found is None or found.offset >= end_offset:
+        return _Found(ErrorCode.none)
+    return _Found(ErrorCode.none, found.timestamp, found.offset, found.leader_epoch)
+
+
+API = Api(key=API_KEY, name="ListOffsets", min_version=1, max_version=11, handle=handle, may_be_given_up=True)

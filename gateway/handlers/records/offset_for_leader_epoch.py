@@ -1,0 +1,66 @@
+"""OffsetForLeaderEpoch (key 23, versions 2–4): where the records of a leader epoch end.
+
+Consumers use it to find out whether what they read was truncated.
+Source: Kafka's ReplicaManager.lastOffsetForLeaderEpoch, UnifiedLog.endOffsetForEpoch (KIP-101, KIP-320).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.protocol.messages import build, response_module
+from gateway.runtime.loop.slices import in_slices
+
+API_KEY = 23
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """The largest epoch not after the asked one, and its end offset."""
+    module = response_module(API_KEY, context.api_version)
+    topics = [
+        build(
+            module.OffsetForLeaderTopicResult,
+            topic=topic.topic,
+            partitions=tuple(
+                [
+                    _end_offset(context, module, topic.topic, entry)
+                    async for entry in in_slices(topic.partitions)
+                ]
+            ),
+        )
+        for topic in request.topics
+    ]
+    return build(module.OffsetForLeaderEpochResponse, topics=tuple(topics))
+
+
+def _end_offset(context: RequestContext, module: Any, topic: str, entry: Any) -> Any:
+    partition = context.services.partitions.get(topic, entry.partition)
+    leader_epoch, end_offset = -1, -1
+    if partition is None:
+        error = ErrorCode.unknown_topic_or_partition
+    elif partition.log.offline:
+        error = ErrorCode.kafka_storage_error
+    else:
+        error = partition.check_leader_epoch(entry.current_leader_epoch)
+    if partition is not None and error is ErrorCode.none:
+        leader_epoch, end_offset = partition.log.leader_epoch_end_offset(entry.leader_epoch)
+    return build(
+        module.EpochEndOffset,
+        error_code=error,
+        partition=entry.partition,
+        leader_epoch=leader_epoch,
+        end_offset=end_offset,
+    )
+
+
+API = Api(
+    key=API_KEY,
+    name="OffsetForLeaderEpoch",
+    min_version=2,
+    max_version=4,
+    handle=handle,
+    may_be_given_up=True,
+)

@@ -1,0 +1,313 @@
+"""Produce (key 0, versions 3–13): append batches, answer when they are persisted as `acks` asks.
+
+The first stage appends every partition's batch in the order of arrival; the second waits for the flush
+that covers them, and for that of the transaction's state where a batch added its partition (KIP-890). acks=1 answers after the write, acks=all after the group-committed flush (or after the
+write where `flush.messages` chooses Kafka's page cache), acks=0 not at all.
+
+Versions 0–2 are advertised but refused, because librdkafka before 2.8 takes a missing Produce v0 for a
+broker without compression (KAFKA-18659; Kafka 4 answers the same way).
+Source: Kafka's KafkaApis.handleProduceRequest, ReplicaManager.appendRecords, ProduceRequest.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterator
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.answering.api import Answer, Api, CloseConnection, Deferred, RequestContext
+from gateway.handlers.records.produce_append import (
+    PendingAnswer,
+    Topics,
+    append_batch,
+    appended_row,
+    close_on_error,
+    log_refusal,
+    refused_row,
+)
+from gateway.handlers.records.produce_prefix_cache import ProduceRepeats
+from gateway.handlers.records.produce_quota import REFUSED, hold, kept_entry, refused_by_log, refused_unopened
+from gateway.metadata.topic_names import INTERNAL_TOPICS
+from gateway.protocol.produce_codec import (
+    PartitionRecords,
+    ProduceRequest,
+    ProduceRow,
+    encode_produce_response,
+    produce_reader,
+)
+from gateway.runtime.loop.slices import in_slices
+from gateway.runtime.partitions.partition import Partition
+from gateway.runtime.partitions.registry import TopicPartitions
+from log import AppendInfo
+
+logger = logging.getLogger(__name__)
+
+API_KEY = 0
+MANY_PARTITIONS: Final = 1000
+"""A request with more, which no client makes, is appended in slices, between which others have their turn."""
+MANY_TO_OPEN: Final = 16
+"""So is one for more partitions that must be opened first."""
+LONG_S: Final = 0.05
+"""And the rest of one that has taken so long, as the records of its batches are looked at."""
+_NO_ROOM: Final = "too many requests that take long are under way (queued.max.request.bytes)"
+UNKNOWN_TOPIC = int(ErrorCode.unknown_topic_or_partition)
+INVALID_TOPIC = int(ErrorCode.invalid_topic_exception)
+UNKNOWN_TOPIC_ID = int(ErrorCode.unknown_topic_id)
+
+
+def begin(context: RequestContext, request: ProduceRequest) -> Answer | Deferred | None:
+    """Append everything at once, unless it must wait for room; the answer follows when it is persisted."""
+    if context.services.backlog.holds:
+        held = hold(context, request, append)
+        if held is not None:
+            return held
+    return append(context, request)
+
+
+def append(context: RequestContext, request: ProduceRequest) -> Answer | Deferred | None:
+    """Append everything at once; the answer follows when it is persisted."""
+    if request.acks not in {-1, 0, 1}:
+        return _refuse_all(context, request, ErrorCode.invalid_required_acks)
+    appending = _Appending(context, request)
+    steps = appending.steps()
+    if appending.is_single:
+        next(steps)
+        return appending.answer()
+    now_s = context.services.loop.time
+    until_s = now_s() if _takes_long(context, request) else now_s() + LONG_S
+    for _ in steps:
+        if now_s() >= until_s and appending.has_more and not appending.refuses:
+            deferred = _append_in_slices(context, appending, steps)
+            if deferred is not None:
+                return deferred
+            appending.refuses = True
+    return appending.answer()
+
+
+def _takes_long(context: RequestContext, request: ProduceRequest) -> bool:
+    count = sum(len(entries) for _, entries in request.topics)
+    if count <= MANY_TO_OPEN:
+        return False
+    if count > MANY_PARTITIONS:
+        return True
+    by_key = context.services.partitions.by_key
+    to_open = 0
+    for key, entries in request.topics:
+        topic = by_key.get(key)
+        if topic is not None:
+            to_open += sum(
+                topic.has(entry.partition) and topic.peek(entry.partition) is None for entry in entries
+            )
+    return to_open > MANY_TO_OPEN
+
+
+def _append_in_slices(
+    context: RequestContext, appending: _Appending, steps: Iterator[None]
+) -> Deferred | None:
+    """Append what is left in later turns; None where there is no room to keep it until then."""
+    room = context.services.backlog.held.room
+    kept_bytes = appending.left_bytes
+    if not room.try_keep(kept_bytes):
+        return None
+    appending.go_on_later()
+    deferred = Deferred(holds_back=True)
+
+    async def work() -> None:
+        try:
+            async for _ in in_slices(steps):
+                pass
+            deferred.follow(appending.answer())
+        except CloseConnection as error:
+            logger.warning("a Produce of %s fails: %s", context.peer_host, error)
+            deferred.fail()
+        except Exception:
+            logger.exception("a Produce of %s can't be carried out", context.peer_host)
+            deferred.fail()
+        finally:
+            room.release_kept(kept_bytes)
+
+    context.services.tasks.start(
+        context.services.tasks.begin("produce to many partitions", is_brief=True), work()
+    )
+    return deferred
+
+
+class _Appending:
+    """One request on its way into the logs."""
+
+    def __init__(self, context: RequestContext, request: ProduceRequest) -> None:
+        self._context = context
+        self._is_late = False
+        """Whether flushes may begin and end between the steps."""
+        self.refuses = False
+        """Whether what is left is refused, to be sent again."""
+        self._request = request
+        self._topics: Topics = []
+        self._pending: PendingAnswer | None = None
+        self._left = _entries_by_topic(context, request)
+
+    def steps(self) -> Iterator[None]:
+        """Append partition after partition."""
+        now_ms = self._context.services.clock.now_ms()
+        for key, topic, entries in self._left:
+            if not entries:
+                continue
+            rows: list[ProduceRow] = []
+            self._topics.append((key, rows))
+            while entries:
+                self._append(rows, key, topic, entries.popleft(), now_ms)
+                yield
+
+    @property
+    def is_single(self) -> bool:
+        """Whether there is one partition, as in most requests."""
+        left = self._left
+        return len(left) == 1 and len(left[0][2]) == 1
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there is a partition left."""
+        return any(entries for _, _, entries in self._left)
+
+    @property
+    def left_bytes(self) -> int:
+        """Bytes of the records that are left."""
+        return sum(len(entry.records or b"") for _, _, entries in self._left for entry in entries)
+
+    def go_on_later(self) -> None:
+        """Have what is left outlive the buffer that it came in."""
+        self._is_late = True
+        for _, _, entries in self._left:
+            entries.extend([kept_entry(entries.popleft()) for _ in range(len(entries))])
+
+    def _append(
+        self,
+        rows: list[ProduceRow],
+        key: str | bytes,
+        topic: TopicPartitions | None,
+        entry: PartitionRecords,
+        now_ms: int,
+    ) -> None:
+        context, request = self._context, self._request
+        if self.refuses and topic is not None and topic.has(entry.partition):
+            self._refuse(rows, topic, entry, now_ms)
+            return
+        partition = None if topic is None else topic.get(entry.partition)
+        if partition is None:
+            code = _missing(key, topic, entry.partition)
+            if topic is not None and topic.has(entry.partition):
+                max_refused = context.services.config.int("seqgate.backlog.refused.producers.max")
+                refused_unopened(topic, entry.partition, max_refused, entry.records, now_ms)
+            rows.append(ProduceRow(entry.partition, code, -1, -1, -1))
+            return
+        if partition.topic in INTERNAL_TOPICS:
+            # the gateway keeps its own state there (ReplicaManager.appendToLocalLog)
+            rows.append(ProduceRow(entry.partition, INVALID_TOPIC, -1, -1, -1))
+            return
+        info = _append(context, request, partition, entry.records, now_ms)
+        if isinstance(info, ProduceRow):
+            rows.append(info)
+            log_refusal(context.peer_host, context.client_id, partition, info)
+            return
+        rows.append(appended_row(partition, info))
+        if request.acks == -1 and not partition.is_persisted(info.last_offset):
+            self._wait(rows, partition, info)
+
+    def _refuse(
+        self, rows: list[ProduceRow], topic: TopicPartitions, entry: PartitionRecords, now_ms: int
+    ) -> None:
+        """Opens nothing. No later batch of its producer is taken before this one."""
+        max_refused = self._context.services.config.int("seqgate.backlog.refused.producers.max")
+        partition = topic.peek(entry.partition)
+        if partition is None:
+            refused_unopened(topic, entry.partition, max_refused, entry.records, now_ms)
+        else:
+            refused_by_log(partition, max_refused, entry.records, now_ms)
+        rows.append(ProduceRow(entry.partition, REFUSED, -1, -1, -1, _NO_ROOM))
+
+    def _wait(self, rows: list[ProduceRow], partition: Partition, info: AppendInfo) -> None:
+        """Hold the answer until the last of the rows is persisted."""
+        pending = self._pending
+        if pending is None:
+            pending = self._pending = PendingAnswer(self._context, self._topics)
+        if self._is_late:
+            pending.wait_late(rows, len(rows) - 1, partition, info.last_offset)
+        else:
+            pending.wait(rows, len(rows) - 1, partition, info)
+
+    def answer(self) -> Answer | Deferred | None:
+        """The answer, when all steps are done. Raises CloseConnection."""
+        if self._request.acks == 0:
+            close_on_error(self._topics)
+            return None
+        return _answer(self._context, self._request, self._topics, self._pending)
+
+
+def _append(
+    context: RequestContext,
+    request: ProduceRequest,
+    partition: Partition,
+    records: memoryview | None,
+    now_ms: int,
+) -> AppendInfo | ProduceRow:
+    if records is None:
+        return refused_row(partition, int(ErrorCode.invalid_record), "no records", appended=False)
+    return append_batch(
+        context.services, context.api_version, partition, records, request.transactional_id, now_ms
+    )
+
+
+def _answer(
+    context: RequestContext, request: ProduceRequest, topics: Topics, pending: PendingAnswer | None
+) -> Answer | Deferred:
+    if request.transactional_id and request.acks == -1:
+        state = context.services.transactions.unpersisted(request.transactional_id)
+        if state is not None:
+            pending = pending or PendingAnswer(context, topics)
+            pending.wait_for_state(*state)
+    if pending is not None:
+        return pending.complete()
+    return encode_produce_response(context.api_version, context.correlation_id, topics)
+
+
+def _entries_by_topic(
+    context: RequestContext, request: ProduceRequest
+) -> list[tuple[str | bytes, TopicPartitions | None, deque[PartitionRecords]]]:
+    """The partitions' entries by topic. Of a partition named twice only the last entry counts, as in Kafka."""
+    partitions = context.services.partitions
+    grouped: dict[str | bytes, dict[int, PartitionRecords]] = {}
+    for key, entries in request.topics:
+        last = grouped.setdefault(key, {})
+        for entry in entries:
+            last[entry.partition] = entry
+    return [(key, partitions.by_key.get(key), deque(last.values())) for key, last in grouped.items()]
+
+
+def _missing(key: str | bytes, topic: TopicPartitions | None, index: int) -> int:
+    """Why there is no such partition to append to."""
+    if topic is not None:
+        return int(topic.error_without(index))
+    return UNKNOWN_TOPIC_ID if isinstance(key, bytes) else UNKNOWN_TOPIC
+
+
+def _refuse_all(context: RequestContext, request: ProduceRequest, error: ErrorCode) -> Answer:
+    topics: Topics = [
+        (key, [ProduceRow(entry.partition, int(error), -1, -1, -1) for entry in entries])
+        for key, entries in request.topics
+    ]
+    return encode_produce_response(context.api_version, context.correlation_id, topics)
+
+
+API = Api(
+    key=API_KEY,
+    name="Produce",
+    min_version=3,
+    max_version=13,
+    begin=begin,
+    reader=produce_reader,
+    repeats=ProduceRepeats,
+    advertised_min_version=0,
+)

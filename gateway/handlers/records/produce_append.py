@@ -1,0 +1,282 @@
+"""Appending one partition's batch for a Produce, and the answer that waits until it is persisted.
+
+Source: Kafka's ReplicaManager.appendRecords and appendToLocalLog.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
+from gateway.handlers.answering.api import CloseConnection, Deferred, RequestContext
+from gateway.handlers.records.produce_quota import REFUSED, gates_refusal, refused_by_log
+from gateway.handlers.transactions.transaction_errors import FIRST_PRODUCE_THAT_ADDS, told_to_produce
+from gateway.protocol.produce_codec import ProduceRow, encode_produce_response
+from gateway.runtime.coordinators.shards import Unavailable
+from gateway.runtime.partitions.partition import Partition
+from gateway.runtime.services import Services
+from log import AppendInfo, InvalidRecord, LogError, MalformedBatch, StorageFailed
+from log.errors import DelayedLimitReached, NameLimitReached, NamesNotReady, NameUndecided
+from log.format.record_batch import HEADER_BYTES, parse_header
+
+logger = logging.getLogger(__name__)
+
+Topics = list[tuple[str | bytes, list[ProduceRow]]]
+_WrittenRow = tuple[list[ProduceRow], int, Partition, int]
+"""Rows, the position of one in them, its partition, and its last offset."""
+_MESSAGE_CHARACTERS: Final = 1_000
+"""Ids and names are a part of some messages, and those may be as long as clients like: longer than v8 can tell."""
+ATTRIBUTES_POSITION = 22
+"""The low byte of a batch's attributes."""
+PRODUCER_POSITION = 43
+_PRODUCER: Final = struct.Struct(">qh")
+TRANSACTIONAL_BIT = 0x10
+CODEC_BITS = 0x07
+ZSTD = 4
+SPECIAL_BITS = TRANSACTIONAL_BIT | ZSTD
+"""Nothing is to be asked of a batch that has none of these attributes."""
+FIRST_ZSTD_VERSION = 7
+UNSETTLED = int(ErrorCode.not_enough_replicas_after_append)
+STORAGE_ERROR = int(ErrorCode.kafka_storage_error)
+REFUSALS_BEFORE_THE_APPEND = frozenset(
+    int(code)
+    for code in (
+        ErrorCode.corrupt_message,
+        ErrorCode.message_too_large,
+        ErrorCode.record_list_too_large,
+        ErrorCode.kafka_storage_error,
+    )
+)
+"""Answered with log_start_offset −1 (ReplicaManager.appendToLocalLog)."""
+INVALID_PRODUCER_EPOCH = int(ErrorCode.invalid_producer_epoch)
+"""Of a transaction this is found before the append as well (UnifiedLog.maybeStartTransactionVerification)."""
+SEQUENCE_REFUSALS = frozenset((int(ErrorCode.out_of_order_sequence_number), INVALID_PRODUCER_EPOCH))
+_REFUSED_FOR_NOW: Final = (DelayedLimitReached, NameLimitReached, NamesNotReady, NameUndecided, StorageFailed)
+"""The producer sends it again, and the batches after it must not have come first."""
+
+
+class PendingAnswer:
+    """A request whose rows wait for flushes; the last flush to finish sends the answer.
+
+    Whether a row is persisted is looked at when its own flush is over. Later its partition may have been reopened, and
+    other records lie at the row's offset.
+    """
+
+    __slots__ = ("_in_next_round", "context", "deferred", "has_state", "topics", "waiting")
+
+    def __init__(self, context: RequestContext, topics: Topics) -> None:
+        self.context = context
+        self.topics = topics
+        self.deferred = Deferred()
+        self.waiting = 1
+        """How many flushes, and `complete`."""
+        self.has_state = True
+        """Whether it is durable, as far as it must be, that the rows' partitions take part in the transaction."""
+        self._in_next_round: list[_WrittenRow] | None = None
+
+    def wait(self, rows: list[ProduceRow], position: int, partition: Partition, info: AppendInfo) -> None:
+        """Hold the answer until the row at `position`, which was appended just now, is persisted."""
+        written = rows, position, partition, info.last_offset
+        if info.is_duplicate:
+            self.waiting += 1
+            partition.when_persisted(info, partial(self._decide, (written,)))
+        elif self._in_next_round is None:
+            self.waiting += 1
+            self._in_next_round = [written]
+            partition.when_persisted(info, partial(self._decide, self._in_next_round))
+        else:
+            self._in_next_round.append(written)
+
+    def wait_late(
+        self, rows: list[ProduceRow], position: int, partition: Partition, last_offset: int
+    ) -> None:
+        """As `wait`, for one of many that are not appended in the same turn of the event loop."""
+        self.waiting += 1
+        written = rows, position, partition, last_offset
+        partition.when_offset_persisted(last_offset, partial(self._decide, (written,)))
+
+    def wait_for_state(self, state: Partition, last_offset: int) -> None:
+        """Hold the answer also until it is durable that the rows' partitions take part in the transaction."""
+        self.waiting += 1
+        state.when_offset_persisted(last_offset, partial(self._decide_state, state, last_offset))
+
+    def complete(self) -> Deferred:
+        """Nothing more is to be waited for; returns where the answer will be."""
+        self._one_is_over()
+        return self.deferred
+
+    def _decide(self, written: Sequence[_WrittenRow]) -> None:
+        for rows, position, partition, last_offset in written:
+            if not partition.is_persisted(last_offset):
+                rows[position] = unflushed_row(rows[position].partition)
+        self._one_is_over()
+
+    def _decide_state(self, state: Partition, last_offset: int) -> None:
+        self.has_state = state.is_persisted(last_offset)
+        self._one_is_over()
+
+    def _one_is_over(self) -> None:
+        self.waiting -= 1
+        if self.waiting:
+            return
+        if not self.has_state:
+            self._refuse_without_state()
+        context = self.context
+        try:
+            frame = encode_produce_response(context.api_version, context.correlation_id, self.topics)
+        except struct.error as error:
+            # a topic name that is too long for this version once its invalid UTF-8 is replaced
+            logger.warning("a Produce of %s can't be answered: %s", context.peer_host, error)
+            self.deferred.fail()
+            return
+        self.deferred.resolve(frame)
+
+    def _refuse_without_state(self) -> None:
+        """The batches are there, but a crash could leave them outside of the transaction: they are to be sent again."""
+        message = "the state of the transaction could not be flushed"
+        for _, rows in self.topics:
+            for position, row in enumerate(rows):
+                if not row.error_code:
+                    rows[position] = ProduceRow(row.partition, UNSETTLED, -1, -1, -1, message)
+
+
+def unflushed_row(partition: int) -> ProduceRow:
+    message = "the records could not be flushed; the partition is offline"
+    return ProduceRow(partition, STORAGE_ERROR, -1, -1, -1, message)
+
+
+def appended_row(partition: Partition, info: AppendInfo) -> ProduceRow:
+    return ProduceRow(partition.index, 0, info.base_offset, info.log_append_time_ms, info.log_start_offset)
+
+
+def append_batch(
+    services: Services,
+    api_version: int,
+    partition: Partition,
+    records: memoryview,
+    transactional_id: str | None,
+    now_ms: int,
+) -> AppendInfo | ProduceRow:
+    """Append one partition's batch; returns where it lies, or the row that refuses it."""
+    attributes = records[ATTRIBUTES_POSITION] if len(records) > ATTRIBUTES_POSITION else 0
+    begins_at_zero = False
+    gate = partition.gate
+    if gate is not None or partition.delayed_gate is not None or services.disk_room.is_short:
+        row = _refuse_for_room(services, partition, records, now_ms)
+        if row is not None:
+            return row
+    if attributes & SPECIAL_BITS:
+        row = _refuse_by_codec(api_version, partition, attributes)
+        if row is None and attributes & TRANSACTIONAL_BIT:
+            row = _take_part(services, api_version, partition, records, transactional_id)
+            begins_at_zero = api_version >= FIRST_PRODUCE_THAT_ADDS
+        if row is not None:
+            return row
+    try:
+        info = partition.append(records, now_ms, begins_at_zero=begins_at_zero)
+    except LogError as error:
+        code = error.kafka_error_code
+        if code in SEQUENCE_REFUSALS:
+            services.rejections += 1
+        if isinstance(error, _REFUSED_FOR_NOW) and len(records) >= HEADER_BYTES:
+            refused_by_log(
+                partition, services.config.int("seqgate.backlog.refused.producers.max"), records, now_ms
+            )
+        is_verified_first = attributes & TRANSACTIONAL_BIT and code == INVALID_PRODUCER_EPOCH
+        appended = not (
+            is_verified_first or code in REFUSALS_BEFORE_THE_APPEND or isinstance(error, MalformedBatch)
+        )
+        row = refused_row(partition, code, str(error), appended=appended)
+        return row._replace(record_errors=error.record_errors) if isinstance(error, InvalidRecord) else row
+    if info.is_duplicate:
+        # without an offset it was dropped by the names of its records, which are counted there
+        services.duplicates += info.base_offset >= 0
+    elif gate is not None:
+        gate.took(len(records))
+    return info
+
+
+def _refuse_for_room(
+    services: Services, partition: Partition, records: memoryview, now_ms: int
+) -> ProduceRow | None:
+    """The row of a batch for which quota or disk have no room now; what the log has already is answered as ever."""
+    reason = gates_refusal(partition, records, now_ms)
+    if reason is not None:
+        return refused_row(partition, REFUSED, reason, appended=False)
+    if not services.disk_room.is_short or len(records) < HEADER_BYTES:
+        return None
+    if partition.log.is_repeated(parse_header(records), now_ms):
+        return None
+    room = services.disk_room
+    room.refused_batches += 1
+    refused_by_log(partition, services.config.int("seqgate.backlog.refused.producers.max"), records, now_ms)
+    message = f"the disk has less than {room.min_free_bytes} bytes free (seqgate.log.min.free.bytes)"
+    return refused_row(partition, STORAGE_ERROR, message, appended=False)
+
+
+def _refuse_by_codec(api_version: int, partition: Partition, attributes: int) -> ProduceRow | None:
+    if attributes & CODEC_BITS == ZSTD and api_version < FIRST_ZSTD_VERSION:
+        message = f"zstd came with Produce v{FIRST_ZSTD_VERSION}; this is v{api_version}"
+        code = ErrorCode.unsupported_compression_type
+        return refused_row(partition, int(code), message, appended=False)
+    return None
+
+
+def _take_part(
+    services: Services,
+    api_version: int,
+    partition: Partition,
+    records: memoryview,
+    transactional_id: str | None,
+) -> ProduceRow | None:
+    """Have the partition take part in the batch's transaction, at once; the row of a batch that may not."""
+    if not transactional_id:
+        is_missing = transactional_id is None
+        code = ErrorCode.transactional_id_authorization_failed if is_missing else ErrorCode.invalid_request
+        message = "a transactional batch without a transactional id"
+        return refused_row(partition, int(code), message, appended=False)
+    if len(records) < HEADER_BYTES or partition.log.offline:
+        return None  # which the log refuses
+    producer = Producer(*_PRODUCER.unpack_from(records, PRODUCER_POSITION))
+    client_version = VERSION_2 if api_version >= FIRST_PRODUCE_THAT_ADDS else 0
+    place = partition.topic, partition.index
+    try:
+        services.transactions.verify_or_add(transactional_id, producer, place, client_version)
+    except (TransactionRefused, Unavailable) as error:
+        code = told_to_produce(error, api_version)
+        message = f"the transaction of {transactional_id} can't be written to: {error}"
+        return refused_row(partition, int(code), message, appended=False)
+    return None
+
+
+def refused_row(partition: Partition, code: int, message: str, *, appended: bool = True) -> ProduceRow:
+    """The row of a refusal. One before the append carries no log_start_offset, one by the log itself does."""
+    log_start_offset = partition.log.log_start_offset if appended else -1
+    return ProduceRow(partition.index, code, -1, -1, log_start_offset, message[:_MESSAGE_CHARACTERS])
+
+
+def log_refusal(peer_host: str, client_id: str, partition: Partition, row: ProduceRow) -> None:
+    """What is refused says why in the gateway's log as well."""
+    logger.info(
+        "refused a batch of %s (client %r) for %s-%d with error %d: %s",
+        peer_host,
+        client_id,
+        partition.topic,
+        partition.index,
+        row.error_code,
+        row.error_message,
+    )
+
+
+def close_on_error(topics: Topics) -> None:
+    """acks=0 has no answer; an error is told by closing the connection, so that the client refreshes."""
+    for _, rows in topics:
+        for row in rows:
+            if row.error_code:
+                raise CloseConnection(f"an acks=0 request failed with error {row.error_code}")

@@ -1,0 +1,137 @@
+"""The shorter way of Produce requests that repeat an earlier one in all but correlation id and records.
+
+The gateway remembers, by the prefix of such requests, which partition they go to and what their answer looks
+like. Everything that decides over the batch itself is the same code as for other requests.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gateway.handlers.answering.api import NOT_REPEATED, Answer, Deferred, NotRepeated, Peer, RequestContext
+from gateway.handlers.records.produce_append import append_batch, close_on_error, log_refusal, unflushed_row
+from gateway.metadata.topic_names import INTERNAL_TOPICS
+from gateway.protocol.produce_codec import ProduceRequest, ProduceRow, encode_produce_response
+from gateway.protocol.produce_prefix import (
+    FIRST_VERSION,
+    PREFIX_START,
+    RepeatedAnswer,
+    is_for_one_partition,
+    prefix_end,
+    records_of,
+)
+from gateway.runtime.partitions.partition import Partition
+from gateway.runtime.services import Services
+from log import AppendInfo
+
+MAX_PREFIXES: Final = 4096
+"""How many prefixes are remembered for each version; one more, and the table begins anew."""
+MAX_PREFIX_BYTES: Final = 512
+"""Longer ones, with client ids that nobody has, are not remembered."""
+_VALID_ACKS: Final = frozenset((-1, 0, 1))
+
+
+class _Target:
+    """Where the requests of one prefix go, and their answer."""
+
+    __slots__ = ("_api_version", "_encode", "acks", "client_id", "key", "partition")
+
+    def __init__(self, context: RequestContext, key: str | bytes, partition: Partition, acks: int) -> None:
+        self.client_id = context.client_id
+        self.key = key
+        self.partition = partition
+        self.acks = acks
+        self._api_version = context.api_version
+        self._encode = RepeatedAnswer(context.api_version, key, partition.index).encode
+
+    def confirm(self, correlation_id: int, info: AppendInfo) -> Answer:
+        """The answer to a batch that was appended."""
+        base_offset, _, log_append_time_ms, log_start_offset, _ = info
+        return self._encode(correlation_id, base_offset, log_append_time_ms, log_start_offset)
+
+    def refuse(self, correlation_id: int, row: ProduceRow) -> Answer:
+        """The answer to a batch that was not."""
+        return encode_produce_response(self._api_version, correlation_id, [(self.key, [row])])
+
+
+class _Pending(Deferred):
+    """The answer to a batch that is not persisted yet."""
+
+    __slots__ = ("_correlation_id", "_info", "_target")
+
+    def __init__(self, target: _Target, correlation_id: int, info: AppendInfo) -> None:
+        super().__init__()
+        self._target = target
+        self._correlation_id = correlation_id
+        self._info = info
+
+    def persisted(self) -> None:
+        """The flush that decides the batch is over, well or badly."""
+        target, info = self._target, self._info
+        if target.partition.is_persisted(info.last_offset):
+            self.resolve(target.confirm(self._correlation_id, info))
+        else:
+            self.resolve(target.refuse(self._correlation_id, unflushed_row(target.partition.index)))
+
+
+class ProduceRepeats:
+    """Implements `Repeats` for one version of Produce."""
+
+    def __init__(self, services: Services, api_version: int) -> None:
+        self._services = services
+        self._api_version = api_version
+        self._targets: dict[bytes, _Target] = {}
+
+    def begin(
+        self, peer: Peer, frame: memoryview, correlation_id: int, client_id_bytes: int
+    ) -> Answer | Deferred | NotRepeated | None:
+        api_version = self._api_version
+        try:
+            end = prefix_end(frame, api_version, client_id_bytes)
+        except IndexError:
+            return NOT_REPEATED
+        target = self._targets.get(frame[PREFIX_START:end].tobytes())
+        if target is None:
+            return NOT_REPEATED
+        partition = target.partition
+        records = records_of(frame, end, api_version)
+        if partition.closed or records is None or partition.gate is not None:
+            return NOT_REPEATED
+        services = self._services
+        acks = target.acks
+        info = append_batch(services, api_version, partition, records, None, services.clock.now_ms())
+        if isinstance(info, ProduceRow):
+            log_refusal(peer.peer_host, target.client_id, partition, info)
+            if not acks:
+                close_on_error([(target.key, [info])])
+            return target.refuse(correlation_id, info)
+        if not acks:
+            return None
+        if acks < 0 and not partition.is_persisted(info.last_offset):
+            pending = _Pending(target, correlation_id, info)
+            partition.when_persisted(info, pending.persisted)
+            return pending
+        return target.confirm(correlation_id, info)
+
+    def learn(self, frame: memoryview, context: RequestContext, request: ProduceRequest) -> None:
+        if (
+            len(request.topics) != 1
+            or len(request.topics[0].partitions) != 1
+            or request.acks not in _VALID_ACKS
+            or context.api_version < FIRST_VERSION
+        ):
+            return
+        key, (entry,) = request.topics[0]
+        topic = context.services.partitions.by_key.get(key)
+        partition = None if topic is None else topic.get(entry.partition)
+        client_id_bytes = int.from_bytes(frame[8:10], "big", signed=True)
+        if partition is None or partition.topic in INTERNAL_TOPICS:
+            return
+        if not is_for_one_partition(frame, context.api_version, client_id_bytes):
+            return
+        end = prefix_end(frame, context.api_version, client_id_bytes)
+        if end > MAX_PREFIX_BYTES:
+            return
+        if len(self._targets) >= MAX_PREFIXES:
+            self._targets.clear()
+        self._targets[frame[PREFIX_START:end].tobytes()] = _Target(context, key, partition, request.acks)

@@ -1,0 +1,75 @@
+"""AlterShareGroupOffsets (key 91, version 0): have a share group without members begin elsewhere.
+
+A group that nobody knows comes into being. Source: Kafka's GroupCoordinatorService.alterShareGroupOffsets, KIP-932.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.share.records import SharePartitionKey
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.time_limit import TimeLimit
+from gateway.handlers.sharing.share_group_offsets import NO_SUCH_PARTITION, group_error
+from gateway.protocol.messages import build, response_module
+from gateway.runtime.coordinators.shards import Unavailable
+
+API_KEY: Final = 91
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """Begin each partition anew at its offset, durably."""
+    module = response_module(API_KEY, context.api_version)
+    limit = TimeLimit(context)
+    error, message = await group_error(context, limit, request.group_id)
+    wanted: dict[str, list[Any]] = {}
+    for topic in request.topics if error is ErrorCode.none else ():
+        wanted.setdefault(topic.topic_name, []).extend(topic.partitions)
+    responses = []
+    for name, entries in wanted.items():
+        topic = context.services.partitions.by_name.get(name)
+        rows = []
+        for entry in entries:
+            try:
+                row_error = await limit.run(_begin(context, request.group_id, topic, entry), request.group_id)
+            except TimeoutError:
+                row_error = ErrorCode.request_timed_out
+            is_unknown = row_error is ErrorCode.unknown_topic_or_partition
+            rows.append(
+                build(
+                    module.AlterShareGroupOffsetsResponsePartition,
+                    partition_index=entry.partition_index,
+                    error_code=row_error,
+                    error_message=NO_SUCH_PARTITION if is_unknown else None,
+                )
+            )
+        responses.append(
+            build(
+                module.AlterShareGroupOffsetsResponseTopic,
+                topic_name=name,
+                topic_id=None if topic is None else topic.topic_id,
+                partitions=tuple(rows),
+            )
+        )
+    return build(
+        module.AlterShareGroupOffsetsResponse,
+        error_code=error,
+        error_message=message,
+        responses=tuple(responses),
+    )
+
+
+async def _begin(context: RequestContext, group_id: str, topic: Any, entry: Any) -> ErrorCode:
+    if topic is None or not topic.has(entry.partition_index):
+        return ErrorCode.unknown_topic_or_partition
+    key = SharePartitionKey(group_id, topic.topic_id, entry.partition_index)
+    try:
+        await context.services.shares.begin_group(key, topic.name, max(0, entry.start_offset))
+    except Unavailable as error:
+        return error.error_code
+    return ErrorCode.none
+
+
+API = Api(key=API_KEY, name="AlterShareGroupOffsets", min_version=0, max_version=0, handle=handle)

@@ -1,0 +1,68 @@
+"""DeleteShareGroupOffsets (key 92, version 0): have a share group without members forget topics.
+
+Source: Kafka's GroupCoordinatorService.deleteShareGroupOffsets, KIP-932.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.time_limit import TimeLimit
+from gateway.handlers.sharing.share_group_offsets import NO_SUCH_PARTITION, group_error
+from gateway.protocol.messages import build, response_module
+from gateway.runtime.coordinators.shards import Unavailable
+
+API_KEY: Final = 92
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """Forget each topic durably."""
+    module = response_module(API_KEY, context.api_version)
+    limit = TimeLimit(context)
+    error, message = await group_error(context, limit, request.group_id)
+    if error is ErrorCode.none and context.services.shares.group(request.group_id) is None:
+        error, message = ErrorCode.group_id_not_found, f"Group {request.group_id} not found."
+    responses = []
+    for topic in request.topics if error is ErrorCode.none else ():
+        try:
+            topic_id, row_error = await limit.run(
+                _forget(context, request.group_id, topic.topic_name), request.group_id
+            )
+        except TimeoutError:
+            topic_id, row_error = None, ErrorCode.request_timed_out
+        is_unknown = row_error is ErrorCode.unknown_topic_or_partition
+        responses.append(
+            build(
+                module.DeleteShareGroupOffsetsResponseTopic,
+                topic_name=topic.topic_name,
+                topic_id=None if is_unknown else topic_id,
+                error_code=row_error,
+                error_message=NO_SUCH_PARTITION if is_unknown else None,
+            )
+        )
+    return build(
+        module.DeleteShareGroupOffsetsResponse,
+        error_code=error,
+        error_message=message,
+        responses=tuple(responses),
+    )
+
+
+async def _forget(context: RequestContext, group_id: str, name: str) -> tuple[Any, ErrorCode]:
+    shares = context.services.shares
+    topic = context.services.partitions.by_name.get(name)
+    if topic is None:
+        return None, ErrorCode.unknown_topic_or_partition
+    try:
+        if not any(topic_id == topic.topic_id for topic_id, _ in shares.begun(group_id)):
+            return None, ErrorCode.unknown_topic_or_partition
+        await shares.forget_topic(group_id, topic.topic_id)
+    except Unavailable as error:
+        return topic.topic_id, error.error_code
+    return topic.topic_id, ErrorCode.none
+
+
+API = Api(key=API_KEY, name="DeleteShareGroupOffsets", min_version=0, max_version=0, handle=handle)

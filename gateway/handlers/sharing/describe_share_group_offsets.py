@@ -1,0 +1,112 @@
+"""DescribeShareGroupOffsets (key 90, versions 0–1): from where on a share group has not done everything, and its lag.
+
+Source: Kafka's GroupCoordinatorService.describeShareGroupOffsets, KIP-932, KIP-1226 (lag).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.share.ranges import DONE
+from gateway.coordinator.share.records import SharePartitionKey
+from gateway.coordinator.share.share_partition import SharePartition
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.named_twice import answer_each
+from gateway.protocol.messages import build, response_module
+from gateway.runtime.coordinators.shards import Unavailable
+from gateway.runtime.partitions.registry import TopicPartitions
+
+API_KEY: Final = 90
+UNKNOWN: Final = -1
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """Describe each group; null topics ask for all that it ever read. What nobody knows has no offset, and no error."""
+    module = response_module(API_KEY, context.api_version)
+    groups = await answer_each(
+        request.groups, lambda group: _group(context, module, group), lambda group: group.group_id
+    )
+    return build(module.DescribeShareGroupOffsetsResponse, groups=groups)
+
+
+def _group(context: RequestContext, module: Any, asked: Any) -> Any:
+    shares = context.services.shares
+    known = shares.known(asked.group_id)
+    wanted: dict[str, list[int]] = {}
+    if asked.topics is None:
+        found = context.services.partitions.by_id
+        try:
+            begun = shares.begun(asked.group_id)
+        except Unavailable as error:
+            return _described(module, asked.group_id, (), error.error_code)
+        for topic_id, index in sorted(begun):
+            if topic_id in found:
+                wanted.setdefault(found[topic_id].name, []).append(index)
+    else:
+        wanted = {topic.topic_name: list(dict.fromkeys(topic.partitions)) for topic in asked.topics}
+    topics = tuple(
+        _topic(context, module, asked.group_id, name, indexes, known) for name, indexes in wanted.items()
+    )
+    return _described(module, asked.group_id, topics, ErrorCode.none)
+
+
+def _described(module: Any, group_id: str, topics: tuple[Any, ...], error: ErrorCode) -> Any:
+    return build(
+        module.DescribeShareGroupOffsetsResponseGroup,
+        group_id=group_id,
+        topics=topics,
+        error_code=error,
+        error_message=None,
+    )
+
+
+def _topic(
+    context: RequestContext,
+    module: Any,
+    group_id: str,
+    name: str,
+    indexes: list[int],
+    known: dict[SharePartitionKey, SharePartition],
+) -> Any:
+    topic = context.services.partitions.by_name.get(name)
+    rows = []
+    for index in indexes:
+        found = None if topic is None else known.get(SharePartitionKey(group_id, topic.topic_id, index))
+        rows.append(
+            build(
+                module.DescribeShareGroupOffsetsResponsePartition,
+                partition_index=index,
+                start_offset=UNKNOWN if found is None else found.start_offset,
+                leader_epoch=0,
+                lag=UNKNOWN if found is None or topic is None else _lag(topic, index, found),
+                error_code=ErrorCode.none,
+                error_message=None,
+            )
+        )
+    return build(
+        module.DescribeShareGroupOffsetsResponseTopic,
+        topic_name=name,
+        topic_id=None if topic is None else topic.topic_id,
+        partitions=tuple(rows),
+    )
+
+
+def _lag(topic: TopicPartitions, index: int, found: SharePartition) -> int:
+    """Records that are not done."""
+    partition = topic.get(index)
+    if partition is None:
+        return UNKNOWN
+    done = sum(len(run) for run in found.runs if run.state in DONE)
+    return max(0, partition.log.high_watermark - found.start_offset - done)
+
+
+API = Api(
+    key=API_KEY,
+    name="DescribeShareGroupOffsets",
+    min_version=0,
+    max_version=1,
+    handle=handle,
+    may_be_given_up=True,
+)

@@ -1,0 +1,60 @@
+"""ShareAcknowledge (key 79, versions 1–2): accept, release, reject or renew acquired records one by one (KIP-932).
+
+Source: Kafka's KafkaApis.handleShareAcknowledgeRequest.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.sharing.share_session import (
+    FINAL_EPOCH,
+    Outcome,
+    ShareRequestRefused,
+    acknowledge,
+    answer,
+    check_request,
+    continue_session,
+    refused,
+)
+from gateway.protocol.messages import build, response_module
+from gateway.runtime.coordinators.shards import Unavailable
+
+API_KEY: Final = 79
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """Take the acknowledgements; the answer is durable."""
+    module = response_module(API_KEY, context.api_version)
+    shares = context.services.shares
+    try:
+        check_request(request)
+        continue_session(context, request)
+    except ShareRequestRefused as error:
+        return refused(module.ShareAcknowledgeResponse, error.error_code, str(error))
+    except Unavailable as error:
+        return refused(module.ShareAcknowledgeResponse, error.error_code, None)
+    outcomes = await acknowledge(context, request, request.topics)
+    if request.share_session_epoch == FINAL_EPOCH:
+        shares.release_member(request.group_id, request.member_id)
+    rows = ((place, _partition(module, place[1], outcome)) for place, outcome in outcomes.items())
+    return answer(
+        module.ShareAcknowledgeResponse,
+        module.ShareAcknowledgeTopicResponse,
+        rows,
+        shares.limits(request.group_id).lock_duration_ms,
+    )
+
+
+def _partition(module: Any, index: int, outcome: Outcome) -> Any:
+    return build(
+        module.PartitionData,
+        partition_index=index,
+        error_code=outcome.error_code,
+        error_message=outcome.message,
+        current_leader=build(module.LeaderIdAndEpoch, leader_id=0, leader_epoch=0),
+    )
+
+
+API = Api(key=API_KEY, name="ShareAcknowledge", min_version=1, max_version=2, handle=handle)

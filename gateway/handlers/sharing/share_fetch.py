@@ -1,0 +1,326 @@
+"""ShareFetch (key 78, versions 1–2): acquire records, and acknowledge earlier ones in the same request (KIP-932).
+
+What is answered stays acquired by the member until it acknowledges it or the lock runs out. Waits for
+`max_wait` when nothing can be acquired. Records that are due later (`delivery.delay.header`) are passed over until they
+are; whoever waits then looks again. Source: Kafka's KafkaApis.handleShareFetchRequest, DelayedShareFetch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.places import Place
+from gateway.coordinator.share.records import SharePartitionKey
+from gateway.coordinator.share.share_partition import Acquired, SharePartition, len_of
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.sharing.share_reading import Batches, find_batches
+from gateway.handlers.sharing.share_session import (
+    FINAL_EPOCH,
+    FIRST_WITH_RENEW,
+    INITIAL_EPOCH,
+    NO_TOPIC,
+    Outcome,
+    ShareRequestRefused,
+    acknowledge,
+    answer,
+    begin_session,
+    check_request,
+    continue_session,
+    partition_of,
+    refused,
+)
+from gateway.protocol.messages import build, milliseconds, response_module, response_type
+from gateway.runtime.coordinators.shards import Unavailable
+from gateway.runtime.coordinators.share_coordinator import ShareSession
+from gateway.runtime.loop.slices import in_slices
+from gateway.runtime.partitions.partition import Partition
+from log import LogError, UnifiedLog
+from log.state.delayed_records import NEVER_DUE
+
+API_KEY: Final = 78
+FIRST_WITH_STRICT_LIMIT: Final = 2
+RECORD_LIMIT: Final = 1
+DELAYED_READ_BYTES: Final = 1 << 20
+"""Read at once where few of many records may be due."""
+NO_ERROR: Final = Outcome(ErrorCode.none)
+
+
+class Row(NamedTuple):
+    """One partition's part of the answer."""
+
+    error_code: ErrorCode = ErrorCode.none
+    records: bytes = b""
+    acquired: tuple[Acquired, ...] = ()
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """Acknowledge, then acquire, waiting for records if there are none."""
+    services = context.services
+    answer_type = response_type(API_KEY, context.api_version)
+    try:
+        check_request(request)
+        _check_renewing(context, request)
+        await services.shares.ensure_topic()
+        session = _session(context, request)
+    except ShareRequestRefused as error:
+        return refused(answer_type, error.error_code, str(error))
+    except Unavailable as error:
+        return refused(answer_type, error.error_code, None)
+    outcomes = await acknowledge(context, request, request.topics)
+    if request.share_session_epoch == FINAL_EPOCH:
+        services.shares.release_member(request.group_id, request.member_id)
+        return _answer(context, request.group_id, {}, outcomes)
+    if not request.max_records or not request.max_bytes:
+        return _answer(context, request.group_id, {}, outcomes)
+    rows = await _fetch(context, request, session, waits=not outcomes)
+    if request.share_session_epoch == INITIAL_EPOCH:
+        rows = {place: rows.get(place, Row()) for place in (*rows, *session.places)}
+    return _answer(context, request.group_id, rows, outcomes)
+
+
+def _check_renewing(context: RequestContext, request: Any) -> None:
+    """A request that renews asks for nothing (KIP-1222). Raises ShareRequestRefused."""
+    if context.api_version < FIRST_WITH_RENEW or not request.is_renew_ack:
+        return
+    if request.max_wait or request.min_bytes or request.max_bytes or request.max_records:
+        text = "A request that renews acknowledgements can't ask for records."
+        raise ShareRequestRefused(ErrorCode.invalid_request, text)
+
+
+def _session(context: RequestContext, request: Any) -> ShareSession:
+    """The session with the partitions that the request adds and without those it forgets."""
+    if request.share_session_epoch == INITIAL_EPOCH:
+        session = begin_session(context, request)
+    else:
+        session = continue_session(context, request)
+    _check_room(context, request, session)
+    for topic in request.topics:
+        for entry in topic.partitions:
+            session.places.setdefault((topic.topic_id or NO_TOPIC, entry.partition_index))
+    for topic in request.forgotten_topics_data:
+        for partition in topic.partitions:
+            session.places.pop((topic.topic_id or NO_TOPIC, partition), None)
+    return session
+
+
+def _check_room(context: RequestContext, request: Any, session: ShareSession) -> None:
+    """Raises ShareRequestRefused."""
+    wanted = {
+        (topic.topic_id or NO_TOPIC, entry.partition_index)
+        for topic in request.topics
+        for entry in topic.partitions
+    }
+    more = len(wanted.difference(session.places))
+    if not more:
+        return
+    held = sum(len(other.places) for other in context.services.shares.sessions.values())
+    if held + more > context.services.config.int("seqgate.fetch.session.max.partitions"):
+        text = "There are as many partitions in share sessions as are allowed."
+        raise ShareRequestRefused(ErrorCode.share_session_limit_reached, text)
+
+
+async def _fetch(
+    context: RequestContext, request: Any, session: ShareSession, *, waits: bool
+) -> dict[Place, Row]:
+    loop = context.services.loop
+    deadline_s = loop.time() + milliseconds(request.max_wait) / 1000
+    sessions = context.services.shares.sessions
+    while sessions.get((request.group_id, request.member_id)) is session:
+        rows = await _acquire_all(context, request, session)
+        left_s = deadline_s - loop.time()
+        if rows or not waits or left_s <= 0 or not session.places:
+            return rows
+        if not await _wait(context, request, session.places, left_s):
+            waits = False
+    return {}  # the member is gone, and would only hold what it acquired now
+
+
+async def _acquire_all(context: RequestContext, request: Any, session: ShareSession) -> dict[Place, Row]:
+    """Acquire partition after partition until enough; who had records goes last next time."""
+    rows: dict[Place, Row] = {}
+    left_bytes = min(request.max_bytes, context.services.config.int("fetch.max.bytes"))
+    left_records = request.max_records
+    async for place in in_slices(list(session.places)):
+        if left_bytes <= 0 or left_records <= 0:
+            break
+        partition = partition_of(context, place)
+        if isinstance(partition, ErrorCode):
+            rows[place] = Row(partition)
+            continue
+        row = await _acquire(context, request, session, place, partition, left_bytes, left_records)
+        if row.error_code is not ErrorCode.none or row.acquired:
+            rows[place] = row
+            if place in session.places:  # another request may have forgotten it meanwhile
+                session.places.move_to_end(place)
+        left_bytes -= len(row.records)
+        left_records -= sum(len_of(one) for one in row.acquired)
+    return rows
+
+
+async def _acquire(
+    context: RequestContext,
+    request: Any,
+    session: ShareSession,
+    place: Place,
+    partition: Partition,
+    max_bytes: int,
+    max_records: int,
+) -> Row:
+    shares = context.services.shares
+    log = partition.log
+    try:
+        found = await shares.open(SharePartitionKey(request.group_id, *place), partition)
+        while True:
+            if shares.sessions.get((request.group_id, request.member_id)) is not session:
+                return Row()  # the client is gone, or has begun anew
+            log.release_due(context.services.clock.now_ms())
+            batches = await read(context, request.group_id, log, found, max_bytes)
+            if batches is None or shares.sessions.get((request.group_id, request.member_id)) is not session:
+                return Row()
+            acquired = _give(context, request, log, found, batches, max_records)
+            if acquired:
+                break
+            if found.next_offset(log.delays) <= batches.first_offset:
+                return Row()  # nothing was found to be missing either
+    except Unavailable as error:
+        return Row(error.error_code)
+    except LogError as error:
+        return Row(ErrorCode(error.kafka_error_code))
+    shares.acquired(found)
+    # what waits between the batches that are due is not sent in vain
+    records = batches.spanning(acquired) if log.delays is None else batches.holding(acquired)
+    return Row(records=records, acquired=tuple(acquired))
+
+
+def _give(
+    context: RequestContext,
+    request: Any,
+    log: UnifiedLog,
+    found: SharePartition,
+    batches: Batches,
+    max_records: int,
+) -> list[Acquired]:
+    """Have the member acquire what is available in the batches."""
+    return found.acquire(
+        request.member_id,
+        [(place.base_offset, place.last_offset) for place in batches.places],
+        max_records,
+        context.services.shares.limits(request.group_id),
+        context.services.shares.now_ms(),
+        is_strict=context.api_version >= FIRST_WITH_STRICT_LIMIT
+        and request.share_acquire_mode == RECORD_LIMIT,
+        batch_size=request.batch_size,
+        delays=log.delays,
+        read_from=batches.first_offset,
+    )
+
+
+async def read(
+    context: RequestContext, group_id: str, log: UnifiedLog, found: SharePartition, max_bytes: int
+) -> Batches | None:
+    """The first batches of which any may be acquired; None when there are none. Raises LogError."""
+    cold_reads = context.services.cold_reads
+    reading = context.services.group_configs.of(group_id).share_reading
+    if log.delays is not None:
+        max_bytes = min(max_bytes, DELAYED_READ_BYTES)
+    end_offset = reading.end_offset(log)
+    next_offset = offset = max(found.next_offset(log.delays), log.log_start_offset)
+    first_offset = offset
+    # a group may have been told to begin at an offset that does not exist yet
+    while offset < end_offset:
+        batches = await cold_reads.run(
+            partial(
+                find_batches,
+                log,
+                offset,
+                max_bytes,
+                upper_bound=end_offset,
+                committed_only=reading.is_committed_only,
+            )
+        )
+        now_next = max(found.next_offset(log.delays), log.log_start_offset)
+        if now_next == next_offset:
+            if batches is None:
+                return None
+            if batches.places or batches.end_offset <= offset:
+                return batches._replace(first_offset=first_offset)
+            offset = batches.end_offset
+            await asyncio.sleep(0)  # much may have been aborted, and others have their turn
+            now_next = max(found.next_offset(log.delays), log.log_start_offset)
+        if now_next != next_offset:
+            # something was released before what was read, or acquired of it
+            next_offset = offset = first_offset = now_next
+    return None
+
+
+async def _wait(context: RequestContext, request: Any, places: Iterable[Place], left_s: float) -> bool:
+    """Wait until something may have become available; False when the gateway stops or time is up."""
+    shares = context.services.shares
+    happened = asyncio.Event()
+    watched = [
+        (SharePartitionKey(request.group_id, *place), partition)
+        for place in places
+        if not isinstance(partition := partition_of(context, place), ErrorCode)
+    ]
+    next_due_ms = min((partition.log.next_due_ms for _, partition in watched), default=NEVER_DUE)
+    due_s = max(0, next_due_ms - context.services.clock.now_ms()) / 1000
+    waiter = object()
+    for key, partition in watched:
+        shares.add_waiter(key, happened.set)
+        partition.add_waiter(waiter, happened.set)
+    try:
+        await asyncio.wait_for(happened.wait(), min(left_s, due_s))
+    except TimeoutError:
+        if left_s <= due_s:
+            return False
+    finally:
+        for key, partition in watched:
+            shares.remove_waiter(key, happened.set)
+            partition.remove_waiter(waiter)
+    return not any(partition.closed for _, partition in watched)
+
+
+def _answer(
+    context: RequestContext, group_id: str, rows: dict[Place, Row], outcomes: dict[Place, Outcome]
+) -> Any:
+    module = response_module(API_KEY, context.api_version)
+    partitions = (
+        (place, _partition(module, place[1], rows.get(place, Row()), outcomes.get(place, NO_ERROR)))
+        for place in dict.fromkeys((*rows, *outcomes))
+    )
+    return answer(
+        module.ShareFetchResponse,
+        module.ShareFetchableTopicResponse,
+        partitions,
+        context.services.shares.limits(group_id).lock_duration_ms,
+    )
+
+
+def _partition(module: Any, index: int, row: Row, outcome: Outcome) -> Any:
+    return build(
+        module.PartitionData,
+        partition_index=index,
+        error_code=row.error_code,
+        error_message=None,
+        acknowledge_error_code=int(outcome.error_code),
+        acknowledge_error_message=outcome.message,
+        current_leader=build(module.LeaderIdAndEpoch, leader_id=0, leader_epoch=0),
+        records=row.records,
+        acquired_records=tuple(
+            build(
+                module.AcquiredRecords,
+                first_offset=one.first_offset,
+                last_offset=one.last_offset,
+                delivery_count=one.delivery_count,
+            )
+            for one in row.acquired
+        ),
+    )
+
+
+API = Api(key=API_KEY, name="ShareFetch", min_version=1, max_version=2, handle=handle)

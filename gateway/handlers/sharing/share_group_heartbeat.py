@@ -1,0 +1,45 @@
+"""ShareGroupHeartbeat (key 76, version 1): the whole life of a member of a share group (KIP-932).
+
+Source: Kafka's KafkaApis.handleShareGroupHeartbeat, GroupMetadataManager.shareGroupHeartbeat.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from gateway.coordinator.group.consumer_request import HeartbeatRefused
+from gateway.coordinator.group.share_heartbeat import ShareHeartbeat, check
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.groups.group_heartbeat import accepted, refused
+from gateway.runtime.coordinators.shards import Unavailable
+
+API_KEY: Final = 76
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """Take the heartbeat; the answer is durable."""
+    version, services = context.api_version, context.services
+    names = request.subscribed_topic_names
+    heartbeat = ShareHeartbeat(
+        group_id=request.group_id,
+        member_id=request.member_id,
+        member_epoch=request.member_epoch,
+        rack_id=request.rack_id,
+        client_id=context.client_id,
+        client_host=f"/{context.peer_host}",
+        subscribed_names=None if names is None else tuple(names),
+    )
+    try:
+        check(heartbeat)
+        await services.groups.ensure_topic()
+        await services.shares.ensure_topic()
+        reply = await services.shares.heartbeat(heartbeat)
+    except HeartbeatRefused as error:
+        return refused(API_KEY, version, error.error_code, str(error))
+    except Unavailable as error:
+        return refused(API_KEY, version, error.error_code, None)
+    interval_ms = services.group_configs.of(request.group_id).share_heartbeat_interval_ms
+    return accepted(API_KEY, version, reply, interval_ms)
+
+
+API = Api(key=API_KEY, name="ShareGroupHeartbeat", min_version=1, max_version=1, handle=handle)

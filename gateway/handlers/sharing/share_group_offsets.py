@@ -1,0 +1,44 @@
+"""What AlterShareGroupOffsets and DeleteShareGroupOffsets have in common: the group may not have members."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.group.shard import GroupShard
+from gateway.handlers.answering.api import RequestContext
+from gateway.handlers.answering.time_limit import TimeLimit
+from gateway.runtime.coordinators.shards import Unavailable
+
+NO_SUCH_PARTITION: Final = "There is no such topic or partition."
+
+
+async def group_error(
+    context: RequestContext, limit: TimeLimit, group_id: str
+) -> tuple[ErrorCode, str | None]:
+    """Why the offsets of a share group can't be changed, as (error code, message); (none, None) if they can.
+
+    They can, too, of a group that nobody knows.
+    """
+    if not group_id:
+        return ErrorCode.invalid_group_id, "The group's id is empty."
+    try:
+        shard = await limit.run(_settled(context, group_id), group_id)
+    except Unavailable as error:
+        return error.error_code, None
+    except TimeoutError:
+        return ErrorCode.request_timed_out, None
+    if shard.is_read_alone(group_id):
+        return ErrorCode.group_id_not_found, f"Group {group_id} is not a share group."
+    group = shard.shares.groups.get(group_id)
+    if group is not None and group.members:
+        return ErrorCode.non_empty_group, f"Group {group_id} has members."
+    return ErrorCode.none, None
+
+
+async def _settled(context: RequestContext, group_id: str) -> GroupShard:
+    services = context.services
+    await services.groups.ensure_topic()
+    await services.shares.ensure_topic()
+    return await services.groups.settled_shard(group_id)

@@ -1,0 +1,199 @@
+"""What ShareFetch and ShareAcknowledge have in common: the member's session, what it acknowledges, the answer's frame.
+
+    share_session_epoch   the request
+    0                     begins a session; nothing can be acknowledged yet
+    n > 0                 is the session's next
+    −1                    ends it, and gives back what was acquired
+
+Source: Kafka's SharePartitionManager.newContext, ShareSession, KIP-932.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Any, Final, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.group.name_groups import is_name_group
+from gateway.coordinator.places import Place
+from gateway.coordinator.share.records import MAX_GROUP_ID_BYTES, SharePartitionKey
+from gateway.coordinator.share.share_partition import (
+    Acknowledgement,
+    AcknowledgeType,
+    InvalidRecordState,
+    NeverAcquired,
+)
+from gateway.handlers.answering.api import RequestContext
+from gateway.protocol.messages import build
+from gateway.runtime.coordinators.shards import Unavailable
+from gateway.runtime.coordinators.share_coordinator import ShareSession
+from gateway.runtime.partitions.partition import Partition
+
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+FIRST_WITH_RENEW: Final = 2
+MAX_EPOCH: Final = 2**31 - 1
+NO_TOPIC: Final = uuid.UUID(int=0)
+
+
+class ShareRequestRefused(Exception):
+    """The error that answers the whole request."""
+
+    def __init__(self, error_code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.error_code = error_code
+
+
+class Outcome(NamedTuple):
+    """What became of one partition's acknowledgements."""
+
+    error_code: ErrorCode
+    message: str | None = None
+
+
+def check_request(request: Any) -> None:
+    """Raises ShareRequestRefused."""
+    if request.group_id is None or not request.member_id:
+        text = "The request names no group or no member."
+        raise ShareRequestRefused(ErrorCode.invalid_request, text)
+    if len(request.group_id.encode()) > MAX_GROUP_ID_BYTES:
+        raise ShareRequestRefused(ErrorCode.invalid_group_id, "The group's id is too long.")
+    if is_name_group(request.group_id):
+        text = "The group's id stands for a producer name."
+        raise ShareRequestRefused(ErrorCode.invalid_group_id, text)
+
+
+def continue_session(context: RequestContext, request: Any) -> ShareSession:
+    """The session that a request with an epoch other than 0 belongs to. Raises ShareRequestRefused."""
+    session = context.services.shares.sessions.get((request.group_id, request.member_id))
+    epoch = request.share_session_epoch
+    if session is None:
+        text = f"Member {request.member_id} of {request.group_id} has no share session."
+        raise ShareRequestRefused(ErrorCode.share_session_not_found, text)
+    if epoch != FINAL_EPOCH:
+        # 0 is nobody's next: a session begins with a ShareFetch
+        if epoch != session.epoch:
+            text = f"The share session is at epoch {session.epoch}, not {epoch}."
+            raise ShareRequestRefused(ErrorCode.invalid_share_session_epoch, text)
+        session.epoch = 1 if session.epoch == MAX_EPOCH else session.epoch + 1
+    return session
+
+
+def begin_session(context: RequestContext, request: Any) -> ShareSession:
+    """A new session in place of any that the member has. Raises ShareRequestRefused, Unavailable."""
+    if not request.group_id:
+        raise ShareRequestRefused(ErrorCode.invalid_request, "The request names no group.")
+    shares = context.services.shares
+    if shares.group(request.group_id) is None:
+        text = f"There is no share group {request.group_id}."
+        raise ShareRequestRefused(ErrorCode.group_id_not_found, text)
+    key = request.group_id, request.member_id
+    limit = context.services.config.int("group.share.max.share.sessions")
+    if key not in shares.sessions and len(shares.sessions) >= limit:
+        shares.release_strangers()
+    if key not in shares.sessions and len(shares.sessions) >= limit:
+        text = "There are as many share sessions as are allowed."
+        raise ShareRequestRefused(ErrorCode.share_session_limit_reached, text)
+    if any(entry.acknowledgement_batches for topic in request.topics for entry in topic.partitions):
+        text = "Nothing can be acknowledged in the first request of a share session."
+        raise ShareRequestRefused(ErrorCode.invalid_request, text)
+    return shares.begin_session(*key, context.peer)
+
+
+def partition_of(context: RequestContext, place: Place) -> Partition | ErrorCode:
+    """The partition at a place, or why there is none."""
+    topic = context.services.partitions.by_id.get(place[0])
+    if topic is None:
+        return ErrorCode.unknown_topic_id
+    return topic.get(place[1]) or ErrorCode.unknown_topic_or_partition
+
+
+async def acknowledge(context: RequestContext, request: Any, topics: Iterable[Any]) -> dict[Place, Outcome]:
+    """Take what the request acknowledges, durably, partition by partition."""
+    outcomes: dict[Place, Outcome] = {}
+    renews = context.api_version >= FIRST_WITH_RENEW and request.is_renew_ack
+    for topic in topics:
+        for entry in topic.partitions:
+            if not entry.acknowledgement_batches:
+                continue
+            place = (topic.topic_id or NO_TOPIC, entry.partition_index)
+            said = [
+                Acknowledgement(batch.first_offset, batch.last_offset, tuple(batch.acknowledge_types))
+                for batch in entry.acknowledgement_batches
+            ]
+            outcomes[place] = await _acknowledge_one(context, request, place, said, renews=renews)
+    return outcomes
+
+
+async def _acknowledge_one(
+    context: RequestContext, request: Any, place: Place, said: Sequence[Acknowledgement], *, renews: bool
+) -> Outcome:
+    partition = partition_of(context, place)
+    if isinstance(partition, ErrorCode):
+        return Outcome(partition)
+    complaint = _complaint(said, renews=renews)
+    if complaint is not None:
+        return Outcome(ErrorCode.invalid_request, complaint)
+    key = SharePartitionKey(request.group_id, *place)
+    try:
+        await context.services.shares.acknowledge(key, request.member_id, said)
+    except InvalidRecordState as error:
+        return Outcome(ErrorCode.invalid_record_state, str(error))
+    except NeverAcquired as error:
+        return Outcome(ErrorCode.invalid_request, str(error))
+    except Unavailable as error:
+        return Outcome(error.error_code)
+    return Outcome(ErrorCode.none)
+
+
+def _complaint(said: Sequence[Acknowledgement], *, renews: bool) -> str | None:
+    """What is wrong with acknowledgements, whatever was acquired (ShareFetchRequest, KafkaApis.validateAcknowledgementBatches)."""
+    latest = AcknowledgeType.RENEW if renews else AcknowledgeType.REJECT
+    previous = -1
+    for first_offset, last_offset, types in said:
+        if first_offset > last_offset:
+            return "The first offset is greater than the last offset."
+        if first_offset < previous:
+            return "Batches are not in order or overlap."
+        if not types or len(types) not in {1, last_offset - first_offset + 1}:
+            return "There are other acknowledge types than offsets."
+        if not all(AcknowledgeType.GAP <= kind <= latest for kind in types):
+            return "An acknowledge type is unknown."
+        previous = last_offset
+    return None
+
+
+def answer(
+    response_type: Any, topic_type: Any, rows: Iterable[tuple[Place, Any]], lock_duration_ms: int
+) -> Any:
+    """The rows of the partitions, topic by topic in the order they first come in."""
+    by_topic: dict[uuid.UUID, list[Any]] = {}
+    for (topic_id, _), row in rows:
+        by_topic.setdefault(topic_id, []).append(row)
+    responses = tuple(
+        build(topic_type, topic_id=topic_id, partitions=tuple(partitions))
+        for topic_id, partitions in by_topic.items()
+    )
+    return build(
+        response_type,
+        error_code=ErrorCode.none,
+        error_message=None,
+        acquisition_lock_timeout=timedelta(milliseconds=lock_duration_ms),
+        responses=responses,
+        node_endpoints=(),
+    )
+
+
+def refused(response_type: Any, error: ErrorCode, message: str | None) -> Any:
+    """The whole request is refused."""
+    return build(
+        response_type,
+        error_code=error,
+        error_message=message,
+        acquisition_lock_timeout=timedelta(0),
+        responses=(),
+        node_endpoints=(),
+    )

@@ -1,0 +1,43 @@
+"""AddOffsetsToTxn (key 25, versions 0–4): the offsets of a group are to be committed with the transaction.
+
+The partition of `__consumer_offsets` that holds the group takes part from then on.
+Source: Kafka's KafkaApis.handleAddOffsetsToTxnRequest.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.group.name_groups import is_name_group
+from gateway.coordinator.transaction.rules import Producer, TransactionRefused
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.transactions.transaction_errors import told
+from gateway.protocol.messages import build, response_type
+from gateway.runtime.coordinators.shards import Unavailable
+
+API_KEY: Final = 25
+FIRST_WITH_FENCED: Final = 2
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """Add the partition durably."""
+    version = context.api_version
+    services = context.services
+    error = ErrorCode.none
+    if not request.transactional_id:
+        error = ErrorCode.invalid_request
+    elif is_name_group(request.group_id):
+        error = ErrorCode.invalid_group_id
+    else:
+        producer = Producer(request.producer_id, request.producer_epoch)
+        try:
+            await services.groups.ensure_topic()
+            await services.transactions.add_offsets(request.transactional_id, producer, request.group_id, 0)
+        except (TransactionRefused, Unavailable) as refused:
+            error = told(refused, version, FIRST_WITH_FENCED)
+    return build(response_type(API_KEY, version), error_code=error)
+
+
+API = Api(key=API_KEY, name="AddOffsetsToTxn", min_version=0, max_version=4, handle=handle)

@@ -1,0 +1,134 @@
+"""AddPartitionsToTxn (key 24, versions 0–5): partitions that a producer is about to write to in its transaction.
+
+    v0–v3   one transaction, of a client
+    v4, v5  several, as Kafka's brokers ask; `verify_only` asks whether partitions take part and adds none
+
+All partitions of a transaction are added, or none: with one that does not exist the others are not attempted.
+Source: Kafka's KafkaApis.handleAddPartitionsToTxnRequest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.places import TopicPartition
+from gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.transactions.transaction_errors import told
+from gateway.metadata.topic_names import INTERNAL_TOPICS
+from gateway.protocol.messages import build, response_module
+from gateway.runtime.coordinators.shards import Unavailable
+
+API_KEY: Final = 24
+FIRST_WITH_FENCED: Final = 2
+FIRST_OF_BROKERS: Final = 4
+FIRST_OF_CLIENTS_THAT_ADD_BY_PRODUCE: Final = 5
+
+Errors = dict[TopicPartition, ErrorCode]
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """Add or verify durably, transaction by transaction."""
+    version = context.api_version
+    module = response_module(API_KEY, version)
+    if version < FIRST_OF_BROKERS:
+        producer = Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
+        topics = request.v3_and_below_topics
+        errors = await _add(context, request.v3_and_below_transactional_id, producer, topics)
+        return build(
+            module.AddPartitionsToTxnResponse, results_by_topic_v3_and_below=_results(module, topics, errors)
+        )
+    results = []
+    for one in request.transactions:
+        producer = Producer(one.producer_id, one.producer_epoch)
+        work = _verify if one.verify_only else _add
+        errors = await work(context, one.transactional_id, producer, one.topics)
+        results.append(
+            build(
+                module.AddPartitionsToTxnResult,
+                transactional_id=one.transactional_id,
+                topic_results=_results(module, one.topics, errors),
+            )
+        )
+    return build(
+        module.AddPartitionsToTxnResponse, error_code=ErrorCode.none, results_by_transaction=tuple(results)
+    )
+
+
+async def _add(
+    context: RequestContext, transactional_id: str, producer: Producer, topics: Sequence[Any]
+) -> Errors:
+    errors = _unknown(context, topics)
+    if errors:
+        return errors
+    places = frozenset((topic.name, index) for topic in topics for index in topic.partitions)
+    version = context.api_version
+    client_version = VERSION_2 if version >= FIRST_OF_CLIENTS_THAT_ADD_BY_PRODUCE else 0
+    error = ErrorCode.none
+    if not transactional_id:
+        error = ErrorCode.invalid_request
+    else:
+        try:
+            await context.services.transactions.add_partitions(
+                transactional_id, producer, places, client_version
+            )
+        except (TransactionRefused, Unavailable) as refused:
+            error = told(refused, version, FIRST_WITH_FENCED)
+    return dict.fromkeys(places, error)
+
+
+async def _verify(
+    context: RequestContext, transactional_id: str, producer: Producer, topics: Sequence[Any]
+) -> Errors:
+    errors = _unknown(context, topics)
+    if errors:
+        return errors
+    for topic in topics:
+        for index in topic.partitions:
+            error = ErrorCode.none
+            try:
+                context.services.transactions.check_partition(transactional_id, producer, (topic.name, index))
+            except (TransactionRefused, Unavailable) as refused:
+                error = refused.error_code
+            errors[topic.name, index] = error if transactional_id else ErrorCode.invalid_request
+    return errors
+
+
+def _unknown(context: RequestContext, topics: Sequence[Any]) -> Errors:
+    """The errors of all partitions when one of them can't be added; empty when all can."""
+    errors: Errors = {}
+    is_refused = False
+    for topic in topics:
+        for index in topic.partitions:
+            error = ErrorCode.operation_not_attempted
+            if topic.name in INTERNAL_TOPICS and context.api_version < FIRST_OF_BROKERS:
+                error = ErrorCode.topic_authorization_failed
+            elif not context.services.partitions.has(topic.name, index):
+                error = ErrorCode.unknown_topic_or_partition
+            is_refused = is_refused or error is not ErrorCode.operation_not_attempted
+            errors[topic.name, index] = error
+    return errors if is_refused else {}
+
+
+def _results(module: Any, topics: Sequence[Any], errors: Errors) -> tuple[Any, ...]:
+    return tuple(
+        build(
+            module.AddPartitionsToTxnTopicResult,
+            name=topic.name,
+            results_by_partition=tuple(
+                build(
+                    module.AddPartitionsToTxnPartitionResult,
+                    partition_index=index,
+                    partition_error_code=errors[topic.name, index],
+                )
+                for index in topic.partitions
+            ),
+        )
+        for topic in topics
+    )
+
+
+API = Api(key=API_KEY, name="AddPartitionsToTxn", min_version=0, max_version=5, handle=handle)

@@ -1,0 +1,104 @@
+"""DescribeProducers (key 61, version 0): the producers that partitions remember.
+
+Source: KIP-664, Kafka's KafkaApis.handleDescribeProducersRequest, Partition.activeProducerState.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.named_twice import places_to_answer
+from gateway.handlers.answering.time_limit import TimeLimit
+from gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE, ApiError
+from gateway.metadata.topic_names import name_complaint
+from gateway.protocol.messages import build, response_module
+from gateway.runtime.loop.slices import in_slices
+from seq_validator import ProducerEntry
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """List the producers of each partition asked for."""
+    module = response_module(61, context.api_version)
+    limit = TimeLimit(context)
+    asked = [(topic.name, topic.partition_indexes) for topic in request.topics]
+    answers: dict[tuple[str, int], Any] = {}
+    topics = []
+    for topic, indexes in places_to_answer(asked):
+        async for index in in_slices(indexes):
+            if (topic, index) not in answers:
+                answers[topic, index] = await _partition(context, module, limit, topic, index)
+        partitions = tuple([answers[topic, index] for index in indexes])
+        topics.append(build(module.TopicResponse, name=topic, partitions=partitions))
+    return build(module.DescribeProducersResponse, topics=tuple(topics))
+
+
+def _topic_error(context: RequestContext, topic: str) -> ApiError | None:
+    complaint = name_complaint(topic)
+    if complaint:
+        return ApiError(ErrorCode.invalid_topic_exception, complaint)
+    if topic not in context.services.metadata_log.image.topics_by_name:
+        return ApiError(ErrorCode.unknown_topic_or_partition, UNKNOWN_TOPIC_MESSAGE)
+    return None
+
+
+async def _partition(
+    context: RequestContext,
+    module: ModuleType,
+    limit: TimeLimit,
+    topic: str,
+    index: int,
+) -> Any:
+    error = _topic_error(context, topic)
+    partition = context.services.partitions.get(topic, index)
+    if error is None and partition is None:
+        error = ApiError(ErrorCode.unknown_topic_or_partition)
+    elif error is None and partition is not None and partition.log.offline:
+        error = ApiError(ErrorCode.kafka_storage_error)
+    producers: list[Any] = []
+    if error is None and partition is not None:
+        try:
+            async for entry in limit.each(list(partition.log.producers.entries())):
+                producers.append(_producer(module, entry))  # noqa: PERF401 - between two of them others have their turn
+        except TimeoutError:
+            error = ApiError(ErrorCode.request_timed_out)
+    if error is not None or partition is None:
+        return build(
+            module.PartitionResponse,
+            partition_index=index,
+            error_code=error.error_code if error else ErrorCode.unknown_topic_or_partition,
+            error_message=error.message if error else None,
+            active_producers=(),
+        )
+    return build(
+        module.PartitionResponse,
+        partition_index=index,
+        error_code=ErrorCode.none,
+        active_producers=tuple(producers),
+    )
+
+
+def _producer(module: ModuleType, entry: ProducerEntry) -> Any:
+    return build(
+        module.ProducerState,
+        producer_id=entry.producer_id,
+        producer_epoch=entry.producer_epoch,
+        last_sequence=entry.last_sequence,
+        last_timestamp=entry.last_timestamp,
+        coordinator_epoch=entry.coordinator_epoch,
+        current_txn_start_offset=entry.current_transaction_first_offset,
+    )
+
+
+API = Api(
+    key=61,
+    name="DescribeProducers",
+    min_version=0,
+    max_version=0,
+    handle=handle,
+    is_long=True,
+    may_be_given_up=True,
+)

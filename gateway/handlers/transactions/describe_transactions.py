@@ -1,0 +1,67 @@
+"""DescribeTransactions (key 65, version 0): the producer of each transactional id and where its transaction stands.
+
+Source: Kafka's TransactionCoordinator.handleDescribeTransactions.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.transaction.records import Transaction, by_topic
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.named_twice import answer_each
+from gateway.protocol.messages import build, response_module
+from gateway.runtime.coordinators.shards import Unavailable
+
+API_KEY: Final = 65
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MS: Final = timedelta(milliseconds=1)
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """Describe each id asked for."""
+    module = response_module(API_KEY, context.api_version)
+    states = await answer_each(request.transactional_ids, lambda name: _state(context, module, name))
+    return build(module.DescribeTransactionsResponse, transaction_states=states)
+
+
+def _state(context: RequestContext, module: Any, transactional_id: str) -> Any:
+    error = ErrorCode.none
+    found = None
+    if not transactional_id:
+        error = ErrorCode.invalid_request
+    else:
+        try:
+            found = context.services.transactions.find(transactional_id)
+        except Unavailable as unavailable:
+            error = unavailable.error_code
+        else:
+            error = ErrorCode.none if found else ErrorCode.transactional_id_not_found
+    value = found or Transaction(0, 0, 0, start_ms=0)
+    return build(
+        module.TransactionState,
+        error_code=error,
+        transactional_id=transactional_id,
+        transaction_state="" if found is None else value.state.text,
+        transaction_timeout=value.timeout_ms * _MS,
+        transaction_start_time=_EPOCH + value.start_ms * _MS,
+        producer_id=value.producer_id,
+        producer_epoch=value.producer_epoch,
+        topics=tuple(
+            build(module.TopicData, topic=topic, partitions=tuple(indexes))
+            for topic, indexes in by_topic(value.partitions).items()
+        ),
+    )
+
+
+API = Api(
+    key=API_KEY,
+    name="DescribeTransactions",
+    min_version=0,
+    max_version=0,
+    handle=handle,
+    may_be_given_up=True,
+)

@@ -1,0 +1,48 @@
+"""EndTxn (key 26, versions 0–5): commit or abort; answered when every partition has its marker.
+
+From v5 on the epoch rises with every end, and the answer tells the new one (KIP-890).
+Source: Kafka's KafkaApis.handleEndTxnRequest.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.transaction.rules import VERSION_2, EndRequest, Producer, TransactionRefused
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.transactions.transaction_errors import told
+from gateway.protocol.messages import build, response_type
+from gateway.runtime.coordinators.shards import Unavailable
+
+API_KEY: Final = 26
+FIRST_WITH_FENCED: Final = 2
+FIRST_WITH_EPOCH: Final = 5
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """End the transaction durably."""
+    version = context.api_version
+    error, producer = ErrorCode.none, Producer()
+    asked = EndRequest(
+        Producer(request.producer_id, request.producer_epoch),
+        request.committed,
+        VERSION_2 if version >= FIRST_WITH_EPOCH else 0,
+    )
+    if not request.transactional_id:
+        error = ErrorCode.invalid_request
+    else:
+        try:
+            producer = await context.services.transactions.end(request.transactional_id, asked)
+        except (TransactionRefused, Unavailable) as refused:
+            error = told(refused, version, FIRST_WITH_FENCED)
+    return build(
+        response_type(API_KEY, version),
+        error_code=error,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+    )
+
+
+API = Api(key=API_KEY, name="EndTxn", min_version=0, max_version=5, handle=handle)

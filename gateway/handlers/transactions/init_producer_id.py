@@ -1,0 +1,71 @@
+"""InitProducerId (key 22, versions 0–5): who a producer is from now on.
+
+Without a transactional id a fresh producer id with epoch 0. With one the id's own producer with a newer epoch, which
+fences whoever had it before; an open transaction is aborted first. From v3 on a producer may say who it was (KIP-360).
+Source: Kafka's KafkaApis.handleInitProducerIdRequest, TransactionCoordinator.handleInitProducerId.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.transaction.rules import Producer, TransactionRefused
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.transactions.transaction_errors import told
+from gateway.protocol.messages import build, milliseconds, response_type
+from gateway.runtime.coordinators.shards import Unavailable
+from pid_allocator import NoProducerIds
+
+logger = logging.getLogger(__name__)
+
+API_KEY: Final = 22
+FIRST_WITH_PRODUCER: Final = 3
+FIRST_WITH_FENCED: Final = 4
+FIRST_EPOCH: Final = 0
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """Hand out the next id of the current block, or begin a transactional producer durably."""
+    version = context.api_version
+    claimed = Producer()
+    if version >= FIRST_WITH_PRODUCER:
+        claimed = Producer(request.producer_id, request.producer_epoch)
+        if (claimed.producer_id == -1) != (claimed.producer_epoch == -1):
+            return _answer(context, ErrorCode.invalid_request)
+    if request.transactional_id is None:
+        return await _idempotent(context)
+    timeout_ms = milliseconds(request.transaction_timeout)
+    try:
+        producer = await context.services.transactions.begin_producer(
+            request.transactional_id, timeout_ms, claimed
+        )
+    except (TransactionRefused, Unavailable) as refused:
+        return _answer(context, told(refused, version, FIRST_WITH_FENCED))
+    return _answer(context, ErrorCode.none, producer)
+
+
+async def _idempotent(context: RequestContext) -> Any:
+    try:
+        producer_id = await context.services.producer_ids.next_producer_id()
+    except NoProducerIds as error:
+        logger.warning("no producer id for %s: %s", context.peer_host, error)
+        return _answer(context, ErrorCode.coordinator_load_in_progress)
+    return _answer(context, ErrorCode.none, Producer(producer_id, FIRST_EPOCH))
+
+
+_NOBODY: Final = Producer()
+
+
+def _answer(context: RequestContext, error: ErrorCode, producer: Producer = _NOBODY) -> Any:
+    return build(
+        response_type(API_KEY, context.api_version),
+        error_code=error,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+    )
+
+
+API = Api(key=API_KEY, name="InitProducerId", min_version=0, max_version=5, handle=handle)

@@ -1,0 +1,81 @@
+"""ListTransactions (key 66, versions 0–2): the transactional ids of this node, by state and producer id, by how long
+they run (v1) and by a pattern of the whole id (v2) where asked.
+
+Source: Kafka's TransactionStateManager.listTransactionStates, KIP-994, KIP-1152.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.transaction.filters import NO_DURATION, InvalidPattern, Wanted, transaction_filter
+from gateway.coordinator.transaction.states import BY_NAME
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.time_limit import TimeLimit
+from gateway.protocol.messages import build, response_module
+
+API_KEY: Final = 66
+FIRST_WITH_DURATION: Final = 1
+FIRST_WITH_PATTERN: Final = 2
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """List what passes every filter; a state that does not exist is told."""
+    module = response_module(API_KEY, context.api_version)
+    unknown = tuple(name for name in dict.fromkeys(request.state_filters) if name not in BY_NAME)
+    try:
+        is_wanted = _filter(context, request)
+    except InvalidPattern:
+        return build(
+            module.ListTransactionsResponse,
+            error_code=ErrorCode.invalid_regular_expression,
+            unknown_state_filters=(),
+            transaction_states=(),
+        )
+    states: list[Any] = []
+    error = ErrorCode.none
+    try:
+        async for name, transaction in TimeLimit(context).each(context.services.transactions.all()):
+            if is_wanted(name, transaction):
+                states.append(
+                    build(
+                        module.TransactionState,
+                        transactional_id=name,
+                        producer_id=transaction.producer_id,
+                        transaction_state=transaction.state.text,
+                    )
+                )
+    except TimeoutError:
+        error = ErrorCode.request_timed_out
+        states.clear()
+    return build(
+        module.ListTransactionsResponse,
+        error_code=error,
+        unknown_state_filters=unknown,
+        transaction_states=tuple(states),
+    )
+
+
+def _filter(context: RequestContext, request: Any) -> Wanted:
+    """Raises InvalidPattern."""
+    version = context.api_version
+    return transaction_filter(
+        request.state_filters,
+        request.producer_id_filters,
+        request.duration_filter if version >= FIRST_WITH_DURATION else NO_DURATION,
+        request.transactional_id_pattern if version >= FIRST_WITH_PATTERN else None,
+        context.services.clock.now_ms(),
+    )
+
+
+API = Api(
+    key=API_KEY,
+    name="ListTransactions",
+    min_version=0,
+    max_version=2,
+    handle=handle,
+    is_long=True,
+    may_be_given_up=True,
+)

@@ -1,0 +1,121 @@
+"""TxnOffsetCommit (key 28, versions 0–5): offsets that count when the producer's transaction is committed.
+
+From v5 on the partition of the group's offsets takes part in the transaction by this (KIP-890); before, AddOffsetsToTxn
+has it take part. Source: Kafka's KafkaApis.handleTxnOffsetCommitRequest, OffsetMetadataManager.commitTransactionalOffset.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.group.committer import Committer
+from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
+from gateway.coordinator.places import TopicPartition
+from gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.groups.offset_commit import fits
+from gateway.handlers.transactions.transaction_errors import FIRST_OFFSETS_THAT_ADD, told_to_commit_offsets
+from gateway.protocol.messages import build, response_module
+from gateway.runtime.coordinators.shards import Unavailable
+from gateway.runtime.partitions.partition import Partition
+
+API_KEY: Final = 28
+FIRST_WITH_LEADER_EPOCH: Final = 2
+FIRST_WITH_LOADING: Final = 2
+FIRST_WITH_MEMBER: Final = 3
+
+Errors = dict[TopicPartition, ErrorCode]
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """Hold what can be; each partition has its own answer."""
+    unknown: Errors = {}
+    oversize: Errors = {}
+    records: dict[TopicPartition, OffsetCommitRecord] = {}
+    now_ms = context.services.clock.now_ms()
+    for topic in request.topics:
+        for entry in topic.partitions:
+            place = topic.name, entry.partition_index
+            if not context.services.partitions.has(*place):
+                unknown[place] = ErrorCode.unknown_topic_or_partition
+            elif not fits(context, entry):
+                oversize[place] = ErrorCode.offset_metadata_too_large
+            else:
+                records[place] = _record(context, request.group_id, place, entry, now_ms)
+    error = ErrorCode.none
+    if records or oversize:
+        error = await _commit(context, request, list(records.values()))
+    errors = {**dict.fromkeys([*records, *oversize], error), **unknown}
+    if error is ErrorCode.none:
+        errors |= oversize
+    return _response(context.api_version, request, errors)
+
+
+def _record(
+    context: RequestContext, group_id: str, place: TopicPartition, entry: Any, now_ms: int
+) -> OffsetCommitRecord:
+    value = CommittedOffset(
+        offset=entry.committed_offset,
+        leader_epoch=(entry.committed_leader_epoch if context.api_version >= FIRST_WITH_LEADER_EPOCH else -1),
+        metadata=entry.committed_metadata or "",
+        commit_timestamp_ms=now_ms,
+    )
+    return OffsetCommitRecord(group_id, *place, value)
+
+
+async def _commit(context: RequestContext, request: Any, records: list[OffsetCommitRecord]) -> ErrorCode:
+    if not request.group_id:
+        return ErrorCode.invalid_group_id
+    if not request.transactional_id:
+        return ErrorCode.invalid_request
+    version = context.api_version
+    committer = Committer(request.group_id)
+    if version >= FIRST_WITH_MEMBER:
+        committer = Committer(
+            request.group_id, request.generation_id, request.member_id, request.group_instance_id
+        )
+    producer = Producer(request.producer_id, request.producer_epoch)
+
+    def take_part(place: TopicPartition) -> tuple[Partition, int] | None:
+        client_version = VERSION_2 if version >= FIRST_OFFSETS_THAT_ADD else 0
+        return context.services.transactions.verify_or_add(
+            request.transactional_id, producer, place, client_version
+        )
+
+    try:
+        return await context.services.groups.commit_in_transaction(committer, producer, records, take_part)
+    except TransactionRefused as refused:
+        return told_to_commit_offsets(refused, version)
+    except Unavailable as error:
+        is_loading = error.error_code is ErrorCode.coordinator_load_in_progress
+        if is_loading and version < FIRST_WITH_LOADING:
+            return ErrorCode.coordinator_not_available
+        return error.error_code
+
+
+def _response(version: int, request: Any, errors: Errors) -> Any:
+    module = response_module(API_KEY, version)
+    return build(
+        module.TxnOffsetCommitResponse,
+        topics=tuple(
+            build(
+                module.TxnOffsetCommitResponseTopic,
+                name=topic.name,
+                partitions=tuple(
+                    build(
+                        module.TxnOffsetCommitResponsePartition,
+                        partition_index=entry.partition_index,
+                        error_code=errors[topic.name, entry.partition_index],
+                    )
+                    for entry in topic.partitions
+                ),
+            )
+            for topic in request.topics
+            if topic.partitions
+        ),
+    )
+
+
+API = Api(key=API_KEY, name="TxnOffsetCommit", min_version=0, max_version=5, handle=handle, is_eager=True)

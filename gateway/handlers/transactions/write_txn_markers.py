@@ -1,0 +1,100 @@
+"""WriteTxnMarkers (key 27, versions 1–2): end a transaction in the partitions named, whatever the coordinator knows.
+
+What `kafka-transactions abort` sends for a transaction that hangs. Source: Kafka's KafkaApis.handleWriteTxnMarkersRequest.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.places import TopicPartition
+from gateway.coordinator.transaction.rules import VERSION_2, Producer
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.metadata.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC
+from gateway.protocol.messages import build, response_module
+from gateway.runtime.partitions.partition import Partition
+from log import LogError
+
+API_KEY: Final = 27
+FIRST_WITH_VERSION: Final = 2
+
+Outcome = ErrorCode | tuple[Partition, int]
+"""An error, or the partition and offset to wait for."""
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """Append all markers at once; answered when they are durable."""
+    module = response_module(API_KEY, context.api_version)
+    outcomes = [
+        {
+            (topic.name, index): _append(context, marker, (topic.name, index))
+            for topic in marker.topics
+            for index in topic.partition_indexes
+        }
+        for marker in request.markers
+    ]
+    rows = []
+    for marker, outcome in zip(request.markers, outcomes, strict=True):
+        if not outcome:
+            continue
+        errors = {place: await _settled(one) for place, one in outcome.items()}
+        rows.append(
+            build(
+                module.WritableTxnMarkerResult,
+                producer_id=marker.producer_id,
+                topics=tuple(_topic(module, topic, errors) for topic in marker.topics),
+            )
+        )
+    return build(module.WriteTxnMarkersResponse, markers=tuple(rows))
+
+
+def _append(context: RequestContext, marker: Any, place: TopicPartition) -> Outcome:
+    partition = context.services.partitions.get(*place)
+    if partition is None:
+        return ErrorCode.unknown_topic_or_partition
+    if partition.topic in INTERNAL_TOPICS and partition.topic != OFFSETS_TOPIC:
+        return ErrorCode.invalid_topic_exception
+    if marker.producer_epoch < 0:
+        return ErrorCode.invalid_producer_epoch
+    producer = Producer(marker.producer_id, marker.producer_epoch)
+    version = marker.transaction_version if context.api_version >= FIRST_WITH_VERSION else 0
+    found = partition.log.open_transaction(marker.producer_id)
+    if version >= VERSION_2 and found is not None and found.producer_epoch >= marker.producer_epoch:
+        return ErrorCode.invalid_producer_epoch
+    try:
+        offset = context.services.transactions.markers.append(
+            partition,
+            producer,
+            commit=marker.transaction_result,
+            coordinator_epoch=marker.coordinator_epoch,
+        )
+    except LogError as error:
+        return ErrorCode(error.kafka_error_code)
+    return partition, offset
+
+
+async def _settled(outcome: Outcome) -> ErrorCode:
+    if isinstance(outcome, ErrorCode):
+        return outcome
+    partition, offset = outcome
+    return ErrorCode.none if await partition.persisted(offset) else ErrorCode.kafka_storage_error
+
+
+def _topic(module: Any, topic: Any, errors: dict[TopicPartition, ErrorCode]) -> Any:
+    return build(
+        module.WritableTxnMarkerTopicResult,
+        name=topic.name,
+        partitions=tuple(
+            build(
+                module.WritableTxnMarkerPartitionResult,
+                partition_index=index,
+                error_code=errors[topic.name, index],
+            )
+            for index in topic.partition_indexes
+        ),
+    )
+
+
+API = Api(key=API_KEY, name="WriteTxnMarkers", min_version=1, max_version=2, handle=handle)

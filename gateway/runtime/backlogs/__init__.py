@@ -1,0 +1,1 @@
+"""Backlog quotas and TTL."""

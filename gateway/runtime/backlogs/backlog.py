@@ -1,0 +1,248 @@
+"""Keeps backlog quotas and message TTL: measures every so often, opens and closes partitions, moves slow groups.
+
+Only partitions that some group reads are looked at, of topics that have one of these settings. All others have no gate
+(`Partition.gate` is None), and are not opened for this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Container, Iterable, Sequence
+
+from gateway.config import Config
+from gateway.coordinator.places import TopicPartition
+from gateway.metadata.records import MetadataRecord
+from gateway.quota.backlog import (
+    BacklogRules,
+    Move,
+    PartitionView,
+    Reader,
+    Usage,
+    eviction_moves,
+    expired_moves,
+    measure,
+)
+from gateway.quota.produce_gate import ProduceGate
+from gateway.runtime.backlogs.backlog_rules import TopicRules
+from gateway.runtime.backlogs.skipped_records import SkippedRecords
+from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
+from gateway.runtime.coordinators.group_moves import GroupMoves, Readers
+from gateway.runtime.coordinators.held_requests import HeldRequests
+from gateway.runtime.coordinators.share_coordinator import ShareCoordinator
+from gateway.runtime.loop.clock import Clock
+from gateway.runtime.loop.interval import Interval
+from gateway.runtime.loop.slices import in_slices
+from gateway.runtime.partitions.partition import Partition
+from gateway.runtime.partitions.partition_sweep import sweep_partitions
+from gateway.runtime.partitions.registry import Partitions
+from gateway.runtime.topics.metadata_log import MetadataLog
+from log import LogDirectory, UnifiedLog
+
+logger = logging.getLogger(__name__)
+
+UNKNOWN_END = 2**63 - 1
+PURPOSE = "measuring the backlog"
+
+Decide = Callable[[PartitionView, Sequence[Reader], BacklogRules, int], list[Move]]
+
+
+class _LogView:
+    """A log as the rules look at it."""
+
+    def __init__(self, log: UnifiedLog) -> None:
+        self._log = log
+        self.log_start_offset = log.log_start_offset
+        self.log_end_offset = log.log_end_offset
+        self.skippable_end_offset = min(log.high_watermark, log.last_stable_offset, log.held_from)
+        self.bytes_from = log.bytes_from
+        self.newest_timestamp_at = log.newest_timestamp_at
+        self.offset_with_bytes_left = log.offset_with_bytes_left
+
+    def expired_until(self, offset: int, before_ms: int) -> int:
+        return self._log.expired_until(offset, before_ms, self.skippable_end_offset)
+
+
+class Backlog:
+    """The backlog quotas and TTLs of all topics of this node."""
+
+    def __init__(
+        self,
+        config: Config,
+        clock: Clock,
+        partitions: Partitions,
+        log_directory: LogDirectory,
+        metadata_log: MetadataLog,
+        groups: GroupCoordinator,
+        shares: ShareCoordinator,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._partitions = partitions
+        self._log_directory = log_directory
+        self._metadata_log = metadata_log
+        self._groups = groups
+        self._shares = shares
+        self._rules = TopicRules(config, metadata_log.image)
+        self._moves = GroupMoves(groups, shares)
+        self._gated: dict[Partition, None] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._passes = asyncio.Lock()
+        self.holds = False
+        """Whether any partition has producers wait when it is full."""
+        self.held = HeldRequests()
+        config.follow(self._take_limits)
+
+    @property
+    def skipped(self) -> SkippedRecords:
+        """What groups were moved over."""
+        return self._moves.skipped
+
+    def _take_limits(self) -> None:
+        config = self._config
+        self.held.max_requests = config.int("seqgate.backlog.hold.max.requests")
+        self.held.max_bytes = config.int("seqgate.backlog.hold.max.bytes")
+        self.held.max_wait_ms = config.int("seqgate.backlog.hold.max.ms")
+
+    # Beginning and end.
+
+    def start(self) -> None:
+        """Take up the settings of all topics, and follow them from now on."""
+        self._rules.load()
+        self._metadata_log.add_listener(self.metadata_changed)
+
+    def run(self) -> None:
+        """Measure every so often."""
+        self._tasks.add(asyncio.create_task(self._repeat(), name="backlog"))
+
+    async def stop(self) -> None:
+        """Measure no more; whoever waits is refused."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+        self.held.end_all()
+
+    async def _repeat(self) -> None:
+        interval = Interval(self._config, "seqgate.backlog.check.interval.ms")
+        while True:
+            await interval.passed()
+            await self.look_over_safely()
+
+    async def look_over_safely(self) -> None:
+        """As `look_over`; what goes wrong is logged."""
+        try:
+            await self.look_over()
+        except Exception:
+            logger.exception("backlogs could not be measured; tried again at the next turn")
+
+    # Settings.
+
+    def rules_of(self, topic: str) -> BacklogRules:
+        """The rules of a topic."""
+        return self._rules.of(topic)
+
+    async def metadata_changed(self, records: Sequence[MetadataRecord]) -> None:
+        """Take up new settings at once: what is not limited any more is open when the change is answered."""
+        if not self._rules.changed(records):
+            return
+        for partition in list(self._gated):
+            self._fit_gate(partition)
+        self._note_gates()
+        # not awaited: it may wait for the disk, and the change need not wait for it
+        task = asyncio.create_task(self.look_over_safely())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _fit_gate(self, partition: Partition) -> ProduceGate | None:
+        """The gate of a partition, if its topic has one."""
+        if partition.closed or not self._rules.of(partition.topic).limits_producers:
+            partition.gate = None
+            self._gated.pop(partition, None)
+        elif partition.gate is None:
+            partition.gate = ProduceGate(self._config.int("seqgate.backlog.refused.producers.max"))
+            self._gated[partition] = None
+        return partition.gate
+
+    def _note_gates(self) -> None:
+        self.holds = any(partition.gate is not None and partition.gate.holds for partition in self._gated)
+
+    # Measuring.
+
+    async def look_over(self) -> None:
+        """Measure every partition that has rules, move whom they say, and let producers go on or not."""
+        async with self._passes:
+            if self._rules or self._gated:
+                await self._look_over()
+        self.held.look_again()
+
+    async def _look_over(self) -> None:
+        readers = await self.readers(self._rules.names())
+        self.skipped.keep_only(readers)
+        self._gated = {partition: None for partition in self._gated if not partition.closed}
+        gated = {(partition.topic, partition.index) for partition in self._gated}
+        found = []
+        async for place in in_slices(sorted(gated.union(readers))):
+            partition = self._worth_a_look(place, readers.get(place, ()))
+            if partition is not None:
+                found.append(partition)
+        await self._move(found, readers, expired_moves)
+        await self._move(found, readers, eviction_moves)
+        await sweep_partitions(found, lambda partition: self._measure(partition, readers), PURPOSE)
+        self._note_gates()
+
+    def _worth_a_look(self, place: TopicPartition, readers: Iterable[Reader]) -> Partition | None:
+        """The partition if it is open; opens it when a reader is behind."""
+        topic = self._partitions.by_name.get(place[0])
+        if topic is None:
+            return None
+        partition = topic.peek(place[1])
+        if partition is not None:
+            return partition
+        stored = self._log_directory.stored().get(place)
+        stop = None if stored is None else stored.stop
+        end_offset = UNKNOWN_END if stop is None else stop.log_end_offset
+        return topic.get(place[1]) if any(reader.offset < end_offset for reader in readers) else None
+
+    def usage_of(self, partition: Partition, readers: Sequence[Reader]) -> Usage:
+        """The backlog of a partition now. Raises LogError."""
+        rules = self._rules.of(partition.topic)
+        return measure(_LogView(partition.log), readers, rules, self._clock.now_ms())
+
+    def _measure(self, partition: Partition, readers: Readers) -> None:
+        gate = self._fit_gate(partition)
+        if gate is not None:
+            usage = self.usage_of(partition, readers.get((partition.topic, partition.index), []))
+            gate.measured(usage, self._rules.of(partition.topic))
+
+    async def _move(self, partitions: Sequence[Partition], readers: Readers, decide: Decide) -> None:
+        """Move those whom `decide` names, durably, and have `readers` tell where they are then."""
+        moves: list[tuple[Partition, Move]] = []
+
+        def look(partition: Partition) -> None:
+            found = readers.get((partition.topic, partition.index))
+            if found:
+                rules = self._rules.of(partition.topic)
+                decided = decide(_LogView(partition.log), found, rules, self._clock.now_ms())
+                moves.extend((partition, move) for move in decided)
+
+        await sweep_partitions(partitions, look, PURPOSE)
+        if moves:
+            await self._moves.carry_out(moves, readers)
+
+    async def readers(self, names: Container[str]) -> Readers:
+        """Who reads some topics: groups by their committed offsets, share groups by their start."""
+        found: Readers = {}
+        for shard in self._groups.loaded_shards():
+            async for group_id in in_slices(shard.offsets.groups()):
+                for place, offset, in_transaction in shard.offsets.within(group_id, names):
+                    found.setdefault(place, []).append(Reader(group_id, False, offset, in_transaction))
+        topics = self._partitions.by_id
+        for loaded in self._shares.shards:
+            states = list(loaded.shard.partitions.items()) if loaded.is_current else []
+            async for key, state in in_slices(states):
+                topic = topics.get(key.topic_id)
+                if topic is not None and topic.name in names:
+                    reader = Reader(key.group_id, True, state.start_offset)
+                    found.setdefault((topic.name, key.partition), []).append(reader)
+        return found

@@ -1,0 +1,1 @@
+"""Coordinators of groups, share groups and transactions over their logs."""

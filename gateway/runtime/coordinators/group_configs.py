@@ -1,0 +1,122 @@
+"""What each group is limited to: its own configurations, else the settings for all groups.
+
+Asked with every heartbeat and fetch, so the answers are kept until a configuration of the group changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gateway.config import Config
+from gateway.config.group_configs import (
+    EARLIEST,
+    READ_COMMITTED,
+    SHARE_AUTO_OFFSET_RESET,
+    offset_reset_duration_ms,
+)
+from gateway.coordinator.group.consumer_request import ConsumerLimits
+from gateway.coordinator.group.migration_policy import MigrationPolicy
+from gateway.coordinator.group.share_heartbeat import ShareGroupLimits
+from gateway.coordinator.share.share_partition import ShareLimits
+from gateway.metadata.group_configs import group_number, group_value
+from gateway.metadata.image import GROUP_RESOURCE
+from gateway.metadata.records import ConfigRecord, MetadataRecord
+from gateway.runtime.topics.metadata_log import MetadataLog
+from log import UnifiedLog
+
+
+@dataclass(frozen=True, slots=True)
+class ShareReading:
+    """How a share group reads partitions: where it begins, and how far it may go."""
+
+    offset_reset: str
+    is_committed_only: bool
+
+    def end_offset(self, log: UnifiedLog) -> int:
+        """Before it records can be acquired."""
+        return log.last_stable_offset if self.is_committed_only else log.high_watermark
+
+    def first_offset(self, log: UnifiedLog, now_ms: int) -> int:
+        """Where to begin in a partition that was never read; at the end where no record is as young as asked for.
+
+        Raises:
+            LogError: the log can't be read.
+        """
+        if self.offset_reset == EARLIEST:
+            return log.log_start_offset
+        duration_ms = offset_reset_duration_ms(self.offset_reset)
+        found = None if duration_ms is None else log.offset_for_timestamp(max(0, now_ms - duration_ms))
+        return log.high_watermark if found is None else min(found.offset, log.high_watermark)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRules:
+    """All that holds for one group."""
+
+    consumer: ConsumerLimits
+    share_group: ShareGroupLimits
+    share: ShareLimits
+    share_heartbeat_interval_ms: int
+    share_reading: ShareReading
+
+
+class GroupConfigs:
+    """Looks up what holds for a group."""
+
+    def __init__(self, config: Config, metadata_log: MetadataLog) -> None:
+        self._config = config
+        self._metadata_log = metadata_log
+        self._rules: dict[str, GroupRules] = {}
+        """Of the groups that have configurations of their own."""
+        self._for_all = self._made("")
+        metadata_log.add_listener(self._metadata_changed)
+
+    def of(self, group_id: str) -> GroupRules:
+        """What holds for a group now."""
+        if group_id not in self._metadata_log.image.configured(GROUP_RESOURCE):
+            return self._for_all
+        rules = self._rules.get(group_id)
+        if rules is None:
+            rules = self._rules[group_id] = self._made(group_id)
+        return rules
+
+    def consumer_limits(self, group_id: str) -> ConsumerLimits:
+        """Of a group of the consumer protocol."""
+        return self.of(group_id).consumer
+
+    def share_limits(self, group_id: str) -> ShareGroupLimits:
+        """Of a share group, but for what its members acquire."""
+        return self.of(group_id).share_group
+
+    async def _metadata_changed(self, records: Sequence[MetadataRecord]) -> None:
+        for record in records:
+            if isinstance(record, ConfigRecord) and record.resource_type == GROUP_RESOURCE:
+                self._rules.pop(record.resource_name, None)
+
+    def _made(self, group_id: str) -> GroupRules:
+        config, values = self._config, self._metadata_log.image.configs(GROUP_RESOURCE, group_id)
+        return GroupRules(
+            consumer=ConsumerLimits(
+                session_timeout_ms=group_number(config, values, "consumer.session.timeout.ms"),
+                heartbeat_interval_ms=group_number(config, values, "consumer.heartbeat.interval.ms"),
+                max_size=config.int("group.consumer.max.size"),
+                migration_policy=MigrationPolicy(config.str("group.consumer.migration.policy")),
+            ),
+            share_group=ShareGroupLimits(
+                session_timeout_ms=group_number(config, values, "share.session.timeout.ms"),
+                max_size=config.int("group.share.max.size"),
+            ),
+            share=ShareLimits(
+                lock_duration_ms=group_number(config, values, "share.record.lock.duration.ms"),
+                delivery_count_limit=group_number(config, values, "share.delivery.count.limit"),
+                max_record_locks=group_number(config, values, "share.partition.max.record.locks"),
+                max_stretches=config.int("seqgate.share.partition.max.stretches"),
+                may_renew=bool(group_value(config, values, "share.renew.acknowledge.enable")),
+            ),
+            share_heartbeat_interval_ms=group_number(config, values, "share.heartbeat.interval.ms"),
+            share_reading=ShareReading(
+                offset_reset=str(group_value(config, values, SHARE_AUTO_OFFSET_RESET)),
+                is_committed_only=group_value(config, values, "share.isolation.level") == READ_COMMITTED,
+            ),
+        )

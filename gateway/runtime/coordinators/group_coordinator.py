@@ -1,0 +1,424 @@
+"""The group coordinator of this node: which shard a group lives in, its clock and timers, who waits for what.
+
+An operation runs at once on its shard; what it wants appended is appended at once too, and answers that
+depend on it leave when it is durable. A shard whose log lost something is loaded anew.
+Source: Kafka's `GroupCoordinatorService`, `CoordinatorRuntime`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from kio.schema.errors import ErrorCode
+
+from gateway.config import Config
+from gateway.coordinator.deadlines import NEVER
+from gateway.coordinator.group import records as group_records
+from gateway.coordinator.group.classic_group import ClassicGroup
+from gateway.coordinator.group.classic_rebalance import GroupLimits, Join
+from gateway.coordinator.group.committer import Committer
+from gateway.coordinator.group.consumer_group import ConsumerGroup
+from gateway.coordinator.group.consumer_request import Heartbeat, HeartbeatReply
+from gateway.coordinator.group.effects import Effects, JoinReply, Reply, SyncReply, Waiter
+from gateway.coordinator.group.name_groups import is_name_group
+from gateway.coordinator.group.records import OffsetCommitRecord
+from gateway.coordinator.group.shard import GroupShard
+from gateway.coordinator.group.share_group import ShareGroup
+from gateway.coordinator.places import TopicPartition
+from gateway.coordinator.transactional import Pending, TransactionEnd
+from gateway.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from gateway.metadata.topic_names import OFFSETS_TOPIC
+from gateway.runtime.coordinators.group_configs import GroupConfigs
+from gateway.runtime.coordinators.shard import BATCH_OVERHEAD_BYTES, LoadedShard
+from gateway.runtime.coordinators.shards import CoordinatorShards, StateTopic, Unavailable
+from gateway.runtime.loop.clock import Clock
+from gateway.runtime.partitions.partition import Partition
+from gateway.runtime.partitions.registry import Partitions
+from gateway.runtime.topics.internal_topics import InternalTopics
+from gateway.runtime.topics.metadata_log import MetadataLog
+from gateway.runtime.topics.registered_topics import RegisteredTopics
+from log import InvalidProducerEpoch
+
+T = TypeVar("T")
+
+
+class GroupCoordinator:
+    """Serves all groups of this node."""
+
+    def __init__(
+        self,
+        config: Config,
+        clock: Clock,
+        partitions: Partitions,
+        metadata_log: MetadataLog,
+        internal_topics: InternalTopics,
+        group_configs: GroupConfigs,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._partitions = partitions
+        self._metadata_log = metadata_log
+        self._internal_topics = internal_topics
+        self._group_configs = group_configs
+        self.on_gone_sharer: Callable[[str, str], None] = lambda *_: None
+        """Told of each member of a share group that was given up, by group and member id."""
+        self._timers: dict[str, tuple[int, asyncio.TimerHandle]] = {}
+        self._cleaning: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop
+        self._limits = GroupLimits(
+            initial_rebalance_delay_ms=config.int("group.initial.rebalance.delay.ms"),
+            max_size=config.int("group.max.size"),
+            min_session_timeout_ms=config.int("group.min.session.timeout.ms"),
+            max_session_timeout_ms=config.int("group.max.session.timeout.ms"),
+        )
+        # of three bytes a character, with a group id and a topic name of the greatest length
+        self._largest_offset_bytes = 3 * config.int("offset.metadata.max.bytes") + (1 << 15) + (1 << 10)
+        self._topics = RegisteredTopics(partitions)
+        self.shards = CoordinatorShards(
+            StateTopic(
+                OFFSETS_TOPIC,
+                num_partitions=config.int("offsets.topic.num.partitions"),
+                segment_bytes=config.int("offsets.topic.segment.bytes"),
+                codec=group_records,
+            ),
+            self._fresh_shard,
+            clock,
+            partitions,
+            internal_topics,
+            on_load=self._begin,
+            on_lost=self._refuse_waiters,
+        )
+
+    def _take_limits(self) -> None:
+        for loaded in self.shards:
+            self._limit(loaded.shard)
+
+    def _limit(self, shard: GroupShard) -> None:
+        shard.max_groups = self._config.int("seqgate.group.max")
+        shard.max_offsets = self._config.int("seqgate.group.offsets.max")
+        shard.member_bytes.limit_bytes = self._config.int("seqgate.group.members.max.bytes")
+
+    def _fresh_shard(self) -> GroupShard:
+        max_groups = self._config.int("seqgate.group.max")
+        configs = self._group_configs
+        shard = GroupShard(
+            self._limits, max_groups, configs.consumer_limits, self._topics, configs.share_limits
+        )
+        self._limit(shard)
+        return shard
+
+    # Beginning and end.
+
+    def start(self) -> None:
+        """Load what is stored. Raises IncompatibleFormat."""
+        self._loop = asyncio.get_running_loop()
+        self._config.follow(self._take_limits)
+        self.shards.load_at_start()
+        self._metadata_log.add_listener(self.metadata_changed)
+        self._clean_later()
+
+    def stop(self) -> None:
+        """Refuse everyone who waits, so that their clients look for the coordinator again."""
+        if self._cleaning is not None:
+            self._cleaning.cancel()
+        self.shards.lose_all()
+
+    async def ensure_topic(self) -> None:
+        """Create `__consumer_offsets` when the first group is looked for. Raises Unavailable."""
+        await self.shards.ensure_topic()
+
+    def _begin(self, loaded: LoadedShard[GroupShard]) -> None:
+        loaded.shard.loaded(Effects(self._now_ms()))  # nobody waits yet, so there is nobody to answer
+        for group_id in loaded.shard.group_ids():
+            self._set_timer(loaded, group_id)
+
+    def _refuse_waiters(self, loaded: LoadedShard[GroupShard]) -> None:
+        """Have those who wait look for the coordinator again."""
+        for waiter in loaded.shard.waiters():
+            _answer_refused(waiter, ErrorCode.not_coordinator)
+        for group_id in loaded.shard.group_ids():
+            self._drop_timer(group_id)
+
+    # Groups.
+
+    def _loaded(self, group_id: str) -> LoadedShard[GroupShard]:
+        """The shard that holds a group. Raises Unavailable, also of an id that stands for a producer name."""
+        if is_name_group(group_id):
+            raise Unavailable(ErrorCode.invalid_group_id)
+        return self.shards.of(group_id)
+
+    def loaded_shards(self) -> list[GroupShard]:
+        """All shards that hold anything, for those who list groups; one that can't be loaded is left out."""
+        self.shards.load_stored()
+        return [loaded.shard for loaded in self.shards if loaded.is_current]
+
+    def find(self, group_id: str) -> ClassicGroup | None:
+        """A group as it is now. Raises Unavailable."""
+        return self._loaded(group_id).shard.groups.get(group_id)
+
+    def find_consumer_group(self, group_id: str) -> ConsumerGroup | None:
+        """A group of the consumer protocol as it is now. Raises Unavailable."""
+        return self._loaded(group_id).shard.consumers.groups.get(group_id)
+
+    def find_share_group(self, group_id: str) -> ShareGroup | None:
+        """A share group as it is now. Raises Unavailable."""
+        return self._loaded(group_id).shard.shares.groups.get(group_id)
+
+    # Operations.
+
+    async def join(self, group_id: str, request: Join) -> JoinReply:
+        """JoinGroup."""
+        waiter: asyncio.Future[Reply] = self._loop.create_future()
+        self._run(group_id, lambda shard, effects: shard.join(group_id, request, waiter, effects))
+        reply = await waiter
+        assert isinstance(reply, JoinReply)
+        return reply
+
+    async def sync(
+        self,
+        member: Committer,
+        protocol: tuple[str | None, str | None],
+        assignments: dict[str, bytes],
+    ) -> SyncReply:
+        """SyncGroup."""
+        waiter: asyncio.Future[Reply] = self._loop.create_future()
+        self._run(
+            member.group_id,
+            lambda shard, effects: shard.sync(member, protocol, assignments, waiter, effects),
+        )
+        reply = await waiter
+        assert isinstance(reply, SyncReply)
+        return reply
+
+    def heartbeat(self, member: Committer) -> ErrorCode:
+        """Heartbeat. Raises Unavailable."""
+        loaded = self._loaded(member.group_id)
+        error = loaded.shard.heartbeat(member, self._now_ms())
+        if error is ErrorCode.rebalance_in_progress:
+            self._set_timer(loaded, member.group_id)
+        return error
+
+    async def leave(
+        self, group_id: str, leaving: Sequence[tuple[str, str | None]]
+    ) -> ErrorCode | list[ErrorCode]:
+        """LeaveGroup."""
+        return self._run(group_id, lambda shard, effects: shard.leave(group_id, leaving, effects))
+
+    async def consumer_heartbeat(self, request: Heartbeat) -> HeartbeatReply:
+        """ConsumerGroupHeartbeat of a checked request. Raises HeartbeatRefused, Unavailable."""
+        return await self.heard(
+            request.group_id, lambda shard, effects: shard.consumer_heartbeat(request, effects)
+        )
+
+    async def heard(
+        self, group_id: str, operation: Callable[[GroupShard, Effects], HeartbeatReply]
+    ) -> HeartbeatReply:
+        """Take a heartbeat durably. Raises Unavailable, and as `operation` does.
+
+        An answer that changes nothing may still tell what an earlier heartbeat changed, so it waits as well.
+        """
+        loaded = self._loaded(group_id)
+        reply, _ = self._apply(loaded, group_id, operation)
+        await self.shards.settled(loaded)
+        return reply
+
+    async def commit(self, committer: Committer, records: Sequence[OffsetCommitRecord]) -> ErrorCode:
+        """Commit offsets durably; the error is that of all of them. Raises Unavailable."""
+        loaded = self._loaded(committer.group_id)
+        error = loaded.shard.check_commit(committer, self._now_ms())
+        if error is not ErrorCode.none or not records:
+            return error
+        if self._is_too_large(loaded, records) or not loaded.shard.has_room_for(records):
+            return ErrorCode.invalid_commit_offset_size
+        _, last_offset = self._apply(
+            loaded, committer.group_id, lambda shard, effects: shard.commit(records, effects)
+        )
+        await self.shards.persisted(loaded, last_offset)
+        return ErrorCode.none
+
+    async def commit_in_transaction(
+        self,
+        committer: Committer,
+        producer: tuple[int, int],
+        records: Sequence[OffsetCommitRecord],
+        take_part: Callable[[TopicPartition], tuple[Partition, int] | None],
+    ) -> ErrorCode:
+        """Hold offsets, durably, until the producer's transaction ends. Raises Unavailable, and as `take_part` does.
+
+        `take_part` has the partition that holds the group take part in the transaction; it returns what has to be
+        persisted for that as well.
+        """
+        loaded = self._loaded(committer.group_id)
+        error = loaded.shard.check_commit_in_transaction(committer, self._now_ms())
+        if error is not ErrorCode.none or not records:
+            return error
+        if self._is_too_large(loaded, records) or not loaded.shard.has_room_for(records):
+            return ErrorCode.invalid_commit_offset_size
+        state = take_part((OFFSETS_TOPIC, loaded.partition.index))
+        pending = [Pending(*producer, record) for record in records]
+        self.shards.check_current(loaded)
+        try:
+            last_offset = self.shards.append(loaded, pending)
+        except InvalidProducerEpoch:
+            return ErrorCode.invalid_producer_epoch
+        for held in pending:
+            loaded.shard.replay(held, self._now_ms())
+        await self.shards.persisted(loaded, last_offset)
+        if state is not None and not await state[0].persisted(state[1]):
+            raise Unavailable(ErrorCode.not_coordinator)
+        return ErrorCode.none
+
+    def _is_too_large(self, loaded: LoadedShard[GroupShard], records: Sequence[OffsetCommitRecord]) -> bool:
+        max_bytes = loaded.partition.log.config.max_message_bytes - BATCH_OVERHEAD_BYTES
+        return len(records) * self._largest_offset_bytes > max_bytes and loaded.size_of(records) > max_bytes
+
+    def transaction_ended(self, partition: Partition, producer: tuple[int, int], is_commit: bool) -> None:
+        """A marker was appended: what a producer has pending counts, or vanishes."""
+        if partition.topic == OFFSETS_TOPIC:
+            self.shards.follow(partition.index, TransactionEnd(producer[0], is_commit))
+
+    def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """Whether a member may fetch its group's offsets. Raises Unavailable."""
+        return self._loaded(group_id).shard.check_fetch(group_id, member_id, member_epoch)
+
+    async def settled_shard(self, group_id: str) -> GroupShard:
+        """The shard of a group once all that it tells is durable. Raises Unavailable."""
+        loaded = self._loaded(group_id)
+        await self.shards.settled(loaded)
+        return loaded.shard
+
+    async def change(self, group_id: str, operation: Callable[[GroupShard, Effects], T]) -> T:
+        """Carry out an administrator's change durably. Raises Unavailable."""
+        loaded = self._loaded(group_id)
+        answer, last_offset = self._apply(loaded, group_id, operation)
+        await self.shards.persisted(loaded, last_offset)
+        return answer
+
+    async def metadata_changed(self, records: Sequence[MetadataRecord]) -> None:
+        """Have groups look at their topics again, and forget the offsets of topics that are gone."""
+        if any(isinstance(record, TopicRecord | PartitionRecord | RemoveTopicRecord) for record in records):
+            for loaded in self.shards:
+                loaded.shard.consumers.topics_changed()
+        if not any(isinstance(record, RemoveTopicRecord) for record in records):
+            return
+        topics = self._partitions.by_name
+        for loaded in self.shards:
+            try:
+                self._apply(loaded, None, lambda shard, effects: shard.forget_topics_but(topics, effects))
+            except Unavailable:
+                continue  # loaded anew, and cleaned when its offsets are old
+
+    # Running.
+
+    def _now_ms(self) -> int:
+        return self._clock.now_ms()
+
+    def _run(self, group_id: str, operation: Callable[[GroupShard, Effects], T]) -> T:
+        return self._apply(self._loaded(group_id), group_id, operation)[0]
+
+    def _apply(
+        self,
+        loaded: LoadedShard[GroupShard],
+        group_id: str | None,
+        operation: Callable[[GroupShard, Effects], T],
+    ) -> tuple[T, int | None]:
+        """Run one operation; returns its answer and the last offset it wrote. Raises Unavailable."""
+        self.shards.check_current(loaded)
+        effects = Effects(self._now_ms())
+        answer = operation(loaded.shard, effects)
+        try:
+            last_offset = self.shards.append(loaded, effects.records) if effects.records else None
+        except Unavailable as error:
+            for waiter, _ in effects.replies:
+                _answer_refused(waiter, error.error_code)
+            raise
+        for sharer in effects.gone_sharers:
+            self.on_gone_sharer(*sharer)
+        if effects.replies:
+            # also without records of its own a reply may tell what another request has just written (CoordinatorRuntime)
+            told = loaded.partition.log.log_end_offset - 1 if last_offset is None else last_offset
+            if loaded.partition.is_persisted(told):
+                _deliver(effects.replies)
+            else:
+                self.shards.start(self._deliver_when_persisted(loaded, told, effects.replies))
+        if group_id is not None:
+            self._set_timer(loaded, group_id)
+        return answer, last_offset
+
+    async def _deliver_when_persisted(
+        self, loaded: LoadedShard[GroupShard], last_offset: int, replies: Sequence[tuple[Waiter, Reply]]
+    ) -> None:
+        try:
+            await self.shards.persisted(loaded, last_offset)
+        except Unavailable as error:
+            for waiter, _ in replies:
+                _answer_refused(waiter, error.error_code)
+            return
+        _deliver(replies)
+
+    # Time.
+
+    def _set_timer(self, loaded: LoadedShard[GroupShard], group_id: str) -> None:
+        """Wake when the group's next deadline is due; a timer that is early already stays."""
+        deadline_ms = loaded.shard.next_deadline_ms(group_id)
+        if deadline_ms is None or deadline_ms == NEVER:
+            self._drop_timer(group_id)
+            return
+        known = self._timers.get(group_id)
+        if known is not None and known[0] <= deadline_ms:
+            return
+        self._drop_timer(group_id)
+        delay_s = max(0, deadline_ms - self._now_ms()) / 1000
+        handle = self._loop.call_later(delay_s, self._due, loaded, group_id)
+        self._timers[group_id] = deadline_ms, handle
+
+    def clock_was_set(self, by_ms: int) -> None:
+        """Have nobody's time be over sooner or later than it would have been."""
+        for loaded in self.shards:
+            loaded.shard.clock_was_set(by_ms)
+            for group_id in loaded.shard.group_ids():
+                self._drop_timer(group_id)
+                self._set_timer(loaded, group_id)
+
+    def _drop_timer(self, group_id: str) -> None:
+        known = self._timers.pop(group_id, None)
+        if known is not None:
+            known[1].cancel()
+
+    def _due(self, loaded: LoadedShard[GroupShard], group_id: str) -> None:
+        self._timers.pop(group_id, None)
+        if loaded.failed:
+            return
+        try:
+            self._apply(loaded, group_id, lambda shard, effects: shard.expire(group_id, effects))
+        except Unavailable:
+            return
+
+    def _clean_later(self) -> None:
+        interval_s = self._config.int("offsets.retention.check.interval.ms") / 1000
+        self._cleaning = self._loop.call_later(interval_s, self._clean_up)
+
+    def _clean_up(self) -> None:
+        retention_ms = self._config.int("offsets.retention.minutes") * 60_000
+        for loaded in self.shards:
+            try:
+                self._apply(loaded, None, lambda shard, effects: shard.clean_up(retention_ms, effects))
+            except Unavailable:
+                continue
+        self._clean_later()
+
+
+def _deliver(replies: Sequence[tuple[Waiter, Reply]]) -> None:
+    for waiter, reply in replies:
+        assert isinstance(waiter, asyncio.Future)
+        if not waiter.done():
+            waiter.set_result(reply)
+
+
+def _answer_refused(waiter: Waiter, error: ErrorCode) -> None:
+    assert isinstance(waiter, asyncio.Future)
+    if not waiter.done():
+        waiter.set_exception(Unavailable(error))
+        waiter.exception()  # its client may be gone

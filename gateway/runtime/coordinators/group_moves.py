@@ -1,0 +1,101 @@
+"""Moves groups forward over what they have not read, durably, and counts what they skip."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from gateway.coordinator.group.effects import Effects
+from gateway.coordinator.group.shard import GroupShard
+from gateway.coordinator.group.skipping import Target, move_forward
+from gateway.coordinator.places import TopicPartition
+from gateway.coordinator.share.records import SharePartitionKey
+from gateway.quota.backlog import Move, Reader
+from gateway.runtime.backlogs.skipped_records import SkippedRecords
+from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
+from gateway.runtime.coordinators.shards import Unavailable
+from gateway.runtime.coordinators.share_coordinator import ShareCoordinator
+from gateway.runtime.partitions.partition import Partition
+
+logger = logging.getLogger(__name__)
+
+OFFSETS_AT_ONCE = 16
+"""Offsets committed by one batch; the largest of them fit."""
+
+Readers = dict[TopicPartition, list[Reader]]
+
+
+class GroupMoves:
+    """Carries out moves by the coordinators of the groups."""
+
+    def __init__(self, groups: GroupCoordinator, shares: ShareCoordinator) -> None:
+        self._groups = groups
+        self._shares = shares
+        self.skipped = SkippedRecords()
+
+    async def carry_out(self, moves: Sequence[tuple[Partition, Move]], readers: Readers) -> None:
+        """Move whoever can be moved, and have `readers` tell where they are then."""
+        by_group: dict[str, list[tuple[Partition, Move]]] = {}
+        shares = []
+        for partition, move in moves:
+            if move.reader.is_share:
+                shares.append(self._move_share_group(partition, move, readers))
+            else:
+                by_group.setdefault(move.reader.group, []).append((partition, move))
+        groups = [self._move_group(group, entries, readers) for group, entries in by_group.items()]
+        await asyncio.gather(*shares, *groups)
+
+    async def _move_group(
+        self, group_id: str, moves: Sequence[tuple[Partition, Move]], readers: Readers
+    ) -> None:
+        for start in range(0, len(moves), OFFSETS_AT_ONCE):
+            some = moves[start : start + OFFSETS_AT_ONCE]
+            try:
+                before = await self._commit(group_id, [_target(*entry) for entry in some])
+            except Unavailable as error:
+                logger.warning("group %s can't be moved forward now: %s", group_id, error)
+                return
+            for partition, move in some:
+                offset = before.get((partition.topic, partition.index))
+                if offset is not None:
+                    records = move.to_offset - max(offset, move.from_offset)
+                    self._moved(partition, move, records, readers)
+
+    async def _commit(self, group_id: str, targets: list[Target]) -> dict[TopicPartition, int]:
+        def operation(shard: GroupShard, effects: Effects) -> dict[TopicPartition, int]:
+            return move_forward(shard, group_id, targets, effects)
+
+        return await self._groups.change(group_id, operation)
+
+    async def _move_share_group(self, partition: Partition, move: Move, readers: Readers) -> None:
+        key = SharePartitionKey(move.reader.group, partition.topic_id, partition.index)
+        try:
+            skipped = await self._shares.skip_to(key, move.to_offset)
+        except Unavailable as error:
+            logger.warning("share group %s can't be moved forward now: %s", move.reader.group, error)
+            return
+        self._moved(partition, move, skipped, readers)
+
+    def _moved(self, partition: Partition, move: Move, records: int, readers: Readers) -> None:
+        place = partition.topic, partition.index
+        readers[place] = [
+            entry._replace(offset=move.to_offset) if entry is move.reader else entry
+            for entry in readers[place]
+        ]
+        counted = self.skipped.note(place, move, records)
+        logger.info(
+            "%s %s skips %d records of %s-%d, up to offset %d: %s",
+            "share group" if move.reader.is_share else "group",
+            move.reader.group,
+            counted,
+            partition.topic,
+            partition.index,
+            move.to_offset,
+            move.limit,
+        )
+
+
+def _target(partition: Partition, move: Move) -> Target:
+    leader_epoch = partition.log.leader_epoch_at(move.to_offset - 1)
+    return Target((partition.topic, partition.index), move.to_offset, leader_epoch)

@@ -1,0 +1,427 @@
+"""Share groups of this node: their partitions' delivery state, and the sessions of their fetches.
+
+Their members live with all other groups in `__consumer_offsets`, where the group coordinator has them. Delivery state lives in `__share_group_state`: every acknowledgement, release and lock that ran out is appended
+there, and answered when it is durable. Source: Kafka's `SharePartitionManager`, `ShareCoordinatorService`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from kio.schema.errors import ErrorCode
+
+from gateway.config import Config
+from gateway.coordinator.deadlines import NEVER, moved
+from gateway.coordinator.group.consumer_request import HeartbeatRefused, HeartbeatReply
+from gateway.coordinator.group.share_group import ShareGroup
+from gateway.coordinator.group.share_heartbeat import JOINING, ShareHeartbeat
+from gateway.coordinator.places import Place
+from gateway.coordinator.share import records as share_records
+from gateway.coordinator.share.ranges import StateBatch
+from gateway.coordinator.share.records import (
+    SharePartitionKey,
+    ShareSnapshot,
+    ShareState,
+    ShareUpdate,
+)
+from gateway.coordinator.share.share_partition import Acknowledgement, ShareLimits, SharePartition
+from gateway.coordinator.share.states import ShareStates
+from gateway.metadata.records import MetadataRecord, RemoveTopicRecord
+from gateway.metadata.topic_names import SHARE_STATE_TOPIC
+from gateway.runtime.coordinators.group_configs import GroupConfigs
+from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
+from gateway.runtime.coordinators.shard import LoadedShard
+from gateway.runtime.coordinators.shards import CoordinatorShards, StateTopic, Unavailable
+from gateway.runtime.loop.clock import Clock
+from gateway.runtime.partitions.partition import Partition
+from gateway.runtime.partitions.registry import Partitions
+from gateway.runtime.topics.internal_topics import InternalTopics
+
+_KEYS_PER_STEP: Final = 100
+
+
+class Peer(Protocol):
+    """The connection of a member."""
+
+    def when_gone(self, key: Hashable, callback: Callable[[], None]) -> None:
+        """Call back once when the connection has ended, at once if it has."""
+
+    def forget_gone(self, key: Hashable) -> None:
+        """Call nobody back for this key."""
+
+
+@dataclass(slots=True, eq=False)
+class ShareSession:
+    """What one member fetches; its epoch rises with every fetch."""
+
+    peer: Peer
+    """The connection that it began on, and ends with."""
+    epoch: int = 1
+    places: OrderedDict[tuple[uuid.UUID, int], None] = field(default_factory=OrderedDict)
+
+
+class ShareCoordinator:
+    """Serves all share groups."""
+
+    def __init__(
+        self,
+        config: Config,
+        clock: Clock,
+        partitions: Partitions,
+        internal_topics: InternalTopics,
+        group_configs: GroupConfigs,
+        groups: GroupCoordinator,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._partitions = partitions
+        self._internal_topics = internal_topics
+        self._group_configs = group_configs
+        self._groups = groups
+        groups.on_gone_sharer = self.release_member
+        self.sessions: dict[tuple[str, str], ShareSession] = {}
+        self._leaving: set[str] = set()
+        """Groups that are being deleted."""
+        self._waiters: dict[SharePartitionKey, set[Callable[[], None]]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_ms = NEVER
+        self.shards = CoordinatorShards(
+            StateTopic(
+                SHARE_STATE_TOPIC,
+                num_partitions=config.int("share.coordinator.state.topic.num.partitions"),
+                segment_bytes=config.int("share.coordinator.state.topic.segment.bytes"),
+                codec=share_records,
+            ),
+            ShareStates,
+            clock,
+            partitions,
+            internal_topics,
+        )
+
+    def limits(self, group_id: str) -> ShareLimits:
+        """What a group may acquire, and for how long."""
+        return self._group_configs.of(group_id).share
+
+    # Beginning and end.
+
+    async def ensure_topic(self) -> None:
+        """Create `__share_group_state` when the first share group is met. Raises Unavailable."""
+        await self.shards.ensure_topic()
+
+    def start(self) -> None:
+        """Load what is stored. Raises IncompatibleFormat."""
+        self.shards.load_at_start()
+
+    def stop(self) -> None:
+        """Let everyone who waits look again."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for waiters in list(self._waiters.values()):
+            for wake in list(waiters):
+                wake()
+
+    # State.
+
+    def _loaded(self, key: SharePartitionKey) -> LoadedShard[ShareStates]:
+        return self.shards.of(key.spread_text())
+
+    def known(self, group_id: str) -> dict[SharePartitionKey, SharePartition]:
+        """All partitions that a group ever read."""
+        known: dict[SharePartitionKey, SharePartition] = {}
+        for loaded in self.shards:
+            known |= loaded.shard.groups.get(group_id, {})
+        return known
+
+    def find(self, key: SharePartitionKey) -> SharePartition | None:
+        """A partition's delivery state. Raises Unavailable."""
+        return self._loaded(key).shard.partitions.get(key)
+
+    async def open(self, key: SharePartitionKey, partition: Partition) -> SharePartition:
+        """A partition's delivery state, begun where the group is told to if there is none.
+
+        Raises Unavailable, LogError.
+        """
+        found = self.find(key)
+        if found is None:
+            reading = self._group_configs.of(key.group_id).share_reading
+            await self.begin_at(key, reading.first_offset(partition.log, self._clock.now_ms()))
+            found = self.find(key)
+            if found is None:
+                raise Unavailable
+        if found.log_starts_at(partition.log.log_start_offset):
+            self._store(self._loaded(key), key, found, [])
+        return found
+
+    async def begin_at(self, key: SharePartitionKey, start_offset: int) -> None:
+        """Begin, or begin anew, at an offset, durably. Raises Unavailable."""
+        loaded = self._loaded(key)
+        loaded.shard.put(key, SharePartition(start_offset))
+        snapshot = ShareSnapshot(key, ShareState(start_offset, (), 0, self._clock.now_ms()))
+        await self._persist(loaded, [snapshot])
+
+    async def forget(self, keys: Sequence[SharePartitionKey]) -> None:
+        """Forget partitions durably. Raises Unavailable."""
+        written: dict[int, tuple[LoadedShard[ShareStates], int]] = {}
+        for count, key in enumerate(keys, start=1):
+            loaded = self._loaded(key)
+            if loaded.shard.drop(key):
+                last_offset = self.shards.append(loaded, [ShareSnapshot(key, None)])
+                written[loaded.partition.index] = loaded, last_offset
+            if count % _KEYS_PER_STEP == 0:
+                await asyncio.sleep(0)
+        for loaded, last_offset in written.values():
+            await self.shards.persisted(loaded, last_offset)
+
+    def _store(
+        self,
+        loaded: LoadedShard[ShareStates],
+        key: SharePartitionKey,
+        found: SharePartition,
+        batches: Sequence[StateBatch],
+    ) -> int:
+        """Write what changed; returns the last offset written. Raises Unavailable."""
+        return self.shards.append(loaded, [ShareUpdate(key, found.start_offset, tuple(batches))])
+
+    async def _persist(self, loaded: LoadedShard[ShareStates], records: Sequence[ShareSnapshot]) -> None:
+        await self.shards.persisted(loaded, self.shards.append(loaded, records))
+
+    async def metadata_changed(self, records: Sequence[MetadataRecord]) -> None:
+        """Forget the state of topics that are gone."""
+        if not any(isinstance(record, RemoveTopicRecord) for record in records):
+            return
+        topics = self._partitions.by_id
+        gone = [
+            key for loaded in self.shards for key in loaded.shard.partitions if key.topic_id not in topics
+        ]
+        with contextlib.suppress(Unavailable):  # nobody reads it, and it goes with its group at the latest
+            await self.forget(gone)
+
+    # Acknowledging.
+
+    async def acknowledge(
+        self, key: SharePartitionKey, member_id: str, said: Sequence[Acknowledgement]
+    ) -> None:
+        """Take acknowledgements durably. Raises Unavailable, InvalidRecordState."""
+        loaded = self._loaded(key)
+        found = loaded.shard.partitions.get(key)
+        if found is None:
+            raise Unavailable(ErrorCode.invalid_record_state)
+        before = found.start_offset
+        changed = found.acknowledge(member_id, said, self.limits(key.group_id), self._clock.now_ms())
+        await self._settle(loaded, key, found, changed, moved=found.start_offset != before)
+
+    async def _settle(
+        self,
+        loaded: LoadedShard[ShareStates],
+        key: SharePartitionKey,
+        found: SharePartition,
+        changed: Sequence[StateBatch],
+        *,
+        moved: bool,
+    ) -> None:
+        if changed or moved:
+            last_offset = self._store(loaded, key, found, changed)
+            self.wake(key)
+            await self.shards.persisted(loaded, last_offset)
+
+    async def skip_to(self, key: SharePartitionKey, offset: int) -> int:
+        """Have a group go on at `offset` in a partition that it reads, durably; returns how many records it skips.
+
+        What of them a member has acquired is done. Raises Unavailable.
+        """
+        loaded = self._loaded(key)
+        found = loaded.shard.partitions.get(key)
+        if found is None:
+            return 0
+        skipped = found.undone_before(offset)
+        await self._settle(loaded, key, found, [], moved=found.log_starts_at(offset))
+        return skipped
+
+    def acquired(self, found: SharePartition) -> None:
+        """Offsets were acquired: have their locks run out in time."""
+        self._wake_at(found.next_deadline_ms())
+
+    def release_member(self, group_id: str, member_id: str) -> None:
+        """A member is gone: what it acquired can be acquired by others."""
+        session = self.sessions.pop((group_id, member_id), None)
+        if session is not None:
+            session.peer.forget_gone(session)
+        for key, found in self.known(group_id).items():
+            before = found.start_offset
+            changed = found.release(member_id, self.limits(group_id))
+            self._store_in_background(key, found, changed, moved=found.start_offset != before)
+
+    def begin_session(self, group_id: str, member_id: str, peer: Peer) -> ShareSession:
+        """A session in place of any that the member has; it ends when the connection does (ShareSessionCache)."""
+        key = group_id, member_id
+        session = ShareSession(peer)
+        before = self.sessions.pop(key, None)
+        if before is not None:
+            before.peer.forget_gone(before)
+        self.sessions[key] = session
+        peer.when_gone(session, lambda: self.release_member(group_id, member_id))
+        return session
+
+    def release_strangers(self) -> None:
+        """End the sessions of those who are in no group: nobody would notice that they are gone.
+
+        Raises Unavailable.
+        """
+        for group_id, member_id in list(self.sessions):
+            group = self.group(group_id)
+            if group is None or member_id not in group.members:
+                self.release_member(group_id, member_id)
+
+    def _store_in_background(
+        self, key: SharePartitionKey, found: SharePartition, changed: Sequence[StateBatch], *, moved: bool
+    ) -> None:
+        if not changed and not moved:
+            return
+        try:
+            loaded = self._loaded(key)
+            if loaded.shard.partitions.get(key) is not found:
+                return  # it was loaded anew: what is known of the older one was never promised
+            self._store(loaded, key, found, changed)
+        except Unavailable:
+            return
+        self.wake(key)
+
+    # Waiting.
+
+    def add_waiter(self, key: SharePartitionKey, wake: Callable[[], None]) -> None:
+        """Call back when offsets of a partition may have become available."""
+        self._waiters.setdefault(key, set()).add(wake)
+
+    def remove_waiter(self, key: SharePartitionKey, wake: Callable[[], None]) -> None:
+        """Stop calling back."""
+        waiters = self._waiters.get(key)
+        if waiters is not None:
+            waiters.discard(wake)
+            if not waiters:
+                del self._waiters[key]
+
+    def wake(self, key: SharePartitionKey) -> None:
+        for wake in list(self._waiters.get(key, ())):
+            wake()
+
+    # Groups.
+
+    async def heartbeat(self, request: ShareHeartbeat) -> HeartbeatReply:
+        """ShareGroupHeartbeat of a checked request. Raises HeartbeatRefused, Unavailable.
+
+        What one who leaves acquired goes with its share session.
+        """
+        if request.member_epoch == JOINING:
+            self._check_stays(request.group_id)
+        if request.member_epoch == JOINING and self.group(request.group_id) is None:
+            count = sum(len(loaded.shard.shares.groups) for loaded in self._groups.shards)
+            if count >= self._config.int("group.share.max.groups"):
+                text = "This gateway holds no more share groups."
+                raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
+        return await self._groups.heard(
+            request.group_id, lambda shard, effects: shard.share_heartbeat(request, effects)
+        )
+
+    def group(self, group_id: str) -> ShareGroup | None:
+        """A group as it is now, with members or without. Raises Unavailable."""
+        return self._groups.find_share_group(group_id)
+
+    async def begin_group(self, key: SharePartitionKey, topic: str, start_offset: int) -> None:
+        """Have a group begin at an offset, whether or not anybody ever joined it. Raises Unavailable."""
+        self._check_stays(key.group_id)
+        place = key.topic_id, key.partition
+        await self._groups.change(
+            key.group_id, lambda shard, effects: shard.shares.begin(key.group_id, place, topic, effects)
+        )
+        await self.begin_at(key, start_offset)
+
+    def begun(self, group_id: str) -> set[Place]:
+        """All partitions that a group was given or read. Raises Unavailable."""
+        group = self.group(group_id)
+        given = set() if group is None else set(group.begun)
+        return given | {(key.topic_id, key.partition) for key in self.known(group_id)}
+
+    async def forget_topic(self, group_id: str, topic_id: uuid.UUID) -> None:
+        """Have a group without members forget a topic durably. Raises Unavailable."""
+        await self.forget([key for key in self.known(group_id) if key.topic_id == topic_id])
+        await self._groups.change(
+            group_id, lambda shard, effects: shard.shares.forget_topic(group_id, topic_id, effects)
+        )
+
+    async def delete(self, group_id: str) -> ErrorCode | None:
+        """Forget a group without members durably; None when there is no such group. Raises Unavailable.
+
+        Until that is done nobody joins it: a member would find the group, but nothing of where it stood.
+        """
+        group = self.group(group_id)
+        if group is None:
+            return None
+        if group.members:
+            return ErrorCode.non_empty_group
+        self._check_stays(group_id)
+        self._leaving.add(group_id)
+        try:
+            return await self._delete(group_id)
+        finally:
+            self._leaving.discard(group_id)
+
+    def _check_stays(self, group_id: str) -> None:
+        """Raises Unavailable while the group is being deleted: the client asks again in a moment, and it is gone."""
+        if group_id in self._leaving:
+            raise Unavailable(ErrorCode.coordinator_load_in_progress)
+
+    async def _delete(self, group_id: str) -> ErrorCode:
+        await self.forget(list(self.known(group_id)))
+        error = await self._groups.change(
+            group_id, lambda shard, effects: shard.shares.delete(group_id, effects)
+        )
+        if error is ErrorCode.none:
+            # strangers may have read on meanwhile
+            for key in [key for key in self.sessions if key[0] == group_id]:
+                self.release_member(*key)
+            await self.forget(list(self.known(group_id)))
+        return error
+
+    # Time.
+
+    def _wake_at(self, deadline_ms: int) -> None:
+        if deadline_ms >= self._timer_at_ms:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        delay_s = max(0, deadline_ms - self._clock.now_ms()) / 1000
+        self._timer_at_ms = deadline_ms
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._due)
+
+    def now_ms(self) -> int:
+        """The time that its deadlines are of."""
+        return self._clock.now_ms()
+
+    def clock_was_set(self, by_ms: int) -> None:
+        """Have no lock run out sooner or later than it would have."""
+        for loaded in self.shards:
+            for found in loaded.shard.partitions.values():
+                found.clock_was_set(by_ms)
+        # the timer under way is as early as before
+        self._timer_at_ms = moved(self._timer_at_ms, by_ms)
+
+    def _due(self) -> None:
+        """Give up locks that ran out."""
+        now_ms = self._clock.now_ms()
+        self._timer_at_ms = NEVER
+        next_ms = NEVER
+        for loaded in self.shards:
+            for key, found in list(loaded.shard.partitions.items()):
+                if found.next_deadline_ms() <= now_ms:
+                    before = found.start_offset
+                    changed = found.expire(self.limits(key.group_id), now_ms)
+                    self._store_in_background(key, found, changed, moved=found.start_offset != before)
+                next_ms = min(next_ms, found.next_deadline_ms())
+        if next_ms != NEVER:
+            self._wake_at(next_ms)

@@ -1,0 +1,425 @@
+"""The transaction coordinator of this node: whose requests go on at once, and whose wait until something is durable.
+
+A change is appended to `__transaction_state` and replayed in the same turn. An end is decided when its record is
+durable; then all markers are written, and the record that it is complete follows without anybody waiting for it: lost in
+a crash, the markers are written again. Whoever has the answer to an EndTxn can therefore begin the next transaction.
+Source: Kafka's `TransactionCoordinator`, `TransactionStateManager`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, TypeVar
+
+from kio.schema.errors import ErrorCode
+
+from gateway.config import Config
+from gateway.coordinator.places import TopicPartition
+from gateway.coordinator.transaction import records as transaction_records
+from gateway.coordinator.transaction import rules
+from gateway.coordinator.transaction.records import Transaction, TransactionRecord
+from gateway.coordinator.transaction.rules import (
+    EndRequest,
+    NeedsProducerId,
+    Producer,
+    TransactionLimits,
+    TransactionRefused,
+)
+from gateway.coordinator.transaction.shard import TransactionShard
+from gateway.coordinator.transaction.states import DECIDED
+from gateway.metadata.topic_names import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from gateway.runtime.coordinators.shard import LoadedShard
+from gateway.runtime.coordinators.shards import CoordinatorShards, StateTopic, Unavailable
+from gateway.runtime.coordinators.transaction_endings import TransactionEndings, wait_for_end
+from gateway.runtime.coordinators.transaction_markers import TransactionMarkers
+from gateway.runtime.coordinators.transaction_reconciliation import (
+    OpenInPartition,
+    open_in_partitions,
+    owners,
+    warn_of_strangers,
+)
+from gateway.runtime.loop.clock import Clock
+from gateway.runtime.partitions.partition import Partition
+from gateway.runtime.partitions.registry import Partitions
+from gateway.runtime.topics.internal_topics import InternalTopics
+from pid_allocator import NoProducerIds, ProducerIdAllocator
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+NO_LIMIT: Final = 2**31
+
+_Loaded = LoadedShard[TransactionShard]
+
+
+class Written(NamedTuple):
+    """A record of the state, and where it lies."""
+
+    loaded: _Loaded
+    value: Transaction
+    last_offset: int
+
+
+class TransactionCoordinator:
+    """Serves all transactional ids of this node."""
+
+    def __init__(
+        self,
+        config: Config,
+        clock: Clock,
+        partitions: Partitions,
+        internal_topics: InternalTopics,
+        producer_ids: ProducerIdAllocator,
+        markers: TransactionMarkers,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._partitions = partitions
+        self._internal_topics = internal_topics
+        self._producer_ids = producer_ids
+        self.markers = markers
+        self.verifies: bool
+        self.limits: TransactionLimits
+        config.follow(self._take_limits)
+        self.endings = TransactionEndings()
+        self._unpersisted: dict[str, tuple[Partition, int]] = {}
+        """The newest record of an id, where it is not known to be durable."""
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._open_at_start: list[OpenInPartition] | None = None
+        """Looked for once for all shards that the start loads."""
+        self.shards = CoordinatorShards(
+            StateTopic(
+                TRANSACTION_STATE_TOPIC,
+                num_partitions=config.int("transaction.state.log.num.partitions"),
+                segment_bytes=config.int("transaction.state.log.segment.bytes"),
+                codec=transaction_records,
+            ),
+            TransactionShard,
+            clock,
+            partitions,
+            internal_topics,
+            on_load=self._resume,
+            on_lost=self._give_up,
+        )
+
+    def _take_limits(self) -> None:
+        config = self._config
+        self.verifies = config.bool("transaction.partition.verification.enable")
+        self.limits = TransactionLimits(
+            max_timeout_ms=config.int("transaction.max.timeout.ms"),
+            max_partitions=config.int("seqgate.transaction.partitions.max"),
+            max_transactional_ids=config.int("seqgate.transactional.id.max"),
+        )
+
+    # Beginning and end.
+
+    async def ensure_topic(self) -> None:
+        """Create `__transaction_state` when the first transactional id is looked for. Raises Unavailable."""
+        await self.shards.ensure_topic()
+
+    def start(self) -> None:
+        """Load what is stored, finish what was decided, and look for what takes too long from now on.
+
+        Raises IncompatibleFormat.
+        """
+        self._open_at_start = open_in_partitions(self._partitions)
+        self.shards.load_at_start()
+        warn_of_strangers(self._open_at_start, [loaded.shard for loaded in self.shards])
+        self._open_at_start = None
+        config = self._config
+        interval = config.int("transaction.abort.timed.out.transaction.cleanup.interval.ms")
+        self._repeat("abort", interval, self.abort_overdue)
+        interval = config.int("transaction.remove.expired.transaction.cleanup.interval.ms")
+        self._repeat("forget", interval, self.forget_expired)
+
+    def stop(self) -> None:
+        """Serve no more; what was decided goes on with the next start."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self.shards.lose_all()
+
+    def _repeat(self, name: str, interval_ms: int, work: Callable[[], None]) -> None:
+        def run() -> None:
+            self._repeat(name, interval_ms, work)
+            work()
+
+        self._timers[name] = asyncio.get_running_loop().call_later(interval_ms / 1000, run)
+
+    def _resume(self, loaded: _Loaded) -> None:
+        """Finish what was decided, and have take part again what a crash has left out."""
+        shard = loaded.shard
+        if not shard.transactions:
+            return
+        found = self._open_at_start
+        if found is None:
+            found = open_in_partitions(self._partitions)
+        owner_of = owners(shard)
+        of_decided: dict[str, list[OpenInPartition]] = {}
+        for one in found:
+            transactional_id = owner_of.get(one.producer.producer_id)
+            if transactional_id in shard.decided:
+                of_decided.setdefault(transactional_id, []).append(one)
+            elif transactional_id is not None:
+                self._adopt(loaded, transactional_id, one)
+        last_offset = loaded.partition.log.log_end_offset - 1
+        for transactional_id in list(shard.decided):
+            decided = Written(loaded, shard.transactions[transactional_id], last_offset)
+            self._begin_ending(transactional_id, decided, of_decided.get(transactional_id, ()))
+
+    def _give_up(self, loaded: _Loaded) -> None:
+        self.endings.give_up(loaded)
+        for transactional_id in loaded.shard.transactions:
+            self._unpersisted.pop(transactional_id, None)
+
+    def _adopt(self, loaded: _Loaded, transactional_id: str, one: OpenInPartition) -> None:
+        """A batch outlived a crash and the record that its partition takes part did not: write it anew."""
+        current = loaded.shard.transactions[transactional_id]
+        is_current = one.producer == (current.producer_id, current.producer_epoch)
+        if not is_current or one.place in current.partitions or not one.is_open:
+            return
+        logger.info("%s-%d takes part in the transaction of %s again", *one.place, transactional_id)
+        places = frozenset({one.place})
+        now_ms = self._clock.now_ms()
+        after = rules.add_partitions(current, one.producer, places, current.client_version, NO_LIMIT, now_ms)
+        if after is not None:
+            self._write(loaded, transactional_id, after)
+
+    # State.
+
+    def _of(self, transactional_id: str) -> _Loaded:
+        if self._internal_topics.index_for(TRANSACTION_STATE_TOPIC, transactional_id) is None:
+            raise Unavailable(
+                ErrorCode.not_coordinator
+            )  # its clients look for the coordinator, which creates it
+        return self.shards.of(transactional_id)
+
+    def find(self, transactional_id: str) -> Transaction | None:
+        """A transactional id as it is now. Raises Unavailable."""
+        return self._of(transactional_id).shard.transactions.get(transactional_id)
+
+    def all(self) -> list[tuple[str, Transaction]]:
+        """Every transactional id; those of a shard that can't be loaded are left out."""
+        self.shards.load_stored()
+        return [
+            item for loaded in self.shards if loaded.is_current for item in loaded.shard.transactions.items()
+        ]
+
+    def _write(self, loaded: _Loaded, transactional_id: str, value: Transaction | None) -> int:
+        """Append a record and fold it in; returns its offset. Raises Unavailable."""
+        record = TransactionRecord(transactional_id, value)
+        last_offset = self.shards.append(loaded, [record])
+        loaded.shard.replay(record, self._clock.now_ms())
+        self._unpersisted[transactional_id] = loaded.partition, last_offset
+        return last_offset
+
+    def unpersisted(self, transactional_id: str) -> tuple[Partition, int] | None:
+        """The partition and offset of an id's newest record, while that is not durable."""
+        found = self._unpersisted.get(transactional_id)
+        if found is not None and found[0].is_persisted(found[1]):
+            del self._unpersisted[transactional_id]
+            return None
+        return found
+
+    async def _durable(self, transactional_id: str, loaded: _Loaded) -> None:
+        found = self.unpersisted(transactional_id)
+        if found is not None:
+            await self.shards.persisted(loaded, found[1])
+        self.shards.check_current(loaded)
+
+    async def _with_fresh_id(self, decide: Callable[[int | None], T]) -> T:
+        """Decide, with another producer id if there must be one. Raises Unavailable."""
+        try:
+            return decide(None)
+        except NeedsProducerId:
+            pass
+        try:
+            fresh_producer_id = await self._producer_ids.next_producer_id()
+        except NoProducerIds as error:
+            logger.warning("no producer id: %s", error)
+            raise Unavailable(ErrorCode.coordinator_load_in_progress) from error
+        return decide(fresh_producer_id)
+
+    # Producers.
+
+    async def begin_producer(self, transactional_id: str, timeout_ms: int, claimed: Producer) -> Producer:
+        """InitProducerId: who the producer is from now on; all before it are fenced. Raises TransactionRefused, Unavailable.
+
+        An open transaction is aborted first, and waited for.
+        """
+        rules.check_begin(transactional_id, timeout_ms, self.limits)
+
+        def decide(fresh_producer_id: int | None) -> Written:
+            loaded = self._of(transactional_id)
+            current = loaded.shard.transactions.get(transactional_id)
+            if current is None and self._is_full:
+                raise TransactionRefused(ErrorCode.policy_violation)
+            after = rules.begin_producer(
+                current, timeout_ms, claimed, fresh_producer_id, self._clock.now_ms()
+            )
+            return Written(loaded, after, self._write(loaded, transactional_id, after))
+
+        async def attempt() -> Producer:
+            written = await self._with_fresh_id(decide)
+            if written.value.state in DECIDED:
+                self._begin_ending(transactional_id, written)
+                raise TransactionRefused(ErrorCode.concurrent_transactions)
+            await self.shards.persisted(written.loaded, written.last_offset)
+            return Producer(written.value.producer_id, written.value.producer_epoch)
+
+        return await self.endings.retry(transactional_id, attempt)
+
+    @property
+    def _is_full(self) -> bool:
+        count = sum(len(loaded.shard.transactions) for loaded in self.shards)
+        return count >= self.limits.max_transactional_ids
+
+    # Taking part.
+
+    async def add_partitions(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        places: frozenset[TopicPartition],
+        client_version: int,
+    ) -> None:
+        """AddPartitionsToTxn, durably. Raises TransactionRefused, Unavailable."""
+        loaded = self._of(transactional_id)
+        self._add(loaded, transactional_id, producer, places, client_version)
+        await self._durable(transactional_id, loaded)
+
+    async def add_offsets(
+        self, transactional_id: str, producer: Producer, group_id: str, client_version: int
+    ) -> None:
+        """AddOffsetsToTxn: the partition of the group's offsets takes part. Raises TransactionRefused, Unavailable."""
+        index = self._internal_topics.index_for(OFFSETS_TOPIC, group_id)
+        if index is None:
+            raise Unavailable
+        places = frozenset({(OFFSETS_TOPIC, index)})
+        await self.add_partitions(transactional_id, producer, places, client_version)
+
+    def check_partition(self, transactional_id: str, producer: Producer, place: TopicPartition) -> None:
+        """Whether a partition takes part in the producer's transaction. Raises TransactionRefused, Unavailable."""
+        rules.check_partition(self.find(transactional_id), producer, place)
+
+    def verify_or_add(
+        self, transactional_id: str, producer: Producer, place: TopicPartition, client_version: int
+    ) -> tuple[Partition, int] | None:
+        """Before a batch is appended: its partition must take part, or does from now on (clients of version 2).
+
+        Returns what has to be persisted as well before the batch is acknowledged, a partition and an offset.
+        Raises TransactionRefused, Unavailable.
+        """
+        loaded = self._of(transactional_id)
+        if client_version >= rules.VERSION_2:
+            self._add(loaded, transactional_id, producer, frozenset({place}), client_version)
+        elif self.verifies:
+            rules.check_partition(loaded.shard.transactions.get(transactional_id), producer, place)
+        return self.unpersisted(transactional_id)
+
+    def _add(
+        self,
+        loaded: _Loaded,
+        transactional_id: str,
+        producer: Producer,
+        places: frozenset[TopicPartition],
+        client_version: int,
+    ) -> None:
+        after = rules.add_partitions(
+            loaded.shard.transactions.get(transactional_id),
+            producer,
+            places,
+            client_version,
+            self.limits.max_partitions,
+            self._clock.now_ms(),
+        )
+        if after is not None:
+            self._write(loaded, transactional_id, after)
+
+    # Ends.
+
+    async def end(self, transactional_id: str, request: EndRequest) -> Producer:
+        """EndTxn: decided durably, and as a rule complete; who the producer is from now on.
+
+        Raises TransactionRefused, Unavailable.
+        """
+
+        def decide(fresh_producer_id: int | None) -> Written | Producer:
+            loaded = self._of(transactional_id)
+            current = loaded.shard.transactions.get(transactional_id)
+            after = rules.end(current, request, fresh_producer_id, self._clock.now_ms())
+            if after is None:
+                assert current is not None
+                return Producer(current.producer_id, current.producer_epoch)
+            return Written(loaded, after, self._write(loaded, transactional_id, after))
+
+        async def attempt() -> Producer:
+            decided = await self._with_fresh_id(decide)
+            if isinstance(decided, Producer):
+                return decided
+            ending = self._begin_ending(transactional_id, decided)
+            await self.shards.persisted(decided.loaded, decided.last_offset)
+            await wait_for_end(ending)
+            completed = rules.complete(decided.value, 0)
+            return Producer(completed.producer_id, completed.producer_epoch)
+
+        return await self.endings.retry(transactional_id, attempt)
+
+    def _begin_ending(
+        self, transactional_id: str, decided: Written, left: Sequence[OpenInPartition] = ()
+    ) -> asyncio.Task[None]:
+        """Go on with what was decided, whoever waits for it.
+
+        What a crash has `left` open may be the next transaction's, and then takes part in that.
+        """
+        work = self._end(transactional_id, decided, left)
+        return self.endings.begin(transactional_id, decided.loaded, work)
+
+    async def _end(self, transactional_id: str, decided: Written, left: Sequence[OpenInPartition]) -> None:
+        loaded, value, last_offset = decided
+        try:
+            await self.shards.persisted(loaded, last_offset)
+            await self.markers.write(value, loaded.partition.leader_epoch)
+            self.shards.check_current(loaded)
+            completed = rules.complete(value, self._clock.now_ms())
+            self._write(loaded, transactional_id, completed)
+            for one in left:
+                self._adopt(loaded, transactional_id, one)
+        except Unavailable:
+            return  # the shard is loaded anew, and that begins the end anew
+
+    # Time.
+
+    def abort_overdue(self) -> None:
+        """Abort the open transactions that take longer than their producers asked for.
+
+        What was lost with its log is loaded anew here at the latest, so that no decided end is left undone.
+        """
+        self.shards.load_stored()
+        now_ms = self._clock.now_ms()
+        for loaded in self.shards:
+            if not loaded.is_current:
+                continue
+            for transactional_id in loaded.shard.overdue(now_ms):
+                after = rules.fence(loaded.shard.transactions[transactional_id], now_ms)
+                try:
+                    written = Written(loaded, after, self._write(loaded, transactional_id, after))
+                except Unavailable:
+                    break
+                logger.info("the transaction of %s took too long and is aborted", transactional_id)
+                self._begin_ending(transactional_id, written)
+
+    def forget_expired(self) -> None:
+        """Forget the transactional ids that nobody has used for long."""
+        expiration_ms = self._config.int("transactional.id.expiration.ms")
+        for loaded in self.shards:
+            if not loaded.is_current:
+                continue
+            for transactional_id in loaded.shard.expired(expiration_ms, self._clock.now_ms()):
+                try:
+                    self._write(loaded, transactional_id, None)
+                except Unavailable:
+                    break
+                self._unpersisted.pop(transactional_id, None)

@@ -1,0 +1,90 @@
+"""What a gateway takes from the machine it runs on: time, files, threads, processes. A simulation gives others."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from queue import SimpleQueue
+from typing import Generic, Protocol, TypeVar
+
+from gateway.runtime.loop.clock import Clock, SystemClock
+from gateway.runtime.loop.compaction_worker import CompactionWorker
+from log import Storage
+from log.compaction.job import CleanedSegment, CleaningFailed, CleaningFinished, CleaningJob
+
+T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
+
+
+class Workers(Protocol[T_contra]):
+    """A few threads that do one kind of work, beside the event loop."""
+
+    def put(self, item: T_contra) -> None:
+        """Have one of them do this, after what was put before."""
+        ...
+
+    def stop(self) -> None:
+        """Return when everything that was put is done, and they are gone."""
+        ...
+
+
+class Cleaner(Protocol):
+    """Who cleans logs apart from the event loop; see `CompactionWorker`."""
+
+    async def clean(
+        self, job: CleaningJob, take: Callable[[CleanedSegment], Awaitable[None]]
+    ) -> CleaningFinished | CleaningFailed: ...
+
+    def kill(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class WorkerThreads(Generic[T]):
+    """`count` threads called `name`-0, `name`-1, ... that do `work`, which raises nothing."""
+
+    def __init__(self, name: str, count: int, work: Callable[[T], None]) -> None:
+        """Start them."""
+        self._work = work
+        self._items: SimpleQueue[tuple[T] | None] = SimpleQueue()
+        self._threads = [
+            threading.Thread(target=self._run, name=f"{name}-{number}", daemon=True)
+            for number in range(count)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def put(self, item: T) -> None:
+        self._items.put((item,))
+
+    def stop(self) -> None:
+        for _ in self._threads:
+            self._items.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self) -> None:
+        while (entry := self._items.get()) is not None:
+            self._work(entry[0])
+
+
+class Machine:
+    """The real one."""
+
+    def __init__(self, clock: Clock | None = None, storage: Storage | None = None) -> None:
+        """Take another clock or storage than the machine's own, if given."""
+        self.clock = clock or SystemClock()
+        self.storage = storage or Storage()
+
+    def seconds(self) -> float:
+        """What durations are measured with."""
+        return time.perf_counter()
+
+    def workers(self, name: str, count: int, work: Callable[[T], None]) -> Workers[T]:
+        """Start `count` threads that do `work`, which raises nothing."""
+        return WorkerThreads(name, count, work)
+
+    def cleaner(self) -> Cleaner:
+        """One who can clean logs, and has not begun."""
+        return CompactionWorker()

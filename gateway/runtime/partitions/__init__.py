@@ -1,0 +1,1 @@
+"""Partitions with their waiters, group commit, and reading."""

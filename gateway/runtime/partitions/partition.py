@@ -1,0 +1,190 @@
+"""One partition as the gateway serves it: its log, its leader epoch, and who waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable
+
+from kio.schema.errors import ErrorCode
+
+from gateway.quota.produce_gate import ProduceGate
+from gateway.runtime.partitions.flusher import Flusher
+from log import AppendInfo, StorageFailed, UnifiedLog
+
+FLUSH_NEVER = 2**63 - 1
+"""`flush.messages` of Kafka's page-cache behaviour: an append counts as persisted once it is written."""
+
+
+class Partition:
+    """A partition that this node leads.
+
+    With `flush_messages` 1 the high watermark follows the flush; with any larger value it follows the
+    write, as in Kafka, and a flush is started for every `flush_messages` records.
+    """
+
+    __slots__ = (
+        "_flusher",
+        "_unflushed",
+        "_waiters",
+        "closed",
+        "delayed_gate",
+        "flush_messages",
+        "flush_ms",
+        "gate",
+        "index",
+        "leader_epoch",
+        "log",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        log: UnifiedLog,
+        flusher: Flusher,
+        *,
+        leader_epoch: int,
+        flush_messages: int,
+        flush_ms: int,
+    ) -> None:
+        self.topic = log.topic
+        self.index = log.partition
+        self.topic_id: uuid.UUID = log.topic_id
+        self.log = log
+        self.leader_epoch = leader_epoch
+        self.flush_messages = flush_messages
+        self.flush_ms = flush_ms
+        self.gate: ProduceGate | None = None
+        """What producers must pass in a topic with a backlog quota."""
+        self.delayed_gate: ProduceGate | None = None
+        """The same where batches were refused because too many records wait to be due."""
+        self.closed = False
+        self._flusher = flusher
+        self._unflushed: tuple[int, int] | None = None
+        """The recovery point and when it was first seen to lag."""
+        self._waiters: dict[object, Callable[[], None]] = {}
+        log.begin_leader_epoch(leader_epoch)
+
+    def append(
+        self,
+        records: bytes | memoryview,
+        now_ms: int,
+        *,
+        is_client: bool = True,
+        begins_at_zero: bool = False,
+    ) -> AppendInfo:
+        """Append one batch and start what makes it persisted; the rest is `UnifiedLog.append`'s. Raises LogError."""
+        log = self.log
+        try:
+            info = log.append(
+                records,
+                now_ms=now_ms,
+                leader_epoch=self.leader_epoch,
+                is_client=is_client,
+                begins_at_zero=begins_at_zero,
+            )
+        except StorageFailed:
+            self._wake()  # long polls should learn of it now
+            raise
+        if info.is_duplicate:
+            return info
+        if self.flush_messages == 1:
+            self._flusher.mark_dirty(log, self)
+        else:
+            log.advance_high_watermark_to_end()
+            rolled = info.base_offset == log.active_base_offset > 0
+            if rolled or log.log_end_offset - log.recovery_point >= self.flush_messages:
+                # a closed segment is flushed as in Kafka, so that a crash re-reads no more than the active one
+                self._flusher.mark_dirty(log, self)
+            if self._waiters:
+                self._wake()
+        return info
+
+    def append_end_marker(
+        self, producer_id: int, producer_epoch: int, *, commit: bool, coordinator_epoch: int, now_ms: int
+    ) -> AppendInfo:
+        """End a producer's transaction here and start what makes that persisted.
+
+        Raises InvalidProducerEpoch, TransactionCoordinatorFenced (see `UnifiedLog.end_marker`), and as `append` does.
+        """
+        marker = self.log.end_marker(
+            producer_id, producer_epoch, commit=commit, coordinator_epoch=coordinator_epoch, now_ms=now_ms
+        )
+        return self.append(marker, now_ms, is_client=False)
+
+    def check_leader_epoch(self, current_leader_epoch: int) -> ErrorCode:
+        """What is wrong with the leader epoch a client believes in; -1 stands for none (KIP-320)."""
+        if current_leader_epoch in {-1, self.leader_epoch}:
+            return ErrorCode.none
+        if current_leader_epoch < self.leader_epoch:
+            return ErrorCode.fenced_leader_epoch
+        return ErrorCode.unknown_leader_epoch
+
+    def is_persisted(self, last_offset: int) -> bool:
+        """Whether an acks=all answer for records up to `last_offset` may leave."""
+        return last_offset < self.log.high_watermark
+
+    def when_persisted(self, info: AppendInfo, callback: Callable[[], None]) -> None:
+        """Call back when the flush that decides these records is over, well or badly."""
+        if info.is_duplicate:
+            self._flusher.when_covered(self.log, self, info.last_offset, callback)
+        else:
+            self._flusher.when_flushed(callback)
+
+    def when_offset_persisted(self, last_offset: int, callback: Callable[[], None]) -> None:
+        """Call back when the flush that decides an offset already written is over, well or badly."""
+        self._flusher.when_covered(self.log, self, last_offset, callback)
+
+    async def persisted(self, last_offset: int) -> bool:
+        """Wait until what was written up to an offset is durable; False when it will not be."""
+        if self.is_persisted(last_offset):
+            return True
+        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def decide() -> None:
+            # later the partition may have been reopened, and other records lie at this offset
+            if not done.done():
+                done.set_result(self.is_persisted(last_offset))
+
+        self.when_offset_persisted(last_offset, decide)
+        return await done
+
+    def flush_finished(self) -> None:
+        """The flusher's call: what is durable now is what consumers may see."""
+        log = self.log
+        if log.recovery_point > log.high_watermark:
+            log.advance_high_watermark(log.recovery_point)
+        if self._waiters:
+            self._wake()
+
+    def start_flush(self) -> None:
+        """Have what is written flushed in the background."""
+        self._flusher.mark_dirty(self.log, self)
+
+    def flush_by_time(self, now_ms: int) -> None:
+        """Flush what has been unflushed for `flush.ms`; called every so often."""
+        log = self.log
+        if log.recovery_point >= log.log_end_offset:
+            self._unflushed = None
+        elif self._unflushed is None or self._unflushed[0] != log.recovery_point:
+            self._unflushed = (log.recovery_point, now_ms)
+        elif now_ms - self._unflushed[1] >= self.flush_ms:
+            self.start_flush()
+
+    def add_waiter(self, key: object, callback: Callable[[], None]) -> None:
+        """Call back whenever the high watermark moved or the partition went away."""
+        self._waiters[key] = callback
+
+    def remove_waiter(self, key: object) -> None:
+        self._waiters.pop(key, None)
+
+    def _wake(self) -> None:
+        for callback in list(self._waiters.values()):
+            callback()
+
+    def close(self) -> None:
+        """Wake everyone who waits, because this partition, or the whole gateway, is going away."""
+        self.closed = True
+        self._wake()
+        self._waiters.clear()

@@ -1,0 +1,161 @@
+"""All partitions this node leads, by topic name and by topic id."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Protocol
+
+from kio.schema.errors import ErrorCode
+
+from gateway.quota.produce_gate import ProduceGate
+from gateway.runtime.partitions.partition import FLUSH_NEVER, Partition
+
+
+class PartitionSource(Protocol):
+    """Where partitions come from."""
+
+    def open(self, topic: str, index: int) -> Partition | None:
+        """Open a partition of the topic of this name; None when it can't be, which the log says."""
+
+    def is_empty(self, topic: str, index: int) -> bool:
+        """Whether it surely has no records; opens nothing."""
+
+
+class TopicPartitions:
+    """The partitions of one topic, dense by index. Each is opened when it is first asked for."""
+
+    __slots__ = ("_partitions", "_source", "failed", "gates", "name", "topic_id", "topic_id_bytes")
+
+    def __init__(self, name: str, topic_id: uuid.UUID, source: PartitionSource) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.topic_id_bytes = topic_id.bytes
+        self._source = source
+        self._partitions: list[Partition | None] = []
+        self.failed: set[int] = set()
+        """Indexes of those that could not be opened when they were last asked for."""
+        self.gates: dict[int, ProduceGate] = {}
+        """What producers must pass when these are opened at last, because batches were refused meanwhile."""
+
+    @property
+    def count(self) -> int:
+        """How many partitions the topic has, open or not."""
+        return len(self._partitions)
+
+    def grow(self, count: int) -> None:
+        """Have `count` partitions from now on, not fewer than before."""
+        self._partitions += [None] * (count - len(self._partitions))
+
+    def has(self, index: int) -> bool:
+        """Whether the topic has this partition; opens nothing."""
+        return 0 <= index < len(self._partitions)
+
+    def get(self, index: int) -> Partition | None:
+        """The partition, opened if it was not; None when there is none, or it can't be opened."""
+        if 0 <= index < len(self._partitions):
+            return self._partitions[index] or self._open_now(index)
+        return None
+
+    def error_without(self, index: int) -> ErrorCode:
+        """What to answer where `get` gave nothing."""
+        return ErrorCode.kafka_storage_error if self.has(index) else ErrorCode.unknown_topic_or_partition
+
+    def peek(self, index: int) -> Partition | None:
+        """The partition if it is open."""
+        return self._partitions[index] if self.has(index) else None
+
+    def opened(self) -> Iterator[Partition]:
+        """Those that are open, in order."""
+        return (partition for partition in self._partitions if partition is not None)
+
+    def all(self) -> Iterator[Partition]:
+        """All that can be opened, in order; opens them one by one."""
+        return (partition for index in range(self.count) if (partition := self.get(index)) is not None)
+
+    def with_records(self) -> Iterator[Partition]:
+        """Those that may hold records, in order; opens them one by one, and none of the others."""
+        return (
+            partition
+            for index in range(self.count)
+            if not self._source.is_empty(self.name, index) and (partition := self.get(index)) is not None
+        )
+
+    def _open_now(self, index: int) -> Partition | None:
+        partition = self._source.open(self.name, index)
+        if partition is None:
+            self.failed.add(index)
+        else:
+            self.failed.discard(index)
+            partition.delayed_gate = self.gates.pop(index, None)
+            self._partitions[index] = partition
+        return partition
+
+
+class Partitions:
+    """The registry that handlers look partitions up in."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, TopicPartitions] = {}
+        self.by_id: dict[uuid.UUID, TopicPartitions] = {}
+        self.by_key: dict[str | bytes, TopicPartitions] = {}
+        """By name and by the 16 bytes of the id, as requests name topics."""
+        self.flushed_by_time: dict[Partition, None] = {}
+        """Those open ones that have a `flush.ms`."""
+        self.opened_count = 0
+        """How many were opened since the start, also those that are gone."""
+
+    def get(self, topic: str, index: int) -> Partition | None:
+        """The partition, opened if it was not; None when there is none, or it can't be opened."""
+        found = self.by_name.get(topic)
+        return None if found is None else found.get(index)
+
+    def has(self, topic: str, index: int) -> bool:
+        """Whether there is this partition; opens nothing."""
+        found = self.by_name.get(topic)
+        return found is not None and found.has(index)
+
+    def error_without(self, topic: str, index: int) -> ErrorCode:
+        """What to answer where `get` gave nothing."""
+        found = self.by_name.get(topic)
+        return ErrorCode.unknown_topic_or_partition if found is None else found.error_without(index)
+
+    def register(self, name: str, topic_id: uuid.UUID, count: int, source: PartitionSource) -> None:
+        """Serve the first `count` partitions of a topic, which may be known with fewer."""
+        topic = self.by_name.get(name)
+        if topic is None:
+            topic = TopicPartitions(name, topic_id, source)
+            self.by_name[name] = topic
+            self.by_id[topic_id] = topic
+            self.by_key[name] = self.by_key[topic.topic_id_bytes] = topic
+        topic.grow(count)
+
+    def remove_topic(self, name: str) -> TopicPartitions | None:
+        topic = self.by_name.pop(name, None)
+        if topic is None:
+            return None
+        self.by_id.pop(topic.topic_id, None)
+        self.by_key.pop(topic.name, None)
+        self.by_key.pop(topic.topic_id_bytes, None)
+        for partition in topic.opened():
+            partition.close()
+            self.flushed_by_time.pop(partition, None)
+        return topic
+
+    def set_flush_policy(self, partition: Partition, flush_messages: int, flush_ms: int) -> None:
+        """Have a partition that is open flushed by number of messages and by time."""
+        partition.flush_messages = flush_messages
+        partition.flush_ms = flush_ms
+        if flush_ms == FLUSH_NEVER:
+            self.flushed_by_time.pop(partition, None)
+        else:
+            self.flushed_by_time[partition] = None
+
+    def __iter__(self) -> Iterator[Partition]:
+        """Those that are open. Topics may come and go meanwhile: partitions of one that went are closed."""
+        for topic in list(self.by_name.values()):
+            yield from topic.opened()
+
+    def __len__(self) -> int:
+        """How many partitions there are, open or not."""
+        return sum(topic.count for topic in self.by_name.values())

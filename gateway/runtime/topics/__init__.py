@@ -1,0 +1,1 @@
+"""Topics and the metadata log they are stored in."""

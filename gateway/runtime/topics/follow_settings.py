@@ -1,0 +1,62 @@
+"""Limits of parts that know nothing of settings, kept as the settings say while the gateway runs."""
+
+from __future__ import annotations
+
+from gateway.config import Config
+from gateway.runtime.loop.file_handles import shared_out
+from gateway.runtime.partitions.fetch_sessions import FetchSessionCache
+from gateway.runtime.partitions.flusher import Flusher
+from log import Storage
+from pid_allocator import ProducerIdAllocator
+from seq_validator import ProducerLimit
+
+
+def follow_open_files(config: Config, storage: Storage, handles_limit: int) -> None:
+    """`seqgate.log.max.open.files`, as far as the process may open so many (`handles_limit`).
+
+    What is open beyond a lowered limit is closed when the next file is opened.
+    """
+
+    def apply() -> None:
+        storage.max_open_files = shared_out(handles_limit, config.int("seqgate.log.max.open.files")).files
+
+    config.follow(apply)
+
+
+def follow_producer_limit(config: Config, limit: ProducerLimit) -> None:
+    """`seqgate.producer.max` and its kin: beyond a lowered limit idle producers go when the next new one comes."""
+
+    def apply() -> None:
+        limit.max_per_partition = config.int("seqgate.producer.max.per.partition")
+        limit.max_in_all = config.int("seqgate.producer.max")
+        limit.min_idle_ms = config.int("seqgate.producer.min.idle.ms")
+
+    config.follow(apply)
+
+
+def follow_flusher(config: Config, flusher: Flusher) -> None:
+    """`seqgate.flush.inline.max.ms`, from the next flush on."""
+
+    def apply() -> None:
+        flusher.inline_limit_s = config.double("seqgate.flush.inline.max.ms") / 1000
+
+    config.follow(apply)
+
+
+def follow_producer_ids(config: Config, producer_ids: ProducerIdAllocator) -> None:
+    """The size of the next block that is claimed, and when that is."""
+
+    def apply() -> None:
+        producer_ids.block_size = config.int("seqgate.producer.id.block.size")
+        producer_ids.prefetch_at = config.double("seqgate.producer.id.prefetch.ratio")
+
+    config.follow(apply)
+
+
+def follow_fetch_sessions(config: Config, sessions: FetchSessionCache) -> None:
+    """`seqgate.fetch.session.max.partitions`."""
+
+    def take() -> None:
+        sessions.room.limit = config.int("seqgate.fetch.session.max.partitions")
+
+    config.follow(take)

@@ -1,0 +1,68 @@
+"""Topics that coordinators keep their own state in, created when they are first needed."""
+
+from __future__ import annotations
+
+import uuid
+
+from gateway.metadata.decision import Decision
+from gateway.metadata.image import MetadataImage
+from gateway.metadata.topics import create_internal_topic
+from gateway.runtime.partitions.registry import Partitions
+from gateway.runtime.topics.metadata_log import MetadataLog
+
+_MASK = 0xFFFFFFFF
+
+
+def java_hash(text: str) -> int:
+    """Java's String.hashCode, by which Kafka spreads groups over partitions (UTF-16 units, 32 bits)."""
+    value = 0
+    raw = text.encode("utf-16-be", "surrogatepass")
+    for position in range(0, len(raw), 2):
+        value = (31 * value + (raw[position] << 8 | raw[position + 1])) & _MASK
+    return value
+
+
+class InternalTopics:
+    """Creates them, as Kafka's AutoTopicCreationManager does."""
+
+    def __init__(self, metadata_log: MetadataLog, partitions: Partitions, node_id: int) -> None:
+        self._metadata_log = metadata_log
+        self._partitions = partitions
+        self._node_id = node_id
+        self._spread: dict[str, tuple[uuid.UUID, int]] = {}
+
+    def index_for(self, name: str, text: str) -> int | None:
+        """The partition of a topic that keeps the state of whatever is called `text`; None while there is no topic.
+
+        Counts the partitions of the metadata, of which some may not be open yet, and only those that were there when it
+        was first asked: others that are added would move state away from where it was stored.
+        """
+        topic = self._metadata_log.image.topics_by_name.get(name)
+        if topic is None or not topic.partitions:
+            return None
+        known = self._spread.get(name)
+        if known is None or known[0] != topic.topic_id:
+            known = self._spread[name] = topic.topic_id, len(topic.partitions)
+        return (java_hash(text) & 0x7FFFFFFF) % known[1]
+
+    async def ensure(self, name: str, *, num_partitions: int, segment_bytes: int) -> None:
+        """Create the topic unless it is there. Raises LogError."""
+        if name in self._partitions.by_name:
+            return
+        configs = {
+            "cleanup.policy": "compact",
+            "segment.bytes": str(segment_bytes),
+            "compression.type": "producer",
+        }
+
+        def decide(image: MetadataImage) -> Decision[None]:
+            return create_internal_topic(
+                image,
+                name,
+                num_partitions=num_partitions,
+                configs=configs,
+                fresh_id=uuid.uuid4(),
+                node_id=self._node_id,
+            )
+
+        await self._metadata_log.commit(decide)

@@ -1,0 +1,354 @@
+"""What happens to partition logs when topics and configurations change, and what must be mended at start.
+
+The metadata image is the truth. A crash between a record and its directory leaves one without the other: at start a
+missing directory is created, and one whose topic is gone, or came back under another topic id, is deleted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+from gateway.config import Config
+from gateway.metadata.image import ALL_BROKERS, BROKER_RESOURCE, TOPIC_RESOURCE, TopicImage
+from gateway.metadata.records import (
+    ConfigRecord,
+    MetadataRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from gateway.metadata.topic_names import INTERNAL_TOPICS, METADATA_TOPIC
+from gateway.runtime.partitions.flusher import Flusher
+from gateway.runtime.partitions.partition import Partition
+from gateway.runtime.partitions.registry import Partitions
+from gateway.runtime.topics.metadata_log import MetadataLog
+from log import IncompatibleFormat, LogConfig, LogDirectory, LogError
+
+logger = logging.getLogger(__name__)
+
+_LOGS_AT_ONCE = 4
+"""Partition logs created or deleted before other work of the event loop gets its turn."""
+
+
+_POLICIES_AT_ONCE = 500
+"""Topics and partitions that get a new policy before other work of the event loop gets its turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPolicy:
+    """The effective configuration of a topic: what its logs need, and when they are flushed."""
+
+    log_config: LogConfig
+    flush_messages: int
+    flush_ms: int
+
+
+def topic_policy(config: Config, overrides: Mapping[str, str]) -> TopicPolicy:
+    """The policy of a topic with the given configurations of its own."""
+
+    def number(name: str) -> int:
+        return cast("int", config.topic_value(name, overrides))
+
+    def text(name: str) -> str:
+        return cast("str", config.topic_value(name, overrides))
+
+    internal_segment_bytes = config.topic_value("internal.segment.bytes", overrides)
+    policies = cast("tuple[str, ...]", config.topic_value("cleanup.policy", overrides))
+    delay_header = text("delivery.delay.header")
+    # a topic is refused both; a policy that brokers get later must not remove what is not due
+    deletes, compacts = "delete" in policies, "compact" in policies and not delay_header
+    max_compaction_lag_ms = number("max.compaction.lag.ms")
+    log_config = LogConfig(
+        segment_bytes=(
+            number("segment.bytes") if internal_segment_bytes is None else cast("int", internal_segment_bytes)
+        ),
+        # only closed segments are compacted, so they must be closed by then
+        segment_ms=min(number("segment.ms"), max_compaction_lag_ms) if compacts else number("segment.ms"),
+        segment_jitter_ms=number("segment.jitter.ms"),
+        index_interval_bytes=number("index.interval.bytes"),
+        segment_index_bytes=number("segment.index.bytes"),
+        max_message_bytes=number("max.message.bytes"),
+        message_timestamp_type=text("message.timestamp.type"),
+        message_timestamp_before_max_ms=number("message.timestamp.before.max.ms"),
+        message_timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
+        # what is compacted is decoded later, and a batch that can't be would end that for good
+        deep_validation=compacts or config.bool("seqgate.log.deep.validation"),
+        max_decompressed_bytes=config.int("seqgate.batch.decompressed.max.bytes"),
+        max_decoded_records=config.int("seqgate.batch.decoded.max.records"),
+        retained_batches=config.int("seqgate.producer.retained.batches"),
+        retention_ms=number("retention.ms") if deletes else -1,
+        retention_bytes=number("retention.bytes") if deletes else -1,
+        file_delete_delay_ms=number("file.delete.delay.ms"),
+        producer_id_expiration_ms=config.int("producer.id.expiration.ms"),
+        compact=compacts,
+        delete_retention_ms=number("delete.retention.ms"),
+        min_compaction_lag_ms=number("min.compaction.lag.ms"),
+        max_compaction_lag_ms=max_compaction_lag_ms,
+        min_cleanable_dirty_ratio=cast("float", config.topic_value("min.cleanable.dirty.ratio", overrides)),
+        delivery_delay_header=delay_header,
+        delivery_delay_max_ms=number("delivery.delay.max.ms"),
+        delivery_delay_hold_ms=number("delivery.delay.hold.ms"),
+        deduplicates=cast("bool", config.topic_value("message.deduplication.enable", overrides)),
+        deduplication_name_header=text("message.deduplication.name.header"),
+        deduplication_sequence_header=text("message.deduplication.sequence.header"),
+        deduplication_epoch_header=text("message.deduplication.epoch.header"),
+        deduplication_from_log_start=text("message.deduplication.start") == "earliest",
+        deduplication_names_max=number("message.deduplication.names.max"),
+        deduplication_expiration_ms=number("message.deduplication.expiration.ms"),
+        deduplication_name_max_bytes=config.int("seqgate.deduplication.name.max.bytes"),
+        deduplication_snapshot_records=config.int("seqgate.deduplication.snapshot.records"),
+    )
+    return TopicPolicy(log_config, number("flush.messages"), number("flush.ms"))
+
+
+class TopicLifecycle:
+    """Keeps the partition logs and the registry of partitions in step with the metadata image."""
+
+    def __init__(
+        self,
+        *,
+        config: Config,
+        node_id: int,
+        metadata_log: MetadataLog,
+        directory: LogDirectory,
+        partitions: Partitions,
+        flusher: Flusher,
+    ) -> None:
+        self._config = config
+        self._node_id = node_id
+        self._metadata_log = metadata_log
+        self._directory = directory
+        self._partitions = partitions
+        self._flusher = flusher
+        self._policies: dict[str, TopicPolicy] = {}
+        self._plain_policy: TopicPolicy | None = None
+        """That of every topic without configurations of its own."""
+        self._altering: str | None = None
+        """The topic whose partitions are told that their records wait by another header."""
+
+    async def start(self) -> None:
+        """Bring the data directory in line with the image, then follow its changes.
+
+        Open are the partitions that had to be checked, and those with transactions that are open; the others are opened
+        when they are asked for. One that can't be is logged, and tried again when it is asked for again.
+        """
+        self._apply_broker_configs()
+        await self._delete_strays()
+        for topic in self._metadata_log.image.topics_by_name.values():
+            self._register(topic)
+        stored = self._directory.stored().items()
+        wanted = [key for key, log in stored if log.stop is not None and log.stop.has_open_transactions]
+        wanted += [(log.topic, log.partition) for log in self._directory.logs()]
+        for key in wanted:
+            self._partitions.get(*key)
+        self._metadata_log.add_listener(self.changed)
+
+    async def changed(self, records: Sequence[MetadataRecord]) -> None:
+        """Carry out what the records of one change mean for partition logs."""
+        image = self._metadata_log.image
+        topic_ids = dict.fromkeys(
+            record.topic_id for record in records if isinstance(record, TopicRecord | PartitionRecord)
+        )
+        if any(isinstance(record, RemoveTopicRecord) for record in records):
+            await self._delete_removed(records)
+        configs = [record for record in records if isinstance(record, ConfigRecord)]
+        await self._alter_delays(
+            record.resource_name for record in configs if record.name == "delivery.delay.header"
+        )
+        if any(record.resource_type == BROKER_RESOURCE for record in configs):
+            self._apply_broker_configs()
+            await self._apply_policies(image.topics_by_name)
+        else:
+            altered = (record.resource_name for record in configs if record.resource_type == TOPIC_RESOURCE)
+            await self._apply_policies(dict.fromkeys(altered))
+        for topic_id in topic_ids:
+            topic = image.topics_by_id.get(topic_id)
+            if topic is not None:
+                self._register(topic)
+
+    def _register(self, topic: TopicImage) -> None:
+        self._partitions.register(topic.name, topic.topic_id, len(topic.partitions), self)
+
+    def open_if_retention_is_due(self, key: tuple[str, int], now_ms: int) -> None:
+        """Open a partition (topic, index) if it is not and may hold what retention deletes."""
+        stored = self._directory.stored().get(key)
+        if stored is not None and stored.may_outlive_retention(self._policy(key[0]).log_config, now_ms):
+            self._partitions.get(*key)
+
+    def open_if_compaction_is_due(self, key: tuple[str, int], clean_end_offset: int | None) -> None:
+        """Open a partition (topic, index) if it is not and may hold what has not been compacted yet."""
+        stored = self._directory.stored().get(key)
+        if stored is not None and self._policy(key[0]).log_config.compact:
+            stop = stored.stop
+            if stop is None or stop.active_base_offset > (clean_end_offset or 0):
+                self._partitions.get(*key)
+
+    def _policy(self, topic: str) -> TopicPolicy:
+        policy = self._policies.get(topic)
+        if policy is None:
+            policy = self._policies[topic] = self._make_policy(topic)
+        return policy
+
+    def _make_policy(self, topic: str) -> TopicPolicy:
+        overrides = self._metadata_log.image.topic_configs(topic)
+        if not overrides and topic not in INTERNAL_TOPICS:
+            if self._plain_policy is None:
+                self._plain_policy = topic_policy(self._config, overrides)
+            return self._plain_policy
+        policy = topic_policy(self._config, overrides)
+        if topic in INTERNAL_TOPICS:
+            # its coordinator decides what may go, whatever the topic's configuration says
+            kept = replace(
+                policy.log_config,
+                retention_ms=-1,
+                retention_bytes=-1,
+                compact=False,
+                delivery_delay_header="",
+                deduplicates=False,
+            )
+            policy = replace(policy, log_config=kept)
+        return policy
+
+    def _apply_broker_configs(self) -> None:
+        image = self._metadata_log.image
+        self._policies.clear()
+        self._plain_policy = None
+        self._config.set_dynamic(image.configs(BROKER_RESOURCE, ALL_BROKERS), all_brokers=True)
+        self._config.set_dynamic(image.configs(BROKER_RESOURCE, str(self._node_id)), all_brokers=False)
+
+    async def _alter_delays(self, topics: Iterable[str]) -> None:
+        """Have records wait by another header, or by none, from now on: in partitions that are not open too."""
+        for name in topics:
+            self._policies.pop(name, None)
+            served = self._partitions.by_name.get(name)
+            if served is None:
+                continue
+            self._altering = name
+            for partition in served.with_records():
+                partition.log.alter_delays(self._policy(name).log_config)
+                await asyncio.sleep(0)
+            self._altering = None
+
+    async def _apply_policies(self, topics: Iterable[str]) -> None:
+        done = 0
+        for name in list(topics):
+            self._policies.pop(name, None)
+            served = self._partitions.by_name.get(name)
+            for partition in list(served.opened()) if served is not None else ():
+                policy = self._policy(name)
+                deduplicated = partition.log.names is not None
+                try:
+                    partition.log.update_config(policy.log_config)
+                except LogError as error:
+                    # it must not go on as before: what it was told to remember it could not read
+                    partition.log.take_offline(f"its configuration can't be applied: {error}")
+                if deduplicated:
+                    await asyncio.sleep(0)  # its names may have been flushed
+                self._partitions.set_flush_policy(partition, policy.flush_messages, policy.flush_ms)
+                done += 1
+            done += 1
+            if done > _POLICIES_AT_ONCE:
+                done = 0
+                await asyncio.sleep(0)
+
+    def is_empty(self, topic: str, index: int) -> bool:
+        """Whether a partition surely has no records; opens nothing."""
+        return self._directory.is_empty(topic, index)
+
+    def open(self, topic: str, index: int) -> Partition | None:
+        """Open or create a partition's log; None when the disk fails, which is logged."""
+        image = self._metadata_log.image.topics_by_name.get(topic)
+        if image is None:
+            return None
+        policy = self._policy(topic)
+        try:
+            log = self._directory.get(topic, index)
+            if log is not None and log.topic_id != image.topic_id:
+                self._take_away(topic, index, log.topic_id, "it is of another topic of this name")
+                log = None
+            is_new = log is None
+            if log is None:
+                log = self._directory.create(topic, image.topic_id, index, policy.log_config)
+            else:
+                log_config = policy.log_config
+                if topic == self._altering:
+                    # `alter_delays` follows
+                    log_config = replace(log_config, delivery_delay_header="")
+                log.update_config(log_config)
+            partition = Partition(
+                log,
+                self._flusher,
+                leader_epoch=image.partitions[index].leader_epoch,
+                flush_messages=policy.flush_messages,
+                flush_ms=policy.flush_ms,
+            )
+        except (LogError, IncompatibleFormat, OSError) as error:
+            logger.error("the log of %s-%d can't be opened: %s", topic, index, error)  # noqa: TRY400
+            return None
+        self._partitions.opened_count += 1
+        self._partitions.set_flush_policy(partition, policy.flush_messages, policy.flush_ms)
+        if is_new:
+            partition.start_flush()  # which makes its names durable
+        return partition
+
+    async def _delete_removed(self, records: Sequence[MetadataRecord]) -> None:
+        for record in records:
+            if isinstance(record, RemoveTopicRecord):
+                served = self._partitions.by_id.get(record.topic_id)
+                if served is not None:
+                    self._partitions.remove_topic(served.name)
+                    self._policies.pop(served.name, None)
+                    await self._delete((served.name, index) for index in range(served.count))
+
+    async def _delete_strays(self) -> None:
+        """Take away what is of no topic.
+
+        Of a topic that was deleted it may be a crash that kept it; any other should be here, and the metadata has lost it.
+        """
+        image = self._metadata_log.image
+        count = 0
+        stored = [(key, log.topic_id) for key, log in self._directory.stored().items()]
+        opened = [((log.topic, log.partition), log.topic_id) for log in self._directory.logs()]
+        for key, topic_id in (*stored, *opened):
+            name, index = key
+            topic = image.topics_by_name.get(name)
+            # of one that can't be read nobody knows whose it is
+            is_its = topic is not None and topic_id in {None, topic.topic_id} and index in topic.partitions
+            if name != METADATA_TOPIC and not is_its:
+                self._take_away(name, index, topic_id, "it is of no topic")
+                count += 1
+                if count % _LOGS_AT_ONCE == 0:
+                    await asyncio.sleep(0)
+        image.removed_topic_ids = None
+
+    def _take_away(self, topic: str, index: int, topic_id: uuid.UUID | None, why: str) -> None:
+        removed = self._metadata_log.image.removed_topic_ids or ()
+        try:
+            if topic_id in removed or self._directory.is_empty(topic, index):
+                logger.warning("deleting the log of %s-%d: %s", topic, index, why)
+                self._directory.delete(topic, index)
+            else:
+                kept = self._directory.set_aside(topic, index)
+                logger.error(
+                    "%s-%d is not served: %s, and none of its id was deleted; its records are kept as %s",
+                    topic,
+                    index,
+                    why,
+                    kept,
+                )
+        except (LogError, OSError) as error:
+            logger.error("the log of %s-%d can't be taken away: %s", topic, index, error)  # noqa: TRY400
+
+    async def _delete(self, logs: Iterable[tuple[str, int]]) -> None:
+        for count, (topic, partition) in enumerate(logs, start=1):
+            try:
+                self._directory.delete(topic, partition)
+            except (LogError, OSError) as error:
+                logger.error("the log of %s-%d can't be deleted: %s", topic, partition, error)  # noqa: TRY400
+            if count % _LOGS_AT_ONCE == 0:
+                await asyncio.sleep(0)

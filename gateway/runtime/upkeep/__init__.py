@@ -1,0 +1,1 @@
+"""Background jobs: retention, compaction, checkpoints, sweeps."""

@@ -1,0 +1,144 @@
+"""What happens by itself: retention, expiry of producers, flush by time, checkpoints, deletion of files.
+
+Each job runs on the event loop in slices, so that no request waits longer than one partition's share.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from gateway.config import Config
+from gateway.runtime.loop.clock import Clock
+from gateway.runtime.loop.garbage import LongLived
+from gateway.runtime.loop.interval import Interval
+from gateway.runtime.loop.slices import in_slices
+from gateway.runtime.partitions.partition import Partition
+from gateway.runtime.partitions.partition_sweep import sweep_partitions
+from gateway.runtime.partitions.registry import Partitions
+from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
+from gateway.runtime.upkeep.checkpointing import write_checkpoint
+from gateway.runtime.upkeep.delayed_delivery import LOOK_EVERY_S, DelayedDelivery
+from gateway.runtime.upkeep.file_deletion import FileDeletion
+from gateway.runtime.upkeep.name_keeping import LOOK_EVERY_S as LOOK_AT_NAMES_EVERY_S
+from gateway.runtime.upkeep.name_keeping import NameKeeping
+from gateway.runtime.upkeep.retention import Retention
+from log import LogDirectory
+
+logger = logging.getLogger(__name__)
+
+SETTLE_CHECK_S = 2.0
+FLUSH_CHECK_S = 0.25
+"""How often partitions are looked over for `flush.ms`."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    name: str
+    every_s: float | Interval
+    """An `Interval` where the setting can be altered."""
+    work: Callable[[Partition], object] | None
+    once: Callable[[], Awaitable[None] | None] | None = None
+    """Runs before the partitions that are open are looked over with `work`."""
+
+
+class BackgroundJobs:
+    """Starts the jobs and stops them."""
+
+    def __init__(
+        self,
+        config: Config,
+        clock: Clock,
+        partitions: Partitions,
+        log_directory: LogDirectory,
+        lifecycle: TopicLifecycle,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._partitions = partitions
+        self._log_directory = log_directory
+        self._lifecycle = lifecycle
+        self._long_lived = LongLived()
+        self.retention = Retention(clock)
+        self._file_deletion = FileDeletion(config, clock, log_directory)
+        self._delayed = DelayedDelivery(
+            clock, log_directory, config.int("seqgate.delayed.records.snapshot.interval.ms")
+        )
+        self._names = NameKeeping(config, clock, partitions, log_directory)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        for job in self._jobs():
+            self._tasks.append(asyncio.create_task(self._repeat(job), name=job.name))
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+        await self.retention.stop()
+        self._file_deletion.stop()
+
+    def _jobs(self) -> tuple[_Job, ...]:
+        config = self._config
+        return (
+            _Job(
+                "retention",
+                config.int("log.retention.check.interval.ms") / 1000,
+                self.retention.apply,
+                self._open_due,
+            ),
+            _Job(
+                "producer expiry",
+                Interval(config, "producer.id.expiration.check.interval.ms"),
+                lambda partition: partition.log.expire_producers(self._clock.now_ms()),
+                self._names.expire,
+            ),
+            _Job("flush by time", FLUSH_CHECK_S, None, self._flush_by_time),
+            _Job(
+                "checkpoint",
+                config.int("log.flush.offset.checkpoint.interval.ms") / 1000,
+                None,
+                lambda: write_checkpoint(self._log_directory),
+            ),
+            _Job("garbage collection", SETTLE_CHECK_S, None, self._settle),
+            _Job("file deletion", 1.0, None, self._file_deletion.run),
+            _Job("delayed records", LOOK_EVERY_S, None, self._delayed.look),
+            _Job("producer names", LOOK_AT_NAMES_EVERY_S, None, self._names.look),
+        )
+
+    async def _repeat(self, job: _Job) -> None:
+        while True:
+            await _pause(job.every_s)
+            try:
+                begun = None if job.once is None else job.once()
+                if begun is not None:
+                    await begun
+                if job.work is not None:
+                    await sweep_partitions(self._partitions, job.work, job.name)
+            except Exception:
+                logger.exception("the job %s failed and will run again after its interval", job.name)
+
+    async def _open_due(self) -> None:
+        """Open those partitions of which retention may have to delete something."""
+        async for key in in_slices(list(self._log_directory.stored())):
+            self._lifecycle.open_if_retention_is_due(key, self._clock.now_ms())
+
+    async def _flush_by_time(self) -> None:
+        await sweep_partitions(
+            list(self._partitions.flushed_by_time),
+            lambda partition: partition.flush_by_time(self._clock.now_ms()),
+            "flush by time",
+        )
+
+    def _settle(self) -> None:
+        self._long_lived.settle(self._partitions.opened_count)
+
+
+async def _pause(every_s: float | Interval) -> None:
+    if isinstance(every_s, Interval):
+        await every_s.passed()
+    else:
+        await asyncio.sleep(every_s)

@@ -1,0 +1,15 @@
+"""Noting how far the logs are durable, beside requests: looked at in slices, written in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+
+from gateway.runtime.loop.slices import in_slices
+from log import LogDirectory
+
+
+async def write_checkpoint(log_directory: LogDirectory) -> None:
+    """What was durable when this was called is noted afterwards. Raises OSError."""
+    async for _ in in_slices(log_directory.gather_checkpoint()):
+        pass
+    await asyncio.to_thread(log_directory.write_checkpoint)

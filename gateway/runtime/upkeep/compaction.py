@@ -1,0 +1,305 @@
+"""Compaction as the gateway runs it: which partition is cleaned next, by which process, and what becomes of the result.
+
+Of all partitions that have something to clean the one with the largest dirty part goes first. The event loop only decides
+and swaps files; records are decoded in another process. Source: Kafka's `LogCleaner`, `LogCleanerManager`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from gateway.config import Config
+from gateway.metadata.records import ConfigRecord, MetadataRecord, RemoveTopicRecord
+from gateway.runtime.loop.clock import Clock
+from gateway.runtime.loop.machine import Cleaner
+from gateway.runtime.loop.slices import in_slices
+from gateway.runtime.partitions.partition import Partition
+from gateway.runtime.partitions.registry import Partitions
+from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
+from gateway.runtime.upkeep.checkpointing import write_checkpoint
+from gateway.runtime.upkeep.compaction_progress import CompactionProgress
+from log import LogDirectory, LogError, StorageFailed
+from log.compacted_log import Cleaning
+from log.compaction.cleanable import Cleanable
+from log.compaction.job import CleanedSegment, CleaningFailed, CleaningFinished, JobLimits
+from log.compaction.swap import delete_cleaned
+
+logger = logging.getLogger(__name__)
+
+_LEAST_PAUSE_S: Final = 0.005
+_MAX_FAILURES: Final = 3
+"""Cleanings of a partition that fail in a row for no reason of its own before it is left alone."""
+_UNLIMITED: Final = 1e18
+
+
+class _GivenUp(Exception):
+    """The log is no longer what it was when its cleaning began."""
+
+
+class Compaction:
+    """Cleans what is to be cleaned, until it is stopped."""
+
+    def __init__(
+        self,
+        config: Config,
+        clock: Clock,
+        partitions: Partitions,
+        log_directory: LogDirectory,
+        lifecycle: TopicLifecycle,
+        cleaner: Callable[[], Cleaner],
+    ) -> None:
+        """Each of the `log.cleaner.threads` has a `cleaner` of its own while there is something to clean."""
+        self._config = config
+        self._clock = clock
+        self._partitions = partitions
+        self._log_directory = log_directory
+        self._lifecycle = lifecycle
+        self._storage = log_directory.environment.storage
+        self._progress = CompactionProgress(self._storage, log_directory, partitions)
+        self._wake = asyncio.Event()
+        self._configs_changed = True
+        self._task: asyncio.Task[None] | None = None
+        self._cleaner = cleaner
+        self._workers: dict[Cleaner, None] = {}
+        self._swaps: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        self._progress.load()
+        self._task = asyncio.create_task(self._run(), name="compaction")
+
+    async def stop(self) -> None:
+        """Kill the processes; a swap that has begun is finished."""
+        for worker in self._workers:
+            worker.kill()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await asyncio.gather(*self._swaps, return_exceptions=True)
+
+    async def metadata_changed(self, records: Sequence[MetadataRecord]) -> None:
+        """Look again when a configuration was altered, and forget topics that were deleted."""
+        gone = [record.topic_id for record in records if isinstance(record, RemoveTopicRecord)]
+        if gone:
+            self._progress.forget(gone)
+        if any(isinstance(record, ConfigRecord) for record in records):
+            self._configs_changed = True
+            self._wake.set()
+
+    async def _run(self) -> None:
+        while True:
+            self._wake.clear()
+            did_something = False
+            try:
+                threads = self._config.int("log.cleaner.threads")
+                if threads and self._config.bool("log.cleaner.enable"):
+                    did_something = await self._clean_all(await self._due(), threads)
+            except Exception:
+                logger.exception("compaction failed and will be tried again")
+            if not did_something:
+                await self._pause()
+
+    async def _pause(self) -> None:
+        backoff_s = max(self._config.int("log.cleaner.backoff.ms") / 1000, _LEAST_PAUSE_S)
+        try:
+            async with asyncio.timeout(backoff_s):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+    # What is cleaned.
+
+    async def _due(self) -> list[Partition]:
+        """The partitions that are to be cleaned, the dirtiest first."""
+        if self._configs_changed:
+            self._configs_changed = False
+            async for key in in_slices(list(self._log_directory.stored())):
+                self._lifecycle.open_if_compaction_is_due(key, self._progress.clean_end_offset(key))
+        found: list[tuple[float, Partition]] = []
+        must_checkpoint = False
+        async for partition in in_slices(self._partitions):
+            if partition.log.config.compact and not partition.closed:
+                cleanable = self._cleanable(partition)
+                if cleanable is not None:
+                    found.append((cleanable.dirty_ratio, partition))
+                    end_offset = cleanable.first_uncleanable_offset
+                    must_checkpoint |= end_offset > self._progress.of(partition).durable_end_offset
+        found.sort(key=lambda entry: entry[0], reverse=True)
+        due = [partition for _, partition in found]
+        if must_checkpoint:
+            await self._checkpoint(due)
+        return due
+
+    def _cleanable(self, partition: Partition) -> Cleanable | None:
+        """What is to be cleaned of a partition now; None when nothing is."""
+        log, progress = partition.log, self._progress.of(partition)
+        if log.offline or progress.uncleanable:
+            return None
+        clean_end_offset = progress.clean_end_offset
+        if clean_end_offset is not None and not log.has_closed_segments_after(clean_end_offset):
+            return None
+        try:
+            found = log.cleanable(clean_end_offset, log.recovery_point, self._clock.now_ms())
+        except LogError as error:
+            self._mark_uncleanable(partition, str(error))
+            return None
+        if found.checkpoint_was_wrong:
+            if log.config.retention_ms < 0 and log.config.retention_bytes < 0:
+                logger.warning(
+                    "%s-%d was cleaned up to offset %s, which is none of its offsets now; all of it counts as dirty",
+                    partition.topic,
+                    partition.index,
+                    clean_end_offset,
+                )
+            progress.clean_end_offset = found.first_dirty_offset
+        return found if found.reason is not None else None
+
+    async def _checkpoint(self, due: Sequence[Partition]) -> None:
+        """Have the recovery points on the disk: a start takes offsets that are missing beyond them for lost."""
+        points = [(partition, partition.log.recovery_point) for partition in due]
+        await write_checkpoint(self._log_directory)
+        for partition, recovery_point in points:
+            self._progress.of(partition).durable_end_offset = recovery_point
+
+    async def _clean_all(self, due: list[Partition], threads: int) -> bool:
+        """Clean the partitions with as many processes; whether anything was cleaned."""
+        queue = list(reversed(due))
+        processes = min(threads, len(queue))
+        outcomes = await asyncio.gather(*(self._clean_some(queue, threads) for _ in range(processes)))
+        return any(outcomes)
+
+    async def _clean_some(self, queue: list[Partition], threads: int) -> bool:
+        worker = self._cleaner()
+        self._workers[worker] = None
+        did_something = False
+        try:
+            while queue:
+                did_something |= await self._clean(queue.pop(), worker, threads)
+        finally:
+            del self._workers[worker]
+            worker.kill()
+            await worker.close()
+        return did_something
+
+    # One partition.
+
+    async def _clean(self, partition: Partition, worker: Cleaner, threads: int) -> bool:
+        """Clean a partition; whether it is cleaner now."""
+        found = None if partition.closed else self._cleanable(partition)
+        progress = self._progress.of(partition)
+        if found is None or found.first_uncleanable_offset > progress.durable_end_offset:
+            return False
+        now_ms = self._clock.now_ms()
+        started_s = asyncio.get_running_loop().time()
+        outcome: CleaningFinished | CleaningFailed
+        token = uuid.uuid4().hex
+        try:
+            cleaning = partition.log.begin_cleaning(found, self._limits(threads), token=token, now_ms=now_ms)
+            outcome = await worker.clean(
+                cleaning.job, lambda cleaned: self._take(partition, cleaning, cleaned)
+            )
+        except _GivenUp:
+            logger.info("the compaction of %s-%d was given up", partition.topic, partition.index)
+            outcome = CleaningFailed("")
+        except (StorageFailed, OSError) as error:
+            outcome = CleaningFailed(str(error), is_of_disk=True)
+        except asyncio.CancelledError:
+            await worker.close()  # which was killed, and must not write any more
+            await asyncio.to_thread(self._delete_cleaned, partition.log.directory, token)
+            raise
+        if isinstance(outcome, CleaningFinished):
+            self._finished(partition, found, outcome, asyncio.get_running_loop().time() - started_s)
+            return outcome.clean_end_offset > found.first_dirty_offset
+        await asyncio.to_thread(self._delete_cleaned, partition.log.directory, token)
+        if outcome.reason and not partition.log.offline and not partition.closed:
+            self._failed(partition, outcome)
+        return False
+
+    def _limits(self, threads: int) -> JobLimits:
+        config = self._config
+        bytes_per_s = config.double("log.cleaner.io.max.bytes.per.second")
+        return JobLimits(
+            map_bytes=config.int("log.cleaner.dedupe.buffer.size") // threads,
+            map_load_factor=config.double("log.cleaner.io.buffer.load.factor"),
+            read_bytes=config.int("log.cleaner.io.buffer.size") // threads,
+            bytes_per_s=bytes_per_s / threads if bytes_per_s < _UNLIMITED else 0,
+        )
+
+    async def _take(self, partition: Partition, cleaning: Cleaning, cleaned: CleanedSegment) -> None:
+        """Put a cleaned segment in its place, whole even when the task is cancelled. Raises _GivenUp, StorageFailed, OSError."""
+        swap = asyncio.create_task(self._swap(partition, cleaning, cleaned))
+        self._swaps.add(swap)
+        swap.add_done_callback(self._swaps.discard)
+        await asyncio.shield(swap)
+
+    async def _swap(self, partition: Partition, cleaning: Cleaning, cleaned: CleanedSegment) -> None:
+        log = partition.log
+        ticket = log.begin_swap(cleaning, cleaned) if log.config.compact else None
+        if ticket is None:
+            raise _GivenUp
+        try:
+            await asyncio.to_thread(ticket.run)
+        except OSError:
+            log.abandon_swap(ticket)
+            raise
+        if not log.finish_swap(ticket, self._clock.now_ms()):
+            raise _GivenUp
+
+    def _delete_cleaned(self, directory: str, token: str) -> None:
+        try:
+            delete_cleaned(self._storage, directory, token)
+        except OSError as error:
+            logger.warning("%s: files of a compaction stay until the next start: %s", directory, error)
+
+    def _finished(
+        self, partition: Partition, found: Cleanable, outcome: CleaningFinished, took_s: float
+    ) -> None:
+        progress = self._progress.of(partition)
+        progress.clean_end_offset = outcome.clean_end_offset
+        progress.failures = 0
+        self._progress.save()
+        logger.info(
+            "%s-%d was compacted because %s: offsets %d to %d, %d keys, %d of %d records and %d bytes stay, in %.1f s",
+            partition.topic,
+            partition.index,
+            found.reason,
+            found.first_dirty_offset,
+            outcome.clean_end_offset - 1,
+            outcome.keys,
+            outcome.records_kept,
+            outcome.records_read,
+            outcome.bytes_kept,
+            took_s,
+        )
+        if outcome.keyless_records:
+            logger.warning(
+                "%s-%d: %d records without a key, from before the topic was compacted, are gone",
+                partition.topic,
+                partition.index,
+                outcome.keyless_records,
+            )
+
+    def _failed(self, partition: Partition, outcome: CleaningFailed) -> None:
+        progress = self._progress.of(partition)
+        progress.failures += not outcome.is_of_disk
+        if outcome.is_corrupt or progress.failures >= _MAX_FAILURES:
+            self._mark_uncleanable(partition, outcome.reason)
+        else:
+            logger.warning(
+                "%s-%d could not be compacted and is tried again: %s",
+                partition.topic,
+                partition.index,
+                outcome.reason,
+            )
+
+    def _mark_uncleanable(self, partition: Partition, reason: str) -> None:
+        self._progress.of(partition).uncleanable = True
+        logger.error(
+            "%s-%d is not compacted any more until the gateway is started anew: %s",
+            partition.topic,
+            partition.index,
+            reason,
+        )

@@ -1,0 +1,190 @@
+"""Looks for files that belong to nothing, and has them deleted, beside everything else that goes on.
+
+Directories are listed and compared in a thread, a few at a time; what a log knows is asked between listing and
+comparing, so that a file made meanwhile is known by then. What was found is looked at a second time. In the time between
+two steps others have their turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from itertools import islice
+from typing import Final, TypeVar
+
+from gateway.metadata.image import MetadataImage
+from gateway.metadata.topic_names import METADATA_TOPIC
+from gateway.runtime.loop.tasks import Task
+from gateway.runtime.topics.metadata_log import MetadataLog
+from log import LogDirectory
+from log.directory.leaks import (
+    FileLeak,
+    LeakKind,
+    OpenPartition,
+    leaks_of_directory,
+    leaks_of_partition,
+)
+from log.directory.log_directory import KNOWN_NAMES
+from log.files.file_names import DELETED_SUFFIX, parse_partition_directory
+
+logger = logging.getLogger(__name__)
+
+MAX_FOUND: Final = 20_000
+"""Leaks of one sweep; another sweep finds the next ones."""
+NAMES_PER_STEP: Final = 500
+
+T = TypeVar("T")
+
+
+class FileSweep:
+    """One sweep over the data directory of a gateway that runs."""
+
+    def __init__(
+        self,
+        log_directory: LogDirectory,
+        metadata_log: MetadataLog,
+        *,
+        other_names: Collection[str],
+        now_ms: Callable[[], int],
+        min_age_ms: int,
+    ) -> None:
+        """Pass over what changed within `min_age_ms`, and over `other_names`, files of other parts of the gateway."""
+        self._directory = log_directory
+        self._storage = log_directory.environment.storage
+        self._deletions = log_directory.environment.deletions
+        self._metadata_log = metadata_log
+        self._known_names = frozenset(other_names) | KNOWN_NAMES
+        self._now_ms = now_ms
+        self._before_ms = now_ms() - min_age_ms
+
+    async def find(self, task: Task) -> list[FileLeak]:
+        """Everything that belongs to nothing; `task` counts directories. Raises OSError."""
+        root = str(self._directory.path)
+        entries = await asyncio.to_thread(self._storage.entries, root)
+        found = await self._twice(self._leaks_of_root)
+        names = [entry.name for entry in entries if entry.is_directory]
+        task.total = len(names)
+        for name in names:
+            task.done += 1
+            parsed = parse_partition_directory(name)
+            if parsed is None or not self._is_partition(*parsed):
+                continue
+            found += await self._twice(lambda name=name: self._leaks_of_partition(name))  # type: ignore[misc]
+            if len(found) >= MAX_FOUND:
+                break
+        return found[:MAX_FOUND]
+
+    async def _twice(self, look: Callable[[], Awaitable[list[FileLeak]]]) -> list[FileLeak]:
+        """What a first and a second look both find: what only passes by is gone by then."""
+        first = await look()
+        if not first:
+            return []
+        again = set(await look())
+        return [leak for leak in first if leak in again]
+
+    async def _leaks_of_root(self) -> list[FileLeak]:
+        entries = await asyncio.to_thread(self._storage.entries, str(self._directory.path))
+        found: list[FileLeak] = []
+        for some in _pieces(entries, NAMES_PER_STEP):
+            found += leaks_of_directory(
+                some,
+                known_names=self._known_names,
+                is_partition=self._is_partition,
+                waits=self._waits,
+                before_ms=self._before_ms,
+            )
+            await asyncio.sleep(0)
+        if self._metadata_log.is_changing:
+            # the directories of a topic that is being deleted still have their names
+            found = [leak for leak in found if leak.kind is not LeakKind.PARTITION]
+        return found
+
+    def _is_partition(self, topic: str, index: int) -> bool:
+        return is_partition(self._metadata_log.image, topic, index)
+
+    async def _leaks_of_partition(self, name: str) -> list[FileLeak]:
+        path = f"{self._directory.path}/{name}"
+        try:
+            entries = await asyncio.to_thread(self._storage.entries, path)
+        except FileNotFoundError:
+            return []
+        opened = self._opened(name)
+        compared = await asyncio.to_thread(
+            lambda: list(
+                leaks_of_partition(
+                    name, entries, opened=opened, waits=lambda _: False, before_ms=self._before_ms
+                )
+            )
+        )
+        found: list[FileLeak] = []
+        for some in _pieces(compared, NAMES_PER_STEP):
+            found += (leak for leak in some if not self._waits(leak.path))
+            await asyncio.sleep(0)
+        return found
+
+    def _opened(self, name: str) -> OpenPartition | None:
+        parsed = parse_partition_directory(name)
+        log = None if parsed is None else self._directory.opened(*parsed)
+        if log is None or log.offline:
+            return None
+        return OpenPartition(frozenset(log.base_offsets()), log.log_end_offset, log.recovery_point)
+
+    def _waits(self, path: str) -> bool:
+        return f"{self._directory.path}/{path}" in self._deletions
+
+    async def remove(self, leaks: Iterable[FileLeak], task: Task, *, unknown: bool) -> list[FileLeak]:
+        """Have what may go deleted in the background, as everything else is; returns what was given to it.
+
+        Files of no known name go only with `unknown`. Each loses its name first, in one step of the event loop, so that
+        nobody else's file of the same name is deleted later.
+        """
+        removed = []
+        chosen = [leak for leak in leaks if is_chosen(leak, unknown=unknown)]
+        task.done, task.total = 0, len(chosen)
+        for leak in chosen:
+            task.done += 1
+            try:
+                self._remove(leak)
+            except OSError as error:
+                logger.warning("%s stays: %s", leak.path, error)
+            else:
+                removed.append(leak)
+            await asyncio.sleep(0)
+        return removed
+
+    def _remove(self, leak: FileLeak) -> None:
+        path = f"{self._directory.path}/{leak.path}"
+        if leak.is_directory:
+            if leak.kind is LeakKind.DELETED:
+                self._deletions.add(path, self._now_ms(), is_directory=True)
+                return
+            parsed = parse_partition_directory(leak.path)
+            if parsed is not None and not self._is_partition(*parsed):
+                self._directory.delete_stray(*parsed)
+            return
+        with contextlib.suppress(FileNotFoundError):
+            if leak.kind is not LeakKind.DELETED:
+                self._storage.rename(path, path + DELETED_SUFFIX)
+                path += DELETED_SUFFIX
+            self._deletions.add(path, self._now_ms())
+
+
+def is_partition(image: MetadataImage, topic: str, index: int) -> bool:
+    """Whether the metadata has such a partition."""
+    if topic == METADATA_TOPIC:
+        return index == 0
+    found = image.topics_by_name.get(topic)
+    return found is not None and index in found.partitions
+
+
+def is_chosen(leak: FileLeak, *, unknown: bool) -> bool:
+    """Whether a leak is removed when its finder is told to remove."""
+    return leak.removable and (unknown or leak.kind is not LeakKind.UNKNOWN)
+
+
+def _pieces(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    iterator = iter(items)
+    while piece := list(islice(iterator, size)):
+        yield piece

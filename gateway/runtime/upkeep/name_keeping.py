@@ -1,0 +1,125 @@
+"""Keeps what logs remember of producer names at hand: reads on where that is not complete yet, has it written down, forgets.
+
+A log that was not stopped cleanly is read from where its names were last written down; until that is done it refuses
+batches with names, so it is done at once, in slices.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from gateway.config import Config
+from gateway.runtime.loop.clock import Clock
+from gateway.runtime.loop.slices import in_slices
+from gateway.runtime.partitions.partition import Partition
+from gateway.runtime.partitions.registry import Partitions, TopicPartitions
+from gateway.runtime.upkeep.names_replay import REPLAY_BYTES, is_behind
+from log import LogDirectory, LogError
+from log.named_log import NamedLog
+
+logger = logging.getLogger(__name__)
+
+LOOK_EVERY_S: Final = 0.25
+READ_FOR_S: Final = 1.0
+
+
+class NameKeeping:
+    """Looks after the logs whose topics deduplicate."""
+
+    def __init__(
+        self, config: Config, clock: Clock, partitions: Partitions, log_directory: LogDirectory
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._partitions = partitions
+        self._log_directory = log_directory
+        self._environment = log_directory.environment
+        self._captured_at_ms = clock.now_ms()
+        self._unreadable: set[NamedLog] = set()
+        """Logs that could not be read on; they are tried again after an interval."""
+
+    async def look(self) -> None:
+        """Read on what is behind; write down what changed, all of it once in an interval."""
+        now_ms = self._clock.now_ms()
+        interval_ms = self._config.int("seqgate.deduplication.snapshot.interval.ms")
+        wanted = self._environment.names_overdue
+        if not 0 <= now_ms - self._captured_at_ms < interval_ms:
+            self._captured_at_ms = now_ms
+            self._unreadable.clear()
+            wanted = self._environment.deduplicating
+        behind = []
+        async for log in in_slices(list(wanted)):
+            partition = self._partition_of(log)
+            if partition is None:
+                continue
+            if is_behind(partition.log):
+                if log not in self._unreadable:
+                    behind.append(partition)
+            elif partition.log.capture_names():
+                partition.start_flush()
+        await self._read_on(behind)
+        await self._complete_topics()
+
+    async def _complete_topics(self) -> None:
+        """Open what topics have further where names are to be forgotten for others. Once: who still wants it asks again."""
+        partial = list(self._environment.names_partial)
+        self._environment.names_partial.clear()
+        for log in partial:
+            topic = self._partitions.by_name.get(log.topic)
+            if topic is not None and self._partition_of(log) is not None and await self._is_known(topic):
+                log.note_whole_topic()
+
+    async def expire(self) -> None:
+        """Forget names that are idle in all partitions of their topic: those that are not open are opened to be asked."""
+        now_ms = self._clock.now_ms()
+        topics = {
+            log.topic
+            async for log in in_slices(list(self._environment.deduplicating))
+            if log.has_idle_names(now_ms)
+        }
+        for name in topics:
+            topic = self._partitions.by_name.get(name)
+            if topic is not None and await self._is_known(topic):
+                async for partition in in_slices(list(topic.opened())):
+                    if not partition.closed and not partition.log.offline:
+                        partition.log.expire_names(now_ms)
+
+    async def _is_known(self, topic: TopicPartitions) -> bool:
+        """Whether all that a topic's partitions remember is at hand."""
+        stored = self._log_directory.stored()
+        async for index in in_slices(range(topic.count)):
+            if self._partitions.by_name.get(topic.name) is not topic:
+                return False
+            if (topic.name, index) in stored and topic.get(index) is None:
+                return False
+        return not any(is_behind(partition.log) for partition in topic.opened())
+
+    def _partition_of(self, log: NamedLog) -> Partition | None:
+        """The partition that serves a log; None of one that nobody can use."""
+        topic = self._partitions.by_name.get(log.topic)
+        partition = None if topic is None else topic.peek(log.partition)
+        if partition is None or partition.log is not log or partition.closed or log.offline:
+            return None
+        return partition
+
+    async def _read_on(self, behind: list[Partition]) -> None:
+        """A slice of each in turn, so that none waits for the longest; for a while, then those that were opened meanwhile join."""
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + READ_FOR_S
+        while behind and loop.time() < until_s:
+            behind = [partition async for partition in in_slices(behind) if not self._is_done(partition)]
+
+    def _is_done(self, partition: Partition) -> bool:
+        """Read a slice more; whether there is nothing left to read, or it can't be."""
+        if partition.closed or not is_behind(partition.log):
+            return True
+        try:
+            return partition.log.replay_names(REPLAY_BYTES, self._clock.now_ms())
+        except LogError as error:
+            self._unreadable.add(partition.log)
+            logger.error(  # noqa: TRY400 - the sentence says it
+                "%s-%d can't be read for producer names: %s", partition.topic, partition.index, error
+            )
+            return True

@@ -1,0 +1,108 @@
+"""Retention while the gateway serves: segments of idle partitions roll by time, old segments go, and it is told why.
+
+What must be durable before a segment goes is made durable in a worker thread. A log of many old segments is worked off
+in slices, between which requests get their turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Final
+
+from gateway.runtime.loop.clock import Clock
+from gateway.runtime.partitions.partition import Partition
+from log import DeletedSegment, DeletionReason, LogError, RetentionTicket
+
+logger = logging.getLogger(__name__)
+
+WORKERS: Final = 4
+"""Partitions from which segments are deleted at the same time."""
+
+
+async def make_durable(partition: Partition, ticket: RetentionTicket) -> None:
+    """Run the ticket in a worker thread. When the disk fails the partition is offline afterwards."""
+    log = partition.log
+    try:
+        await asyncio.to_thread(ticket.run)
+    except OSError as error:
+        log.fail_retention(ticket, error)
+    else:
+        log.complete_retention(ticket)
+    partition.flush_finished()
+
+
+class Retention:
+    """Applies retention to partitions; what went since the start is counted by the rule it went by."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.deleted_segments: Counter[DeletionReason] = Counter()
+        self.deleted_bytes: Counter[DeletionReason] = Counter()
+        self.rolled_segments = 0
+        """Closed by time although nothing was appended."""
+        self._clock = clock
+        self._due: dict[Partition, None] = {}
+        self._workers: set[asyncio.Task[None]] = set()
+
+    def apply(self, partition: Partition) -> None:
+        """Roll what is due, and begin to delete what is old. Raises LogError."""
+        log = partition.log
+        now_ms = self._clock.now_ms()
+        if log.roll_by_time(now_ms):
+            self.rolled_segments += 1
+            partition.start_flush()
+        if log.decide_retention(now_ms).doomed:
+            self._due[partition] = None
+            if len(self._workers) < WORKERS:
+                worker = asyncio.create_task(self._work(), name="deletion of segments")
+                self._workers.add(worker)
+                worker.add_done_callback(self._workers.discard)
+
+    async def stop(self) -> None:
+        """Begin nothing more, and wait for what is under way."""
+        self._due.clear()
+        await asyncio.gather(*self._workers)
+
+    async def _work(self) -> None:
+        while self._due:
+            partition = next(iter(self._due))
+            del self._due[partition]
+            try:
+                await self._delete_old_segments(partition)
+            except LogError as error:
+                logger.warning("%s-%d: %s", partition.topic, partition.index, error)
+            except Exception:
+                logger.exception("retention of %s-%d failed", partition.topic, partition.index)
+
+    async def _delete_old_segments(self, partition: Partition) -> None:
+        """Slice by slice, until nothing is left to go."""
+        log = partition.log
+        while not partition.closed and not log.offline:
+            now_ms = self._clock.now_ms()
+            ticket = log.prepare_retention(now_ms)
+            if ticket is None:
+                return
+            await make_durable(partition, ticket)
+            if not partition.closed and not log.offline:
+                self._tell(partition, log.delete_old_segments(now_ms))
+            await asyncio.sleep(0)
+
+    def _tell(self, partition: Partition, deleted: Sequence[DeletedSegment]) -> None:
+        for reason, group in groupby(deleted, key=lambda segment: segment.reason):
+            segments = list(group)
+            size_bytes = sum(segment.size_bytes for segment in segments)
+            self.deleted_segments[reason] += len(segments)
+            self.deleted_bytes[reason] += size_bytes
+            logger.info(
+                "%s-%d: deleted %d segments with the offsets %d to %d, %d bytes, because of %s",
+                partition.topic,
+                partition.index,
+                len(segments),
+                segments[0].base_offset,
+                segments[-1].end_offset - 1,
+                size_bytes,
+                reason,
+            )

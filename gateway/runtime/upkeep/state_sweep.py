@@ -1,0 +1,156 @@
+"""State of groups and transactions that is about topics which are gone.
+
+The coordinators forget it when a topic is deleted. What they could not forget then, because a log failed or the gateway
+was killed in between, stays for as long as its group: until it is swept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from gateway.coordinator.share.records import SharePartitionKey
+from gateway.coordinator.transaction import rules
+from gateway.runtime.coordinators.shards import Unavailable
+from gateway.runtime.loop.tasks import Task
+from gateway.runtime.services import Services
+from gateway.runtime.upkeep.file_sweep import is_partition
+
+OWNERS_PER_STEP: Final = 100
+ALL: Final = -1
+"""All partitions of a topic."""
+GRACE_MS: Final = 60_000
+"""How much longer than its time-out (ms) a transaction may be open: until then its coordinator aborts it."""
+
+logger = logging.getLogger(__name__)
+
+
+class StateKind(StrEnum):
+    """Whose state is about a topic that is gone."""
+
+    OFFSET = "committed offset without a topic"
+    SHARE_STATE = "share group state without a topic"
+    TRANSACTION = "transaction without a topic"
+
+
+class StateLeak(NamedTuple):
+    """`owner` is a group or a transactional id; `topic` a name, or an id where no name is known."""
+
+    kind: StateKind
+    owner: str
+    topic: str
+    partition: int
+    share_key: SharePartitionKey | None = None
+
+
+class StateSweep:
+    """One sweep over what the coordinators of a running gateway hold. A shard that can't be loaded is left out."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._image = services.metadata_log.image
+
+    async def find(self, task: Task, most: int) -> list[StateLeak]:
+        """At most `most` leaks; `task` counts groups and transactional ids."""
+        if self._services.metadata_log.is_changing:
+            # the coordinators are told of a deletion last
+            return []
+        task.done, task.total = 0, None
+        found: list[StateLeak] = []
+        for leaks in (self._offsets(), self._share_groups(), self._share_states(), self._transactions()):
+            for some in leaks:
+                found += some
+                task.done += 1
+                if len(found) >= most:
+                    return found[:most]
+                if task.done % OWNERS_PER_STEP == 0:
+                    await asyncio.sleep(0)
+        return found
+
+    def _offsets(self) -> Iterator[list[StateLeak]]:
+        for shard in self._services.groups.loaded_shards():
+            for group_id in shard.offsets.groups():
+                yield [
+                    StateLeak(StateKind.OFFSET, group_id, *place)
+                    for place in shard.offsets.of(group_id)
+                    if not self._exists(*place)
+                ]
+
+    def _share_groups(self) -> Iterator[list[StateLeak]]:
+        """What share groups say they have begun."""
+        for shard in self._services.groups.loaded_shards():
+            for group_id, group in list(shard.shares.groups.items()):
+                yield [
+                    StateLeak(
+                        StateKind.SHARE_STATE, group_id, name, ALL, SharePartitionKey(group_id, topic_id, ALL)
+                    )
+                    for topic_id, name in group.topic_names.items()
+                    if topic_id not in self._image.topics_by_id
+                ]
+
+    def _share_states(self) -> Iterator[list[StateLeak]]:
+        """Where share groups stand."""
+        shards = self._services.shares.shards
+        shards.load_stored()
+        for loaded in shards:
+            for key in list(loaded.shard.partitions):
+                topic = self._image.topics_by_id.get(key.topic_id)
+                name = str(key.topic_id) if topic is None else topic.name
+                leak = StateLeak(StateKind.SHARE_STATE, key.group_id, name, key.partition, key)
+                yield [] if self._share_exists(key) else [leak]
+
+    def _transactions(self) -> Iterator[list[StateLeak]]:
+        """Open transactions that nobody has ended although they are long overdue."""
+        now_ms = self._services.clock.now_ms()
+        for name, transaction in self._services.transactions.all():
+            is_late = rules.is_overdue(transaction, now_ms, GRACE_MS)
+            gone = [place for place in transaction.partitions if is_late and not self._exists(*place)]
+            yield [StateLeak(StateKind.TRANSACTION, name, *place) for place in sorted(gone)]
+
+    def _exists(self, topic: str, partition: int) -> bool:
+        return is_partition(self._image, topic, partition)
+
+    async def remove(self, leaks: Iterable[StateLeak], task: Task) -> list[StateLeak]:
+        """Forget what was found, durably, and have what is overdue aborted; returns what that was done for."""
+        removed: list[StateLeak] = []
+        by_owner: dict[tuple[StateKind, str], list[StateLeak]] = {}
+        for leak in leaks:
+            by_owner.setdefault((leak.kind, leak.owner), []).append(leak)
+        task.done, task.total = 0, len(by_owner)
+        for (kind, owner), of_owner in by_owner.items():
+            task.done += 1
+            try:
+                if kind is StateKind.OFFSET:
+                    await self._forget_offsets(owner, of_owner)
+                elif kind is StateKind.SHARE_STATE:
+                    await self._forget_share_state(owner, of_owner)
+                else:
+                    self._services.transactions.abort_overdue()
+            except Unavailable as error:
+                logger.warning("%s of %s stays: %s", kind, owner, error)
+                continue
+            removed += of_owner
+        return removed
+
+    async def _forget_share_state(self, group_id: str, leaks: list[StateLeak]) -> None:
+        keys = [leak.share_key for leak in leaks if leak.share_key is not None]
+        await self._services.shares.forget(
+            [key for key in keys if key.partition != ALL and not self._share_exists(key)]
+        )
+        for key in keys:
+            if key.partition == ALL and key.topic_id not in self._image.topics_by_id:
+                await self._services.shares.forget_topic(group_id, key.topic_id)
+
+    def _share_exists(self, key: SharePartitionKey) -> bool:
+        topic = self._image.topics_by_id.get(key.topic_id)
+        return topic is not None and key.partition in topic.partitions
+
+    async def _forget_offsets(self, group_id: str, leaks: list[StateLeak]) -> None:
+        places = [(leak.topic, leak.partition) for leak in leaks]
+        gone = [place for place in places if not self._exists(*place)]
+        await self._services.groups.change(
+            group_id, lambda shard, effects: shard.forget_offsets(group_id, gone, effects)
+        )

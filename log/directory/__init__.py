@@ -1,0 +1,1 @@
+"""The data directory: all partition logs, their checkpoints, closing, deletion and leaks."""

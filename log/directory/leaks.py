@@ -1,0 +1,187 @@
+"""What lies in a data directory and belongs to nothing: names compared with what is known. Opens nothing, removes nothing.
+
+    partition without a topic       a partition's directory, but there is no such topic or partition
+    segment without a partition     a segment's files outside of any partition, or unknown to the partition that is open
+    index without a segment         one of a segment's other files, but its log file is gone
+    snapshot without a segment      producer state beyond the end of the log, or of segments long deleted
+    temporary file                  written to be renamed, and never renamed
+    left to be deleted              `*.deleted` or `*-delete`, but nothing waits to delete it
+    unknown                         no name that is used here
+
+What changed lately is passed over: it may be in the making.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from log.directory.partition_deletion import DELETE_SUFFIX
+from log.files.disk import FileEntry
+from log.files.file_names import (
+    CLEANED_SUFFIX,
+    DEDUPLICATION_START,
+    DELAYED_RECORDS,
+    DELETED_SUFFIX,
+    LEADER_EPOCHS,
+    LOG_START_OFFSET,
+    LOG_SUFFIX,
+    NAMES_SUFFIX,
+    PARTITION_METADATA,
+    SEGMENT_SUFFIXES,
+    SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
+    TEMPORARY_SUFFIX,
+    parse_offset_name,
+    parse_partition_directory,
+)
+from log.state.name_snapshots import KEPT_SNAPSHOTS as KEPT_NAMES
+from log.state.producer_snapshots import KEPT_SNAPSHOTS
+
+_TEMPORARY: Final = (TEMPORARY_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
+_OF_A_PARTITION: Final = frozenset(
+    {PARTITION_METADATA, LEADER_EPOCHS, LOG_START_OFFSET, DELAYED_RECORDS, DEDUPLICATION_START}
+)
+_SNAPSHOTS: Final = frozenset({SNAPSHOT_SUFFIX, NAMES_SUFFIX})
+_OF_THE_SYSTEM: Final = "lost+found"
+
+
+class LeakKind(StrEnum):
+    """What belongs to nothing."""
+
+    PARTITION = "partition without a topic"
+    SEGMENT = "segment without a partition"
+    INDEX = "index without a segment"
+    SNAPSHOT = "snapshot without a segment"
+    TEMPORARY = "temporary file"
+    DELETED = "left to be deleted"
+    UNKNOWN = "unknown"
+
+
+class FileLeak(NamedTuple):
+    """`path` is relative to the data directory. What is not `removable` may hold records: a person must look at it."""
+
+    kind: LeakKind
+    path: str
+    size_bytes: int
+    is_directory: bool
+    removable: bool
+
+
+class OpenPartition(NamedTuple):
+    """What an open log knows of its files."""
+
+    base_offsets: Collection[int]
+    log_end_offset: int
+    recovery_point: int
+
+
+def leaks_of_directory(
+    entries: Iterable[FileEntry],
+    *,
+    known_names: Collection[str],
+    is_partition: Callable[[str, int], bool],
+    waits: Callable[[str], bool],
+    before_ms: int,
+) -> Iterator[FileLeak]:
+    """What belongs to nothing in the data directory itself; `waits` tells of a path that is going to be deleted."""
+    for entry in entries:
+        name = entry.name
+        if name in known_names or name == _OF_THE_SYSTEM or entry.modified_ms > before_ms or waits(name):
+            continue
+        parsed = parse_partition_directory(name) if entry.is_directory else None
+        kind, removable = LeakKind.UNKNOWN, not entry.is_directory
+        if entry.is_directory and name.endswith(DELETE_SUFFIX):
+            kind, removable = LeakKind.DELETED, True
+        elif parsed is not None:
+            if is_partition(*parsed):
+                continue
+            kind, removable = LeakKind.PARTITION, True
+        elif not entry.is_directory:
+            kind = _kind_of_stray(name)
+            removable = kind is not LeakKind.SEGMENT
+        yield FileLeak(kind, name, entry.size_bytes, entry.is_directory, removable)
+
+
+def _kind_of_stray(name: str) -> LeakKind:
+    if name.endswith(_TEMPORARY):
+        return LeakKind.TEMPORARY
+    if name.endswith(DELETED_SUFFIX):
+        return LeakKind.DELETED
+    parsed = parse_offset_name(name)
+    is_of_segment = parsed is not None and parsed[1] in {*SEGMENT_SUFFIXES, *_SNAPSHOTS}
+    return LeakKind.SEGMENT if is_of_segment else LeakKind.UNKNOWN
+
+
+def leaks_of_partition(
+    directory: str,
+    entries: Collection[FileEntry],
+    *,
+    opened: OpenPartition | None,
+    waits: Callable[[str], bool],
+    before_ms: int,
+) -> Iterator[FileLeak]:
+    """What belongs to nothing in a partition's directory; `opened` is None for one whose log is not open.
+
+    While compaction puts files in place, all but temporary ones are left alone; while it writes, what it wrote.
+    """
+    names = {entry.name for entry in entries}
+    is_cleaning = any(
+        entry.name.endswith(CLEANED_SUFFIX) and entry.modified_ms > before_ms for entry in entries
+    )
+    is_swapping = any(name.endswith(SWAP_SUFFIX) for name in names)
+    stale_snapshots = _stale_snapshots(names, opened)
+    for entry in entries:
+        path = f"{directory}/{entry.name}"
+        if entry.name in _OF_A_PARTITION or entry.modified_ms > before_ms or waits(path):
+            continue
+        if is_cleaning and entry.name.endswith(CLEANED_SUFFIX):
+            continue
+        if is_swapping and not entry.name.endswith((TEMPORARY_SUFFIX, SWAP_SUFFIX)):
+            continue
+        kind = LeakKind.UNKNOWN
+        parsed = parse_offset_name(entry.name)
+        if entry.is_directory:
+            yield FileLeak(kind, path, 0, is_directory=True, removable=False)
+            continue
+        if entry.name.endswith(_TEMPORARY):
+            kind = LeakKind.TEMPORARY
+        elif entry.name.endswith(DELETED_SUFFIX):
+            kind = LeakKind.DELETED
+        elif parsed is not None and parsed[1] in _SNAPSHOTS:
+            if entry.name not in stale_snapshots:
+                continue
+            kind = LeakKind.SNAPSHOT
+        elif parsed is not None and parsed[1] in SEGMENT_SUFFIXES:
+            has_log = f"{parsed[0]:020d}{LOG_SUFFIX}" in names
+            is_known = has_log if opened is None else parsed[0] in opened.base_offsets
+            if is_known:
+                continue
+            kind = LeakKind.SEGMENT if has_log else LeakKind.INDEX
+        # records are never thrown away unseen
+        removable = kind is not LeakKind.SEGMENT and not entry.name.endswith(SWAP_SUFFIX)
+        yield FileLeak(kind, path, entry.size_bytes, is_directory=False, removable=removable)
+
+
+def _stale_snapshots(names: Iterable[str], opened: OpenPartition | None) -> set[str]:
+    """Snapshots beyond the end of the log, and those below its start that the next roll would drop as well."""
+    if opened is None:
+        return set()
+    parsed = {name: found[0] for name in names if (found := parse_offset_name(name)) is not None}
+    offsets = {name: offset for name, offset in parsed.items() if name.endswith(SNAPSHOT_SUFFIX)}
+    names_of_producers = sorted(name for name in parsed if name.endswith(NAMES_SUFFIX))
+    beyond = {
+        name
+        for name, offset in parsed.items()
+        if name.endswith(tuple(_SNAPSHOTS)) and offset > opened.log_end_offset
+    }
+    durable = sorted(
+        (name for name, offset in offsets.items() if offset <= opened.recovery_point), key=offsets.__getitem__
+    )
+    first = min(opened.base_offsets, default=0)
+    return (
+        beyond
+        | {name for name in durable[:-KEPT_SNAPSHOTS] if offsets[name] < first}
+        | set(names_of_producers[:-KEPT_NAMES])
+    )

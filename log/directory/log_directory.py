@@ -1,0 +1,438 @@
+"""The data directory of one gateway: its identity, its lock, and all partition logs in it.
+
+    .lock                               held while the gateway runs
+    meta.properties                     version of all formats, cluster.id, node.id, directory.id (as Kafka's)
+    .kafka_cleanshutdown, stored-logs   what the last clean stop left of each log; see `log.stored_logs`
+    recovery-point-offset-checkpoint    how far each log is known to be durable (Kafka's format, version 0)
+    TOPIC-PARTITION/                    one partition; `*-delete` while it waits to be deleted
+
+Source: Kafka's `LogManager`, `CleanShutdownFileHandler`, `MetaProperties`.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from log.config import LogConfig
+from log.directory.closing import close_logs
+from log.directory.partition_deletion import DELETE_SUFFIX, PartitionDeletion
+from log.directory.stored_logs import (
+    CLEAN_SHUTDOWN,
+    STORED_LOGS,
+    StoredLog,
+    check_stored_logs,
+    looks_unchanged,
+    read_stored_logs,
+    write_stored_logs,
+)
+from log.durability.flush_ticket import make_durable
+from log.environment import LogEnvironment
+from log.errors import IncompatibleFormat
+from log.files.checkpoints import (
+    CorruptCheckpoint,
+    check_checkpoint,
+    decode_offsets,
+    decode_partition_metadata,
+    encode_offsets,
+    encode_partition_metadata,
+)
+from log.files.file_names import DELETED_SUFFIX, LOG_SUFFIX, PARTITION_METADATA, parse_partition_directory
+from log.files.storage import Storage
+from log.files.versions import DIRECTORY_VERSION, META, read_properties
+from log.unified_log import UnifiedLog
+from seq_validator import ProducerLimit
+
+logger = logging.getLogger(__name__)
+
+LOCK: Final = ".lock"
+RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
+CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
+KNOWN_NAMES: Final = frozenset({LOCK, META, CLEAN_SHUTDOWN, STORED_LOGS, RECOVERY_POINTS, CLEANER_OFFSETS})
+"""Files of the data directory itself; a sweep takes any other for a leak."""
+FILES_PER_STEP: Final = 200
+"""Files deleted in one call of `delete_pending`, so that a large topic holds nobody up."""
+_UNKNOWN: Final = StoredLog(None, None, 0)
+
+
+class LogDirectory:
+    """All partition logs of one data directory. Belongs to one thread.
+
+    A log is opened when it is first asked for. At the start only those are opened, and so checked, whose files are not
+    as the last clean stop left them.
+    """
+
+    def __init__(self, path: Path, environment: LogEnvironment, now_ms: Callable[[], int]) -> None:
+        self.path = path
+        self.environment = environment
+        self.cluster_id = ""
+        self.directory_id = ""
+        self.was_clean = False
+        """Whether the last stop was clean, so that nothing had to be recovered."""
+        self._now_ms = now_ms
+        self._storage = environment.storage
+        self._config = LogConfig()
+        self._logs: dict[tuple[str, int], UnifiedLog] = {}
+        self._stored: dict[tuple[str, int], StoredLog] = {}
+        self._deletion = PartitionDeletion(environment, path)
+        self._prepared_points: tuple[dict[tuple[str, int], StoredLog], dict[tuple[str, int], int]] = {}, {}
+        self._written_points: dict[tuple[str, int], int] = {}
+        self._gathering: list[dict[tuple[str, int], int]] = []
+        """What checkpoints under way have seen so far."""
+        self._checkpoint_lock = threading.Lock()
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        storage: Storage,
+        *,
+        node_id: int,
+        now_ms: Callable[[], int],
+        config: LogConfig | None = None,
+        producer_limit: ProducerLimit | None = None,
+    ) -> LogDirectory:
+        """Lock the directory, see what is in it, and recover what needs it.
+
+        Logs are loaded with `config` until `update_config` tells theirs. Raises DirectoryLocked, OSError, and, before
+        anything is changed, IncompatibleFormat (a later release wrote something, or it belongs to another node).
+        """
+        environment = LogEnvironment(storage=storage, producer_limit=producer_limit)
+        directory = cls(path, environment, now_ms)
+        storage.make_directory(str(path))
+        storage.lock(str(path / LOCK))
+        try:
+            directory._read_identity(node_id)
+            directory._config = config or directory._config
+            directory._find_logs()
+        except BaseException:
+            for log in directory.logs():
+                log.close(clean=False)
+            storage.unlock(str(path / LOCK))
+            raise
+        return directory
+
+    def _read_identity(self, node_id: int) -> None:
+        path = str(self.path / META)
+        if not self._storage.exists(path):
+            self.cluster_id, self.directory_id = _fresh_id(), _fresh_id()
+            self._write_identity(node_id)
+            return
+        fields = read_properties(self._storage, path)
+        if fields.get("node.id") != str(node_id):
+            raise IncompatibleFormat(
+                f"The data in {self.path} belongs to node.id {fields.get('node.id')}, this gateway is node.id {node_id}."
+            )
+        self.cluster_id = fields.get("cluster.id", "")
+        self.directory_id = fields.get("directory.id", "")
+        self._check_formats()
+        if int(fields["version"]) < DIRECTORY_VERSION:
+            # before anything that an earlier release does not read is written
+            self._write_identity(node_id)
+
+    def _write_identity(self, node_id: int) -> None:
+        lines = (
+            f"version={DIRECTORY_VERSION}",
+            f"cluster.id={self.cluster_id}",
+            f"node.id={node_id}",
+            f"directory.id={self.directory_id}",
+            "",
+        )
+        self._storage.replace_file(str(self.path / META), "\n".join(lines).encode())
+
+    def _check_formats(self) -> None:
+        """Whether every file of the directory itself can be read; raises IncompatibleFormat before anything is changed."""
+        check_stored_logs(self._storage, str(self.path))
+        for name in (RECOVERY_POINTS, CLEANER_OFFSETS):
+            path = str(self.path / name)
+            if self._storage.exists(path):
+                check_checkpoint(self._storage.read_file(path), path)
+
+    def _find_logs(self) -> None:
+        stopped, self.was_clean = read_stored_logs(self._storage, str(self.path))
+        recovery_points = self._read_recovery_points()
+        cut = 0
+        for name in sorted(self._storage.list_directory(str(self.path))):
+            key = parse_partition_directory(name)
+            if name.endswith((DELETE_SUFFIX, DELETED_SUFFIX)):
+                self._deletion.found(name)
+            elif key is not None:
+                stored = stopped.get(name, _UNKNOWN)
+                recovery_point = recovery_points.get(key, stored.recovery_point)
+                self._stored[key] = stored._replace(recovery_point=recovery_point)
+                if not self._may_stay_closed(name, stored):
+                    cut += self._recover(key)
+        self._storage.sync_directory(str(self.path))
+        logger.info(
+            "%s: %d partitions loaded after %s",
+            self.path,
+            len(self),
+            "a clean stop, no record data read"
+            if self.was_clean
+            else f"a crash or first start, {len(self._logs)} of them checked, {cut} torn bytes cut off",
+        )
+
+    def _may_stay_closed(self, name: str, stored: StoredLog) -> bool:
+        """Whether the log is as its clean stop left it; each is looked at after a crash, none after a clean stop."""
+        if stored.topic_id is None:
+            return False
+        return self.was_clean or looks_unchanged(self._storage, str(self.path / name), stored)
+
+    def _recover(self, key: tuple[str, int]) -> int:
+        """Open the log, unless the disk fails or a later release wrote it: it is then tried again when it is asked for.
+
+        Returns the bytes cut.
+        """
+        try:
+            log = self.get(*key)
+        except (IncompatibleFormat, OSError) as error:
+            logger.error("%s-%d can't be loaded: %s", *key, error)  # noqa: TRY400 - the sentence says it
+            return 0
+        return 0 if log is None else log.bytes_cut
+
+    def _open(self, key: tuple[str, int], stored: StoredLog, *, is_mended: bool = True) -> UnifiedLog | None:
+        topic, partition = key
+        directory = str(self.path / f"{topic}-{partition}")
+        topic_id = self._read_topic_id(directory, stored.topic_id if self.was_clean and is_mended else None)
+        if topic_id is None:
+            del self._stored[key]
+            return None
+        trusted = stored.topic_id in {None, topic_id}
+        if stored.stop is None or not trusted:
+            self._make_durable(directory)
+        log = self._logs[key] = UnifiedLog(
+            self.environment,
+            directory,
+            topic=topic,
+            partition=partition,
+            topic_id=topic_id,
+            config=self._config,
+            now_ms=self._now_ms(),
+            recovery_point=stored.recovery_point if trusted else 0,
+            clean_stop=stored.stop if trusted else None,
+        )
+        del self._stored[key]
+        return log
+
+    def _make_durable(self, directory: str) -> None:
+        """Have the disk know the topic id: a crash may have come before the first flush, which may have failed, too."""
+        path = f"{directory}/{PARTITION_METADATA}"
+        make_durable(self._storage, path, self._storage.read_file(path))
+
+    def _read_topic_id(self, directory: str, known: uuid.UUID | None) -> uuid.UUID | None:
+        """The topic id of a partition directory; None for one that a crash left half made, which is put out of the way.
+
+        A damaged one is written anew where the clean stop before this start told it: `known`.
+
+        What the directory says is durable before any record is acknowledged. Records in one that does not say whose they
+        are were never that, or somebody changed the directory: nothing of them is deleted.
+        """
+        path = f"{directory}/{PARTITION_METADATA}"
+        try:
+            return decode_partition_metadata(self._storage.read_file(path), path)
+        except (CorruptCheckpoint, FileNotFoundError) as error:
+            if known is not None and isinstance(error, CorruptCheckpoint):
+                logger.warning("%s The topic id is the one of the last clean stop.", error)
+                self._storage.replace_file(path, encode_partition_metadata(known))
+                return known
+            files = self._storage.list_files(directory)
+            if any(size for name, size in files.items() if name.endswith(LOG_SUFFIX)):
+                stray = self._deletion.set_aside(directory)
+                logger.error(  # noqa: TRY400 - the sentence says it
+                    "%s holds records, but %s does not tell whose they are; it is kept as %s",
+                    directory,
+                    PARTITION_METADATA,
+                    stray,
+                )
+                return None
+            logger.warning("%s was never finished and is removed", directory)
+            self._deletion.remove(directory, 0)
+            return None
+
+    def _read_recovery_points(self) -> dict[tuple[str, int], int]:
+        path = str(self.path / RECOVERY_POINTS)
+        if not self._storage.exists(path):
+            # nothing is compacted before it was written once
+            self.environment.recovery_points_lost = self._storage.exists(str(self.path / CLEANER_OFFSETS))
+            return {}
+        try:
+            points = decode_offsets(self._storage.read_file(path), path)
+        except CorruptCheckpoint as error:
+            logger.warning("%s Every log is checked from its start.", error)
+            self.environment.recovery_points_lost = True
+            return {}
+        self._written_points = points
+        return dict(points)
+
+    # Partitions.
+
+    def get(self, topic: str, partition: int, *, is_mended: bool = True) -> UnifiedLog | None:
+        """The log of a partition, opened if it was not; None when there is none. Raises OSError, IncompatibleFormat.
+
+        Unless `is_mended`, a damaged topic id is not taken from the clean stop before this start.
+        """
+        key = topic, partition
+        log = self._logs.get(key)
+        if log is None:
+            stored = self._stored.get(key)
+            if stored is not None:
+                return self._open(key, stored, is_mended=is_mended)
+        return log
+
+    def logs(self) -> Iterator[UnifiedLog]:
+        """All logs that are open, in no order."""
+        return iter(list(self._logs.values()))
+
+    def stored(self) -> Mapping[tuple[str, int], StoredLog]:
+        """What is known of the logs that are not open, by topic and partition. Not to be changed by the caller."""
+        return self._stored
+
+    def size_bytes(self, topic: str, partition: int) -> int:
+        """Bytes of a partition's segments, 0 when there is none; opens nothing."""
+        log = self._logs.get((topic, partition)) or self._stored.get((topic, partition))
+        return 0 if log is None else log.size_bytes
+
+    def is_empty(self, topic: str, partition: int) -> bool:
+        """Whether a partition surely has no records; opens nothing."""
+        stored = self._stored.get((topic, partition))
+        return self.size_bytes(topic, partition) == 0 and (stored is None or stored.stop is not None)
+
+    def __len__(self) -> int:
+        return len(self._logs) + len(self._stored)
+
+    def create(self, topic: str, topic_id: uuid.UUID, partition: int, config: LogConfig) -> UnifiedLog:
+        """A new, empty log, durable with its first flush. Raises OSError, ValueError when there is one already."""
+        key = topic, partition
+        if key in self._logs or key in self._stored:
+            raise ValueError(f"{topic}-{partition} exists")
+        directory = str(self.path / f"{topic}-{partition}")
+        if self._storage.exists(directory):
+            # What a failed creation or deletion left must not become the new topic's records.
+            self._deletion.remove(directory, 0)
+        if key in self._written_points or key in self._prepared_points[1] or key in self._prepared_points[0]:
+            # The recovery point of the log that had this name must not vouch for the new one.
+            self.checkpoint()
+        self._storage.make_undurable_directory(directory)
+        self._storage.write_file(f"{directory}/{PARTITION_METADATA}", encode_partition_metadata(topic_id))
+        log = self._logs[key] = UnifiedLog(
+            self.environment,
+            directory,
+            topic=topic,
+            partition=partition,
+            topic_id=topic_id,
+            config=config,
+            now_ms=self._now_ms(),
+            is_new=True,
+        )
+        return log
+
+    def delete(self, topic: str, partition: int) -> None:
+        """Take a partition away; its files go by and by. Raises OSError."""
+        delay_ms = self._let_go((topic, partition))
+        if delay_ms is not None:
+            self._deletion.remove(str(self.path / f"{topic}-{partition}"), self._now_ms() + delay_ms)
+
+    def set_aside(self, topic: str, partition: int) -> str:
+        """Take a partition away and keep its files, under the name that is returned. Raises OSError."""
+        self._let_go((topic, partition))
+        return self._deletion.set_aside(str(self.path / f"{topic}-{partition}"))
+
+    def _let_go(self, key: tuple[str, int]) -> int | None:
+        """Know a log no more; how long its files are to stay (ms), None when it was not known."""
+        log = self._logs.pop(key, None)
+        for gathered in self._gathering:
+            gathered.pop(key, None)  # it must not vouch for another log of this name
+        if log is not None:
+            log.close(clean=False)
+            return log.config.file_delete_delay_ms
+        return None if self._stored.pop(key, None) is None else self._config.file_delete_delay_ms
+
+    def opened(self, topic: str, partition: int) -> UnifiedLog | None:
+        """The log of a partition if it is open."""
+        return self._logs.get((topic, partition))
+
+    def delete_stray(self, topic: str, partition: int) -> None:
+        """Delete a partition's directory, whether or not its log is known. Raises OSError."""
+        key = topic, partition
+        if key in self._logs or key in self._stored:
+            self.delete(topic, partition)
+        else:
+            self._deletion.remove(str(self.path / f"{topic}-{partition}"), self._now_ms())
+
+    def delete_pending(self, now_ms: int) -> int:
+        """Delete a bounded number of files whose delay is over, in this thread; returns how many.
+
+        A gateway that serves requests prepares and completes tickets of `environment.deletions` instead.
+        """
+        return self.environment.delete_due(now_ms, FILES_PER_STEP)
+
+    # The end, and what is noted on the way.
+
+    def checkpoint(self) -> None:
+        """Note how far every log is durable, so that a crash re-reads little. Raises OSError."""
+        for _ in self.gather_checkpoint():
+            pass
+        self.write_checkpoint()
+
+    def gather_checkpoint(self) -> Iterator[None]:
+        """See how far every log is durable, log by log, so that the caller can do other things between."""
+        opened: dict[tuple[str, int], int] = {}
+        self._gathering.append(opened)
+        try:
+            for log in self.logs():
+                if self._logs.get((log.topic, log.partition)) is log:
+                    opened[log.topic, log.partition] = log.recovery_point
+                yield
+            self._prepared_points = self._stored.copy(), opened
+        finally:
+            self._gathering.remove(opened)
+
+    def write_checkpoint(self) -> None:
+        """Write what was gathered last; any thread may. A damaged `stored-logs` must cost no recovery point, so all are in it.
+
+        Raises OSError.
+        """
+        with self._checkpoint_lock:
+            stored, opened = self._prepared_points
+            points = {key: log.recovery_point for key, log in stored.items()} | opened
+            if points != self._written_points:
+                self._storage.replace_file(str(self.path / RECOVERY_POINTS), encode_offsets(points))
+                self._written_points = points
+
+    def close(self, *, clean: bool = True) -> None:
+        """Close all logs and give the lock back; a clean close leaves the marker when every log closed cleanly.
+
+        Never raises for the disk: without the marker the next start checks what there is.
+        """
+        stored_logs = {f"{topic}-{index}": stored for (topic, index), stored in self._stored.items()}
+        all_clean = clean and all(stored.stop is not None for stored in self._stored.values())
+        points: dict[tuple[str, int], int] = {}
+        closed = close_logs(self._storage, str(self.path), list(self._logs.values()), clean=clean)
+        for (key, log), (stop, recovery_point) in zip(self._logs.items(), closed, strict=True):
+            points[key] = recovery_point
+            stored_logs[f"{key[0]}-{key[1]}"] = StoredLog(log.topic_id, stop, recovery_point)
+            all_clean = all_clean and stop is not None
+        try:
+            if clean:
+                self._prepared_points = self._stored, points
+                self.write_checkpoint()
+                write_stored_logs(self._storage, str(self.path), stored_logs, all_clean=all_clean)
+        except OSError as error:
+            logger.warning("%s: the clean stop can't be noted, the next start checks: %s", self.path, error)
+        finally:
+            self._logs.clear()
+            self._stored.clear()
+            self._storage.unlock(str(self.path / LOCK))
+
+
+def _fresh_id() -> str:
+    """A random id in Kafka's base64 form; one that begins with a dash would look like an option."""
+    text = "-"
+    while text.startswith("-"):
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    return text

@@ -1,0 +1,182 @@
+"""What is known of partition logs without opening them, so that a start costs little however many there are.
+
+    .kafka_cleanshutdown    left by a stop in which every log closed cleanly, gone while the gateway runs
+    stored-logs             the same of the last clean stop, for the start after a crash: a log whose files still look
+                            like that was not written to since
+
+Both are JSON: `version`, and `logs`: by partition directory [topic id, log end offset, base offset of the newest
+segment, its bytes, bytes of all segments, largest timestamp of the oldest segment, whether a transaction is open], and
+`checksum`: what is trusted without a look must not have a bit flipped.
+Source: Kafka's `CleanShutdownFileHandler`, which says only that all is well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import uuid
+from typing import TYPE_CHECKING, Final, NamedTuple
+from zlib import crc32
+
+import msgspec
+
+from log.errors import IncompatibleFormat
+from log.files.checkpoints import CorruptCheckpoint, decode_partition_metadata
+from log.files.file_names import LOG_SUFFIX, PARTITION_METADATA, offset_name
+from log.recovery.load import CleanStop
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from log.config import LogConfig
+    from log.files.storage import Storage
+
+_logger = logging.getLogger(__name__)
+
+CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+STORED_LOGS: Final = "stored-logs"
+STORED_LOGS_VERSION: Final = 2
+
+_Row = tuple[str, int, int, int, int, int, bool]
+_RowOfVersion1 = tuple[int, int, int, int]
+
+
+class _Version(msgspec.Struct):
+    version: int
+
+
+class _Content(msgspec.Struct):
+    version: int
+    logs: dict[str, _Row]
+    checksum: int | None = None
+    """CRC-32 of `logs` as they are encoded; earlier releases wrote none, and pass it over."""
+
+    def is_whole(self) -> bool:
+        return self.checksum in {None, crc32(msgspec.json.encode(self.logs))}
+
+
+class _ContentOfVersion1(msgspec.Struct):
+    logs: dict[str, _RowOfVersion1]
+
+
+class StoredLog(NamedTuple):
+    """A partition log that is not open. `topic_id` and `stop` are None where nothing can be trusted."""
+
+    topic_id: uuid.UUID | None
+    stop: CleanStop | None
+    recovery_point: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments; 0 when unknown."""
+        return 0 if self.stop is None else self.stop.size_bytes
+
+    def may_outlive_retention(self, config: LogConfig, now_ms: int) -> bool:
+        """Whether retention may have something to delete, so that the log should be opened to see."""
+        stop = self.stop
+        if stop is None:
+            return True
+        if not stop.size_bytes:
+            return False
+        if 0 <= config.retention_bytes < stop.size_bytes:
+            return True
+        return config.retention_ms >= 0 and now_ms - stop.oldest_timestamp > config.retention_ms
+
+
+def read_stored_logs(storage: Storage, root: str) -> tuple[dict[str, StoredLog], bool]:
+    """What the last clean stop left, by partition directory, and whether nothing ran since.
+
+    The marker of that stop is gone afterwards: from here on only another one may say that all is well. Raises
+    IncompatibleFormat for a later version's, OSError.
+    """
+    marker, kept = f"{root}/{CLEAN_SHUTDOWN}", f"{root}/{STORED_LOGS}"
+    found = _read(storage, marker)
+    if found is not None:
+        storage.rename(marker, kept)
+        storage.sync_directory(root)
+        return found, True
+    storage.delete(marker)
+    # without its topic id, a log of the same name and size may be of another topic that came since
+    found = _read(storage, kept) or {}
+    return {name: stored for name, stored in found.items() if stored.topic_id is not None}, False
+
+
+def check_stored_logs(storage: Storage, root: str) -> None:
+    """Raises IncompatibleFormat when a later release wrote one of the two files, OSError; changes nothing."""
+    for name in (CLEAN_SHUTDOWN, STORED_LOGS):
+        path = f"{root}/{name}"
+        if storage.exists(path):
+            content = storage.read_file(path)
+            with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
+                _check_version(content, path)
+
+
+def _check_version(content: bytes, path: str) -> int:
+    version = msgspec.json.decode(content, type=_Version).version
+    if version > STORED_LOGS_VERSION:
+        raise IncompatibleFormat(
+            f"{path} has version {version}; this program reads versions 1 to {STORED_LOGS_VERSION}."
+        )
+    return version
+
+
+def _read(storage: Storage, path: str) -> dict[str, StoredLog] | None:
+    if not storage.exists(path):
+        return None
+    content = storage.read_file(path)
+    try:
+        if _check_version(content, path) == 1:
+            first = msgspec.json.decode(content, type=_ContentOfVersion1).logs
+            return {name: StoredLog(None, CleanStop(*row), row[0]) for name, row in first.items()}
+        decoded = msgspec.json.decode(content, type=_Content)
+        if not decoded.is_whole():
+            _logger.warning("%s is damaged, everything is checked", path)
+            return None
+        rows = decoded.logs
+        ids = {text: uuid.UUID(text) for text in {row[0] for row in rows.values()}}
+    except (msgspec.MsgspecError, UnicodeDecodeError, ValueError) as error:
+        _logger.warning("%s can't be read, everything is checked: %s", path, error)
+        return None
+    return {name: StoredLog(ids[row[0]], CleanStop(*row[1:]), row[1]) for name, row in rows.items()}
+
+
+def write_stored_logs(storage: Storage, root: str, logs: Mapping[str, StoredLog], *, all_clean: bool) -> None:
+    """Note what is left of each log that has a stop; as the marker when that goes for all of them. Raises OSError."""
+    rows = {
+        name: (
+            stored.topic_id.hex,
+            stored.stop.log_end_offset,
+            stored.stop.active_base_offset,
+            stored.stop.active_size_bytes,
+            stored.stop.size_bytes,
+            stored.stop.oldest_timestamp,
+            stored.stop.has_open_transactions,
+        )
+        for name, stored in sorted(logs.items())
+        if stored.stop is not None and stored.topic_id is not None
+    }
+    name = CLEAN_SHUTDOWN if all_clean else STORED_LOGS
+    storage.replace_file(
+        f"{root}/{name}",
+        msgspec.json.encode(_Content(STORED_LOGS_VERSION, rows, crc32(msgspec.json.encode(rows)))),
+    )
+
+
+def looks_unchanged(storage: Storage, directory: str, stored: StoredLog) -> bool:
+    """Whether the files of a partition have the topic and the sizes that the clean stop left. Raises OSError."""
+    stop = stored.stop
+    if stop is None:
+        return False
+    path = f"{directory}/{PARTITION_METADATA}"
+    try:
+        if decode_partition_metadata(storage.read_file(path), path) != stored.topic_id:
+            return False
+    except (CorruptCheckpoint, IncompatibleFormat, FileNotFoundError):
+        return False
+    sizes = {name: size for name, size in storage.list_files(directory).items() if name.endswith(LOG_SUFFIX)}
+    active = offset_name(stop.active_base_offset, LOG_SUFFIX)
+    return (
+        sizes.get(active) == stop.active_size_bytes
+        and max(sizes) == active
+        and sum(sizes.values()) == stop.size_bytes
+    )

@@ -1,0 +1,1 @@
+"""What must become durable, and how."""

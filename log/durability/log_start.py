@@ -1,0 +1,47 @@
+"""The log start offset of one partition as it is kept on disk, in a file in Kafka's checkpoint format.
+
+Kafka keeps those of all partitions in one file, written once a minute; here each is durable before anything goes.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from log.files.checkpoints import encode_offsets
+from log.files.file_names import LOG_START_OFFSET
+
+if TYPE_CHECKING:
+    from log.files.storage import Storage
+
+
+class LogStart:
+    """The file, which only ever moves forward."""
+
+    __slots__ = ("_closed", "_key", "_lock", "_path", "_storage", "durable_offset")
+
+    def __init__(
+        self, storage: Storage, directory: str, topic: str, partition: int, durable_offset: int
+    ) -> None:
+        """Begin with what the file says."""
+        self._storage = storage
+        self._path = f"{directory}/{LOG_START_OFFSET}"
+        self._key = topic, partition
+        self._lock = threading.Lock()
+        self._closed = False
+        self.durable_offset = durable_offset
+
+    def advance(self, offset: int) -> None:
+        """Make the offset durable unless a later one is; may be called in any thread. Does nothing when closed.
+
+        Raises OSError.
+        """
+        with self._lock:
+            if offset > self.durable_offset and not self._closed:
+                self._storage.replace_file(self._path, encode_offsets({self._key: offset}))
+                self.durable_offset = offset
+
+    def close(self) -> None:
+        """Write no more, not even for those who have begun: the directory's name may soon be another log's."""
+        with self._lock:
+            self._closed = True

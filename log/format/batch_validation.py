@@ -1,0 +1,240 @@
+"""What a produced batch must satisfy before it is judged and written.
+
+Sources: Kafka's `ProduceRequest.validateRecords`, `ByteBufferLogInputStream`, `UnifiedLog.analyzeAndValidateRecords`,
+`LogValidator`. By default only the header is looked at, and the CRC; deep validation decodes the records.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final
+
+from crc32c import crc32c
+
+from log.errors import (
+    CorruptRecord,
+    InvalidRecord,
+    InvalidTimestamp,
+    MalformedBatch,
+    RecordBatchTooLarge,
+    RecordTooLarge,
+    UnsupportedCompressionType,
+)
+from log.format.compression import FRAME_MAGIC, ZSTD
+from log.format.record_batch import (
+    COMPRESSION_MASK,
+    CONTROL_FLAG,
+    CRC_COVERS_FROM,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    NO_TIMESTAMP,
+    SMALLEST_BATCH_LENGTH,
+    TIMESTAMP_TYPE_FLAG,
+    UP_TO_MAGIC_BYTES,
+    parse_header,
+)
+from log.format.records import iterate_body
+
+if TYPE_CHECKING:
+    from log.config import LogConfig
+    from log.format.record_batch import BatchHeader
+
+_INT32: Final = struct.Struct(">i")
+_LENGTH_AT: Final = 8
+_MAGIC_AT: Final = 16
+_NEWEST_MAGIC: Final = 2
+_FOREVER: Final = 2**63 - 1
+_RECORD_ERRORS: Final = 100
+"""The most records of a batch that an answer names."""
+
+
+def check_batch(  # noqa: C901, PLR0912 - the checks of every batch, in Kafka's order and in one call
+    records: memoryview, config: LogConfig, now_ms: int, is_client: bool
+) -> BatchHeader:
+    """The header of the one batch in `records`, after all checks that need no state of the partition.
+
+    Bytes after the batch that are no whole batch are ignored, as Kafka does. Under deep validation the header's
+    max_timestamp may differ from the stored one: it is then the true one and must be stamped.
+    Raises CorruptRecord, InvalidRecord, RecordTooLarge, RecordBatchTooLarge, InvalidTimestamp, UnsupportedCompressionType.
+    """
+    available = len(records)
+    if available < HEADER_BYTES:
+        _refuse_short(records)
+    batch = parse_header(records)
+    size_bytes = batch.size_bytes
+    if batch.magic != MAGIC or size_bytes < HEADER_BYTES or size_bytes > available:
+        _refuse_frame(batch, available)
+    if size_bytes < available:
+        _check_trailing(records[size_bytes:])
+    if is_client and batch.base_offset:
+        raise InvalidRecord(f"The base offset of a produced batch is 0, not {batch.base_offset}.")
+    if size_bytes > config.max_message_bytes and is_client:
+        raise RecordTooLarge(
+            f"The batch has {size_bytes} bytes; max.message.bytes is {config.max_message_bytes}."
+        )
+    if crc32c(records[CRC_COVERS_FROM:size_bytes]) != batch.crc:
+        raise CorruptRecord(f"The batch is corrupt: its stored CRC-32C is {batch.crc:#010x}.")
+    attributes = batch.attributes
+    if (
+        batch.record_count <= 0
+        or batch.record_count != batch.last_offset_delta + 1
+        or (batch.producer_id >= 0 and batch.base_sequence < 0 and is_client)
+        or attributes & COMPRESSION_MASK > ZSTD
+        or (attributes & CONTROL_FLAG and is_client)
+    ):
+        _refuse_content(batch, is_client)
+    if is_client:
+        if attributes & COMPRESSION_MASK:
+            _check_frame_magic(batch.compression, records)
+        if config.message_timestamp_type == "CreateTime":
+            latest = now_ms + config.message_timestamp_after_max_ms
+            if (
+                batch.max_timestamp > latest
+                or batch.base_timestamp > latest
+                or config.message_timestamp_before_max_ms != _FOREVER
+            ):
+                _check_create_time(batch, config, now_ms)
+        elif attributes & TIMESTAMP_TYPE_FLAG:
+            raise InvalidTimestamp("A producer must not set the timestamp type to LogAppendTime.")
+        if config.deep_validation:
+            _check_records(batch, records[HEADER_BYTES:size_bytes], config, now_ms)
+    if size_bytes > config.segment_bytes:
+        raise RecordBatchTooLarge(
+            f"The batch has {size_bytes} bytes; segment.bytes is {config.segment_bytes}."
+        )
+    return batch
+
+
+def _check_frame_magic(codec: int, records: memoryview) -> None:
+    """Refuse what can't be of its codec at first sight; only deep validation looks further."""
+    magic = FRAME_MAGIC.get(codec, b"")
+    if records[HEADER_BYTES : HEADER_BYTES + len(magic)] != magic:
+        raise InvalidRecord(f"The batch says it is compressed with codec {codec}, but its content is not.")
+
+
+def _check_create_time(batch: BatchHeader, config: LogConfig, now_ms: int) -> None:
+    latest = now_ms + config.message_timestamp_after_max_ms
+    if batch.max_timestamp > latest or batch.base_timestamp > latest:
+        raise InvalidTimestamp(
+            f"Timestamp {max(batch.max_timestamp, batch.base_timestamp)} is more than {config.message_timestamp_after_max_ms} ms "
+            f"after the gateway's clock ({now_ms})."
+        )
+    before_ms = config.message_timestamp_before_max_ms
+    if before_ms != _FOREVER:
+        _check_not_too_old(batch.base_timestamp, before_ms, now_ms)
+        _check_not_too_old(batch.max_timestamp, before_ms, now_ms)
+
+
+def _check_not_too_old(timestamp: int, before_ms: int, now_ms: int) -> None:
+    if timestamp != NO_TIMESTAMP and timestamp < now_ms - before_ms:
+        raise InvalidTimestamp(
+            f"Timestamp {timestamp} is more than {before_ms} ms before the gateway's clock ({now_ms})."
+        )
+
+
+def _refuse_short(records: memoryview) -> None:
+    if len(records) >= UP_TO_MAGIC_BYTES:
+        _check_frame_start(records)
+        if 0 <= records[_MAGIC_AT] < MAGIC:
+            raise MalformedBatch("Only record batches of magic 2 can be produced.")
+    raise MalformedBatch(
+        "A produce request carries exactly one record batch per partition; this one has none."
+    )
+
+
+def _refuse_frame(batch: BatchHeader, available: int) -> None:
+    if batch.batch_length < SMALLEST_BATCH_LENGTH:
+        raise CorruptRecord(f"A batch length of {batch.batch_length} is below the minimum.")
+    if not 0 <= batch.magic <= _NEWEST_MAGIC:
+        raise CorruptRecord(f"There is no record format of magic {batch.magic}.")
+    if batch.size_bytes > available:
+        raise MalformedBatch(
+            f"A produce request carries exactly one record batch per partition; this one is cut: {available} of {batch.size_bytes} bytes."
+        )
+    if batch.magic != MAGIC:
+        raise MalformedBatch(f"Only record batches of magic 2 can be produced, not of magic {batch.magic}.")
+    raise CorruptRecord(f"A batch of {batch.size_bytes} bytes has no room for its header.")
+
+
+def _check_frame_start(rest: memoryview) -> int:
+    """The size of the batch that `rest` starts with, by its length field. Raises CorruptRecord."""
+    length = int(_INT32.unpack_from(rest, _LENGTH_AT)[0])
+    if length < SMALLEST_BATCH_LENGTH:
+        raise CorruptRecord(f"A batch length of {length} is below the minimum.")
+    if rest[_MAGIC_AT] > _NEWEST_MAGIC:
+        raise CorruptRecord(f"There is no record format of magic {rest[_MAGIC_AT]}.")
+    return length + LOG_OVERHEAD_BYTES
+
+
+def _check_trailing(rest: memoryview) -> None:
+    if len(rest) < UP_TO_MAGIC_BYTES:
+        if (
+            len(rest) >= LOG_OVERHEAD_BYTES
+            and _INT32.unpack_from(rest, _LENGTH_AT)[0] < SMALLEST_BATCH_LENGTH
+        ):
+            raise CorruptRecord("The bytes after the batch are no batch.")
+        return
+    if _check_frame_start(rest) <= len(rest):
+        raise MalformedBatch("A produce request carries exactly one record batch per partition.")
+
+
+def _refuse_content(batch: BatchHeader, is_client: bool) -> None:
+    if batch.attributes & COMPRESSION_MASK > ZSTD:
+        raise UnsupportedCompressionType(f"There is no compression type {batch.compression}.")
+    if batch.record_count <= 0 or batch.record_count != batch.last_offset_delta + 1:
+        raise InvalidRecord(
+            f"The batch says {batch.record_count} records, its last offset delta is {batch.last_offset_delta}."
+        )
+    if batch.attributes & CONTROL_FLAG and is_client:
+        raise InvalidRecord("Clients are not allowed to write control records.")
+    raise InvalidRecord(
+        f"The batch has producer id {batch.producer_id} and the invalid sequence {batch.base_sequence}."
+    )
+
+
+def check_countable(batch: BatchHeader, config: LogConfig) -> None:
+    """Raises InvalidRecord for more records than may be looked at: hundreds of bytes can hold millions."""
+    if batch.record_count > config.max_decoded_records:
+        raise InvalidRecord(
+            f"The batch has {batch.record_count} records; seqgate.batch.decoded.max.records is {config.max_decoded_records}."
+        )
+
+
+def _check_records(batch: BatchHeader, body: memoryview, config: LogConfig, now_ms: int) -> None:
+    """Decode all records and check them against the header; correct a max_timestamp that lies."""
+    check_countable(batch, config)
+    max_timestamp = NO_TIMESTAMP
+    create_time = config.message_timestamp_type == "CreateTime"
+    latest = now_ms + config.message_timestamp_after_max_ms
+    keyless: list[int] = []
+    for delta, record in enumerate(iterate_body(batch, body, config.max_decompressed_bytes)):
+        if record.offset != batch.base_offset + delta:
+            raise InvalidRecord(
+                f"Record {delta} of the batch has offset delta {record.offset - batch.base_offset}."
+            )
+        if record.key is None and config.compact:
+            keyless.append(delta)
+            continue
+        timestamp = record.timestamp
+        max_timestamp = max(max_timestamp, timestamp)
+        if create_time:
+            if timestamp > latest:
+                raise InvalidTimestamp(
+                    f"Record {delta} has timestamp {timestamp}; the gateway's clock is {now_ms}."
+                )
+            _check_not_too_old(timestamp, config.message_timestamp_before_max_ms, now_ms)
+    if keyless:
+        _refuse_keyless(keyless)
+    if create_time:
+        batch.max_timestamp = max_timestamp
+
+
+def _refuse_keyless(deltas: list[int]) -> None:
+    """Source: Kafka's `LogValidator.validateKey`, `processRecordErrors`; it names every record, here the first ones are."""
+    told = tuple(
+        (delta, "A compacted topic takes no record without a key.") for delta in deltas[:_RECORD_ERRORS]
+    )
+    raise InvalidRecord(
+        f"{len(deltas)} records of the batch have no key, which a compacted topic needs.", told
+    )

@@ -1,0 +1,94 @@
+"""When the records of a batch are due: read from the record header that the topic names.
+
+The header's value is the time in ms since the epoch as decimal text. Without the header, or with any other value, a record is due
+at once. Where a record has the header more than once, the last one counts, as Kafka's `Headers.lastHeader` has it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from log.errors import InvalidRecord
+from log.format import compression
+from log.format.record_batch import HEADER_BYTES
+from log.format.records import check_header_count, read_varint, read_varlong
+
+if TYPE_CHECKING:
+    from log.format.record_batch import BatchHeader
+
+_MAX_DIGITS: Final = 18
+"""So that it fits an int64; it takes one to the year 31 million."""
+_ATTRIBUTES_BYTES: Final = 1
+
+
+def parse_due_ms(value: bytes | None) -> int | None:
+    """The time that a header's value tells, ms since the epoch; None when it tells none."""
+    if value is None or not 0 < len(value) <= _MAX_DIGITS or not value.isdigit():
+        return None
+    return int(value)
+
+
+def due_values(
+    batch: BatchHeader, view: memoryview, name: bytes, limit_bytes: int
+) -> list[tuple[int, bytes | None]]:
+    """(offset_delta, value of the header) of each record of the batch that has the header `name`.
+
+    Records without it cost next to nothing. Raises InvalidRecord for damage, UnsupportedCompressionType.
+    """
+    plain = compression.decompress(batch.compression, view[HEADER_BYTES : batch.size_bytes], limit_bytes)
+    data = bytes(plain)
+    found: list[tuple[int, bytes | None]] = []
+    hit = data.find(name)
+    position = 0
+    last_delta = -1
+    headers = 0
+    for number in range(batch.record_count):
+        if hit < 0:
+            break
+        size, start = read_varint(plain, position)
+        position = start + size
+        if size <= 0 or position > len(data):
+            raise InvalidRecord(f"a record of {size} bytes does not fit the batch")
+        if hit >= position:
+            continue
+        offset_delta, has_header, value, count = _read(data, plain, start, position, name, number, headers)
+        headers += count
+        if has_header:
+            if not last_delta < offset_delta <= batch.last_offset_delta:
+                raise InvalidRecord(f"the offset delta {offset_delta} of a record does not fit the batch")
+            last_delta = offset_delta
+            found.append((offset_delta, value))
+        hit = data.find(name, position)
+    return found
+
+
+def _read(
+    data: bytes,
+    plain: memoryview,
+    start: int,
+    end: int,
+    name: bytes,
+    records_before: int,
+    headers_before: int,
+) -> tuple[int, bool, bytes | None, int]:
+    """(offset_delta, whether it has the header, the header's value, count of all headers) of the record between two positions."""
+    _, position = read_varlong(plain, start + _ATTRIBUTES_BYTES)
+    offset_delta, position = read_varint(plain, position)
+    size, position = read_varint(plain, position)  # the key
+    size, position = read_varint(plain, position + max(0, size))
+    count, position = read_varint(plain, position + max(0, size))
+    check_header_count(count, end - start, records_before, headers_before)
+    value = None
+    has_header = False
+    for _ in range(count):
+        size, name_start = read_varint(plain, position)
+        size_of_value, value_start = read_varint(plain, name_start + max(0, size))
+        position = value_start + max(0, size_of_value)
+        if size < 0 or position > end:
+            raise InvalidRecord("a record header does not fit its record")
+        if size == len(name) and data.startswith(name, name_start):
+            has_header = True
+            value = None if size_of_value < 0 else data[value_start:position]
+    if position > end:
+        raise InvalidRecord("the fields of a record do not fit it")
+    return offset_delta, has_header, value, count

@@ -1,0 +1,297 @@
+"""What the records of a batch say of themselves by headers: a producer name, a sequence id, perhaps an epoch.
+
+The headers' names are the topic's. Name: 1 to `max_name_bytes` bytes. Sequence id and epoch: decimal text, 0 to 2**63 - 1.
+Where a record has a header more than once, the last one counts, as Kafka's `Headers.lastHeader` has it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from log.errors import InvalidRecord
+from log.format import compression
+from log.format.alike_records import RecordLayout, read_alike
+from log.format.record_batch import HEADER_BYTES
+from log.format.records import check_header_count, read_varint
+from seq_validator.names import MAX_SEQUENCE_ID, NO_NAME_EPOCH, NamedRecord
+
+if TYPE_CHECKING:
+    from log.format.record_batch import BatchHeader
+
+_MAX_DIGITS: Final = 19
+_DECIMAL: Final = f"decimal text of at most {_MAX_DIGITS} digits, 0 to {MAX_SEQUENCE_ID}"
+_KEY_AND_VALUE: Final = (0, 1)
+_ALIKE: Final = 8
+"""After so many records that lie alike it is worth to look for more of them at once."""
+_LAYOUTS_OF_A_BATCH: Final = 8
+"""So that a batch can't have one pattern made after the other."""
+_REMEMBERED_HEADERS_BYTES: Final = 1024
+"""Larger headers of a record are not kept for the next batch, nor made a pattern: that takes memory, and time for each byte of them."""
+_new_tuple = tuple.__new__
+
+
+class _Tail(NamedTuple):
+    """The headers of a record, which those of the next one mostly repeat in all but the sequence id."""
+
+    before: bytes
+    """From the count of headers to the value of the sequence header."""
+    after: bytes
+    """From there to the end of the record."""
+    size_bytes: int
+    name: bytes
+    epoch: int
+
+
+class NameHeaders:
+    """The record headers that a topic's names are read from; `tail` is that of the last record if it is small: the next batch may repeat it."""
+
+    __slots__ = ("epoch", "max_name_bytes", "name", "sequence", "tail")
+
+    def __init__(self, name: bytes, sequence: bytes, epoch: bytes, max_name_bytes: int) -> None:
+        """Name the headers."""
+        self.name = name
+        self.sequence = sequence
+        self.epoch = epoch
+        self.max_name_bytes = max_name_bytes
+        self.tail: _Tail | None = None
+
+    @property
+    def names(self) -> tuple[bytes, bytes, bytes]:
+        """Of the headers: that of the producer name, of the sequence id, of the epoch."""
+        return self.name, self.sequence, self.epoch
+
+
+def named_records(
+    batch: BatchHeader, view: memoryview, headers: NameHeaders, limit_bytes: int, *, is_strict: bool = True
+) -> list[NamedRecord]:
+    """The records of the batch that have a name and a sequence id, in order.
+
+    A batch without such headers costs a search for their names. Raises InvalidRecord for damage, and if `is_strict` for a
+    record whose headers are incomplete or have no valid value, which is passed over else; UnsupportedCompressionType.
+    """
+    plain = compression.decompress(batch.compression, view[HEADER_BYTES : batch.size_bytes], limit_bytes)
+    data = bytes(plain)
+    if headers.name not in data and headers.sequence not in data:
+        return []
+    try:
+        return _read_all(batch, data, headers, is_strict)
+    except IndexError:
+        raise InvalidRecord("the records of the batch are cut") from None
+
+
+def _read_all(  # noqa: C901, PLR0912, PLR0915 - what runs for every record, in one piece
+    batch: BatchHeader, data: bytes, headers: NameHeaders, is_strict: bool
+) -> list[NamedRecord]:
+    found: list[NamedRecord] = []
+    tail = headers.tail
+    before, after, size_of_tail = (b"", b"", 0) if tail is None else tail[:3]
+    end = last_size = alike = 0
+    last_delta, highest_delta = -1, batch.last_offset_delta
+    left, layouts_left, headers_read = batch.record_count, _LAYOUTS_OF_A_BATCH, 0
+    while left:
+        left -= 1
+        # What most varints are, one byte or two, is read in line: this runs for every record.
+        begin = end
+        size, at = data[end], end + 1
+        if size & 0x80:
+            size, at = _long_varint(data, end)
+        else:
+            size = (size >> 1) ^ -(size & 1)
+        end = at + size
+        if size <= 0 or end > len(data):
+            raise InvalidRecord(f"a record of {size} bytes does not fit the batch")
+        at += 1
+        while data[at] >= 0x80:  # the timestamp delta
+            at += 1
+        at += 1
+        offset_delta = data[at]
+        if offset_delta & 0x80:
+            offset_delta, at = _long_varint(data, at)
+        else:
+            offset_delta, at = (offset_delta >> 1) ^ -(offset_delta & 1), at + 1
+        if not last_delta < offset_delta <= highest_delta:
+            raise InvalidRecord(f"the offset delta {offset_delta} of a record does not fit the batch")
+        last_delta = offset_delta
+        for _field in _KEY_AND_VALUE:
+            field_size = data[at]
+            if field_size & 0x80:
+                field_size, at = _long_varint(data, at)
+            else:
+                field_size, at = (field_size >> 1) ^ -(field_size & 1), at + 1
+            if field_size > 0:
+                at += field_size
+        if (
+            tail is None
+            or end - at != size_of_tail
+            or not data.startswith(before, at)
+            or not data.endswith(after, at, end)
+        ):
+            alike = 0
+            count, _ = _varint(data, at)
+            check_header_count(count, end - at, batch.record_count - left - 1, headers_read)
+            headers_read += count
+            tail = _read_tail(data, at, end, headers, is_strict)
+            headers.tail = tail if end - at <= _REMEMBERED_HEADERS_BYTES else None
+            if tail is None:
+                continue
+            before, after, size_of_tail = tail.before, tail.after, tail.size_bytes
+        digits = data[at + len(before) : end - len(after)]
+        if (
+            len(digits) > _MAX_DIGITS
+            or not digits.isdigit()
+            or (sequence_id := int(digits)) > MAX_SEQUENCE_ID
+        ):
+            if is_strict:
+                raise InvalidRecord(
+                    f"the header {_told(headers.sequence)} of a record is no sequence id: {_DECIMAL}"
+                )
+            continue
+        # The NamedTuple's own constructor costs three times as much.
+        found.append(_new_tuple(NamedRecord, (offset_delta, tail.name, sequence_id, tail.epoch)))
+        alike = alike + 1 if size == last_size else 0
+        last_size = size
+        if alike == _ALIKE and layouts_left and size_of_tail <= _REMEMBERED_HEADERS_BYTES:
+            layouts_left -= 1
+            layout = _layout(data, begin, at, tail, len(digits))
+            following, end = _read_following(layout, data, end, left, last_delta, tail)
+            found += following
+            left -= len(following)
+            last_delta += len(following)
+            alike = 0
+            if last_delta > highest_delta:
+                raise InvalidRecord(f"the offset delta {last_delta} of a record does not fit the batch")
+    return found
+
+
+def _layout(data: bytes, begin: int, headers_at: int, tail: _Tail, digits: int) -> RecordLayout:
+    """How the record lies that begins there, and whose count of headers is at `headers_at`."""
+    _, start = _varint(data, begin)
+    after_timestamp = _after_varint(data, start + 1)
+    after_offset = _after_varint(data, after_timestamp)
+    key_size, key_at = _varint(data, after_offset)
+    value_length_at = key_at + max(0, key_size)
+    _, value_at = _varint(data, value_length_at)
+    return RecordLayout(
+        size=data[begin:start],
+        timestamp_delta_bytes=after_timestamp - start - 1,
+        offset_delta_bytes=after_offset - after_timestamp,
+        key_and_value=(
+            (data[after_offset:key_at], value_length_at - key_at),
+            (data[value_length_at:value_at], headers_at - value_at),
+        ),
+        before=tail.before,
+        digits=digits,
+        after=tail.after,
+    )
+
+
+def _after_varint(data: bytes, position: int) -> int:
+    while data[position] >= 0x80:
+        position += 1
+    return position + 1
+
+
+def _read_following(
+    layout: RecordLayout, data: bytes, position: int, limit: int, last_delta: int, tail: _Tail
+) -> tuple[list[NamedRecord], int]:
+    """The records that lie alike, and the position behind them; none unless their offsets have no gap."""
+    texts, offset_delta, end = read_alike(layout, data, position, limit)
+    if not texts or _varint(offset_delta, 0)[0] != last_delta + len(texts):
+        return [], position
+    sequence_ids = list(map(int, texts))
+    if max(sequence_ids) > MAX_SEQUENCE_ID:
+        return [], position
+    name, epoch = tail.name, tail.epoch
+    following = [
+        _new_tuple(NamedRecord, (delta, name, sequence_id, epoch))
+        for delta, sequence_id in enumerate(sequence_ids, last_delta + 1)
+    ]
+    return following, end
+
+
+def _long_varint(data: bytes, position: int) -> tuple[int, int]:
+    """As `read_varint`, quicker for two bytes; the first one is known to have another behind it."""
+    byte = data[position + 1]
+    if byte & 0x80:
+        return read_varint(data, position)
+    number = data[position] & 0x7F | byte << 7
+    return (number >> 1) ^ -(number & 1), position + 2
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    byte = data[position]
+    if byte & 0x80:
+        return _long_varint(data, position)
+    return (byte >> 1) ^ -(byte & 1), position + 1
+
+
+def _read_tail(data: bytes, start: int, end: int, headers: NameHeaders, is_strict: bool) -> _Tail | None:
+    """The headers of a record, from the count of them to its end; None of one without name and sequence id."""
+    values = _wanted_values(data, start, end, headers)
+    name, sequence, epoch = (values.get(wanted) for wanted in (headers.name, headers.sequence, headers.epoch))
+    if name is None and sequence is None:
+        return None
+    complaint = _complaint(data, headers, name, sequence, epoch)
+    if complaint is not None or name is None or sequence is None:
+        if is_strict:
+            raise InvalidRecord(complaint or "")
+        return None
+    known_epoch = None if epoch is None else _number(data[slice(*epoch)])
+    return _Tail(
+        data[start : sequence[0]],
+        data[sequence[1] : end],
+        end - start,
+        data[slice(*name)],
+        NO_NAME_EPOCH if known_epoch is None else known_epoch,
+    )
+
+
+def _wanted_values(data: bytes, start: int, end: int, headers: NameHeaders) -> dict[bytes, tuple[int, int]]:
+    """From where to where the values of those headers lie that names are read from; an empty stretch for null."""
+    wanted = headers.name, headers.sequence, headers.epoch
+    found: dict[bytes, tuple[int, int]] = {}
+    count, position = _varint(data, start)
+    for _ in range(count):
+        size, name_start = _varint(data, position)
+        if size < 0:
+            raise InvalidRecord("a record header has no name")
+        size_of_value, value_start = _varint(data, name_start + size)
+        position = value_start + max(0, size_of_value)
+        if position > end:
+            raise InvalidRecord("a record header does not fit its record")
+        name = data[name_start : name_start + size]
+        if name in wanted:
+            found[name] = value_start, position
+    if position != end:
+        raise InvalidRecord("the fields of a record do not fit it")
+    return found
+
+
+def _complaint(
+    data: bytes,
+    headers: NameHeaders,
+    name: tuple[int, int] | None,
+    sequence: tuple[int, int] | None,
+    epoch: tuple[int, int] | None,
+) -> str | None:
+    """What is wrong with the values of a record that has at least one of name and sequence id."""
+    if name is None or sequence is None:
+        here, missing = (headers.sequence, headers.name) if name is None else (headers.name, headers.sequence)
+        return f"a record has the header {_told(here)} without {_told(missing)}"
+    if not 0 < name[1] - name[0] <= headers.max_name_bytes:
+        return f"the header {_told(headers.name)} of a record is no producer name of 1 to {headers.max_name_bytes} bytes"
+    if epoch is not None and _number(data[slice(*epoch)]) is None:
+        return f"the header {_told(headers.epoch)} of a record is no epoch: {_DECIMAL}"
+    return None
+
+
+def _number(digits: bytes) -> int | None:
+    """The number that decimal text stands for; None for any other, and for one that is no int64."""
+    if not digits.isdigit() or len(digits) > _MAX_DIGITS:
+        return None
+    number = int(digits)
+    return number if number <= MAX_SEQUENCE_ID else None
+
+
+def _told(header: bytes) -> str:
+    return header.decode("utf-8", "replace")

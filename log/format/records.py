@@ -1,0 +1,267 @@
+"""The records inside a batch: building and reading them (KIP-98, Kafka's `DefaultRecord`).
+
+A record is: length varint, attributes int8, timestamp_delta varint, offset_delta varint, key and value each as a varint
+length (-1 is null) and bytes, headers as a varint count of (key, nullable value). Varints are zigzag.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from crc32c import crc32c
+
+from log.errors import InvalidRecord
+from log.format import compression
+from log.format.record_batch import (
+    CONTROL_FLAG,
+    CRC_COVERS_FROM,
+    HEADER,
+    HEADER_BYTES,
+    MAGIC,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_FLAG,
+    TRANSACTIONAL_FLAG,
+    BatchHeader,
+    Buffer,
+    parse_header,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+_UINT32 = struct.Struct(">I")
+_INT64_MASK = 0xFFFFFFFFFFFFFFFF
+_INT64_SIGN = 1 << 63
+_INT32_MASK = 0xFFFFFFFF
+MAX_HEADERS: Final = 100_000
+"""So many headers of the records of one batch are looked at, and HEADERS_PER_RECORD more for each record that was read before."""
+HEADERS_PER_RECORD: Final = 10
+_VARINT_MAX_BYTES = 5
+_VARLONG_MAX_BYTES = 10
+
+
+class Record(NamedTuple):
+    """One stored record. `offset` is absolute, `timestamp` in ms (-1: none), headers as (name, value or None)."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NewRecord:
+    """One record to be built into a batch. `timestamp` in ms, -1 for none."""
+
+    value: bytes | None
+    key: bytes | None = None
+    timestamp: int = NO_TIMESTAMP
+    headers: Sequence[tuple[str, bytes | None]] = ()
+
+
+def build_batch(
+    records: Iterable[NewRecord | Record],
+    *,
+    base_offset: int = 0,
+    codec: str = "none",
+    leader_epoch: int = -1,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    is_transactional: bool = False,
+    is_control: bool = False,
+    is_log_append_time: bool = False,
+) -> bytes:
+    """One record batch of magic 2 with these records at consecutive offsets, CRC included.
+
+    `codec` is none, gzip, snappy, lz4 or zstd. base_timestamp is the first record's timestamp, max_timestamp the largest.
+    Raises ValueError without records or with an unknown codec.
+    """
+    listed = list(records)
+    if not listed:
+        raise ValueError("a record batch needs at least one record")
+    if codec not in compression.CODEC_IDS:
+        raise ValueError(f"unknown codec {codec!r}")
+    base_timestamp = listed[0].timestamp
+    body = bytearray()
+    for offset_delta, record in enumerate(listed):
+        _write_record(body, record, offset_delta, record.timestamp - base_timestamp)
+    payload = compression.compress(compression.CODEC_IDS[codec], bytes(body))
+    attributes = compression.CODEC_IDS[codec]
+    attributes |= TRANSACTIONAL_FLAG if is_transactional else 0
+    attributes |= CONTROL_FLAG if is_control else 0
+    attributes |= TIMESTAMP_TYPE_FLAG if is_log_append_time else 0
+    batch = bytearray(
+        HEADER.pack(
+            base_offset,
+            HEADER_BYTES - 12 + len(payload),
+            leader_epoch,
+            MAGIC,
+            0,
+            attributes,
+            len(listed) - 1,
+            base_timestamp,
+            max(record.timestamp for record in listed),
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            len(listed),
+        )
+    )
+    batch += payload
+    _UINT32.pack_into(batch, CRC_COVERS_FROM - 4, crc32c(memoryview(batch)[CRC_COVERS_FROM:]))
+    return bytes(batch)
+
+
+def iterate_records(batch: Buffer, *, limit_bytes: int = compression.DEFAULT_LIMIT_BYTES) -> Iterator[Record]:
+    """The records of the one batch that `batch` starts with, in order; the CRC is not checked.
+
+    Under LogAppendTime every record has the batch's max_timestamp. Decompression stops at `limit_bytes`.
+    Raises InvalidRecord on damage and for too many headers, CorruptRecord without a whole header, UnsupportedCompressionType.
+    """
+    view = memoryview(batch).cast("B")
+    header = parse_header(view)
+    if len(view) < header.size_bytes:
+        raise InvalidRecord("the batch is cut")
+    yield from iterate_body(header, view[HEADER_BYTES : header.size_bytes], limit_bytes)
+
+
+def iterate_body(header: BatchHeader, body: memoryview, limit_bytes: int) -> Iterator[Record]:
+    """The records of a batch given its header and the bytes after it. Raises as `iterate_records`."""
+    data = compression.decompress(header.compression, body, limit_bytes)
+    position = 0
+    headers = 0
+    for number in range(header.record_count):
+        length, start = read_varint(data, position)
+        end = start + length
+        if length < 0 or end > len(data):
+            raise InvalidRecord(f"a record of {length} bytes does not fit the batch")
+        record = _read_record(header, data[start:end], number, headers)
+        headers += len(record.headers)
+        yield record
+        position = end
+    if position != len(data):
+        raise InvalidRecord(f"{len(data) - position} bytes follow the last record")
+
+
+def check_header_count(count: int, record_bytes: int, records_before: int, headers_before: int) -> None:
+    """Raises InvalidRecord for a count of headers that a record can't have, or that is too many to be looked at one by one.
+
+    A few compressed bytes can hold millions. `headers_before` are those that were looked at of the `records_before` in the batch.
+    """
+    if not 0 <= count <= record_bytes:
+        raise InvalidRecord(f"a record has {count} headers")
+    if headers_before + count > MAX_HEADERS + HEADERS_PER_RECORD * records_before:
+        raise InvalidRecord(
+            f"the first {records_before + 1} records of the batch have {headers_before + count} headers; at most {MAX_HEADERS} "
+            f"and {HEADERS_PER_RECORD} for each record before are read"
+        )
+
+
+def _read_record(header: BatchHeader, data: memoryview, records_before: int, headers_before: int) -> Record:
+    if not data:
+        raise InvalidRecord("a record is empty")
+    timestamp_delta, position = read_varlong(data, 1)
+    offset_delta, position = read_varint(data, position)
+    key, position = _read_bytes(data, position)
+    value, position = _read_bytes(data, position)
+    count, position = read_varint(data, position)
+    check_header_count(count, len(data), records_before, headers_before)
+    headers = []
+    for _ in range(count):
+        name, position = _read_bytes(data, position)
+        if name is None:
+            raise InvalidRecord("a record header has no name")
+        content, position = _read_bytes(data, position)
+        headers.append((name.decode("utf-8", "replace"), content))
+    if position != len(data):
+        raise InvalidRecord("a record is longer than its content")
+    timestamp = (
+        header.max_timestamp
+        if header.is_log_append_time
+        else as_int64(header.base_timestamp + timestamp_delta)
+    )
+    return Record(header.base_offset + offset_delta, timestamp, key, value, tuple(headers))
+
+
+def _read_bytes(data: memoryview, position: int) -> tuple[bytes | None, int]:
+    length, position = read_varint(data, position)
+    if length < 0:
+        return None, position
+    end = position + length
+    if end > len(data):
+        raise InvalidRecord("a field is longer than its record")
+    return bytes(data[position:end]), end
+
+
+def read_varint(data: Buffer, position: int) -> tuple[int, int]:
+    """The zigzag varint of an int32 at `position` and the position after it. Raises InvalidRecord.
+
+    What is over 32 bits is dropped, as in Kafka's `ByteUtils.readVarint`.
+    """
+    return _read_zigzag(data, position, _VARINT_MAX_BYTES, _INT32_MASK)
+
+
+def read_varlong(data: Buffer, position: int) -> tuple[int, int]:
+    """The same of an int64 (`ByteUtils.readVarlong`)."""
+    return _read_zigzag(data, position, _VARLONG_MAX_BYTES, _INT64_MASK)
+
+
+def _read_zigzag(data: Buffer, position: int, max_bytes: int, mask: int) -> tuple[int, int]:
+    result = shift = 0
+    for index in range(position, position + max_bytes):
+        if index >= len(data):
+            break
+        byte = data[index]
+        result |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            result &= mask
+            return (result >> 1) ^ -(result & 1), index + 1
+        shift += 7
+    raise InvalidRecord("a varint is cut or too long")
+
+
+def as_int64(value: int) -> int:
+    """A sum of two int64 as Java has it, which goes on at the other end: timestamps may be anything."""
+    if -_INT64_SIGN <= value < _INT64_SIGN:
+        return value
+    return ((value + _INT64_SIGN) & _INT64_MASK) - _INT64_SIGN
+
+
+def write_varint(output: bytearray, value: int) -> None:
+    """Append `value` (within int64) as a zigzag varint."""
+    rest = ((value << 1) ^ (value >> 63)) & _INT64_MASK
+    while rest >= 0x80:
+        output.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    output.append(rest)
+
+
+def _write_bytes(output: bytearray, value: bytes | None) -> None:
+    if value is None:
+        write_varint(output, -1)
+    else:
+        write_varint(output, len(value))
+        output += value
+
+
+def _write_record(
+    output: bytearray, record: NewRecord | Record, offset_delta: int, timestamp_delta: int
+) -> None:
+    content = bytearray(b"\x00")
+    write_varint(content, timestamp_delta)
+    write_varint(content, offset_delta)
+    _write_bytes(content, record.key)
+    _write_bytes(content, record.value)
+    write_varint(content, len(record.headers))
+    for name, value in record.headers:
+        _write_bytes(content, name.encode())
+        _write_bytes(content, value)
+    write_varint(output, len(content))
+    output += content

@@ -1,0 +1,98 @@
+"""Bringing the producer state of a partition back: the newest readable snapshot, and the batches of the log after it.
+
+Source: Kafka's `UnifiedLog.rebuildProducerState`.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from log.durability.flush_ticket import make_durable
+from log.errors import CorruptRecord
+from log.files.file_names import SNAPSHOT_SUFFIX, offset_name
+from log.format.end_marker import read_end_marker
+from log.state.producer_snapshots import restore_newest, write_snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from log.config import LogConfig
+    from log.environment import LogEnvironment
+    from log.files.storage import Storage
+    from log.format.record_batch import BatchHeader
+    from log.segments.segment import Segment
+    from seq_validator import ProducerTable
+
+_logger = logging.getLogger(__name__)
+
+
+def load_producers(
+    environment: LogEnvironment,
+    directory: str,
+    config: LogConfig,
+    segments: Sequence[tuple[Segment, int]],
+    snapshots: list[int],
+    *,
+    is_snapshot_durable: bool,
+    now_ms: int,
+) -> ProducerTable:
+    """The producer state at the end of `segments`, each with its end offset (exclusive). Raises OSError.
+
+    `snapshots` are the offsets of those that belong to this log; the one used is durable afterwards. Where a power cut
+    spoiled the one of the last segment, there is a new one.
+    """
+    storage = environment.storage
+    log_from = segments[0][0].base_offset if segments else 0
+    producers, from_offset = restore_newest(environment, directory, config, snapshots, log_from=log_from)
+    start = from_offset or 0
+    try:
+        if from_offset is not None and not is_snapshot_durable:
+            # it may lie in the page cache only, and soon be all that remembers the producers of deleted segments
+            path = f"{directory}/{offset_name(from_offset, SNAPSHOT_SUFFIX)}"
+            make_durable(storage, path, storage.read_file(path))
+            storage.sync_directory(directory)
+        for segment, end_offset in segments:
+            if end_offset > start:
+                _replay(storage, segment, start, producers, now_ms)
+                if segment is not segments[-1][0]:
+                    storage.forget_cached(segment.file)  # old data, which whoever wants it reads again
+        if len(segments) > 1 and len(producers) and start < segments[-1][0].base_offset:
+            # Else nothing would remember the producers of closed segments once these are deleted.
+            log_end_offset = segments[-1][1]
+            path = write_snapshot(environment, directory, producers, log_end_offset, log_end_offset)
+            storage.sync_path(path)
+            storage.sync_directory(directory)
+    except BaseException:
+        producers.clear()
+        raise
+    return producers
+
+
+def _replay(storage: Storage, segment: Segment, start: int, producers: ProducerTable, now_ms: int) -> None:
+    try:
+        position = segment.position_of(start, segment.size_bytes) if start > segment.base_offset else 0
+        for at, batch in segment.batches(position, segment.size_bytes):
+            if batch.producer_id < 0 or batch.base_offset < start:
+                continue
+            if batch.is_control:
+                _replay_marker(storage.read(segment.file, batch.size_bytes, at), batch, producers, now_ms)
+                continue
+            producers.update(batch, batch.base_offset, now_ms)
+            if batch.is_transactional:
+                producers.continue_transaction(batch.producer_id, batch.base_offset)
+    except CorruptRecord as error:
+        _logger.error("producers may be forgotten: %s", error)  # noqa: TRY400 - the sentence says it
+
+
+def _replay_marker(data: bytes, batch: BatchHeader, producers: ProducerTable, now_ms: int) -> None:
+    marker = read_end_marker(data)
+    if marker is not None:
+        producers.end_transaction(
+            batch.producer_id,
+            batch.producer_epoch,
+            coordinator_epoch=marker.coordinator_epoch,
+            offset=batch.base_offset,
+            timestamp=batch.max_timestamp,
+            now_ms=now_ms,
+        )

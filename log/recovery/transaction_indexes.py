@@ -1,0 +1,127 @@
+"""Making the indexes of aborted transactions anew from the log.
+
+Source: Kafka's `LogSegment.recover`, which replays the producer state for the same reason.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from log.errors import CorruptRecord
+from log.files.file_names import TRANSACTION_INDEX_SUFFIX
+from log.format.end_marker import read_end_marker
+from log.state.ongoing_transactions import OngoingTransactions
+from log.state.producer_snapshots import restore_newest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from log.config import LogConfig
+    from log.environment import LogEnvironment
+    from log.format.record_batch import BatchHeader
+    from log.segments.segment import Segment
+
+_logger = logging.getLogger(__name__)
+
+
+def has_sane_index(segment: Segment, end_offset: int) -> bool:
+    """Whether the segment has no aborted transactions, or an index of them that can be read and makes sense."""
+    if not segment.has_aborted:
+        return True
+    try:
+        return segment.transaction_index().is_sane(segment.base_offset, end_offset)
+    except OSError as error:
+        _logger.warning("%s is made anew: %s", segment.path(TRANSACTION_INDEX_SUFFIX), error)
+        return False
+
+
+def rebuild_transaction_indexes(
+    environment: LogEnvironment,
+    directory: str,
+    config: LogConfig,
+    segments: Sequence[Segment],
+    doubted: Sequence[Segment],
+    snapshots: Sequence[int],
+) -> None:
+    """Make the indexes of the `doubted` segments, which are some of `segments`, in this order. Raises OSError.
+
+    Those of closed segments are durable then; that of the last one stays in memory. What is open where the first of
+    them begins is read from the newest of the `snapshots` (their offsets) before it, and from the log after that.
+    """
+    first, last = doubted[0].base_offset, doubted[-1].base_offset
+    table, covered = restore_newest(
+        environment,
+        directory,
+        config,
+        [offset for offset in snapshots if offset <= first],
+        log_from=segments[0].base_offset,
+        is_counted=False,
+    )
+    follower = _Follower(
+        environment,
+        {
+            entry.producer_id: entry.current_transaction_first_offset
+            for entry in table
+            if entry.has_open_transaction
+        },
+    )
+    for segment in doubted:
+        segment.forget_aborted()
+    start = 0 if covered is None else covered
+    rebuilt = {segment.base_offset for segment in doubted}
+    ends = [segment.base_offset for segment in segments[1:]]
+    for segment, end_offset in zip(segments, [*ends, None], strict=True):
+        if segment.base_offset <= last and (end_offset is None or end_offset > start):
+            follower.read(segment, start, is_noted=segment.base_offset in rebuilt)
+    _write(environment, directory, doubted, segments[-1])
+
+
+def _write(environment: LogEnvironment, directory: str, doubted: Sequence[Segment], active: Segment) -> None:
+    storage = environment.storage
+    for segment in doubted:
+        path = segment.path(TRANSACTION_INDEX_SUFFIX)
+        if segment.has_aborted and segment is not active:
+            for written in segment.write_transaction_index():
+                storage.sync_path(written)
+            segment.become_closed()
+        elif not segment.has_aborted and storage.exists(path):
+            storage.delete(path)
+    storage.sync_directory(directory)
+
+
+class _Follower:
+    """Follows the transactions through the log and notes the aborted ones."""
+
+    def __init__(self, environment: LogEnvironment, open_transactions: dict[int, int]) -> None:
+        self._storage = environment.storage
+        self._first_offsets = open_transactions
+        self._ongoing = OngoingTransactions(
+            (first_offset, producer_id) for producer_id, first_offset in open_transactions.items()
+        )
+
+    def read(self, segment: Segment, start: int, *, is_noted: bool) -> None:
+        """Follow what lies in the segment from the offset `start` on; note what it aborts if `is_noted`."""
+        try:
+            for position, batch in segment.batches(0, segment.size_bytes):
+                if batch.producer_id < 0 or not batch.is_transactional or batch.base_offset < start:
+                    continue
+                if batch.is_control:
+                    self._end(segment, position, batch, is_noted=is_noted)
+                elif batch.producer_id not in self._first_offsets:
+                    self._first_offsets[batch.producer_id] = batch.base_offset
+                    self._ongoing.begin(batch.producer_id, batch.base_offset)
+        except CorruptRecord as error:
+            _logger.error("aborted transactions may be missing: %s", error)  # noqa: TRY400 - the sentence says it
+
+    def _end(self, segment: Segment, position: int, batch: BatchHeader, *, is_noted: bool) -> None:
+        marker = read_end_marker(self._storage.read(segment.file, batch.size_bytes, position))
+        if marker is None:
+            return
+        first_offset = self._first_offsets.pop(batch.producer_id, None)
+        if first_offset is None:
+            return
+        offset = batch.base_offset
+        last_stable_offset = self._ongoing.end(first_offset, offset, offset + 1)
+        if is_noted and not marker.is_commit:
+            segment.add_aborted(batch.producer_id, first_offset, offset, last_stable_offset)

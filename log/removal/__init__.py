@@ -1,0 +1,1 @@
+"""Which segments go, and how they are removed."""

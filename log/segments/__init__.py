@@ -1,0 +1,1 @@
+"""The segments of a partition log, their indexes, and reading from them."""

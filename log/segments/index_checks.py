@@ -1,0 +1,72 @@
+"""Entries of the indexes are believed when the log bears them out: the files have no checksums.
+
+An entry of the offset index points to a batch that begins at its offset or before, one of the time index says which timestamp
+the batch has that ends with an offset. A bit that flipped in either would begin a read in the middle of a batch, pass over
+records, or have a young segment deleted for an old one. So the header is read, and both are made anew when it says else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from log.errors import CorruptRecord
+from log.format.record_batch import MAGIC
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from log.segments.indexes import SegmentIndexes
+    from log.segments.segment import Segment
+
+_CHUNK_BYTES: Final = 4096
+
+
+def checked_entry(
+    segment: Segment, find: Callable[[SegmentIndexes], tuple[int, int] | None]
+) -> tuple[int, int] | None:
+    """The entry that `find` takes of the offset index, when the log bears it out. Raises OSError, NotCached, CorruptRecord.
+
+    None also when it is the batches that are damaged: what lies before the damage can still be read from the start.
+    """
+    entry = find(segment.indexes())
+    if entry is None or _bears_out(segment, *entry):
+        return entry
+    try:
+        segment.mend_indexes()
+    except CorruptRecord:
+        return None
+    return find(segment.indexes())
+
+
+def start_for_time(segment: Segment, timestamp_ms: int) -> int:
+    """The relative offset from which on to look for a timestamp later than `timestamp_ms`. Raises as `checked_entry`."""
+    timestamp, relative_offset = segment.indexes().time_entry_for(timestamp_ms)
+    if timestamp < 0 or has_timestamp(segment, segment.indexes(), timestamp, relative_offset):
+        return relative_offset
+    try:
+        segment.mend_indexes()
+    except CorruptRecord:
+        return 0
+    return segment.indexes().time_entry_for(timestamp_ms)[1]
+
+
+def has_timestamp(segment: Segment, indexes: SegmentIndexes, timestamp: int, relative_offset: int) -> bool:
+    """Whether the batch that ends with the offset has this largest timestamp. Raises OSError, NotCached."""
+    entry = indexes.entry_for(relative_offset)
+    if entry is not None and not _bears_out(segment, *entry):
+        return False
+    wanted = segment.base_offset + relative_offset
+    try:
+        for _, batch in segment.batches(entry[1] if entry else 0, segment.size_bytes, _CHUNK_BYTES):
+            if batch.last_offset >= wanted:
+                return batch.last_offset == wanted and batch.max_timestamp == timestamp
+    except CorruptRecord:
+        pass
+    return False
+
+
+def _bears_out(segment: Segment, relative_offset: int, position: int) -> bool:
+    batch = segment.header_at(position)
+    if batch is None:
+        return False
+    return batch.magic == MAGIC and 0 <= batch.base_offset - segment.base_offset <= relative_offset

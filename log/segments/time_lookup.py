@@ -1,0 +1,140 @@
+"""Finding records by time. Only one batch is ever decoded, the one that holds the answer.
+
+Source: Kafka's `UnifiedLog.fetchOffsetByTimestamp`, `LogSegment.findOffsetByTimestamp` (KIP-79, KIP-734).
+"""
+
+from __future__ import annotations
+
+import math
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final
+
+from log.compaction.batch_rewriting import plain_records, stored_records
+from log.files.data_file import NotCached
+from log.format.records import as_int64
+from log.segments.index_checks import start_for_time
+from log.segments.regions import TimestampAndOffset
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from log.config import LogConfig
+    from log.environment import LogEnvironment
+    from log.files.data_file import Place
+    from log.format.record_batch import BatchHeader
+    from log.segments.segment import Segment
+
+_PLACES_AT_ONCE: Final = 128
+
+
+def first_not_before(
+    environment: LogEnvironment,
+    config: LogConfig,
+    segments: Sequence[Segment],
+    timestamp_ms: int,
+    log_start_offset: int,
+) -> TimestampAndOffset | None:
+    """The first record from the log start on whose timestamp is `timestamp_ms` or later.
+
+    Of a batch with more records than may be looked at, its first one.
+
+    Raises LogError, OSError, NotCached.
+    """
+    _check_timestamps(segments, timestamp_ms)
+    for segment in segments:
+        if segment.max_timestamp < timestamp_ms:
+            continue
+        start = segment.position_for(start_for_time(segment, timestamp_ms - 1))
+        for position, batch in segment.batches(start, segment.size_bytes):
+            if batch.max_timestamp >= timestamp_ms and batch.last_offset >= log_start_offset:
+                found = _in_batch(
+                    environment, config, segment, position, batch, timestamp_ms, log_start_offset
+                )
+                if found is not None:
+                    return found
+    return None
+
+
+def first_of_largest(
+    environment: LogEnvironment, config: LogConfig, segments: Sequence[Segment]
+) -> TimestampAndOffset | None:
+    """The first record that has the largest timestamp of all, as `first_not_before`. Raises LogError, OSError, NotCached."""
+    holding = [segment for segment in segments if segment.size_bytes]
+    _check_timestamps(holding)
+    if not holding:
+        return None
+    segment = max(holding, key=lambda candidate: candidate.max_timestamp)
+    largest = segment.max_timestamp
+    start = segment.position_of(segment.offset_of_max_timestamp, segment.size_bytes)
+    for position, batch in segment.batches(start, segment.size_bytes):
+        if batch.max_timestamp == largest:
+            return _first_of_largest_in_batch(environment, config, segment, position, batch)
+    return None
+
+
+def _check_timestamps(segments: Sequence[Segment], wanted_ms: float = math.inf) -> None:
+    """Raises NotCached for many segments at once whose largest timestamps are not known, up to one that is large enough."""
+    missing: list[Place] = []
+    for segment in segments:
+        try:
+            if segment.max_timestamp >= wanted_ms:
+                break
+        except NotCached as cold:
+            missing += cold.places
+            if len(missing) >= _PLACES_AT_ONCE:
+                break
+    if missing:
+        raise NotCached(missing)
+
+
+def _is_whole(batch: BatchHeader) -> bool:
+    """Whether compaction took no record out of it."""
+    return batch.record_count == batch.last_offset_delta + 1
+
+
+def _first_of_largest_in_batch(
+    environment: LogEnvironment, config: LogConfig, segment: Segment, position: int, batch: BatchHeader
+) -> TimestampAndOffset | None:
+    """Looks at the records themselves: without deep validation the header's max_timestamp may be wrong.
+
+    None when compaction has emptied the batch.
+    """
+    leader_epoch = batch.partition_leader_epoch
+    if not batch.record_count:
+        return None
+    if (batch.is_log_append_time and _is_whole(batch)) or batch.record_count > config.max_decoded_records:
+        return TimestampAndOffset(batch.max_timestamp, batch.base_offset, leader_epoch)
+    records = _records(environment, config, segment, position, batch)
+    timestamp, offset = max(records, key=itemgetter(0))
+    return TimestampAndOffset(timestamp, offset, leader_epoch)
+
+
+def _in_batch(
+    environment: LogEnvironment,
+    config: LogConfig,
+    segment: Segment,
+    position: int,
+    batch: BatchHeader,
+    timestamp_ms: int,
+    log_start_offset: int,
+) -> TimestampAndOffset | None:
+    leader_epoch = batch.partition_leader_epoch
+    if (batch.is_log_append_time and _is_whole(batch)) or batch.record_count > config.max_decoded_records:
+        return TimestampAndOffset(batch.max_timestamp, max(batch.base_offset, log_start_offset), leader_epoch)
+    for timestamp, offset in _records(environment, config, segment, position, batch):
+        if timestamp >= timestamp_ms and offset >= log_start_offset:
+            return TimestampAndOffset(timestamp, offset, leader_epoch)
+    return None
+
+
+def _records(
+    environment: LogEnvironment, config: LogConfig, segment: Segment, position: int, batch: BatchHeader
+) -> Iterator[tuple[int, int]]:
+    """(timestamp, offset) of each record of a batch; their headers, of which there may be millions, are not looked at."""
+    data = environment.storage.read(segment.file, batch.size_bytes, position)
+    plain = plain_records(batch, memoryview(data), config.max_decompressed_bytes)
+    for record in stored_records(batch, plain):
+        if batch.is_log_append_time:
+            yield batch.max_timestamp, record.offset
+        else:
+            yield as_int64(batch.base_timestamp + record.timestamp_delta), record.offset

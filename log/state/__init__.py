@@ -1,0 +1,1 @@
+"""State that is derived from a log's batches: producers, transactions, delays, names, leader epochs."""

@@ -1,0 +1,49 @@
+"""What a request names several times is answered as often, as in Kafka, unless it names very much."""
+
+from __future__ import annotations
+
+from gateway.handlers.answering.named_twice import (
+    REPEATING_MAX_NAMED,
+    answer_each,
+    places_to_answer,
+    to_answer,
+)
+
+MANY = REPEATING_MAX_NAMED + 1
+
+
+def test_a_usual_request_is_answered_as_often_as_it_asks() -> None:
+    named = ("b", "a") * (REPEATING_MAX_NAMED // 2)
+    assert to_answer(named) == named
+
+
+def test_of_very_much_the_first_of_each_name_is_answered() -> None:
+    named = [*((number % 2, number) for number in range(MANY)), (7, 7)]
+    assert to_answer(named, lambda pair: pair[0]) == ((0, 0), (1, 1), (7, 7))
+
+
+async def test_each_answer_is_worked_out_once_and_shared() -> None:
+    worked_out: list[str] = []
+
+    def answer(name: str) -> list[str]:
+        worked_out.append(name)
+        return [name]
+
+    answers = await answer_each(("b", "a", "b"), answer)
+    assert answers == (["b"], ["a"], ["b"])
+    assert answers[0] is answers[2]
+    assert worked_out == ["b", "a"]
+
+
+async def test_of_very_much_each_answer_is_given_once() -> None:
+    assert await answer_each(("b", "a") * MANY, str.upper) == ("B", "A")
+
+
+def test_partitions_of_a_usual_request_are_answered_as_often_as_it_asks() -> None:
+    topics = [("t", (0, 1, 0)), ("u", ()), ("t", (1,))]
+    assert list(places_to_answer(topics)) == topics
+
+
+def test_of_very_many_partitions_each_is_answered_once_though_topics_are_named_again() -> None:
+    topics = [("t", (0, 1, 0)), ("t", (1, 2)), ("u", (2,) * MANY), *[("t", (0,))] * MANY]
+    assert list(places_to_answer(topics)) == [("t", (0, 1)), ("t", (2,)), ("u", (2,)), *[("t", ())] * MANY]

@@ -1,0 +1,62 @@
+"""When a Produce is answered, and as what, whatever becomes of its partitions meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from gateway.handlers.records.produce_append import STORAGE_ERROR, PendingAnswer, appended_row
+from gateway.protocol.produce_codec import ProduceRow
+
+
+class FakePartition:
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.high_watermark = 0
+        self._waiting: list[Callable[[], None]] = []
+
+    def is_persisted(self, last_offset: int) -> bool:
+        return last_offset < self.high_watermark
+
+    def when_offset_persisted(self, last_offset: int, callback: Callable[[], None]) -> None:
+        self._waiting.append(callback)
+
+    def flush_is_over(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for callback in waiting:
+            callback()
+
+
+def pending_rows(partitions: list[Any]) -> tuple[PendingAnswer, list[ProduceRow]]:
+    context: Any = SimpleNamespace(api_version=9, correlation_id=1, peer_host="here")
+    info: Any = SimpleNamespace(base_offset=0, last_offset=0, log_append_time_ms=-1, log_start_offset=0)
+    rows: list[ProduceRow] = []
+    pending = PendingAnswer(context, [("orders", rows)])
+    for partition in partitions:
+        rows.append(appended_row(partition, info))
+        pending.wait_late(rows, len(rows) - 1, partition, info.last_offset)
+    return pending, rows
+
+
+def test_a_row_is_judged_when_its_own_flush_is_over() -> None:
+    failed, slow = FakePartition(0), FakePartition(1)
+    pending, rows = pending_rows([failed, slow])
+    deferred = pending.complete()
+    failed.flush_is_over()
+    # it is reopened, and other records are flushed at the same offset
+    failed.high_watermark = 5
+    slow.high_watermark = 1
+    assert deferred.answer is None
+    slow.flush_is_over()
+    assert deferred.answer is not None
+    assert [row.error_code for row in rows] == [STORAGE_ERROR, 0]
+
+
+def test_flushes_that_end_before_the_last_batch_is_appended_do_not_answer() -> None:
+    quick = FakePartition(0)
+    pending, _ = pending_rows([quick])
+    quick.high_watermark = 1
+    quick.flush_is_over()
+    assert pending.deferred.answer is None
+    assert pending.complete().answer is not None

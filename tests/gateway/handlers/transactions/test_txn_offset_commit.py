@@ -1,0 +1,282 @@
+"""Offsets committed in transactions: unseen until the commit, gone after an abort, the same after a restart."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.transaction.rules import Producer
+from gateway.handlers.groups import delete_groups, offset_commit, offset_fetch
+from gateway.handlers.transactions import add_offsets_to_txn, end_txn, init_producer_id, txn_offset_commit
+from gateway.runtime.coordinators import shard
+from tests.gateway.handlers.requests import create
+from tests.gateway.handlers.support import NOW_MS, Node, open_node
+
+GROUP = "g"
+TOPIC = "flights"
+TRANSACTIONAL_ID = "copier"
+SETTINGS = ("offsets.topic.num.partitions=1", "transaction.state.log.num.partitions=1")
+UNSTABLE = ErrorCode.unstable_offset_commit
+
+
+@asynccontextmanager
+async def node_at(path: Path) -> AsyncIterator[Node]:
+    async with open_node(path, *SETTINGS) as node:
+        assert await node.services.producer_ids.start()
+        await node.services.groups.ensure_topic()
+        await node.services.transactions.ensure_topic()
+        if TOPIC not in node.services.partitions.by_name:
+            await create(node, TOPIC, 2)
+        yield node
+
+
+async def begin(node: Node, transactional_id: str = TRANSACTIONAL_ID) -> Producer:
+    def request(_: ModuleType) -> dict[str, Any]:
+        return {
+            "transactional_id": transactional_id,
+            "transaction_timeout": timedelta(seconds=60),
+            "producer_id": -1,
+            "producer_epoch": -1,
+        }
+
+    answer = await node.ask(init_producer_id.API, 4, request)
+    assert answer.error_code is ErrorCode.none
+    return Producer(answer.producer_id, answer.producer_epoch)
+
+
+async def hold(
+    node: Node,
+    producer: Producer,
+    offset: int,
+    *,
+    version: int = 5,
+    partition: int = 0,
+    transactional_id: str = TRANSACTIONAL_ID,
+    **fields: Any,
+) -> ErrorCode:
+    if version < 5:
+        added = await node.ask(
+            add_offsets_to_txn.API,
+            3,
+            lambda _: {
+                "transactional_id": transactional_id,
+                "producer_id": producer.producer_id,
+                "producer_epoch": producer.producer_epoch,
+                "group_id": GROUP,
+            },
+        )
+        assert added.error_code is ErrorCode.none
+
+    def request(module: ModuleType) -> dict[str, Any]:
+        row = module.TxnOffsetCommitRequestPartition(
+            partition_index=partition,
+            committed_offset=offset,
+            committed_metadata=fields.get("metadata", "m"),
+        )
+        return {
+            "transactional_id": transactional_id,
+            "group_id": fields.get("group_id", GROUP),
+            "producer_id": producer.producer_id,
+            "producer_epoch": producer.producer_epoch,
+            "generation_id": fields.get("generation_id", -1),
+            "member_id": fields.get("member_id", ""),
+            "group_instance_id": None,
+            "topics": (
+                module.TxnOffsetCommitRequestTopic(name=fields.get("topic", TOPIC), partitions=(row,)),
+            ),
+        }
+
+    answer = await node.ask(txn_offset_commit.API, version, request)
+    code: ErrorCode = answer.topics[0].partitions[0].error_code
+    return code
+
+
+async def end(
+    node: Node, producer: Producer, *, commit: bool, version: int = 5, name: str = TRANSACTIONAL_ID
+) -> Producer:
+    answer = await node.ask(
+        end_txn.API,
+        version,
+        lambda _: {
+            "transactional_id": name,
+            "producer_id": producer.producer_id,
+            "producer_epoch": producer.producer_epoch,
+            "committed": commit,
+        },
+    )
+    assert answer.error_code is ErrorCode.none
+    return Producer(answer.producer_id, answer.producer_epoch) if version >= 5 else producer
+
+
+async def fetch(node: Node, *, stable: bool = False, every: bool = False) -> dict[int, int | ErrorCode]:
+    def request(module: ModuleType) -> dict[str, Any]:
+        topics = None
+        if not every:
+            topics = (module.OffsetFetchRequestTopics(name=TOPIC, partition_indexes=(0, 1)),)
+        group = module.OffsetFetchRequestGroup(group_id=GROUP, topics=topics)
+        return {"groups": (group,), "require_stable": stable}
+
+    answer = await node.ask(offset_fetch.API, 8, request)
+    return {
+        row.partition_index: row.committed_offset if row.error_code is ErrorCode.none else row.error_code
+        for topic in answer.groups[0].topics
+        for row in topic.partitions
+    }
+
+
+async def commit_outside(node: Node, offset: int) -> None:
+    def request(module: ModuleType) -> dict[str, Any]:
+        row = module.OffsetCommitRequestPartition(
+            partition_index=0, committed_offset=offset, committed_metadata=""
+        )
+        return {
+            "group_id": GROUP,
+            "generation_id_or_member_epoch": -1,
+            "member_id": "",
+            "topics": (module.OffsetCommitRequestTopic(name=TOPIC, partitions=(row,)),),
+        }
+
+    answer = await node.ask(offset_commit.API, 8, request)
+    assert answer.topics[0].partitions[0].error_code is ErrorCode.none
+
+
+@pytest.mark.parametrize("version", [3, 5])
+@pytest.mark.parametrize("commit", [True, False])
+async def test_they_count_when_the_transaction_is_committed(
+    tmp_path: Path, version: int, commit: bool
+) -> None:
+    async with node_at(tmp_path) as node:
+        await commit_outside(node, 3)
+        producer = await begin(node)
+        assert await hold(node, producer, 10, version=version) is ErrorCode.none
+        assert await fetch(node) == {0: 3, 1: -1}
+        assert await fetch(node, stable=True) == {0: UNSTABLE, 1: -1}
+        assert await fetch(node, stable=True, every=True) == {0: UNSTABLE}
+        await end(node, producer, commit=commit, version=version)
+        told = await fetch(node, stable=True)
+        assert told == {0: 10 if commit else 3, 1: -1}
+    async with node_at(tmp_path) as node:
+        assert await fetch(node, stable=True) == told
+
+
+@pytest.mark.parametrize("commit", [True, False])
+async def test_an_open_transaction_outlives_a_restart(tmp_path: Path, commit: bool) -> None:
+    async with node_at(tmp_path) as node:
+        producer = await begin(node)
+        assert await hold(node, producer, 10, partition=1) is ErrorCode.none
+        assert await fetch(node, every=True, stable=True) == {}
+    async with node_at(tmp_path) as node:
+        assert await fetch(node) == {0: -1, 1: -1}
+        assert await fetch(node, stable=True) == {0: -1, 1: UNSTABLE}
+        await end(node, producer, commit=commit)
+        assert await fetch(node, stable=True) == {0: -1, 1: 10 if commit else -1}
+
+
+async def test_a_later_commit_outside_of_it_stays(tmp_path: Path) -> None:
+    async with node_at(tmp_path) as node:
+        producer = await begin(node)
+        await hold(node, producer, 10)
+        await commit_outside(node, 12)
+        assert await fetch(node, stable=True) == {0: UNSTABLE, 1: -1}
+        await end(node, producer, commit=True)
+        assert await fetch(node, stable=True) == {0: 12, 1: -1}
+
+
+async def test_a_group_that_is_deleted_takes_them_along(tmp_path: Path) -> None:
+    async with node_at(tmp_path) as node:
+        producer = await begin(node)
+        await hold(node, producer, 10)
+        answer = await node.ask(delete_groups.API, 2, lambda _: {"groups_names": (GROUP,)})
+        assert answer.results[0].error_code is ErrorCode.none
+        await end(node, producer, commit=True)
+        assert await fetch(node) == {0: -1, 1: -1}
+    async with node_at(tmp_path) as node:
+        assert await fetch(node) == {0: -1, 1: -1}
+
+
+async def test_a_log_that_is_written_anew_keeps_what_is_pending(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shard, "RECORDS_AT_ONCE", 1)
+    async with node_at(tmp_path) as node:
+        first, second = await begin(node), await begin(node, "another")
+        await hold(node, first, 10)
+        await hold(node, second, 20, transactional_id="another", partition=1)
+        await commit_outside(node, 5)
+        await hold(node, first, 11)
+        loaded = node.services.groups.shards.at(0)
+        await loaded.rewrite(lambda: NOW_MS)
+        log = loaded.partition.log
+        assert log.log_start_offset > 0
+        assert {producer_id for producer_id, _ in log.open_transactions()} == {
+            first.producer_id,
+            second.producer_id,
+        }
+    async with node_at(tmp_path) as node:
+        assert await fetch(node) == {0: 5, 1: -1}
+        await end(node, first, commit=True)
+        await end(node, second, commit=False, name="another")
+        assert await fetch(node, stable=True) == {0: 11, 1: -1}
+        assert not loaded_log(node).open_transactions()
+
+
+def loaded_log(node: Node) -> Any:
+    return node.services.groups.shards.at(0).partition.log
+
+
+class TestRefused:
+    async def test_another_producer(self, tmp_path: Path) -> None:
+        async with node_at(tmp_path) as node:
+            zombie = await begin(node)
+            await begin(node)
+            assert await hold(node, zombie, 10) is ErrorCode.invalid_producer_epoch
+            assert await fetch(node, stable=True) == {0: -1, 1: -1}
+            stranger = Producer(zombie.producer_id + 1000, 0)
+            assert await hold(node, stranger, 10) is ErrorCode.invalid_producer_id_mapping
+
+    async def test_a_member_that_is_none(self, tmp_path: Path) -> None:
+        async with node_at(tmp_path) as node:
+            producer = await begin(node)
+            error = await hold(node, producer, 10, generation_id=4, member_id="somebody")
+            assert error is ErrorCode.illegal_generation
+            await commit_outside(node, 1)
+            error = await hold(node, producer, 10, generation_id=4, member_id="somebody")
+            assert error is ErrorCode.unknown_member_id
+
+    async def test_topics_metadata_and_groups(self, tmp_path: Path) -> None:
+        async with node_at(tmp_path) as node:
+            producer = await begin(node)
+            unknown = ErrorCode.unknown_topic_or_partition
+            assert await hold(node, producer, 10, topic="nowhere") is unknown
+            assert await hold(node, producer, 10, partition=9) is unknown
+            assert await hold(node, producer, 10, metadata="x" * 5000) is ErrorCode.offset_metadata_too_large
+            assert await hold(node, producer, 10, group_id="") is ErrorCode.invalid_group_id
+
+    async def test_one_that_did_not_add_the_offsets_first(self, tmp_path: Path) -> None:
+        """Before version 5 nothing but AddOffsetsToTxn has them take part."""
+        async with node_at(tmp_path) as node:
+            producer = await begin(node)
+
+            def request(module: ModuleType) -> dict[str, Any]:
+                row = module.TxnOffsetCommitRequestPartition(
+                    partition_index=0, committed_offset=1, committed_metadata=""
+                )
+                topic = module.TxnOffsetCommitRequestTopic(name=TOPIC, partitions=(row,))
+                return {
+                    "transactional_id": TRANSACTIONAL_ID,
+                    "group_id": GROUP,
+                    "producer_id": producer.producer_id,
+                    "producer_epoch": producer.producer_epoch,
+                    "topics": (topic,),
+                }
+
+            for version, code in ((3, ErrorCode.invalid_txn_state), (4, ErrorCode.transaction_abortable)):
+                answer = await node.ask(txn_offset_commit.API, version, request)
+                assert answer.topics[0].partitions[0].error_code is code

@@ -1,0 +1,361 @@
+"""The group coordinator on real logs: where groups live, what a restart finds, and a log that is written anew."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.group.classic_rebalance import Join
+from gateway.coordinator.group.committer import Committer
+from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
+from gateway.metadata.topic_names import OFFSETS_TOPIC
+from gateway.runtime.coordinators import shard as shard_module
+from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
+from gateway.runtime.coordinators.shards import Unavailable
+from gateway.runtime.partitions.partition import Partition
+from gateway.runtime.topics.internal_topics import java_hash
+from tests.gateway.handlers.requests import create, delete
+from tests.gateway.handlers.support import NOW_MS, Node, open_node
+from tests.support.held_disk import HeldDisk
+
+TOPIC = "flights"
+AT_ONCE = ("group.initial.rebalance.delay.ms=0",)
+ONE_PARTITION = (*AT_ONCE, "offsets.topic.num.partitions=1")
+
+
+def offset_record(group_id: str, offset: int, partition: int = 0, topic: str = TOPIC) -> OffsetCommitRecord:
+    return OffsetCommitRecord(group_id, topic, partition, CommittedOffset(offset, -1, "", NOW_MS))
+
+
+async def commit(groups: GroupCoordinator, group_id: str, offset: int, partition: int = 0) -> None:
+    error = await groups.commit(Committer(group_id), [offset_record(group_id, offset, partition)])
+    assert error is ErrorCode.none
+
+
+def joining(client_id: str) -> Join:
+    return Join(
+        member_id="",
+        group_instance_id=None,
+        client_id=client_id,
+        client_host="/127.0.0.1",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        protocol_type="other",
+        protocols=(("range", b"metadata of " + client_id.encode()),),
+        fresh_member_id=f"{client_id}-1",
+        requires_known_member_id=False,
+        can_skip_assignment=True,
+    )
+
+
+async def form_group(groups: GroupCoordinator, group_id: str, client_id: str) -> Committer:
+    """A stable group of one member."""
+    joined = await groups.join(group_id, joining(client_id))
+    assert joined.error_code is ErrorCode.none
+    member = Committer(group_id, joined.generation_id, joined.member_id)
+    synced = await groups.sync(member, ("other", "range"), {joined.member_id: b"all of it"})
+    assert synced.assignment == b"all of it"
+    return member
+
+
+async def offsets_of(groups: GroupCoordinator, group_id: str) -> dict[int, int]:
+    shard = await groups.settled_shard(group_id)
+    return {partition: value.offset for (_, partition), value in shard.fetch_offsets(group_id).items()}
+
+
+def contents(groups: GroupCoordinator) -> dict[str, Any]:
+    """All that must be the same after the log was read again."""
+    found: dict[str, Any] = {}
+    for shard in groups.loaded_shards():
+        for group_id, group in shard.groups.items():
+            found[group_id] = (group.state, group.metadata(), dict(shard.offsets.of(group_id)))
+    return found
+
+
+def offsets_partition(node: Node) -> Partition:
+    partition = node.services.partitions.get("__consumer_offsets", 0)
+    assert partition is not None
+    return partition
+
+
+async def finish_tasks(groups: GroupCoordinator) -> None:
+    while groups.shards._tasks:
+        await asyncio.gather(*groups.shards._tasks)
+
+
+class TestJavaHash:
+    @pytest.mark.parametrize(
+        ("text", "hash_code"),
+        [
+            ("", 0),
+            ("a", 97),
+            ("Aa", 2112),
+            ("BB", 2112),
+            ("hello", 99_162_322),
+            ("hello world", 1_794_106_052),
+            ("polygenelubricants", -2_147_483_648),
+            ("é", 233),
+            ("😀", 1_772_899),
+        ],
+    )
+    def test_it_is_that_of_java(self, text: str, hash_code: int) -> None:
+        assert java_hash(text) == hash_code & 0xFFFFFFFF
+
+
+class TestWhereGroupsLive:
+    async def test_without_the_topic_clients_are_asked_to_come_again(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path) as node:
+            with pytest.raises(Unavailable) as refused:
+                await commit(node.services.groups, "g", 1)
+            assert refused.value.error_code is ErrorCode.coordinator_not_available
+
+    async def test_what_is_committed_while_the_topic_is_created_is_found_later(self, tmp_path: Path) -> None:
+        committed: set[str] = set()
+        async with open_node(tmp_path) as node:
+            groups = node.services.groups
+
+            async def try_to_commit(group_id: str) -> None:
+                with suppress(Unavailable):
+                    await commit(groups, group_id, 1)
+                    committed.add(group_id)
+
+            creating = asyncio.create_task(groups.ensure_topic())
+            tries: list[asyncio.Task[None]] = []
+            while not creating.done():
+                tries.append(asyncio.create_task(try_to_commit(f"group-{len(tries)}")))
+                await asyncio.sleep(0)
+            await asyncio.gather(*tries, *(try_to_commit(f"late-{number}") for number in range(20)))
+        assert len(committed) >= 20
+        async with open_node(tmp_path) as node:
+            for group_id in committed:
+                assert await offsets_of(node.services.groups, group_id) == {0: 1}, group_id
+
+    async def test_groups_are_spread_over_the_partitions(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, "offsets.topic.num.partitions=5") as node:
+            groups = node.services.groups
+            await groups.ensure_topic()
+            await groups.ensure_topic()
+            for number in range(30):
+                await commit(groups, f"group-{number}", number)
+            topic = node.services.partitions.by_name["__consumer_offsets"]
+            ends = [partition.log.log_end_offset for partition in topic.all()]
+            assert sum(ends) == 30
+            assert all(ends)
+            index = java_hash("group-7") % 5
+            assert set(groups.shards.at(index).shard.groups) >= {"group-7"}
+
+
+class TestRestart:
+    async def test_groups_and_offsets_are_there_again(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *AT_ONCE) as node:
+            groups = node.services.groups
+            await groups.ensure_topic()
+            await form_group(groups, "formed", "client")
+            for group_id in ("simple", "given-up"):
+                await commit(groups, group_id, 3)
+                await commit(groups, group_id, 5)
+            await groups.change(
+                "given-up", lambda shard, effects: shard.delete_offsets("given-up", [(TOPIC, 0)], effects)
+            )
+            before = contents(groups)
+        async with open_node(tmp_path, *AT_ONCE) as node:
+            after = contents(node.services.groups)
+            assert after["formed"] == before["formed"]
+            assert after["simple"] == before["simple"]
+            assert await offsets_of(node.services.groups, "given-up") == {}
+
+    async def test_offsets_of_a_deleted_topic_are_forgotten(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *ONE_PARTITION) as node:
+            groups = node.services.groups
+            await create(node, TOPIC)
+            await groups.ensure_topic()
+            await commit(groups, "g", 1)
+            await delete(node, TOPIC)
+            assert await offsets_of(groups, "g") == {}
+        async with open_node(tmp_path, *ONE_PARTITION) as node:
+            assert await offsets_of(node.services.groups, "g") == {}
+
+    async def test_a_change_larger_than_a_batch_may_be(self, tmp_path: Path) -> None:
+        count = 3_000
+        overrides = (*ONE_PARTITION, "message.max.bytes=65536")
+        async with open_node(tmp_path, *overrides) as node:
+            groups = node.services.groups
+            await groups.ensure_topic()
+            for first in range(0, count, 300):
+                records = [offset_record("large", 1, partition) for partition in range(first, first + 300)]
+                assert await groups.commit(Committer("large"), records) is ErrorCode.none
+            too_many = [offset_record("large", 2, partition) for partition in range(count)]
+            refused = await groups.commit(Committer("large"), too_many)
+            assert refused is ErrorCode.invalid_commit_offset_size
+            deleted = await groups.change(
+                "large", lambda shard, effects: shard.delete_group("large", effects)
+            )
+            assert deleted is ErrorCode.none
+        async with open_node(tmp_path, *overrides) as node:
+            assert contents(node.services.groups) == {}
+
+    async def test_a_record_that_no_batch_can_hold_is_refused_for_good(self, tmp_path: Path) -> None:
+        """Kafka's answer too: a client that was told to ask again would do so for ever."""
+        async with open_node(tmp_path, *ONE_PARTITION) as node:
+            groups = node.services.groups
+            await groups.ensure_topic()
+            await commit(groups, "other", 7)
+            joined = await groups.join("g", joining("a"))
+            leader = Committer("g", joined.generation_id, joined.member_id)
+            with pytest.raises(Unavailable) as refused:
+                await groups.sync(leader, ("other", "range"), {leader.member_id: b"x" * (2 << 20)})
+            assert refused.value.error_code is ErrorCode.unknown_server_error
+            assert await offsets_of(groups, "other") == {0: 7}
+            assert (await form_group(groups, "g", "b")).generation_id > 0
+
+
+class TestRewrite:
+    @pytest.fixture(autouse=True)
+    def _small(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(shard_module, "REWRITE_AT_LEAST_BYTES", 20_000)
+        monkeypatch.setattr(shard_module, "RECORDS_AT_ONCE", 3)
+
+    async def commit_much(
+        self, groups: GroupCoordinator, group_ids: Iterable[str], partition: int, start: int
+    ) -> None:
+        for offset in range(start, start + 60):
+            for group_id in group_ids:
+                await commit(groups, group_id, offset, partition)
+
+    async def test_the_state_is_the_same_and_old_segments_go(self, tmp_path: Path) -> None:
+        group_ids = [f"group-{number}" for number in range(5)]
+        async with open_node(tmp_path, *ONE_PARTITION) as node:
+            groups = node.services.groups
+            await groups.ensure_topic()
+            await form_group(groups, "formed", "client")
+            await commit(groups, "deleted", 1)
+            assert (
+                await groups.change("deleted", lambda shard, effects: shard.delete_group("deleted", effects))
+                is ErrorCode.none
+            )
+            # committed all the while, so that a rewrite meets newer offsets than it began with
+            for start in (0, 100, 200):
+                await asyncio.gather(
+                    *(self.commit_much(groups, group_ids, partition, start) for partition in range(3))
+                )
+            await finish_tasks(groups)
+            log = offsets_partition(node).log
+            assert log.log_start_offset > 0
+            assert log.size_bytes < 60_000, "900 records of 130 bytes three times over"
+            assert log.recovery_point == log.log_end_offset
+            first_segment = tmp_path / "__consumer_offsets-0" / f"{0:020}.log"
+            assert not first_segment.exists()
+            before = contents(groups)
+            assert set(before) == {"formed", *group_ids}
+            assert await offsets_of(groups, "group-3") == {0: 259, 1: 259, 2: 259}
+        async with open_node(tmp_path, *ONE_PARTITION) as node:
+            assert contents(node.services.groups) == before
+
+    async def test_a_rewrite_writes_nothing_once_its_log_was_reopened(self, tmp_path: Path) -> None:
+        """Its state may be older than what was committed after that."""
+        async with open_node(tmp_path, *ONE_PARTITION) as node:
+            groups = node.services.groups
+            await groups.ensure_topic()
+            for number in range(30):
+                await commit(groups, f"group-{number}", 1)
+            partition = offsets_partition(node)
+            loaded = groups.shards.at(0)
+            rewriting = asyncio.create_task(loaded.rewrite(lambda: NOW_MS))
+            await asyncio.sleep(0)
+            assert partition.log.log_end_offset > 30, "it has begun"
+            partition.log.take_offline("a test says so")
+            with pytest.raises(Unavailable):
+                await commit(groups, "group-29", 2)
+            partition.log.reopen(NOW_MS)
+            partition.flush_finished()
+            await commit(groups, "group-29", 3)
+            await rewriting
+            assert groups.shards.at(0) is not loaded
+            before = contents(groups)
+            assert partition.log.log_start_offset == 0
+        async with open_node(tmp_path, *ONE_PARTITION) as node:
+            assert contents(node.services.groups) == before
+            assert await offsets_of(node.services.groups, "group-29") == {0: 3}
+
+    async def test_a_log_is_not_written_anew_for_what_it_needs(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *ONE_PARTITION) as node:
+            groups = node.services.groups
+            await groups.ensure_topic()
+            for number in range(170):
+                await commit(groups, f"group-{number}", 1)
+            await finish_tasks(groups)
+            loaded = groups.shards.at(0)
+            await loaded.rewrite(lambda: NOW_MS)
+            assert not loaded.is_worth_a_rewrite
+            for offset in range(2, 5):
+                await commit(groups, "group-0", offset)
+            assert not loaded.is_worth_a_rewrite
+
+
+async def test_a_group_that_is_too_large_after_a_restart_is_told_to_join_again(tmp_path: Path) -> None:
+    async with open_node(tmp_path, *ONE_PARTITION) as node:
+        groups = node.services.groups
+        await groups.ensure_topic()
+        first = await form_group(groups, "g", "a")
+        second = asyncio.create_task(groups.join("g", joining("b")))
+        while groups.heartbeat(first) is ErrorCode.none:
+            await asyncio.sleep(0)
+        again = await groups.join("g", replace(joining("a"), member_id=first.member_id))
+        members = [Committer("g", reply.generation_id, reply.member_id) for reply in (again, await second)]
+        shares = {member.member_id: b"some" for member in members}
+        await asyncio.gather(*(groups.sync(member, ("other", "range"), shares) for member in members))
+    async with open_node(tmp_path, "group.max.size=2") as node:
+        assert node.services.groups.heartbeat(members[0]) is ErrorCode.none
+    async with open_node(tmp_path, "group.max.size=1") as node:
+        assert node.services.groups.heartbeat(members[0]) is ErrorCode.rebalance_in_progress
+
+
+async def test_what_could_not_be_written_for_want_of_memory_is_not_in_the_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_node(tmp_path, *ONE_PARTITION) as node:
+        groups = node.services.groups
+        await groups.ensure_topic()
+        await create(node, TOPIC)
+        await commit(groups, "g", 1)
+        with monkeypatch.context() as short:
+
+            def fail(*_: object, **__: object) -> None:
+                raise MemoryError
+
+            short.setattr(Partition, "append", fail)
+            with pytest.raises(Unavailable):
+                await groups.commit(Committer("g"), [offset_record("g", 2)])
+        assert await offsets_of(groups, "g") == {0: 1}
+
+
+async def test_what_another_request_has_written_is_told_when_it_is_durable(tmp_path: Path) -> None:
+    """As Kafka's CoordinatorRuntime defers results without records until what was written last is committed."""
+    disk = HeldDisk()
+    async with open_node(tmp_path, *ONE_PARTITION, storage=disk) as node:
+        groups = node.services.groups
+        await groups.ensure_topic()
+        joined = await groups.join("g", joining("a"))
+        member = Committer("g", joined.generation_id, joined.member_id)
+        with disk.held(OFFSETS_TOPIC):
+            first = asyncio.create_task(groups.sync(member, ("other", "range"), {joined.member_id: b"all"}))
+            await eventually(lambda: disk.waiting > 0)
+            again = asyncio.create_task(groups.sync(member, ("other", "range"), {}))
+            for _ in range(200):
+                await asyncio.sleep(0)
+            assert not first.done()
+            assert not again.done()
+        assert (await first).assignment == (await again).assignment == b"all"
+
+
+async def eventually(is_met: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60.0):
+        while not is_met():
+            await asyncio.sleep(0.001)

@@ -1,0 +1,432 @@
+"""The transaction coordinator on real logs: what is answered when, what a restart finds, and what time ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.transaction.records import Transaction, TransactionRecord
+from gateway.coordinator.transaction.rules import EndRequest, Producer, TransactionRefused
+from gateway.coordinator.transaction.states import (
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    ONGOING,
+    PREPARE_COMMIT,
+)
+from gateway.metadata.topic_names import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from gateway.runtime.coordinators import transaction_endings
+from gateway.runtime.coordinators.shards import Unavailable
+from gateway.runtime.partitions.partition import Partition
+from log import Storage, StorageFailed
+from tests.faults.directory_life import ROOT, new_disk
+from tests.faults.simulated_disk import SimulatedDisk
+from tests.gateway.handlers.requests import create, delete
+from tests.gateway.handlers.support import Node, open_node
+from tests.support.batches import Batch, Record
+from tests.support.transactional_client import (
+    ADDS_FIRST,
+    PARTITIONS,
+    TOPIC,
+    TRANSACTIONAL,
+    Attempt,
+    Client,
+    Outcome,
+    Refused,
+    outcomes,
+    settle,
+)
+
+SETTINGS = ("transaction.state.log.num.partitions=1", "offsets.topic.num.partitions=1")
+COMMITTED = [Outcome.COMMITTED] * PARTITIONS
+ABORTED = [Outcome.ABORTED] * PARTITIONS
+NAME = "payments"
+DAY_MS = 86_400_000
+
+
+async def prepared(node: Node, version: int = 12, name: str = NAME) -> Client:
+    """A client that has begun."""
+    await create(node, TOPIC, PARTITIONS)
+    await node.services.transactions.ensure_topic()
+    client = Client(node, name, version)
+    await client.begin()
+    return client
+
+
+def current(node: Node, name: str = NAME) -> Transaction:
+    found = node.services.transactions.find(name)
+    assert found is not None
+    return found
+
+
+def partition(node: Node, index: int = 0, topic: str = TOPIC) -> Partition:
+    found = node.services.partitions.get(topic, index)
+    assert found is not None
+    return found
+
+
+async def refusal(work: object) -> ErrorCode:
+    try:
+        await work  # type: ignore[misc]
+    except (TransactionRefused, Unavailable) as error:
+        return error.error_code
+    raise AssertionError("it was not refused")
+
+
+class TestTransactions:
+    @pytest.mark.parametrize("version", [12, ADDS_FIRST])
+    async def test_one_after_the_other_without_a_wait(self, tmp_path: Path, version: int) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            client = await prepared(node, version)
+            for number in range(6):
+                await client.transact(Attempt(str(number)), commit=number % 2 == 0)
+            assert outcomes(node) == {
+                str(number): ABORTED if number % 2 else COMMITTED for number in range(6)
+            }
+            assert current(node).state is COMPLETE_ABORT
+            assert client.producer.producer_epoch == (6 if version == 12 else 0)
+            before = current(node)
+        async with open_node(tmp_path, *SETTINGS) as node:
+            assert current(node) == before
+
+    async def test_without_the_topic_clients_look_for_the_coordinator(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path) as node:
+            begun = Client(node, NAME).begin()
+            assert await refusal(begun) is ErrorCode.not_coordinator
+
+    async def test_an_open_transaction_is_aborted_for_the_next_producer(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            zombie = await prepared(node)
+            await zombie.write("left", 0)
+            successor = Client(node, NAME)
+            await successor.begin()
+            assert successor.producer == Producer(zombie.producer.producer_id, 2)
+            assert outcomes(node) == {"left": [Outcome.ABORTED]}
+            assert await refusal(zombie.end(commit=True)) is ErrorCode.producer_fenced
+            with pytest.raises(Refused):
+                await zombie.write("late", 0)
+            await successor.transact(Attempt("next"), commit=True)
+
+    async def test_two_producers_that_begin_together(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            first = await prepared(node)
+            await first.write("left", 0)
+            others = [Client(node, NAME) for _ in range(3)]
+            await asyncio.gather(*(other.begin() for other in others))
+            assert len({other.producer for other in others}) == 3
+            last = max(others, key=lambda other: other.producer.producer_epoch)
+            await last.transact(Attempt("last"), commit=True)
+            assert outcomes(node)["left"] == [Outcome.ABORTED]
+
+    async def test_the_epochs_of_an_id_are_used_up(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            client = await prepared(node)
+            transactions = node.services.transactions
+            (loaded,) = transactions.shards
+            transactions._write(loaded, NAME, current(node)._replace(producer_epoch=32_766))
+            client.producer = Producer(client.producer.producer_id, 32_766)
+            request = EndRequest(client.producer, True, 2)
+            await client.transact(Attempt("a"), commit=True)
+            assert client.producer.producer_epoch == 0
+            assert client.producer.producer_id != request.producer.producer_id
+            assert await transactions.end(NAME, request) == client.producer, "asked again"
+            await client.transact(Attempt("b"), commit=True)
+            assert outcomes(node) == {"a": COMMITTED, "b": COMMITTED}
+
+    async def test_the_offsets_of_a_group_take_part(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            client = await prepared(node)
+            services = node.services
+            told: list[tuple[str, int, Producer, bool]] = []
+            services.transactions.markers.listeners.append(
+                lambda place, producer, commit: told.append((place.topic, place.index, producer, commit))
+            )
+            await services.groups.ensure_topic()
+            await services.transactions.add_offsets(NAME, client.producer, "group", 2)
+            assert current(node).partitions == {(OFFSETS_TOPIC, 0)}
+            await client.end(commit=True)
+            assert told == [(OFFSETS_TOPIC, 0, client.producer, True)]
+
+
+class TestLimits:
+    async def test_of_transactional_ids(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS, "seqgate.transactional.id.max=1") as node:
+            client = await prepared(node)
+            assert await refusal(Client(node, "other").begin()) is ErrorCode.policy_violation
+            await client.begin()
+
+    async def test_of_partitions(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS, "seqgate.transaction.partitions.max=1") as node:
+            client = await prepared(node)
+            await client.write("a", 0)
+            with pytest.raises(Refused):
+                await client.write("a", 1)
+            await client.end(commit=True)
+            await client.write("b", 1)
+
+    async def test_of_time(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS, "transaction.max.timeout.ms=59999") as node:
+            with pytest.raises(TransactionRefused) as refused:
+                await prepared(node)
+            assert refused.value.error_code is ErrorCode.invalid_transaction_timeout
+
+
+class TestTime:
+    @pytest.mark.parametrize("version", [12, ADDS_FIRST])
+    async def test_a_transaction_that_takes_too_long_is_aborted(self, tmp_path: Path, version: int) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            client = await prepared(node, version)
+            await client.write("a", 1)
+            node.clock.time_ms += 59_999
+            node.services.transactions.abort_overdue()
+            assert current(node).state is ONGOING
+            await settle(node)
+            assert outcomes(node) == {"a": [Outcome.ABORTED]}
+            refused = await refusal(client.end(commit=True))
+            expected = ErrorCode.invalid_txn_state if version == 12 else ErrorCode.producer_fenced
+            assert refused is expected
+
+    async def test_it_counts_from_before_a_restart(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            client = await prepared(node)
+            await client.write("a", 1)
+        async with open_node(tmp_path, *SETTINGS) as node:
+            node.clock.time_ms += 60_001
+            node.services.transactions.abort_overdue()
+            await node.services.transactions.endings.finish()
+            assert current(node).state is COMPLETE_ABORT
+
+    async def test_an_id_that_nobody_uses_is_forgotten(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            client = await prepared(node)
+            used = Client(node, "used")
+            await used.begin()
+            await used.write("a", 0)
+            node.clock.time_ms += 7 * DAY_MS
+            node.services.transactions.forget_expired()
+            assert node.services.transactions.find(NAME) is None
+            assert current(node, "used").state is ONGOING
+            claimed = node.services.transactions.begin_producer(NAME, 1_000, client.producer)
+            assert (await claimed).producer_epoch == 0
+            await node.services.transactions.shards.settled(next(iter(node.services.transactions.shards)))
+        async with open_node(tmp_path, *SETTINGS) as node:
+            assert {name for name, _ in node.services.transactions.all()} == {NAME, "used"}
+
+
+class TestRestart:
+    async def test_what_was_decided_is_finished(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            client = await prepared(node)
+            await client.write("a", 0)
+            await client.write("a", 1)
+            transactions = node.services.transactions
+            (loaded,) = transactions.shards
+            decided = current(node)._replace(
+                state=PREPARE_COMMIT, producer_epoch=1, last_producer_epoch=0, client_version=2
+            )
+            transactions._write(loaded, NAME, decided)
+        async with open_node(tmp_path, *SETTINGS) as node:
+            await node.services.transactions.endings.finish()
+            assert outcomes(node) == {"a": COMMITTED}
+            assert current(node).state is COMPLETE_COMMIT
+
+    async def test_the_next_transaction_is_not_ended_with_the_one_before(self, tmp_path: Path) -> None:
+        """Its first batch outlived a crash, and the records since the end was decided did not."""
+        async with open_node(tmp_path, *SETTINGS) as node:
+            client = await prepared(node)
+            await client.write("a", 0)
+            decided = current(node)._replace(
+                state=PREPARE_COMMIT, producer_epoch=1, last_producer_epoch=0, client_version=2
+            )
+            await client.end(commit=True)
+            await client.write("b", 0)
+            transactions = node.services.transactions
+            (loaded,) = transactions.shards
+            await transactions.shards.persisted(
+                loaded, transactions.shards.append(loaded, [TransactionRecord(NAME, decided)])
+            )
+        async with open_node(tmp_path, *SETTINGS) as node:
+            await node.services.transactions.endings.finish()
+            assert outcomes(node) == {"a": [Outcome.COMMITTED], "b": [Outcome.OPEN]}
+            assert (current(node).state, current(node).partitions) == (ONGOING, {(TOPIC, 0)})
+            await settle(node)
+            assert outcomes(node) == {"a": [Outcome.COMMITTED], "b": [Outcome.ABORTED]}
+
+    @pytest.mark.parametrize("epoch", [0, 32_766])
+    async def test_the_next_transaction_in_another_partition(self, tmp_path: Path, epoch: int) -> None:
+        """As before; and with the last epoch it is of another producer id."""
+        async with open_node(tmp_path, *SETTINGS) as node:
+            client = await prepared(node)
+            transactions = node.services.transactions
+            (loaded,) = transactions.shards
+            transactions._write(loaded, NAME, current(node)._replace(producer_epoch=epoch))
+            client.producer = Producer(client.producer.producer_id, epoch)
+            await client.write("a", 0)
+            before = current(node)
+            await client.end(commit=True)
+            await client.write("b", 1)
+            next_producer_id = client.producer.producer_id if epoch else -1
+            decided = before._replace(
+                state=PREPARE_COMMIT,
+                producer_epoch=epoch + 1,
+                last_producer_epoch=epoch,
+                client_version=2,
+                next_producer_id=next_producer_id,
+            )
+            await transactions.shards.persisted(
+                loaded, transactions.shards.append(loaded, [TransactionRecord(NAME, decided)])
+            )
+        async with open_node(tmp_path, *SETTINGS) as node:
+            await node.services.transactions.endings.finish()
+            assert outcomes(node) == {"a": [Outcome.COMMITTED], "b": [Outcome.OPEN]}
+            assert (current(node).state, current(node).partitions) == (ONGOING, {(TOPIC, 1)})
+            client.node = node
+            await client.end(commit=True)
+            assert outcomes(node) == {"a": [Outcome.COMMITTED], "b": [Outcome.COMMITTED]}
+
+    async def test_a_batch_whose_partition_was_forgotten_takes_part_again(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            client = await prepared(node)
+            append(node, client.producer, "a")
+            assert current(node).partitions == frozenset()
+        async with open_node(tmp_path, *SETTINGS) as node:
+            assert (current(node).state, current(node).partitions) == (ONGOING, {(TOPIC, 0)})
+            await settle(node)
+            assert outcomes(node) == {"a": [Outcome.ABORTED]}
+
+    async def test_a_stranger_is_told_of_and_left(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            await prepared(node)
+            append(node, Producer(4_711, 3), "strange")
+        caplog.set_level(logging.WARNING)
+        async with open_node(tmp_path, *SETTINGS) as node:
+            assert "producer 4711" in caplog.text
+            await settle(node)
+            assert outcomes(node) == {"strange": [Outcome.OPEN]}
+
+
+def append(node: Node, producer: Producer, label: str) -> None:
+    """A transactional batch that the coordinator hears nothing of."""
+    batch = Batch((Record(label.encode()),), attributes=TRANSACTIONAL, base_timestamp=node.clock.now_ms()).of(
+        *producer, 0
+    )
+    partition(node).append(batch.encode(), node.clock.now_ms())
+
+
+class TestPartitionsThatFail:
+    async def test_a_topic_that_is_deleted_needs_no_marker(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            client = await prepared(node)
+            await create(node, "kept")
+            await client.write("a", 0)
+            await node.services.transactions.add_partitions(
+                NAME, client.producer, frozenset({("kept", 0)}), 2
+            )
+            await delete(node, TOPIC)
+            await client.end(commit=True)
+            assert current(node).state is COMPLETE_COMMIT
+            assert partition(node, topic="kept").log.log_end_offset == 1
+
+    async def test_one_that_can_t_be_written_holds_up_its_own_transactions_only(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(transaction_endings, "END_WAIT_S", 0.01)
+        disk = new_disk()
+        async with open_node(ROOT, *SETTINGS, storage=Storage(disk=disk.process())) as node:
+            client = await prepared(node)
+            other = Client(node, "other")
+            await other.begin()
+            await client.write("a", 0)
+            await client.write("a", 1)
+            fail(disk, node)
+            await client.end(commit=True)
+            assert current(node).state is PREPARE_COMMIT
+            added = node.services.transactions.add_partitions(
+                NAME, client.producer, frozenset({(TOPIC, 1)}), 2
+            )
+            assert await refusal(added) is ErrorCode.concurrent_transactions
+            assert await refusal(Client(node, NAME).begin()) is ErrorCode.concurrent_transactions
+            await other.write("b", 1)
+            await other.end(commit=True)
+            assert current(node, "other").state is COMPLETE_COMMIT
+            disk.plan.heal()
+            partition(node).log.reopen(node.clock.now_ms())
+            partition(node).flush_finished()
+            await node.services.transactions.endings.finish()
+            assert current(node).state is COMPLETE_COMMIT
+            assert outcomes(node) == {"a": COMMITTED, "b": [Outcome.COMMITTED]}
+
+    async def test_when_the_state_is_lost_it_is_loaded_anew(self, tmp_path: Path) -> None:
+        disk = new_disk()
+        async with open_node(ROOT, *SETTINGS, storage=Storage(disk=disk.process())) as node:
+            client = await prepared(node)
+            await client.write("a", 0)
+            await client.write("a", 1)
+            disk.plan.fail_at = disk.plan.operations + 1
+            assert await refusal(client.end(commit=True)) is ErrorCode.not_coordinator
+            disk.plan.heal()
+            state = partition(node, topic=TRANSACTION_STATE_TOPIC)
+            state.log.reopen(node.clock.now_ms())
+            state.flush_finished()
+            assert current(node).state is ONGOING
+            await client.end(commit=True)
+            assert outcomes(node) == {"a": COMMITTED}
+
+
+def fail(disk: SimulatedDisk, node: Node) -> None:
+    """Take the topic's first partition offline."""
+    disk.plan.fail_at = disk.plan.operations + 1
+    with pytest.raises(StorageFailed):
+        partition(node).append(Batch(base_timestamp=node.clock.now_ms()).encode(), node.clock.now_ms())
+    disk.plan.heal()
+    assert partition(node).log.offline
+
+
+class TestVerification:
+    @pytest.mark.parametrize(
+        ("version", "code"), [(9, ErrorCode.invalid_txn_state), (11, ErrorCode.transaction_abortable)]
+    )
+    async def test_before_v12_a_partition_must_have_been_added(
+        self, tmp_path: Path, version: int, code: ErrorCode
+    ) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            client = await prepared(node, version)
+            with pytest.raises(Refused) as refused:
+                client.append("a", 0)
+            assert refused.value.args[0].error_code == code
+            await client.write("a", 0)
+
+    async def test_it_can_be_left_out(self, tmp_path: Path) -> None:
+        off = "transaction.partition.verification.enable=false"
+        async with open_node(tmp_path, *SETTINGS, off) as node:
+            client = await prepared(node, 11)
+            client.append("a", 0)
+
+    @pytest.mark.parametrize(
+        ("version", "busy"), [(11, ErrorCode.not_enough_replicas), (12, ErrorCode.concurrent_transactions)]
+    )
+    async def test_what_a_batch_is_refused_with(self, tmp_path: Path, version: int, busy: ErrorCode) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            client = await prepared(node, version)
+            real = client.producer
+            for producer, code in (
+                (Producer(real.producer_id, 5), ErrorCode.invalid_producer_epoch),
+                (Producer(4_711, 0), ErrorCode.invalid_producer_id_mapping),
+            ):
+                client.producer = producer
+                with pytest.raises(Refused) as refused:
+                    client.append("a", 0)
+                assert refused.value.args[0].error_code == code
+            (loaded,) = node.services.transactions.shards
+            decided = current(node)._replace(state=PREPARE_COMMIT)
+            loaded.shard.replay(TransactionRecord(NAME, decided), 0)
+            client.producer = real
+            with pytest.raises(Refused) as refused:
+                client.append("a", 0)
+            assert refused.value.args[0].error_code == busy
+            node.services.transactions.shards.lose(loaded)

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import asyncio
+
+from gateway.config import Config
+from gateway.runtime.loop.interval import Interval
+
+# any setting in ms that can be altered will do
+NAME = "seqgate.admin.timeout.ms"
+HOUR_MS = "3600000"
+
+
+async def waiting(config: Config) -> asyncio.Task[None]:
+    task = asyncio.create_task(Interval(config, NAME).passed())
+    for _ in range(3):
+        await asyncio.sleep(0)
+    return task
+
+
+async def test_a_shorter_interval_ends_the_wait_that_is_under_way() -> None:
+    config = Config({NAME: int(HOUR_MS)})
+    task = await waiting(config)
+    assert not task.done()
+    config.set_dynamic({NAME: "1"}, all_brokers=True)
+    await asyncio.wait_for(task, 10)
+
+
+async def test_a_longer_one_and_other_changes_do_not_end_it() -> None:
+    config = Config({NAME: int(HOUR_MS)})
+    task = await waiting(config)
+    config.set_dynamic({NAME: HOUR_MS + "0", "message.max.bytes": "5"}, all_brokers=True)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not task.done()
+    task.cancel()
+
+
+async def test_it_passes_by_itself() -> None:
+    await asyncio.wait_for(Interval(Config({NAME: 1}), NAME).passed(), 10)

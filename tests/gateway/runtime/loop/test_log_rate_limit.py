@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import logging
+
+from gateway.runtime.loop.log_rate_limit import MAX_CHARACTERS, LineLimit
+
+
+def record(line: int, level: int = logging.WARNING) -> logging.LogRecord:
+    return logging.LogRecord("x", level, "file.py", line, "refused %s", ("it",), None)
+
+
+def test_a_kind_of_line_is_limited_per_second_and_the_rest_counted() -> None:
+    now = [100.0]
+    limit = LineLimit(lambda: now[0], lines_per_second=2)
+    assert [limit.filter(record(1)) for _ in range(5)] == [True, True, False, False, False]
+    assert limit.filter(record(2)), "another kind is not held back"
+    assert limit.filter(record(1, logging.ERROR)), "errors pass"
+    now[0] = 101.0
+    later = record(1)
+    assert limit.filter(later)
+    assert later.getMessage() == "refused it (and 3 more lines like this)"
+
+
+def test_what_clients_chose_writes_no_lines_and_no_pages() -> None:
+    limit = LineLimit(lambda: 0.0)
+    for level in (logging.WARNING, logging.ERROR):
+        forged = logging.LogRecord("x", level, "f.py", 1, "closing %s", ("a\nERROR b\x1b[31m%s",), None)
+        assert limit.filter(forged)
+        assert forged.getMessage() == "closing a\\nERROR b\\x1b[31m%s"
+        long = logging.LogRecord("x", level, "f.py", 2, "closing %s", ("a" * 30_000,), None)
+        assert limit.filter(long)
+        assert len(long.getMessage()) < MAX_CHARACTERS + 30
+
+
+def test_a_traceback_that_a_request_causes_each_time_is_limited_as_well() -> None:
+    limit = LineLimit(lambda: 0.0, lines_per_second=2)
+    failure = (ValueError, ValueError("it"), None)
+    lines = [logging.LogRecord("x", logging.ERROR, "f.py", 3, "failed", (), failure) for _ in range(5)]
+    assert [limit.filter(line) for line in lines] == [True, True, False, False, False]

@@ -1,0 +1,297 @@
+"""Which blocks are brought in, in which order, and which are dropped again."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from gateway.runtime.partitions.cold_reads import BLOCK_BYTES, ColdReads
+from log import NotCached, Place, Storage
+
+KEPT = 8
+DEADLINE_S = 20.0
+
+
+class Disk(Storage):
+    """Files of a given number of blocks, read when the gate is open."""
+
+    def __init__(self, **blocks: int) -> None:
+        super().__init__()
+        self.tells_cached = True
+        self.blocks = blocks
+        self.gate = threading.Event()
+        self.read_blocks: list[tuple[str, int]] = []
+        self.dropped: list[tuple[str, int]] = []
+        self.at_once = 0
+        self.most_at_once = 0
+        self._lock = threading.Lock()
+
+    def bring_in(self, place: Place) -> int:
+        with self._lock:
+            self.read_blocks.append((place.path, place.position // BLOCK_BYTES))
+            self.at_once += 1
+            self.most_at_once = max(self.most_at_once, self.at_once)
+        assert self.gate.wait(60.0)
+        with self._lock:
+            self.at_once -= 1
+        if place.path not in self.blocks:
+            raise FileNotFoundError(place.path)
+        return max(0, min(place.size_bytes, self.blocks[place.path] * BLOCK_BYTES - place.position))
+
+    def drop_cached(self, place: Place) -> None:
+        assert place.size_bytes
+        self.dropped.append((place.path, place.position // BLOCK_BYTES))
+
+
+@pytest.fixture
+async def opened() -> AsyncIterator[Callable[..., tuple[ColdReads, Disk]]]:
+    """Makes a disk and what reads it, which the fixture ends."""
+    made: list[tuple[ColdReads, Disk]] = []
+
+    def make(
+        *, threads: int = 2, ahead: int = 0, flusher: Any = None, **blocks: int
+    ) -> tuple[ColdReads, Disk]:
+        disk = Disk(**blocks)
+        cold_reads = ColdReads(
+            asyncio.get_running_loop(),
+            disk,
+            flusher=flusher,
+            threads=threads,
+            cache_bytes=KEPT * BLOCK_BYTES,
+            ahead_bytes=ahead * BLOCK_BYTES,
+        )
+        cold_reads.start()
+        made.append((cold_reads, disk))
+        return cold_reads, disk
+
+    yield make
+    for cold_reads, disk in made:
+        disk.gate.set()
+        cold_reads.stop()
+
+
+def block(path: str, number: int, size_bytes: int = 100) -> Place:
+    return Place(path, number * BLOCK_BYTES + 7, size_bytes)
+
+
+async def bring_in(cold_reads: ColdReads, *places: Place) -> None:
+    done = asyncio.Event()
+    cold_reads.want(places, done.set)
+    async with asyncio.timeout(DEADLINE_S):
+        await done.wait()
+
+
+async def settled(cold_reads: ColdReads) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while cold_reads.blocks_waiting:
+            await asyncio.sleep(0.001)
+
+
+Make = Callable[..., tuple[ColdReads, Disk]]
+
+
+async def test_a_block_that_several_want_is_read_once(opened: Make) -> None:
+    cold_reads, disk = opened(a=9)
+    told: list[int] = []
+    for number in range(5):
+        cold_reads.want([block("a", 3)], lambda number=number: told.append(number))  # type: ignore[misc]
+    assert told == [], "never at once"
+    disk.gate.set()
+    await settled(cold_reads)
+    assert told == [0, 1, 2, 3, 4]
+    assert disk.read_blocks == [("a", 3)]
+
+
+async def test_a_place_over_several_blocks_is_there_when_all_are(opened: Make) -> None:
+    cold_reads, disk = opened(a=9)
+    disk.gate.set()
+    await bring_in(cold_reads, Place("a", 2 * BLOCK_BYTES - 1, 2 * BLOCK_BYTES))
+    assert sorted(disk.read_blocks) == [("a", 1), ("a", 2), ("a", 3)]
+
+
+async def test_a_file_that_is_gone_is_for_the_reader_to_meet(opened: Make) -> None:
+    cold_reads, disk = opened(a=1)
+    disk.gate.set()
+    await bring_in(cold_reads, block("gone", 1), block("a", 0))
+    assert cold_reads.blocks_kept == 1
+
+
+async def test_the_disk_sees_as_many_reads_at_a_time_as_there_are_threads(opened: Make) -> None:
+    cold_reads, disk = opened(threads=3, a=100)
+    cold_reads.want([block("a", number) for number in range(0, 40, 2)], lambda: None)
+    disk.gate.set()
+    await settled(cold_reads)
+    assert len(disk.read_blocks) == 20
+    assert disk.most_at_once <= 3
+
+
+async def test_what_was_used_least_lately_is_dropped(opened: Make) -> None:
+    cold_reads, disk = opened(threads=1, a=100)
+    disk.gate.set()
+    for number in range(KEPT):
+        await bring_in(cold_reads, block("a", number))
+    cold_reads.passing(block("a", 0))
+    await bring_in(cold_reads, block("a", 50), block("a", 60), block("a", 99))
+    assert cold_reads.blocks_kept == KEPT
+    cold_reads.stop()
+    assert disk.dropped == [("a", 1), ("a", 2), ("a", 3)]
+
+
+async def test_a_reader_of_a_whole_file_finds_the_next_blocks_there(opened: Make) -> None:
+    cold_reads, disk = opened(threads=1, ahead=2, a=5)
+    disk.gate.set()
+    await bring_in(cold_reads, block("a", 0))
+    await settled(cold_reads)
+    assert disk.read_blocks == [("a", 0), ("a", 1), ("a", 2)]
+    cold_reads.passing(block("a", 1))
+    await settled(cold_reads)
+    assert disk.read_blocks[3:] == [("a", 3)]
+    cold_reads.passing(block("a", 3))
+    await settled(cold_reads)
+    # that the file ends with block 4 is known when block 5 turns out empty
+    assert disk.read_blocks[4:] == [("a", 4), ("a", 5)]
+    cold_reads.passing(block("a", 4))
+    cold_reads.passing(block("a", 5))
+    await settled(cold_reads)
+    assert len(disk.read_blocks) == 6
+
+
+async def test_one_who_looks_here_and_there_has_nothing_read_ahead(opened: Make) -> None:
+    cold_reads, disk = opened(ahead=2, a=100)
+    disk.gate.set()
+    await bring_in(cold_reads, block("a", 40))
+    await bring_in(cold_reads, block("a", 20))
+    await settled(cold_reads)
+    assert disk.read_blocks == [("a", 40), ("a", 20)]
+
+
+async def test_what_someone_waits_for_goes_before_what_is_read_ahead(opened: Make) -> None:
+    cold_reads, disk = opened(threads=1, a=100)
+    cold_reads.want([block("a", 10)], lambda: None)
+    cold_reads.bring_in_ahead([block("a", 20), block("a", 30), block("a", 40)])
+    cold_reads.want([block("a", 40)], lambda: None)
+    cold_reads.want([block("a", 50)], lambda: None)
+    disk.gate.set()
+    await settled(cold_reads)
+    assert disk.read_blocks == [("a", number) for number in (10, 40, 50, 20, 30)]
+
+
+async def test_what_is_read_ahead_is_bounded(opened: Make) -> None:
+    cold_reads, _ = opened(threads=1, a=100)
+    cold_reads.bring_in_ahead([block("a", number) for number in range(50)])
+    assert cold_reads.blocks_waiting <= KEPT + 1
+
+
+async def test_who_goes_away_is_not_called_and_what_only_they_wanted_is_not_read(opened: Make) -> None:
+    cold_reads, disk = opened(threads=1, a=100)
+    told: list[str] = []
+    first = cold_reads.want([block("a", number) for number in range(0, 40, 2)], lambda: told.append("first"))
+    cold_reads.want([block("a", 6)], lambda: told.append("second"))
+    first.cancel()
+    assert cold_reads.blocks_waiting == 2
+    disk.gate.set()
+    await settled(cold_reads)
+    assert told == ["second"]
+    assert disk.read_blocks == [("a", 0), ("a", 6)]
+
+
+async def test_a_callback_that_fails_keeps_nobody_else_waiting(opened: Make) -> None:
+    cold_reads, disk = opened(a=100)
+    cold_reads.want([block("a", 1)], lambda: 1 // 0)
+    disk.gate.set()
+    await bring_in(cold_reads, block("a", 1))
+
+
+async def test_stopping_tells_nobody_and_leaves_nothing(opened: Make) -> None:
+    cold_reads, disk = opened(threads=1, a=100)
+    told: list[int] = []
+    cold_reads.want([block("a", 1), block("a", 3)], lambda: told.append(1))
+    cold_reads.bring_in_ahead([block("a", 5)])
+    disk.gate.set()
+    cold_reads.stop()
+    await settled(cold_reads)
+    assert not told
+
+
+class Flushes:
+    """Rounds of flushes as a test wants them."""
+
+    def __init__(self) -> None:
+        self.is_flushing = False
+        self.disk_is_busy = False
+        self.after_round: list[Callable[[], None]] = []
+
+    def end_round(self) -> None:
+        for told in self.after_round:
+            told()
+
+
+async def test_flushes_go_first_and_leave_room_for_a_block_after_each_round(opened: Make) -> None:
+    flushes = Flushes()
+    cold_reads, disk = opened(threads=4, flusher=flushes, a=100, b=100)
+    disk.gate.set()
+    cold_reads.want([block("b", 1)], lambda: None)
+    assert flushes.disk_is_busy
+    await settled(cold_reads)
+    assert not flushes.disk_is_busy
+    disk.read_blocks.clear()
+    flushes.is_flushing = True
+    await bring_in(cold_reads, block("a", 1))
+    cold_reads.want([block("a", number) for number in (3, 5, 7)], lambda: None)
+    for left in (2, 1):
+        flushes.end_round()
+        async with asyncio.timeout(DEADLINE_S):
+            while cold_reads.blocks_waiting > left:
+                await asyncio.sleep(0.001)
+        assert cold_reads.blocks_waiting == left, "another round is under way already"
+    flushes.is_flushing = False
+    flushes.end_round()
+    await settled(cold_reads)
+    assert disk.read_blocks == [("a", number) for number in (1, 3, 5, 7)]
+
+
+class TestRun:
+    async def test_work_is_done_again_until_nothing_is_missing(self, opened: Make) -> None:
+        cold_reads, disk = opened(a=100)
+        disk.gate.set()
+        steps = [[block("a", 1)], [block("a", 1), block("a", 2)], [block("a", 9)]]
+
+        def work() -> str:
+            assert not disk.waits
+            for step in steps:
+                if not {("a", place.position // BLOCK_BYTES) for place in step} <= set(disk.read_blocks):
+                    raise NotCached(step)
+            return "done"
+
+        assert await cold_reads.run(work) == "done"
+        assert disk.waits
+
+    async def test_what_is_missing_again_is_waited_for(self, opened: Make) -> None:
+        cold_reads, disk = opened(a=100)
+        disk.gate.set()
+
+        def work() -> str:
+            if not disk.waits:
+                raise NotCached([block("a", 1)])
+            return "done"
+
+        assert await cold_reads.run(work) == "done"
+        assert disk.read_blocks == [("a", 1)]
+
+    async def test_one_who_gives_up_leaves_nothing(self, opened: Make) -> None:
+        cold_reads, _ = opened(threads=1, a=100)
+        cold_reads.want([block("a", 50)], lambda: None)
+
+        def work() -> None:
+            raise NotCached([block("a", 1)])
+
+        waiting = asyncio.create_task(cold_reads.run(work))
+        while cold_reads.blocks_waiting < 2:
+            await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        assert cold_reads.blocks_waiting == 1

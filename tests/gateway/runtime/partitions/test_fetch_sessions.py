@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from gateway.protocol.fetch_request import FetchPosition
+from gateway.runtime.partitions.fetch_sessions import (
+    EVICTION_AGE_MS,
+    FetchSession,
+    FetchSessionCache,
+    SessionPartition,
+)
+
+REQUEST = FetchPosition(0, 100, -1, -1)
+
+
+def test_a_full_cache_refuses_until_the_oldest_is_stale() -> None:
+    cache = FetchSessionCache(2)
+    first = cache.create(True, 0)
+    second = cache.create(True, 0)
+    assert first is not None
+    assert second is not None
+    assert cache.create(True, EVICTION_AGE_MS - 1) is None
+    cache.touch(first, EVICTION_AGE_MS - 1)
+    third = cache.create(True, EVICTION_AGE_MS)
+    assert third is not None
+    assert cache.get(second.session_id) is None, "the longest idle one went"
+    assert cache.get(first.session_id) is first
+    assert (len(cache), cache.evictions) == (2, 1)
+
+
+def test_no_slots_no_sessions() -> None:
+    assert FetchSessionCache(0).create(False, 0) is None
+
+
+def test_session_ids_differ_and_are_positive() -> None:
+    cache = FetchSessionCache(500)
+    ids = {session.session_id for _ in range(500) if (session := cache.create(True, 0)) is not None}
+    assert len(ids) == 500
+    assert min(ids) > 0
+
+
+def test_the_epoch_wraps_to_one() -> None:
+    session = FetchSession(1, True, 0)
+    assert session.session_epoch == 1
+    session.session_epoch = 2**31 - 1
+    session.advance()
+    assert session.session_epoch == 1
+
+
+class TestNews:
+    def test_data_and_moved_offsets_are_news_once(self) -> None:
+        partition = SessionPartition(REQUEST)
+        assert partition.has_news(0, 0, 5, 0, False)
+        assert not partition.has_news(0, 0, 5, 0, False)
+        assert partition.has_news(0, 10, 5, 0, False)
+        assert partition.has_news(0, 0, 6, 0, False)
+        assert partition.has_news(0, 0, 6, 2, False)
+        assert partition.has_news(0, 0, 6, 2, True)
+        assert not partition.has_news(0, 0, 6, 2, False)
+
+    def test_an_error_repeats_until_it_is_gone(self) -> None:
+        partition = SessionPartition(REQUEST)
+        partition.has_news(0, 0, 5, 0, False)
+        assert partition.has_news(3, 0, -1, -1, False)
+        assert partition.has_news(3, 0, -1, -1, False)
+        assert partition.has_news(0, 0, 5, 0, False)
+        assert not partition.has_news(0, 0, 5, 0, False)

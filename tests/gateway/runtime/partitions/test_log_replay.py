@@ -1,0 +1,51 @@
+"""Who replays a log has all of it, and leaves the page cache to others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gateway.runtime.partitions.log_replay import replay_batches
+from log import Storage
+from log.files.data_file import DataFile
+from tests.log.support import fill, flush, open_log
+
+
+class Forgetful(Storage):
+    def __init__(self) -> None:
+        super().__init__()
+        self.forgotten: list[str] = []
+
+    def forget_cached(self, file: DataFile) -> None:
+        self.forgotten.append(Path(file.path).name)
+        super().forget_cached(file)
+
+
+def test_closed_segments_are_dropped_behind_who_replays_them(tmp_path: Path) -> None:
+    storage = Forgetful()
+    log = open_log(tmp_path / "t-0", storage=storage)
+    fill(log, 30)
+    flush(log)
+    assert log.segment_count > 2
+    offsets = []
+    for header, _ in replay_batches(log, 0):
+        assert not storage.forgotten
+        offsets.append(header.base_offset)
+    assert offsets == list(range(30))
+    assert len(storage.forgotten) == log.segment_count - 1
+    assert f"{log.active_base_offset:020}.log" not in storage.forgotten
+    assert [header.base_offset for header, _ in replay_batches(log, 25)] == list(range(25, 30))
+
+
+def test_closed_segments_are_dropped_behind_recovery(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0")
+    fill(log, 30)
+    flush(log)
+    segments = log.segment_count
+    log.close(clean=False)
+    for snapshot in (tmp_path / "t-0").glob("*.snapshot"):
+        snapshot.unlink()
+    storage = Forgetful()
+    again = open_log(tmp_path / "t-0", storage=storage, recovery_point=30)
+    assert again.log_end_offset == 30
+    assert len(set(storage.forgotten)) == segments
+    assert storage.forgotten.count(f"{again.active_base_offset:020}.log") <= 1

@@ -1,0 +1,255 @@
+"""The metadata log and what hangs on it: durable before true, one code path for replay, the image wins at start."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.config import load_config
+from gateway.metadata.decision import Decision
+from gateway.metadata.image import TOPIC_RESOURCE, MetadataImage
+from gateway.metadata.records import ConfigRecord, MetadataRecord
+from gateway.runtime.topics.embedded_block_store import EmbeddedBlockStore
+from gateway.runtime.topics.metadata_log import METADATA_TOPIC_ID, replay_log
+from gateway.runtime.topics.topic_lifecycle import topic_policy
+from log import StorageFailed
+from pid_allocator import NextIdBehind, ProducerIdBlock, ProducerIdsExhausted, StoreUnavailable
+from tests.gateway.handlers.requests import create, delete, grow
+from tests.gateway.handlers.support import NOW_MS, open_node
+
+
+def setting(value: str) -> Any:
+    record = ConfigRecord(TOPIC_RESOURCE, "t", "retention.ms", value)
+    return lambda image: Decision((record,), value)
+
+
+class TestCommit:
+    async def test_the_answer_comes_after_image_and_listeners(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path) as node:
+            told: list[MetadataRecord] = []
+
+            async def listen(records: Any) -> None:
+                assert node.services.metadata_log.image.topic_configs("t") == {"retention.ms": "5"}
+                told.extend(records)
+
+            node.services.metadata_log.add_listener(listen)
+            assert await node.services.metadata_log.commit(setting("5")) == "5"
+            assert len(told) == 1
+
+    async def test_it_is_durable_before_it_is_true(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path) as node:
+            log = node.services.log_directory.get("__cluster_metadata", 0)
+            assert log is not None
+            await node.services.metadata_log.commit(setting("5"))
+            assert log.recovery_point == log.log_end_offset == log.high_watermark
+            assert log.topic_id == METADATA_TOPIC_ID
+
+    async def test_changes_are_decided_one_after_the_other(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path) as node:
+
+            def increase(image: MetadataImage) -> Decision[int]:
+                number = int(image.topic_configs("t").get("retention.ms", "0")) + 1
+                record = ConfigRecord(TOPIC_RESOURCE, "t", "retention.ms", str(number))
+                return Decision((record,), number)
+
+            commit = node.services.metadata_log.commit
+            assert sorted(await asyncio.gather(*(commit(increase) for _ in range(20)))) == list(range(1, 21))
+
+    async def test_no_records_write_nothing(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path) as node:
+            log = node.services.log_directory.get("__cluster_metadata", 0)
+            assert log is not None
+            assert await node.services.metadata_log.commit(lambda image: Decision((), "answer")) == "answer"
+            assert log.log_end_offset == 0
+
+    async def test_a_caller_that_gives_up_does_not_stop_the_change(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path) as node:
+            caller = asyncio.create_task(node.services.metadata_log.commit(setting("5")))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            caller.cancel()
+            await asyncio.gather(caller, return_exceptions=True)
+            await node.services.metadata_log.close()
+            assert node.services.metadata_log.image.topic_configs("t") == {"retention.ms": "5"}
+
+    async def test_a_failed_flush_leaves_the_image_alone(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async with open_node(tmp_path) as node:
+
+            async def fail(log: Any, observer: Any = None) -> None:
+                raise StorageFailed("disk")
+
+            monkeypatch.setattr(node.services.flusher, "flushed", fail)
+            with pytest.raises(StorageFailed):
+                await node.services.metadata_log.commit(setting("5"))
+            assert node.services.metadata_log.image.topic_configs("t") == {}
+            assert (await create(node, "t")).error_code.name == "kafka_storage_error"
+            with pytest.raises(StoreUnavailable):
+                await EmbeddedBlockStore(node.services.metadata_log, 1).claim(10, "n1", 0)
+
+    async def test_what_was_written_and_not_flushed_is_replayed_before_the_next_change(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async with open_node(tmp_path) as node:
+            store = EmbeddedBlockStore(node.services.metadata_log, 1)
+
+            async def fail(log: Any, observer: Any = None) -> None:
+                raise StorageFailed("disk")
+
+            with monkeypatch.context() as broken:
+                broken.setattr(node.services.flusher, "flushed", fail)
+                with pytest.raises(StoreUnavailable):
+                    await store.claim(10, "n1", 0)
+            assert (await store.claim(10, "n1", 0)).first_producer_id == 10
+            assert len(await store.blocks()) == 2
+
+    async def test_replay_crosses_segments_and_reads(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("gateway.runtime.partitions.log_replay._READ_BYTES", 300)
+        async with open_node(tmp_path) as node:
+            log = node.services.log_directory.get("__cluster_metadata", 0)
+            assert log is not None
+            for number in range(20):
+                await node.services.metadata_log.commit(setting(str(number)))
+                if number == 10:
+                    log.roll(NOW_MS)
+            image = MetadataImage()
+            assert replay_log(log, image) == 20
+            assert image.topic_configs("t") == {"retention.ms": "19"}
+
+
+class TestAtStart:
+    async def test_a_missing_directory_is_created(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path / "data") as node:
+            await create(node, "t", 3)
+            assert len(list(node.services.partitions.by_name["t"].all())) == 3
+        shutil.rmtree(tmp_path / "data" / "t-1")
+        async with open_node(tmp_path / "data") as node:
+            assert [partition.index for partition in node.services.partitions.by_name["t"].all()] == [
+                0,
+                1,
+                2,
+            ]
+            assert (tmp_path / "data" / "t-1").is_dir()
+
+    async def test_a_directory_without_its_topic_is_deleted(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path / "data") as node:
+            await create(node, "t", 2)
+            assert len(list(node.services.partitions.by_name["t"].all())) == 2
+            saved = tmp_path / "saved"
+            shutil.copytree(tmp_path / "data" / "t-0", saved)
+            await delete(node, "t")
+        shutil.copytree(saved, tmp_path / "data" / "t-0")
+        async with open_node(tmp_path / "data") as node:
+            assert node.services.partitions.by_name == {}
+            assert not (tmp_path / "data" / "t-0").exists()
+
+    async def test_a_directory_of_the_former_topic_id_is_replaced(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path / "data") as node:
+            await create(node, "t")
+            node.services.partitions.get("t", 0)
+            saved = tmp_path / "saved"
+            shutil.copytree(tmp_path / "data" / "t-0", saved)
+            await delete(node, "t")
+            created = await create(node, "t")
+            node.services.partitions.get("t", 0)
+        shutil.rmtree(tmp_path / "data" / "t-0")
+        shutil.copytree(saved, tmp_path / "data" / "t-0")
+        async with open_node(tmp_path / "data") as node:
+            partition = node.services.partitions.get("t", 0)
+            assert partition is not None
+            assert partition.log.topic_id == created.topic_id
+
+    async def test_a_log_that_can_not_be_created_leaves_the_others(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async with open_node(tmp_path / "data") as node:
+            directory = node.services.log_directory
+            real_create = type(directory).create
+
+            def create_but_one(self: Any, topic: str, *rest: Any) -> Any:
+                if topic == "full":
+                    raise OSError(28, "No space left on device")
+                return real_create(self, topic, *rest)
+
+            monkeypatch.setattr(type(directory), "create", create_but_one)
+            await create(node, "full", 2)
+            await create(node, "good", 2)
+            assert node.services.partitions.get("full", 0) is None
+            assert node.services.partitions.get("good", 1) is not None
+            monkeypatch.undo()
+            await grow(node, "full", 3)
+            assert len(list(node.services.partitions.by_name["full"].all())) == 3
+
+
+class TestEmbeddedBlockStore:
+    async def test_blocks_never_overlap_over_restarts(self, tmp_path: Path) -> None:
+        for number in range(3):
+            async with open_node(tmp_path) as node:
+                store = EmbeddedBlockStore(node.services.metadata_log, 1)
+                assert await store.claim(1000, "n1", number) == ProducerIdBlock(
+                    number * 1000, number * 1000 + 999, "n1", number
+                )
+                assert len(await store.blocks()) == number + 1
+
+    async def test_claims_at_once_get_different_blocks(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path) as node:
+            store = EmbeddedBlockStore(node.services.metadata_log, 1)
+            blocks = await asyncio.gather(*(store.claim(10, "n1", 0) for _ in range(20)))
+            assert len({block.first_producer_id for block in blocks}) == 20
+
+    async def test_moving_next(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path) as node:
+            store = EmbeddedBlockStore(node.services.metadata_log, 1)
+            await store.claim(10, "n1", 0)
+            assert await store.move_next(100) == 10
+            with pytest.raises(NextIdBehind):
+                await store.move_next(99)
+            assert (await store.claim(10, "n1", 0)).first_producer_id == 100
+
+    async def test_sizes_that_are_refused(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path) as node:
+            store = EmbeddedBlockStore(node.services.metadata_log, 1)
+            with pytest.raises(ValueError, match="at least one"):
+                await store.claim(0, "n1", 0)
+            with pytest.raises(ProducerIdsExhausted):
+                await store.claim(2**63, "n1", 0)
+
+
+class TestTopicPolicy:
+    def test_the_topics_own_values_count(self) -> None:
+        config = load_config(overrides=["log.flush.interval.messages=3", "seqgate.log.deep.validation=true"])
+        policy = topic_policy(config, {"segment.bytes": "2097152", "flush.ms": "7"})
+        assert policy.log_config.segment_bytes == 2097152
+        assert policy.log_config.deep_validation
+        assert (policy.flush_messages, policy.flush_ms) == (3, 7)
+
+    def test_defaults_are_kafkas_but_for_the_flush(self) -> None:
+        policy = topic_policy(load_config(), {})
+        assert policy.flush_messages == 1
+        assert policy.log_config.segment_ms == policy.log_config.retention_ms == 604800000
+
+    def test_an_internal_segment_size_takes_precedence(self) -> None:
+        policy = topic_policy(load_config(), {"segment.bytes": "2097152", "internal.segment.bytes": "1000"})
+        assert policy.log_config.segment_bytes == 1000
+
+    @pytest.mark.parametrize(("policy", "limit"), [("", -1), ("delete", 5)])
+    def test_only_the_delete_policy_deletes(self, policy: str, limit: int) -> None:
+        overrides = {"cleanup.policy": policy, "retention.ms": "5", "retention.bytes": "5"}
+        config = topic_policy(load_config(), overrides).log_config
+        assert (config.retention_ms, config.retention_bytes) == (limit, limit)
+
+
+async def test_a_thousand_partitions_are_created_and_deleted(tmp_path: Path) -> None:
+    async with open_node(tmp_path) as node:
+        await create(node, "wide", 1000)
+        assert len(node.services.partitions) == 1000
+        await delete(node, "wide")
+        assert len(node.services.partitions) == 0
+        assert node.services.metadata_log.image.partition_count == 0

@@ -1,0 +1,125 @@
+"""What a start does with partitions that the metadata does not know: nothing is deleted that nobody had deleted."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+
+from gateway.runtime.topics.metadata_log import METADATA_TOPIC_ID
+from log import CorruptRecord, IncompatibleFormat, named_log
+from log.files.checkpoints import encode_partition_metadata
+from log.files.file_names import LOG_SUFFIX, PARTITION_METADATA, offset_name
+from tests.gateway.handlers.requests import alter, create, delete
+from tests.gateway.handlers.support import NOW_MS, Node, open_node
+from tests.support.batches import Batch
+
+METADATA = "__cluster_metadata-0"
+TOPIC_RESOURCE = 2
+
+
+async def written(path: Path) -> bytes:
+    """A stopped node with one record in the topic `orders`; the bytes of its log file."""
+    async with open_node(path) as node:
+        await create(node, "orders")
+        append(node)
+    return (path / "orders-0" / offset_name(0, LOG_SUFFIX)).read_bytes()
+
+
+def append(node: Node) -> int:
+    partition = node.services.partitions.get("orders", 0)
+    assert partition is not None
+    return partition.append(Batch(base_timestamp=NOW_MS).encode(), NOW_MS).base_offset
+
+
+def kept(path: Path) -> list[bytes]:
+    """The log files of what was set aside."""
+    return [file.read_bytes() for file in path.glob(f"orders-0.*-stray/*{LOG_SUFFIX}")]
+
+
+async def test_records_under_an_unknown_topic_id_are_kept(tmp_path: Path) -> None:
+    records = await written(tmp_path)
+    (tmp_path / "orders-0" / PARTITION_METADATA).write_bytes(encode_partition_metadata(uuid.UUID(int=9)))
+    async with open_node(tmp_path) as node:
+        assert append(node) == 0
+    assert kept(tmp_path) == [records]
+
+
+async def test_records_of_a_topic_that_the_metadata_lost_are_kept(tmp_path: Path) -> None:
+    async with open_node(tmp_path / "a") as node:
+        await create(node, "other")
+    records = await written(tmp_path / "b")
+    for name in (METADATA, "meta.properties"):
+        source, target = tmp_path / "a" / name, tmp_path / "b" / name
+        shutil.rmtree(target) if target.is_dir() else target.unlink()
+        shutil.copytree(source, target) if source.is_dir() else shutil.copy(source, target)
+    async with open_node(tmp_path / "b") as node:
+        assert node.services.partitions.get("orders", 0) is None
+    assert kept(tmp_path / "b") == [records]
+
+
+async def test_what_a_crash_kept_of_a_deleted_topic_is_deleted(tmp_path: Path) -> None:
+    await written(tmp_path / "data")
+    shutil.copytree(tmp_path / "data" / "orders-0", tmp_path / "orders-0")
+    async with open_node(tmp_path / "data") as node:
+        await delete(node, "orders")
+    shutil.copytree(tmp_path / "orders-0", tmp_path / "data" / "orders-0")
+    async with open_node(tmp_path / "data"):
+        pass
+    assert not list((tmp_path / "data").glob("orders-0.*-stray"))
+    assert not (tmp_path / "data" / "orders-0").exists()
+
+
+@pytest.mark.parametrize("loss", ["log", "identity", "directory"])
+async def test_a_start_without_the_metadata_is_refused(tmp_path: Path, loss: str) -> None:
+    records = await written(tmp_path)
+    if loss == "log":
+        (tmp_path / METADATA / offset_name(0, LOG_SUFFIX)).write_bytes(b"")
+    elif loss == "identity":
+        (tmp_path / METADATA / PARTITION_METADATA).write_bytes(b"version: 0\ntopic_id: x")
+    else:
+        shutil.rmtree(tmp_path / METADATA)
+    with pytest.raises(CorruptRecord, match="put it back"):
+        async with open_node(tmp_path):
+            pass
+    assert (tmp_path / "orders-0" / offset_name(0, LOG_SUFFIX)).read_bytes() == records
+
+
+async def test_metadata_with_a_flipped_bit_is_not_replayed(tmp_path: Path) -> None:
+    await written(tmp_path)
+    path = tmp_path / METADATA / offset_name(0, LOG_SUFFIX)
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"orders", b"orderr"))
+    with pytest.raises(CorruptRecord, match="damaged at offset 0"):
+        async with open_node(tmp_path):
+            pass
+
+
+async def test_metadata_of_a_later_version_is_told_as_such(tmp_path: Path) -> None:
+    await written(tmp_path)
+    metadata = encode_partition_metadata(METADATA_TOPIC_ID).replace(b"version: 0", b"version: 9")
+    (tmp_path / METADATA / PARTITION_METADATA).write_bytes(metadata)
+    with pytest.raises(IncompatibleFormat, match="version 9"):
+        async with open_node(tmp_path):
+            pass
+
+
+async def test_a_log_that_can_not_take_its_configuration_goes_offline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_node(tmp_path) as node:
+        await create(node, "orders")
+        append(node)
+        partition = node.services.partitions.get("orders", 0)
+        assert partition is not None
+        with monkeypatch.context() as patch:
+            patch.setattr(named_log, "newest_names", Mock(side_effect=OSError("the disk fails")))
+            await alter(node, TOPIC_RESOURCE, "orders", {"message.deduplication.enable": "true"})
+        assert partition.log.failure is not None
+        assert "the disk fails" in partition.log.failure
+        partition.log.reopen(NOW_MS)
+        assert partition.log.names is not None
+        assert append(node) == 1

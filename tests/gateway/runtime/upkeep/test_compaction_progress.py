@@ -1,0 +1,67 @@
+"""Where cleanings ended, kept over restarts, and not beyond the life of a topic."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gateway.runtime.partitions.registry import Partitions
+from gateway.runtime.upkeep.compaction_progress import CompactionProgress
+from log import Storage
+from log.directory.log_directory import CLEANER_OFFSETS
+
+ONE, TWO = uuid.UUID(int=1), uuid.UUID(int=2)
+
+
+def partition(topic_id: uuid.UUID = ONE, index: int = 0) -> Any:
+    return SimpleNamespace(topic="t", index=index, topic_id=topic_id)
+
+
+def loaded(root: Path, topic_id: uuid.UUID = ONE) -> CompactionProgress:
+    partitions = Partitions()
+    partitions.register("t", topic_id, 2, lambda _, __: None)
+    directory: Any = SimpleNamespace(path=root)
+    progress = CompactionProgress(Storage(), directory, partitions)
+    progress.load()
+    return progress
+
+
+def test_it_survives_a_restart_in_kafkas_format(tmp_path: Path) -> None:
+    progress = loaded(tmp_path)
+    progress.of(partition()).clean_end_offset = 77
+    progress.of(partition(index=1)).failures = 2
+    progress.save()
+    assert (tmp_path / CLEANER_OFFSETS).read_text() == "0\n1\nt 0 77\n"
+    again = loaded(tmp_path)
+    assert again.clean_end_offset(("t", 0)) == 77
+    assert again.clean_end_offset(("t", 1)) is None
+    assert again.of(partition()).clean_end_offset == 77
+
+
+def test_a_topic_that_is_gone_says_nothing_of_another_of_its_name(tmp_path: Path) -> None:
+    progress = loaded(tmp_path)
+    progress.of(partition()).clean_end_offset = 77
+    progress.save()
+    assert progress.of(partition(TWO)).clean_end_offset is None
+    progress.of(partition(TWO)).clean_end_offset = 5
+    progress.forget([ONE])
+    assert progress.clean_end_offset(("t", 0)) == 5
+    progress.forget([TWO])
+    assert (tmp_path / CLEANER_OFFSETS).read_text() == "0\n0\n"
+
+
+@pytest.mark.parametrize("content", ["", "0\n2\nt 0 7\n", "0\n1\nt 0 7", "0\n1\nt 0 x\n"])
+def test_a_damaged_file_means_that_nothing_was_cleaned(tmp_path: Path, content: str) -> None:
+    (tmp_path / CLEANER_OFFSETS).write_text(content)
+    assert loaded(tmp_path).clean_end_offset(("t", 0)) is None
+
+
+def test_partitions_that_do_not_exist_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / CLEANER_OFFSETS).write_text("0\n2\nt 9 7\nu 0 8\n")
+    progress = loaded(tmp_path)
+    progress.save()
+    assert (tmp_path / CLEANER_OFFSETS).read_text() == "0\n0\n"

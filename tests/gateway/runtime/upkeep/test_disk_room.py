@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from gateway.runtime.partitions.partition import Partition
+from gateway.runtime.upkeep.disk_room import LOOKS_BETWEEN_TRIES
+from log import Storage, StorageFailed
+from log.files.data_file import DataFile
+from log.format.record_batch import Buffer
+from tests.gateway.handlers.requests import create, delete
+from tests.gateway.handlers.support import NOW_MS, Node, open_node
+from tests.gateway.runtime.backlogs.test_backlog import answer, batch, open_topic, produce
+
+MIN_FREE_BYTES = 1000
+SETTINGS = (
+    f"seqgate.log.min.free.bytes={MIN_FREE_BYTES}",
+    "offsets.topic.num.partitions=1",
+    "share.coordinator.state.topic.num.partitions=1",
+)
+PLENTY = 1 << 40
+STORAGE_ERROR, RETRY = 56, 19
+
+
+class Disk(Storage):
+    """Says how much is free, and fails what is written with `error`."""
+
+    free = PLENTY
+    error = 0
+
+    def free_bytes(self, path: str) -> int:
+        return self.free
+
+    def write(self, file: DataFile, buffers: Sequence[Buffer], position: int) -> int:
+        self._check(file.path)
+        return super().write(file, buffers, position)
+
+    def write_file(self, path: str, content: bytes) -> None:
+        self._check(path)
+        super().write_file(path, content)
+
+    def truncate(self, file: DataFile, size_bytes: int) -> None:
+        self._check(file.path)
+        super().truncate(file, size_bytes)
+
+    def _check(self, path: str) -> None:
+        if self.error:
+            raise OSError(self.error, os.strerror(self.error), path)
+
+
+async def error_of(node: Node, sent: bytes) -> int:
+    return int((await answer(produce(node, sent)))["error_code"])
+
+
+async def taken_offline(node: Node, disk: Disk, error: int) -> Partition:
+    """A partition to which a record was sent that a disk with this error did not take; it is well again."""
+    partition = await open_topic(node)
+    disk.error = error
+    assert await error_of(node, batch()) == STORAGE_ERROR
+    assert partition.log.offline
+    disk.error = 0
+    return partition
+
+
+async def test_below_the_reserve_producers_are_refused_and_topics_can_be_deleted(tmp_path: Path) -> None:
+    disk = Disk()
+    async with open_node(tmp_path, *SETTINGS, storage=disk) as node:
+        await open_topic(node)
+        room = node.services.disk_room
+        first, second, third = (batch(producer_id=7, sequence=number) for number in range(3))
+        disk.free = MIN_FREE_BYTES
+        room.look()
+        assert await error_of(node, first) == 0
+        disk.free = MIN_FREE_BYTES - 1
+        room.look()
+        assert await error_of(node, second) == STORAGE_ERROR
+        assert await error_of(node, first) == 0, "the log has it already"
+        assert await error_of(node, b"short") != 0
+        assert room.refused_batches == 1
+        await create(node, "made")
+        await delete(node, "made")
+        disk.free = PLENTY
+        room.look()
+        assert await error_of(node, third) == RETRY, "the one before it was refused"
+        assert [await error_of(node, sent) for sent in (second, third)] == [0, 0]
+
+
+async def test_none_overtakes_one_that_was_refused_where_the_producer_is_unknown(tmp_path: Path) -> None:
+    disk = Disk()
+    async with open_node(tmp_path, *SETTINGS, storage=disk) as node:
+        await open_topic(node)
+        disk.error = errno.ENOSPC
+        assert await error_of(node, batch(producer_id=7, sequence=0)) == STORAGE_ERROR
+        disk.error = 0
+        node.services.disk_room.look()
+        assert await error_of(node, batch(producer_id=7, sequence=1)) == RETRY
+        assert await error_of(node, batch(producer_id=7, sequence=0)) == 0
+        assert await error_of(node, batch(producer_id=7, sequence=1)) == 0
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE])
+async def test_what_a_shortage_took_offline_comes_back_with_room(tmp_path: Path, number: int) -> None:
+    disk = Disk()
+    async with open_node(tmp_path, *SETTINGS, storage=disk) as node:
+        partition = await open_topic(node)
+        room = node.services.disk_room
+        disk.error = number
+        assert await error_of(node, batch()) == STORAGE_ERROR
+        assert partition.log.offline
+        with pytest.raises(StorageFailed):
+            node.services.metadata_log.log.append(batch(), now_ms=NOW_MS)
+        disk.free = 0
+        room.look()
+        assert partition.log.offline
+        disk.free, disk.error = PLENTY, 0
+        room.look()
+        assert not partition.log.offline
+        assert not node.services.metadata_log.log.offline
+        assert await error_of(node, batch()) == 0
+        await create(node, "made")
+
+
+async def test_a_failing_disk_is_the_operators(tmp_path: Path) -> None:
+    disk = Disk()
+    async with open_node(tmp_path, *SETTINGS, storage=disk) as node:
+        partition = await taken_offline(node, disk, errno.EIO)
+        node.services.disk_room.look()
+        assert partition.log.offline
+
+
+async def test_one_that_cannot_be_reopened_is_tried_again_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk()
+    async with open_node(tmp_path, *SETTINGS, storage=disk) as node:
+        partition = await taken_offline(node, disk, errno.ENOSPC)
+        tries = 0
+
+        def fail(now_ms: int) -> None:
+            nonlocal tries
+            tries += 1
+            raise OSError(errno.EIO, "broken")
+
+        with monkeypatch.context() as broken:
+            broken.setattr(type(partition.log), "reopen", lambda _, now_ms: fail(now_ms))
+            for _ in range(LOOKS_BETWEEN_TRIES + 2):
+                node.services.disk_room.look()
+        assert tries == 2
+        for _ in range(LOOKS_BETWEEN_TRIES + 1):
+            node.services.disk_room.look()
+        assert not partition.log.offline
+
+
+async def test_a_topic_that_is_deleted_meanwhile_is_forgotten(tmp_path: Path) -> None:
+    disk = Disk()
+    async with open_node(tmp_path, *SETTINGS, storage=disk) as node:
+        partition = await taken_offline(node, disk, errno.ENOSPC)
+        await delete(node, partition.topic)
+        node.services.disk_room.look()
+        assert not node.services.log_directory.environment.short_of_room

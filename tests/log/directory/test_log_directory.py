@@ -1,0 +1,306 @@
+from __future__ import annotations
+
+import errno
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from log import DirectoryLocked, IncompatibleFormat, LogConfig, LogDirectory, Storage, UnifiedLog
+from log.directory.log_directory import FILES_PER_STEP, META, RECOVERY_POINTS
+from log.directory.stored_logs import CLEAN_SHUTDOWN
+from log.files.checkpoints import encode_partition_metadata
+from tests.faults.simulated_disk import SimulatedDisk
+from tests.log.support import NOW_MS, SMALL, fill, flush, offsets_read
+
+TOPIC_ID = uuid.UUID(int=5)
+
+
+def open_directory(root: Path, storage: Storage | None = None, node_id: int = 1) -> LogDirectory:
+    return LogDirectory.open(root, storage or Storage(), node_id=node_id, now_ms=lambda: NOW_MS, config=SMALL)
+
+
+def created(root: Path, *partitions: int) -> LogDirectory:
+    directory = open_directory(root)
+    for partition in partitions:
+        fill(directory.create("flights", TOPIC_ID, partition, SMALL), 10)
+    return directory
+
+
+def get(directory: LogDirectory, partition: int = 0) -> UnifiedLog:
+    log = directory.get("flights", partition)
+    assert log is not None
+    return log
+
+
+class TestIdentity:
+    def test_stays(self, tmp_path: Path) -> None:
+        first = open_directory(tmp_path)
+        first.close()
+        second = open_directory(tmp_path)
+        assert (first.cluster_id, first.directory_id) == (second.cluster_id, second.directory_id)
+        assert len(first.cluster_id) == 22
+
+    def test_of_another_node_is_refused(self, tmp_path: Path) -> None:
+        open_directory(tmp_path).close()
+        with pytest.raises(IncompatibleFormat, match=r"node\.id 1"):
+            open_directory(tmp_path, node_id=2)
+        open_directory(tmp_path).close()
+
+    def test_of_a_later_version_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / META).write_text("version=4\n")
+        with pytest.raises(IncompatibleFormat, match="has version 4; this program reads versions 1 to 3"):
+            open_directory(tmp_path)
+
+    def test_an_identity_that_is_no_text_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / META).write_bytes(b"version=1\ncluster.id=\xff\n")
+        with pytest.raises(IncompatibleFormat, match="is damaged"):
+            open_directory(tmp_path)
+
+    def test_second_gateway_is_refused(self, tmp_path: Path) -> None:
+        directory = open_directory(tmp_path)
+        with pytest.raises(DirectoryLocked):
+            open_directory(tmp_path)
+        directory.close()
+        open_directory(tmp_path)
+
+
+class TestCleanShutdown:
+    def test_marker_comes_and_goes(self, tmp_path: Path) -> None:
+        directory = created(tmp_path, 0, 1)
+        assert not (tmp_path / CLEAN_SHUTDOWN).exists()
+        directory.close()
+        assert (tmp_path / CLEAN_SHUTDOWN).exists()
+        directory = open_directory(tmp_path)
+        assert directory.was_clean
+        assert len(directory) == 2
+        assert not (tmp_path / CLEAN_SHUTDOWN).exists()
+        assert get(directory, 1).log_end_offset == 10
+
+    def test_no_marker_when_one_log_is_offline(self, tmp_path: Path) -> None:
+        directory = created(tmp_path, 0, 1)
+        get(directory).take_offline("a test says so")
+        directory.close()
+        assert not (tmp_path / CLEAN_SHUTDOWN).exists()
+        assert get(open_directory(tmp_path), 1).log_end_offset == 10
+
+    @pytest.mark.parametrize(
+        "content", [b"", b"{", b"[]", b'{"version":1}', b'{"version":1,"logs":{"flights-0":[1]}}']
+    )
+    def test_damaged_marker_is_not_trusted(self, tmp_path: Path, content: bytes) -> None:
+        created(tmp_path, 0).close()
+        (tmp_path / CLEAN_SHUTDOWN).write_bytes(content)
+        directory = open_directory(tmp_path)
+        assert not directory.was_clean
+        assert get(directory).log_end_offset == 10
+
+    def test_marker_of_a_later_version_stops_the_start(self, tmp_path: Path) -> None:
+        created(tmp_path, 0).close()
+        (tmp_path / CLEAN_SHUTDOWN).write_bytes(b'{"version":3,"logs":{}}')
+        with pytest.raises(IncompatibleFormat):
+            open_directory(tmp_path)
+
+    def test_full_disk_at_the_stop_gives_the_lock_back(self, tmp_path: Path) -> None:
+        class Full(Storage):
+            def replace_file(self, path: str, content: bytes) -> None:
+                if path.endswith(RECOVERY_POINTS):
+                    raise OSError(errno.ENOSPC, "full")
+                super().replace_file(path, content)
+
+        directory = open_directory(tmp_path, Full())
+        fill(directory.create("flights", TOPIC_ID, 0, SMALL), 3)
+        directory.close()
+        again = open_directory(tmp_path)
+        assert not again.was_clean
+        assert get(again).log_end_offset == 3
+
+
+class TestRecoveryPoints:
+    def test_written_and_used(self, tmp_path: Path) -> None:
+        directory = created(tmp_path, 0)
+        flush(get(directory))
+        directory.checkpoint()
+        assert (tmp_path / RECOVERY_POINTS).read_bytes() == b"0\n1\nflights 0 10\n"
+
+    @pytest.mark.parametrize("content", [b"", b"0\n1\nflights 0 999999999\n", b"0\n2\nflights 0 1\n"])
+    def test_damaged_or_ahead(self, tmp_path: Path, content: bytes) -> None:
+        directory = created(tmp_path, 0)
+        directory.close(clean=False)
+        (tmp_path / RECOVERY_POINTS).write_bytes(content)
+        log = get(open_directory(tmp_path))
+        log.advance_high_watermark(10)
+        assert offsets_read(log, 0) == list(range(10))
+
+    def test_of_a_deleted_topic_does_not_vouch_for_its_successor(self, tmp_path: Path) -> None:
+        directory = created(tmp_path, 0)
+        flush(get(directory))
+        directory.checkpoint()
+        directory.delete("flights", 0)
+        directory.create("flights", uuid.UUID(int=6), 0, SMALL)
+        assert (tmp_path / RECOVERY_POINTS).read_bytes() == b"0\n0\n"
+
+
+class TestCreate:
+    def test_twice(self, tmp_path: Path) -> None:
+        directory = created(tmp_path, 0)
+        with pytest.raises(ValueError, match="exists"):
+            directory.create("flights", TOPIC_ID, 0, SMALL)
+
+    def test_over_what_a_failed_deletion_left(self, tmp_path: Path) -> None:
+        directory = created(tmp_path, 0)
+        directory.close()
+        (tmp_path / "flights-0").rename(tmp_path / "kept")
+        directory = open_directory(tmp_path)
+        (tmp_path / "kept").rename(tmp_path / "flights-0")
+        log = directory.create("flights", uuid.UUID(int=6), 0, SMALL)
+        assert log.log_end_offset == 0, "records of the old topic must not appear in the new one"
+
+    def test_interrupted_anywhere(self, tmp_path: Path) -> None:
+        def create(fail_at: int, kind: str) -> tuple[SimulatedDisk, LogDirectory]:
+            disk = SimulatedDisk()
+            disk.provide_directory(str(tmp_path))
+            directory = open_directory(tmp_path, Storage(disk=disk.process()))
+            disk.plan.operations, disk.plan.fail_at, disk.plan.kind = 0, fail_at, kind
+            return disk, directory
+
+        disk, directory = create(0, "EIO")
+        directory.create("flights", TOPIC_ID, 0, SMALL)
+        for fail_at in range(1, disk.plan.operations + 1):
+            disk, directory = create(fail_at, "ENOSPC")
+            with pytest.raises(OSError, match="space"):
+                directory.create("flights", TOPIC_ID, 0, SMALL)
+            for seed in range(4):
+                image = disk.copy()
+                image.power_cut_by_seed(seed)
+                again = open_directory(tmp_path, Storage(disk=image.process()))
+                assert again.get("flights", 0) is None or get(again).topic_id == TOPIC_ID
+                again.close()
+            log = directory.create("flights", TOPIC_ID, 0, SMALL)
+            fill(log, 1)
+            flush(log)
+            assert log.recovery_point == 1
+            directory.delete_pending(NOW_MS)
+            assert not [path for path in disk.files() if "-delete/" in path]
+
+
+class TestDelete:
+    def test_name_goes_at_once_and_files_after_the_delay(self, tmp_path: Path) -> None:
+        directory = open_directory(tmp_path)
+        fill(directory.create("flights", TOPIC_ID, 0, LogConfig(file_delete_delay_ms=1000)), 3)
+        directory.delete("flights", 0)
+        directory.delete("flights", 0)
+        assert directory.get("flights", 0) is None
+        assert not (tmp_path / "flights-0").exists()
+        assert directory.delete_pending(NOW_MS + 999) == 0
+        assert directory.delete_pending(NOW_MS + 1000) > 0
+        assert not list(tmp_path.glob("*-delete"))
+
+    def test_in_bounded_steps(self, tmp_path: Path) -> None:
+        directory = created(tmp_path, 0)
+        for number in range(2 * FILES_PER_STEP):
+            (tmp_path / "flights-0" / f"{number}").touch()
+        directory.delete("flights", 0)
+        assert directory.delete_pending(NOW_MS * 2) == FILES_PER_STEP
+        while list(tmp_path.glob("*-delete")):
+            assert 0 <= directory.delete_pending(NOW_MS * 2) <= FILES_PER_STEP
+
+    def test_goes_on_after_a_restart(self, tmp_path: Path) -> None:
+        directory = created(tmp_path, 0, 1)
+        directory.delete("flights", 0)
+        directory.close()
+        directory = open_directory(tmp_path)
+        assert len(directory) == 1
+        directory.delete_pending(NOW_MS)
+        assert not list(tmp_path.glob("*-delete"))
+
+    def test_a_file_that_a_sweep_left_goes_after_a_restart(self, tmp_path: Path) -> None:
+        created(tmp_path, 0).close()
+        (tmp_path / "notes.txt.deleted").touch()
+        directory = open_directory(tmp_path)
+        assert directory.delete_pending(NOW_MS) == 1
+        assert not (tmp_path / "notes.txt.deleted").exists()
+
+    def test_what_can_not_be_deleted_holds_up_nothing_else(self, tmp_path: Path) -> None:
+        class Stubborn(Storage):
+            def some_names(self, path: str, limit: int) -> list[str]:
+                if "flights-0" in path:
+                    raise PermissionError(errno.EPERM, "no", path)
+                return super().some_names(path, limit)
+
+        created(tmp_path, 0, 1).close()
+        directory = open_directory(tmp_path, Stubborn())
+        directory.delete("flights", 0)
+        directory.delete("flights", 1)
+        directory.delete_pending(NOW_MS * 2)
+        assert [path.name[:9] for path in tmp_path.glob("*-delete")] == ["flights-0"]
+
+
+class TestLoad:
+    @pytest.mark.parametrize("spoil", [Path.unlink, lambda path: path.write_bytes(b"")])
+    def test_records_of_nobody_are_kept_aside(self, tmp_path: Path, spoil: Callable[[Path], object]) -> None:
+        created(tmp_path, 0).close(clean=False)
+        spoil(tmp_path / "flights-0" / "partition.metadata")
+        records = (tmp_path / "flights-0" / f"{0:020}.log").read_bytes()
+        directory = open_directory(tmp_path)
+        assert directory.get("flights", 0) is None
+        (stray,) = tmp_path.glob("flights-0.*-stray")
+        directory.create("flights", TOPIC_ID, 0, SMALL)
+        directory.delete_pending(NOW_MS * 2)
+        directory.close()
+        assert get(open_directory(tmp_path)).log_end_offset == 0
+        assert (stray / f"{0:020}.log").read_bytes() == records
+
+    def test_a_clean_stop_tells_the_topic_id_of_a_damaged_one(self, tmp_path: Path) -> None:
+        created(tmp_path, 0).close()
+        path = tmp_path / "flights-0" / "partition.metadata"
+        path.write_bytes(path.read_bytes().replace(b"version", b"vercion"))
+        log = get(open_directory(tmp_path))
+        assert (log.topic_id, log.log_end_offset) == (TOPIC_ID, 10)
+        assert b"version" in path.read_bytes()
+
+    def test_a_damaged_topic_id_is_not_mended_for_who_would_know_of_it(self, tmp_path: Path) -> None:
+        created(tmp_path, 0).close()
+        (tmp_path / "flights-0" / "partition.metadata").write_bytes(b"version: 0\ntopic_id: x")
+        assert open_directory(tmp_path).get("flights", 0, is_mended=False) is None
+        assert list(tmp_path.glob("flights-0.*-stray"))
+
+    def test_a_topic_id_without_a_checksum_stays_as_it_is(self, tmp_path: Path) -> None:
+        created(tmp_path, 0).close(clean=False)
+        path = tmp_path / "flights-0" / "partition.metadata"
+        earlier, _, _ = path.read_bytes().partition(b"\nchecksum")
+        path.write_bytes(earlier)
+        assert get(open_directory(tmp_path)).log_end_offset == 10
+        assert path.read_bytes() == earlier
+
+    def test_empty_directory_of_nobody_is_removed(self, tmp_path: Path) -> None:
+        open_directory(tmp_path).close()
+        (tmp_path / "flights-0").mkdir()
+        assert len(open_directory(tmp_path)) == 0
+        assert not (tmp_path / "flights-0").exists()
+
+    def test_topic_names_with_dashes_and_dots(self, tmp_path: Path) -> None:
+        directory = open_directory(tmp_path)
+        for topic in ("a-1", "a.b-delete", "x" * 249):
+            directory.create(topic, TOPIC_ID, 3, SMALL)
+        directory.close()
+        directory = open_directory(tmp_path)
+        assert sorted(topic for topic, _ in directory.stored()) == ["a-1", "a.b-delete", "x" * 249]
+        directory.delete("x" * 249, 3)
+
+    def test_partition_metadata_is_kafkas(self, tmp_path: Path) -> None:
+        created(tmp_path, 0)
+        content = (tmp_path / "flights-0" / "partition.metadata").read_bytes()
+        assert content == encode_partition_metadata(TOPIC_ID)
+
+    def test_open_handles_are_bounded(self, tmp_path: Path) -> None:
+        storage = Storage(max_open_files=5)
+        directory = open_directory(tmp_path, storage)
+        for partition in range(20):
+            fill(directory.create("flights", TOPIC_ID, partition, SMALL), 20)
+            flush(get(directory, partition))
+        for partition in range(20):
+            assert offsets_read(get(directory, partition), 0) == list(range(20))
+        assert storage.open_files <= 5
+        directory.close()
+        assert storage.open_files == 0

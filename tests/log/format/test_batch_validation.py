@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from log import (
+    CorruptRecord,
+    InvalidRecord,
+    InvalidTimestamp,
+    LogConfig,
+    LogError,
+    RecordBatchTooLarge,
+    RecordTooLarge,
+    UnsupportedCompressionType,
+)
+from log.format.batch_validation import check_batch
+from tests.log.support import NOW_MS
+from tests.support.batches import Batch, Record, records
+
+BASE = Batch(records(3, step_ms=1), base_timestamp=NOW_MS)
+CONFIG = LogConfig()
+DEEP = LogConfig(deep_validation=True)
+MINUTE_MS = 60_000
+
+
+def check(data: bytes, config: LogConfig = CONFIG, *, is_client: bool = True) -> None:
+    check_batch(memoryview(data), config, NOW_MS, is_client)
+
+
+def test_good_batch() -> None:
+    header = check_batch(memoryview(BASE.encode()), CONFIG, NOW_MS, True)
+    assert header.last_offset_delta == 2
+
+
+@pytest.mark.parametrize(
+    ("batch", "error"),
+    [
+        (replace(BASE, crc=1), CorruptRecord),
+        (replace(BASE, batch_length=13), CorruptRecord),
+        (replace(BASE, batch_length=40), CorruptRecord),
+        (replace(BASE, batch_length=9999), InvalidRecord),
+        (replace(BASE, magic=1), InvalidRecord),
+        (replace(BASE, magic=3), CorruptRecord),
+        (replace(BASE, magic=-1), CorruptRecord),
+        (replace(BASE, base_offset=5), InvalidRecord),
+        (replace(BASE, record_count=0), InvalidRecord),
+        (replace(BASE, record_count=4), InvalidRecord),
+        (replace(BASE, last_offset_delta=7), InvalidRecord),
+        (replace(BASE, codec=5), UnsupportedCompressionType),
+        (replace(BASE, attributes=0x20), InvalidRecord),
+        (replace(BASE, producer_id=4, base_sequence=-1), InvalidRecord),
+        (replace(BASE, max_timestamp=NOW_MS + 61 * MINUTE_MS), InvalidTimestamp),
+        (replace(BASE, base_timestamp=NOW_MS + 61 * MINUTE_MS, max_timestamp=NOW_MS), InvalidTimestamp),
+    ],
+)
+def test_refusals(batch: Batch, error: type[LogError]) -> None:
+    with pytest.raises(error):
+        check(batch.encode())
+
+
+@pytest.mark.parametrize("length", [0, 1, 16, 17, 60])
+def test_too_few_bytes(length: int) -> None:
+    with pytest.raises(LogError):
+        check(BASE.encode()[:length])
+
+
+class TestTrailingBytes:
+    def test_second_whole_batch(self) -> None:
+        with pytest.raises(InvalidRecord):
+            check(BASE.encode() * 2)
+
+    def test_cut_second_batch_is_ignored(self) -> None:
+        check(BASE.encode() + BASE.encode()[:-1])
+
+    def test_garbage(self) -> None:
+        with pytest.raises(CorruptRecord):
+            check(BASE.encode() + b"\0" * 20)
+
+
+class TestSizes:
+    def test_max_message_bytes(self) -> None:
+        size_bytes = len(BASE.encode())
+        check(BASE.encode(), replace(CONFIG, max_message_bytes=size_bytes))
+        with pytest.raises(RecordTooLarge):
+            check(BASE.encode(), replace(CONFIG, max_message_bytes=size_bytes - 1))
+
+    def test_gateway_may_write_larger_ones_but_not_beyond_a_segment(self) -> None:
+        config = replace(CONFIG, max_message_bytes=10, segment_bytes=len(BASE.encode()))
+        check(BASE.encode(), config, is_client=False)
+        with pytest.raises(RecordBatchTooLarge):
+            check(BASE.encode(), replace(config, segment_bytes=config.segment_bytes - 1), is_client=False)
+
+
+class TestTimestamps:
+    def test_too_old_only_when_the_topic_says(self) -> None:
+        old = replace(BASE, base_timestamp=NOW_MS - 2 * MINUTE_MS)
+        check(old.encode())
+        with pytest.raises(InvalidTimestamp):
+            check(old.encode(), replace(CONFIG, message_timestamp_before_max_ms=MINUTE_MS))
+
+    def test_none_is_never_too_old(self) -> None:
+        none = replace(BASE, records=(Record(),), base_timestamp=-1)
+        check(none.encode(), replace(CONFIG, message_timestamp_before_max_ms=MINUTE_MS))
+
+    def test_under_log_append_time_the_clients_time_does_not_count(self) -> None:
+        config = replace(CONFIG, message_timestamp_type="LogAppendTime")
+        check(replace(BASE, base_timestamp=NOW_MS + 99 * MINUTE_MS).encode(), config)
+        with pytest.raises(InvalidTimestamp):
+            check(replace(BASE, attributes=0x08).encode(), config)
+
+
+@pytest.mark.parametrize("codec", ["gzip", "lz4", "zstd"])
+def test_content_that_is_not_of_its_codec_at_first_sight(codec: str) -> None:
+    with pytest.raises(InvalidRecord, match="its content is not"):
+        check(replace(BASE, codec=codec, payload=b"plain words").encode())
+
+
+class TestDeepValidation:
+    @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+    def test_good_batches(self, codec: str) -> None:
+        check(replace(BASE, codec=codec).encode(), DEEP)
+
+    @pytest.mark.parametrize(
+        "spoil",
+        [
+            lambda batch: replace(batch, records=(Record(offset_delta=1),)),
+            lambda batch: replace(batch, record_count=4, last_offset_delta=3),
+            lambda batch: replace(batch, payload=b"\x02"),
+            lambda batch: replace(batch, codec="zstd", payload=b"\x28\xb5\x2f\xfdnot zstd"),
+        ],
+    )
+    def test_lies_that_only_the_records_tell(self, spoil: Callable[[Batch], Batch]) -> None:
+        data = spoil(BASE).encode()
+        check(data)
+        with pytest.raises(InvalidRecord):
+            check(data, DEEP)
+
+    def test_record_from_the_future_hidden_by_the_header(self) -> None:
+        data = replace(BASE, records=(Record(timestamp_delta=90 * MINUTE_MS),), max_timestamp=NOW_MS).encode()
+        check(data)
+        with pytest.raises(InvalidTimestamp):
+            check(data, DEEP)
+
+    def test_max_timestamp_is_corrected(self) -> None:
+        data = replace(BASE, max_timestamp=NOW_MS + 50).encode()
+        assert check_batch(memoryview(data), DEEP, NOW_MS, True).max_timestamp == NOW_MS + 2
+
+    def test_bomb(self) -> None:
+        data = replace(BASE, records=records(1, 3_000_000), codec="zstd").encode()
+        with pytest.raises(InvalidRecord):
+            check(data, replace(DEEP, max_decompressed_bytes=1_000_000))
+
+
+def test_the_gateways_own_control_batch() -> None:
+    check(replace(BASE, attributes=0x30, producer_id=3, producer_epoch=0).encode(), is_client=False)
+
+
+def test_more_records_than_may_be_looked_at_are_refused_before_they_are_decompressed() -> None:
+    few = replace(DEEP, max_decoded_records=3)
+    check(BASE.encode(), few)
+    bomb = replace(
+        BASE, codec="zstd", record_count=4, last_offset_delta=3, payload=b"\x28\xb5\x2f\xfdno frame"
+    )
+    with pytest.raises(InvalidRecord, match=r"4 records; seqgate\.batch\.decoded\.max\.records is 3"):
+        check(bomb.encode(), few)
+    check(bomb.encode(), replace(few, deep_validation=False))

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import struct
+
+import cramjam
+import pytest
+
+from log import InvalidRecord, UnsupportedCompressionType
+from log.format.compression import CODEC_IDS, GZIP, LZ4, SNAPPY, ZSTD, compress, decompress
+
+BOMB = b"\0" * 30_000_000
+XERIAL = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
+
+
+@pytest.mark.parametrize("codec", CODEC_IDS.values())
+@pytest.mark.parametrize("data", [b"", b"a", bytes(range(256)) * 1000], ids=["empty", "one", "256000"])
+def test_round_trip(codec: int, data: bytes) -> None:
+    assert bytes(decompress(codec, memoryview(compress(codec, data)))) == data
+
+
+def test_exactly_the_limit_is_allowed() -> None:
+    for codec in (GZIP, SNAPPY, LZ4, ZSTD):
+        packed = memoryview(compress(codec, b"x" * 100_000))
+        assert len(decompress(codec, packed, 100_000)) == 100_000
+        with pytest.raises(InvalidRecord):
+            decompress(codec, packed, 99_999)
+
+
+@pytest.mark.parametrize("codec", [GZIP, LZ4, ZSTD])
+def test_bomb_meets_the_limit(codec: int) -> None:
+    packed = compress(codec, BOMB)
+    assert len(packed) < 150_000
+    with pytest.raises(InvalidRecord, match="more than 1000000"):
+        decompress(codec, memoryview(packed), 1_000_000)
+
+
+class TestSnappy:
+    def test_raw_block(self) -> None:
+        assert (
+            bytes(decompress(SNAPPY, memoryview(bytes(cramjam.snappy.compress_raw(b"abc" * 99)))))
+            == b"abc" * 99
+        )
+
+    def test_bomb_in_one_block(self) -> None:
+        with pytest.raises(InvalidRecord):
+            decompress(SNAPPY, memoryview(bytes(cramjam.snappy.compress_raw(BOMB))), 1_000_000)
+
+    def test_bomb_in_many_blocks(self) -> None:
+        block = bytes(cramjam.snappy.compress_raw(b"\0" * 60_000))
+        bomb = XERIAL + (struct.pack(">i", len(block)) + block) * 100
+        with pytest.raises(InvalidRecord):
+            decompress(SNAPPY, memoryview(bomb), 1_000_000)
+
+    def test_claims_more_than_it_could_hold(self) -> None:
+        with pytest.raises(InvalidRecord):
+            decompress(SNAPPY, memoryview(b"\xff\xff\xff\x3f\x00\x00"), 2**31)
+
+    @pytest.mark.parametrize("rest", [b"\0\0", b"\0\0\0\x09ab", b"\xff\xff\xff\xff", b"\0\0\0\x02\xff\xff"])
+    def test_cut_or_damaged_blocks(self, rest: bytes) -> None:
+        with pytest.raises(InvalidRecord):
+            decompress(SNAPPY, memoryview(XERIAL + rest))
+
+
+@pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
+def test_garbage_is_refused(codec: int) -> None:
+    with pytest.raises(InvalidRecord):
+        decompress(codec, memoryview(b"\xff" * 40))
+
+
+def test_unknown_codec() -> None:
+    with pytest.raises(UnsupportedCompressionType):
+        decompress(5, memoryview(b""))
+    with pytest.raises(UnsupportedCompressionType):
+        compress(7, b"")
+
+
+def test_lz4_blocks_do_not_depend_on_each_other() -> None:
+    packed = compress(LZ4, bytes(range(256)) * 2000)
+    assert packed[4] & 0x20, "Kafka's reader refuses linked blocks"

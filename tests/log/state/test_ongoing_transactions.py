@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from log.state.ongoing_transactions import OngoingTransactions
+
+
+def test_none_is_nothing_to_wait_for() -> None:
+    transactions = OngoingTransactions()
+    assert not transactions
+    assert transactions.first_unstable_offset(9) is None
+
+
+def test_loaded_ones_come_in_order() -> None:
+    transactions = OngoingTransactions([(30, 3), (10, 1), (20, 2)])
+    assert transactions.open_transactions() == [(10, 1), (20, 2), (30, 3)]
+    assert transactions.first_unstable_offset(0) == 10
+
+
+def test_the_end_of_one_gives_way_to_the_next_open_one() -> None:
+    transactions = OngoingTransactions([(10, 1), (20, 2)])
+    assert transactions.end(10, 40, 30) == 20
+    assert transactions.end(20, 41, 30) == 42
+    assert len(transactions) == 0
+
+
+def test_an_ended_one_counts_until_its_marker_is_below_the_high_watermark() -> None:
+    transactions = OngoingTransactions([(10, 1)])
+    transactions.end(10, 40, 30)
+    transactions.begin(1, 41)
+    assert transactions.first_unstable_offset(40) == 10
+    assert transactions.first_unstable_offset(41) == 41
+
+
+def test_nobody_has_to_read_for_the_ended_ones_to_go() -> None:
+    transactions = OngoingTransactions()
+    for offset in range(0, 100, 2):
+        transactions.begin(1, offset)
+        transactions.end(offset, offset + 1, offset)
+    assert len(transactions._undecided) == len(transactions._ended) == 1
