@@ -202,12 +202,13 @@ class TopicLifecycle:
             return self._plain_policy
         policy = topic_policy(self._config, overrides)
         if topic in INTERNAL_TOPICS:
-            # its coordinator decides what may go, whatever the topic's configuration says
+            # The coordinator decides what may go, and only the coordinator writes here: no client's batch must be decoded.
             kept = replace(
                 policy.log_config,
                 retention_ms=-1,
                 retention_bytes=-1,
                 compact=False,
+                deep_validation=False,
                 delivery_delay_header="",
                 deduplicates=False,
             )

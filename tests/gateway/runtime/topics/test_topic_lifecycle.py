@@ -9,6 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from gateway.metadata.topic_names import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from gateway.runtime.topics.metadata_log import METADATA_TOPIC_ID
 from log import CorruptRecord, IncompatibleFormat, named_log
 from log.files.checkpoints import encode_partition_metadata
@@ -123,3 +124,19 @@ async def test_a_log_that_can_not_take_its_configuration_goes_offline(
         partition.log.reopen(NOW_MS)
         assert partition.log.names is not None
         assert append(node) == 1
+
+
+@pytest.mark.parametrize("deep", ["false", "true"])
+async def test_what_coordinators_write_is_not_decoded_again(tmp_path: Path, deep: str) -> None:
+    async with open_node(tmp_path, f"seqgate.log.deep.validation={deep}") as node:
+        services = node.services
+        await create(node, "orders", configs={"cleanup.policy": "compact"})
+        await services.groups.ensure_topic()
+        await services.shares.ensure_topic()
+        await services.transactions.ensure_topic()
+        decodes = {
+            topic: {partition.log.config.deep_validation for partition in partitions.all()}
+            for topic, partitions in services.partitions.by_name.items()
+        }
+        internal = [OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC]
+        assert decodes == {"orders": {True}} | {topic: {False} for topic in internal}
