@@ -13,7 +13,7 @@ from collections import Counter
 
 from gateway.config import Config, Listener
 from gateway.config.connection_limits import parse_overrides
-from gateway.runtime.loop.file_handles import shared_out
+from gateway.runtime.loop.machine import split_file_handles
 from gateway.runtime.partitions.cold_reads import ColdReads
 from gateway.server.connection import Connection
 from gateway.server.dispatcher import Dispatcher
@@ -141,7 +141,7 @@ class Server:
         per_host = overrides.get(connection.peer_host, self._config.int("max.connections.per.ip"))
         self._connections[connection] = None
         self._per_host[connection.peer_host] += 1
-        handles = shared_out(self._handles_limit, self._config.int("seqgate.log.max.open.files"))
+        handles = split_file_handles(self._handles_limit, self._config.int("seqgate.log.max.open.files"))
         if len(self._connections) > limit:
             reason = f"max.connections is {limit}"
         elif len(self._connections) > handles.connections:

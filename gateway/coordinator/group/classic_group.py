@@ -68,7 +68,7 @@ class Member:
         """What it sent for one protocol."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
-    def heard_of(self, now_ms: int) -> None:
+    def restart_session(self, now_ms: int) -> None:
         """Its session begins anew."""
         self.session_deadline_ms = now_ms + self.session_timeout_ms
 
@@ -118,7 +118,7 @@ class ClassicGroup:
                 protocols=((metadata.protocol_name or "", stored.subscription),),
                 assignment=stored.assignment,
             )
-            member.heard_of(now_ms)
+            member.restart_session(now_ms)
             group.members[member.member_id] = member
             if member.group_instance_id is not None:
                 group.static_members[member.group_instance_id] = member.member_id

@@ -185,7 +185,7 @@ def _replace_static(
     """A static member restarted: without a change of the protocol it goes on with its old assignment."""
     old_leader = group.leader
     member = group.replace_static(instance_id, request.fresh_member_id, effects)
-    member.heard_of(effects.now_ms)
+    member.restart_session(effects.now_ms)
     _update(member, request, waiter, effects)
     if group.state is GroupState.STABLE and group.select_protocol() == group.protocol_name:
         effects.records.append(GroupMetadataRecord(group.group_id, group.metadata()))
@@ -235,7 +235,7 @@ def prepare_rebalance(group: ClassicGroup, limits: GroupLimits, effects: Effects
         for member in group.members.values():
             member.assignment = b""
             if group.answer_sync(member, SyncReply(error_code=ErrorCode.rebalance_in_progress), effects):
-                member.heard_of(now_ms)
+                member.restart_session(now_ms)
     group.pending_sync.clear()
     group.sync_deadline_ms = NEVER
     was_empty = group.state is GroupState.EMPTY
@@ -267,7 +267,7 @@ def _complete_join(group: ClassicGroup, effects: Effects) -> None:
         return
     for member in group.members.values():
         group.answer_join(member, group.generation_reply(member.member_id), effects)
-        member.heard_of(now_ms)
+        member.restart_session(now_ms)
         member.is_new = False
         group.pending_sync.add(member.member_id)
     group.sync_deadline_ms = now_ms + group.rebalance_timeout_ms
@@ -343,4 +343,4 @@ def _assign(group: ClassicGroup, assignments: Mapping[str, bytes], effects: Effe
     effects.records.append(GroupMetadataRecord(group.group_id, group.metadata()))
     for member in group.members.values():
         if group.answer_sync(member, group.assignment_reply(member), effects):
-            member.heard_of(effects.now_ms)
+            member.restart_session(effects.now_ms)

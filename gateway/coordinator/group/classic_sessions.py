@@ -29,7 +29,7 @@ def heartbeat(
     member = group.check_member(member_id, group_instance_id)
     if generation_id != group.generation_id:
         raise GroupError(ErrorCode.illegal_generation)
-    member.heard_of(now_ms)
+    member.restart_session(now_ms)
     if group.state is GroupState.PREPARING_REBALANCE:
         return ErrorCode.rebalance_in_progress
     return ErrorCode.none

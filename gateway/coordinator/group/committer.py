@@ -37,4 +37,4 @@ def check_commit(group: ClassicGroup, committer: Committer, now_ms: int) -> None
         raise GroupError(ErrorCode.illegal_generation)
     if group.state is GroupState.COMPLETING_REBALANCE:
         raise GroupError(ErrorCode.rebalance_in_progress)
-    member.heard_of(now_ms)
+    member.restart_session(now_ms)

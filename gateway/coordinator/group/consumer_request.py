@@ -5,6 +5,7 @@ Source: Kafka's `GroupMetadataManager.throwIfConsumerGroupHeartbeatRequestIsInva
 
 from __future__ import annotations
 
+import enum
 import uuid
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -14,7 +15,6 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.consumer_assignors import ASSIGNORS
 from gateway.coordinator.group.consumer_group import JOINING, LEAVING_FOR_A_WHILE
-from gateway.coordinator.group.migration_policy import MigrationPolicy
 from gateway.coordinator.places import Place
 
 MAX_REGEX_CHARACTERS: Final = 1000
@@ -26,6 +26,28 @@ MAX_EXPIRED_AT_ONCE: Final = 100
 """What is written of them must fit into a batch of the log; the others are due at once."""
 _REGEX_OPTIONS: Final = re2.Options()
 _REGEX_OPTIONS.log_errors = False
+
+
+class MigrationPolicy(enum.Enum):
+    """The protocols to which a group with members may change: the setting `group.consumer.migration.policy`.
+
+    The values are the names of Kafka's ConsumerGroupMigrationPolicy.
+    """
+
+    BIDIRECTIONAL = "bidirectional"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    DISABLED = "disabled"
+
+    @property
+    def allows_upgrade(self) -> bool:
+        """Whether a classic group may become a consumer group."""
+        return self in {MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE}
+
+    @property
+    def allows_downgrade(self) -> bool:
+        """Whether a consumer group may become a classic group."""
+        return self in {MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE}
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,7 +127,7 @@ def downgraded(group: ConsumerGroup, topics: Topics, now_ms: int) -> ClassicGrou
             CONSUMER_PROTOCOL,
             member.classic.protocols,
         )
-        old.heard_of(now_ms)
+        old.restart_session(now_ms)
     converted.static_members = dict(group.static_members)
     converted.leader = next(iter(converted.members))
     converted.protocol_name = converted.select_protocol()

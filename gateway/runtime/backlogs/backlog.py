@@ -34,8 +34,7 @@ from gateway.runtime.loop.clock import Clock
 from gateway.runtime.loop.interval import Interval
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.partitions.partition_sweep import sweep_partitions
-from gateway.runtime.partitions.registry import Partitions
+from gateway.runtime.partitions.registry import Partitions, for_each_partition
 from gateway.runtime.topics.metadata_log import MetadataLog
 from log import LogDirectory, UnifiedLog
 
@@ -188,7 +187,7 @@ class Backlog:
                 found.append(partition)
         await self._move(found, readers, expired_moves)
         await self._move(found, readers, eviction_moves)
-        await sweep_partitions(found, lambda partition: self._measure(partition, readers), PURPOSE)
+        await for_each_partition(found, lambda partition: self._measure(partition, readers), PURPOSE)
         self._note_gates()
 
     def _worth_a_look(self, place: TopicPartition, readers: Iterable[Reader]) -> Partition | None:
@@ -226,7 +225,7 @@ class Backlog:
                 decided = decide(_LogView(partition.log), found, rules, self._clock.now_ms())
                 moves.extend((partition, move) for move in decided)
 
-        await sweep_partitions(partitions, look, PURPOSE)
+        await for_each_partition(partitions, look, PURPOSE)
         if moves:
             await self._moves.carry_out(moves, readers)
 

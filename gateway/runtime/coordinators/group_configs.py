@@ -15,8 +15,7 @@ from gateway.config.group_configs import (
     SHARE_AUTO_OFFSET_RESET,
     offset_reset_duration_ms,
 )
-from gateway.coordinator.group.consumer_request import ConsumerLimits
-from gateway.coordinator.group.migration_policy import MigrationPolicy
+from gateway.coordinator.group.consumer_request import ConsumerLimits, MigrationPolicy
 from gateway.coordinator.group.share_heartbeat import ShareGroupLimits
 from gateway.coordinator.share.share_partition import ShareLimits
 from gateway.metadata.group_configs import group_number, group_value

@@ -6,12 +6,17 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from queue import SimpleQueue
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from gateway.runtime.loop.clock import Clock, SystemClock
 from gateway.runtime.loop.compaction_worker import CompactionWorker
 from log import Storage
 from log.compaction.job import CleanedSegment, CleaningFailed, CleaningFinished, CleaningJob
+
+SPARE_HANDLES: Final = 64
+"""File handles kept for short-lived files, listeners, the event loop, and the compaction worker."""
+FEWEST_HANDLES: Final = 8
+"""File handles that connections and data files each get however low the limit is."""
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -67,6 +72,23 @@ class WorkerThreads(Generic[T]):
     def _run(self) -> None:
         while (entry := self._items.get()) is not None:
             self._work(entry[0])
+
+
+class FileHandles(NamedTuple):
+    """How many connections and data files may be open at once."""
+
+    connections: int
+    files: int
+
+
+def split_file_handles(limit: int, wanted_files: int) -> FileHandles:
+    """Split the process's file limit (RLIMIT_NOFILE): data files get `wanted_files`, at most half; connections the rest.
+
+    Connections must not take the last handle. Otherwise no segment could be opened, and partitions would go offline.
+    """
+    available = max(limit - SPARE_HANDLES, 2 * FEWEST_HANDLES)
+    files = max(FEWEST_HANDLES, min(wanted_files, available // 2))
+    return FileHandles(connections=available - files, files=files)
 
 
 class Machine:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from kio.schema.errors import ErrorCode
 
 from gateway.quota.produce_gate import ProduceGate
+from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.partition import FLUSH_NEVER, Partition
+from log import LogError
+
+logger = logging.getLogger(__name__)
 
 
 class PartitionSource(Protocol):
@@ -159,3 +164,16 @@ class Partitions:
     def __len__(self) -> int:
         """How many partitions there are, open or not."""
         return sum(topic.count for topic in self.by_name.values())
+
+
+async def for_each_partition(
+    partitions: Iterable[Partition], work: Callable[[Partition], object], purpose: str
+) -> None:
+    """Do `work` for each partition that is served, in slices; log where it fails and go on with the next partition."""
+    async for partition in in_slices(partitions):
+        if partition.log.offline or partition.closed:
+            continue
+        try:
+            work(partition)
+        except LogError as error:
+            logger.warning("%s of %s-%d: %s", purpose, partition.topic, partition.index, error)

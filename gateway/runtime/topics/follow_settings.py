@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.config import Config
-from gateway.runtime.loop.file_handles import shared_out
+from gateway.runtime.loop.machine import split_file_handles
 from gateway.runtime.partitions.fetch_sessions import FetchSessionCache
 from gateway.runtime.partitions.flusher import Flusher
 from log import Storage
@@ -18,7 +18,9 @@ def follow_open_files(config: Config, storage: Storage, handles_limit: int) -> N
     """
 
     def apply() -> None:
-        storage.max_open_files = shared_out(handles_limit, config.int("seqgate.log.max.open.files")).files
+        storage.max_open_files = split_file_handles(
+            handles_limit, config.int("seqgate.log.max.open.files")
+        ).files
 
     config.follow(apply)
 

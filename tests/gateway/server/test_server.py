@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from gateway.config import Listener, load_config
-from gateway.runtime.loop.file_handles import SPARE
+from gateway.runtime.loop.machine import SPARE_HANDLES
 from gateway.server.server import KEEPALIVE_IDLE_S, STALLED_S, Server
 
 
@@ -136,7 +136,10 @@ async def test_clients_whose_machine_went_away_are_noticed() -> None:
 
 def test_connections_leave_file_handles_to_the_segments() -> None:
     server = Server(
-        cast("Any", FakeLoop()), load_config(overrides=()), cast("Any", None), handles_limit=SPARE + 20
+        cast("Any", FakeLoop()),
+        load_config(overrides=()),
+        cast("Any", None),
+        handles_limit=SPARE_HANDLES + 20,
     )
     admitted = [server.admit(cast("Any", FakeConnection())) for _ in range(11)]
     assert admitted == [True] * 10 + [False]

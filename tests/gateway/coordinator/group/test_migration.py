@@ -10,8 +10,7 @@ from gateway.coordinator.group.classic_group import GroupState
 from gateway.coordinator.group.classic_rebalance import GroupLimits
 from gateway.coordinator.group.committer import Committer
 from gateway.coordinator.group.consumer_group import ConsumerGroupState
-from gateway.coordinator.group.consumer_request import ConsumerLimits, HeartbeatRefused
-from gateway.coordinator.group.migration_policy import MigrationPolicy
+from gateway.coordinator.group.consumer_request import ConsumerLimits, HeartbeatRefused, MigrationPolicy
 from tests.gateway.coordinator.group.mixed_scene import ALL, TOPIC, MixedScene, classic, owning, places
 from tests.gateway.coordinator.group.scene import DELAY_MS, GROUP, REBALANCE_MS, SESSION_MS, Who, subscription
 

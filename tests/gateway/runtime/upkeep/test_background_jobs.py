@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+import gc
+
+from gateway.runtime.upkeep.background_jobs import FREEZE_AFTER, LongLived
+
+
+def test_objects_are_frozen_whenever_many_partitions_were_opened() -> None:
+    gc.unfreeze()
+    long_lived = LongLived()
+    try:
+        assert not long_lived.freeze_if_due(FREEZE_AFTER - 1)
+        assert gc.get_freeze_count() == 0
+        assert long_lived.freeze_if_due(FREEZE_AFTER)
+        frozen = gc.get_freeze_count()
+        assert frozen > 0
+        assert not long_lived.freeze_if_due(2 * FREEZE_AFTER - 1)
+        assert long_lived.freeze_if_due(2 * FREEZE_AFTER)
+        assert gc.get_freeze_count() >= frozen
+    finally:
+        gc.unfreeze()
