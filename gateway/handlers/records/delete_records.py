@@ -19,8 +19,8 @@ from gateway.handlers.answering.time_limit import TimeLimit
 from gateway.metadata.topic_names import INTERNAL_TOPICS
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.loop.slices import in_slices
+from gateway.runtime.partitions.removal import make_durable
 from gateway.runtime.upkeep.names_replay import complete_names, is_behind
-from gateway.runtime.upkeep.retention import make_durable
 from log import LogError
 
 logger = logging.getLogger(__name__)

@@ -12,6 +12,7 @@ from gateway.coordinator.stored_versions import newer_version_in
 from gateway.coordinator.transactional import Pending, TransactionEnd
 from gateway.runtime.partitions.log_replay import replay_batches
 from gateway.runtime.partitions.partition import Partition
+from gateway.runtime.partitions.removal import make_durable
 from log import IncompatibleFormat
 from log.format.end_marker import read_end_marker
 from log.format.record_batch import BatchHeader
@@ -165,9 +166,10 @@ class LoadedShard(Generic[S]):
                 await asyncio.sleep(0)
                 if not self.is_current:
                     return
-            if await self.settled() and self.is_current:
-                before = log.size_bytes
-                log.delete_records_before(start_offset)
+            if not await self.settled() or not self.is_current:
+                return
+            before = log.size_bytes
+            if await self._delete_before(start_offset, now_ms):
                 self._needed_bytes = log.size_bytes
                 logger.info(
                     "%s-%d: written anew, %d bytes instead of %d",
@@ -178,6 +180,17 @@ class LoadedShard(Generic[S]):
                 )
         finally:
             self.is_rewritten = False
+
+    async def _delete_before(self, start_offset: int, now_ms: Callable[[], int]) -> bool:
+        """Delete the records below `start_offset`; False when the log changed hands meanwhile. Raises LogError."""
+        log = self.partition.log
+        ticket = log.prepare_delete_records(start_offset)
+        if ticket is not None:
+            await make_durable(self.partition, ticket)
+        if self.partition.closed or not self.is_current:
+            return False
+        log.delete_records_before(start_offset, now_ms())
+        return True
 
 
 def decoded(codec: Codec, header: BatchHeader, batch: memoryview, log_name: str) -> Iterator[Any]:

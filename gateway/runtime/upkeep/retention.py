@@ -15,24 +15,13 @@ from typing import Final
 
 from gateway.runtime.loop.clock import Clock
 from gateway.runtime.partitions.partition import Partition
-from log import DeletedSegment, DeletionReason, LogError, RetentionTicket
+from gateway.runtime.partitions.removal import make_durable
+from log import DeletedSegment, DeletionReason, LogError
 
 logger = logging.getLogger(__name__)
 
 WORKERS: Final = 4
 """Partitions from which segments are deleted at the same time."""
-
-
-async def make_durable(partition: Partition, ticket: RetentionTicket) -> None:
-    """Run the ticket in a worker thread. When the disk fails the partition is offline afterwards."""
-    log = partition.log
-    try:
-        await asyncio.to_thread(ticket.run)
-    except OSError as error:
-        log.fail_retention(ticket, error)
-    else:
-        log.complete_retention(ticket)
-    partition.flush_finished()
 
 
 class Retention:

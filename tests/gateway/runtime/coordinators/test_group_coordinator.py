@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -21,6 +22,8 @@ from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
 from gateway.runtime.coordinators.shards import Unavailable
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.topics.internal_topics import java_hash
+from log import Storage
+from log.files.data_file import DataFile
 from tests.gateway.handlers.requests import create, delete
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
 from tests.support.held_disk import HeldDisk
@@ -53,6 +56,27 @@ def joining(client_id: str) -> Join:
         requires_known_member_id=False,
         can_skip_assignment=True,
     )
+
+
+class ThreadNotingDisk(Storage):
+    """Notes which threads flush files of one partition."""
+
+    def __init__(self, partition: str) -> None:
+        super().__init__()
+        self._partition = f"/{partition}"
+        self.threads: set[int] = set()
+
+    def _sync(self, file: DataFile) -> None:
+        self._note(file.path)
+        super()._sync(file)
+
+    def sync_path(self, path: str) -> None:
+        self._note(path)
+        super().sync_path(path)
+
+    def _note(self, path: str) -> None:
+        if self._partition in path:
+            self.threads.add(threading.get_ident())
 
 
 async def form_group(groups: GroupCoordinator, group_id: str, client_id: str) -> Committer:
@@ -257,6 +281,38 @@ class TestRewrite:
             assert await offsets_of(groups, "group-3") == {0: 259, 1: 259, 2: 259}
         async with open_node(tmp_path, *ONE_PARTITION) as node:
             assert contents(node.services.groups) == before
+
+    async def test_nothing_is_flushed_in_the_event_loop(self, tmp_path: Path) -> None:
+        disk = ThreadNotingDisk("__consumer_offsets-0")
+        async with open_node(tmp_path, *ONE_PARTITION, storage=disk) as node:
+            groups = node.services.groups
+            await groups.ensure_topic()
+            for number in range(30):
+                await commit(groups, f"group-{number}", 1)
+            disk.threads.clear()
+            await groups.shards.at(0).rewrite(lambda: NOW_MS)
+            assert offsets_partition(node).log.log_start_offset == 30
+            assert disk.threads
+            assert threading.get_ident() not in disk.threads
+
+    async def test_nothing_is_deleted_once_the_log_went_offline_meanwhile(self, tmp_path: Path) -> None:
+        disk = HeldDisk()
+        async with open_node(tmp_path, *ONE_PARTITION, storage=disk) as node:
+            groups = node.services.groups
+            await groups.ensure_topic()
+            for number in range(30):
+                await commit(groups, f"group-{number}", 1)
+            partition = offsets_partition(node)
+            with disk.held(f"{OFFSETS_TOPIC}-0/log-start-offset"):
+                rewriting = asyncio.create_task(groups.shards.at(0).rewrite(lambda: NOW_MS))
+                while not disk.waiting:
+                    await asyncio.sleep(0)
+                partition.log.take_offline("a test says so")
+            await rewriting
+            assert partition.log.base_offsets()[0] == 0
+            partition.log.reopen(NOW_MS)
+            partition.flush_finished()
+            assert len(contents(groups)) == 30
 
     async def test_a_rewrite_writes_nothing_once_its_log_was_reopened(self, tmp_path: Path) -> None:
         """Its state may be older than what was committed after that."""
