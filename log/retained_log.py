@@ -159,7 +159,9 @@ class RetainedLog(MeasuredLog):
         self._check_online()
         wanted = self.high_watermark if offset == -1 else offset
         if not 0 <= wanted <= self.high_watermark:
-            raise OffsetOutOfRange(f"Offset {offset} is not below the high watermark {self.high_watermark}.")
+            raise OffsetOutOfRange(
+                f"Offset {offset} must be between 0 and the high watermark {self.high_watermark}, or -1 for the high watermark."
+            )
         return wanted
 
     def _segments_below(self, offset: int) -> int:

@@ -199,9 +199,11 @@ class TestRetentionByTicket:
         assert {operation.split()[0] for operation in list(disk.log)[before:]} == {"rename"}
         assert log.prepare_delete_records(3) is None
 
-    def test_for_delete_records_beyond_the_end(self, tmp_path: Path) -> None:
-        with pytest.raises(OffsetOutOfRange):
-            one_batch_each(tmp_path / "log", 2).prepare_delete_records(3)
+    @pytest.mark.parametrize("offset", [-2, 3])
+    def test_for_delete_records_outside_of_the_log(self, tmp_path: Path, offset: int) -> None:
+        said = f"Offset {offset} must be between 0 and the high watermark 2, or -1"
+        with pytest.raises(OffsetOutOfRange, match=said):
+            one_batch_each(tmp_path / "log", 2).prepare_delete_records(offset)
 
     def test_a_log_closed_meanwhile_is_left_alone(self, tmp_path: Path) -> None:
         """Another log may have taken its directory's name."""
