@@ -31,7 +31,7 @@ from log.files.storage import Storage
 from log.removal.retention_rules import NOT_HELD, DeletionReason
 from log.retained_log import RetentionTicket
 from log.segments.regions import (
-    AppendInfo,
+    Appended,
     DeletedSegment,
     FileRegion,
     KeptRegion,
@@ -43,7 +43,7 @@ from log.unified_log import UnifiedLog
 
 __all__ = [
     "NOT_HELD",
-    "AppendInfo",
+    "Appended",
     "CorruptRecord",
     "DeletedSegment",
     "DeletionReason",

@@ -15,7 +15,7 @@ from log.format.named_records import named_records
 from log.format.record_batch import CONTROL_FLAG, NO_TIMESTAMP, parse_header
 from log.kept_names_log import KeptNamesLog
 from log.named_log import REPLAYED_AT_ONCE_BYTES, transaction_of
-from log.segments.regions import AppendInfo
+from log.segments.regions import Appended
 from seq_validator.names import NameRejectionReason, NamesRejected
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class BatchContent(NamedTuple):
     duplicates: int = 0
     """How many of its records are not stored."""
     due_times: DueTimes | None = None
-    answer: AppendInfo | None = None
+    answer: Appended | None = None
     """Where nothing is to be stored."""
 
 
@@ -93,7 +93,7 @@ class DeduplicatedLog(KeptNamesLog):
             names.touch(advances, now_ms)
             self._environment.name_budget.dropped_records += len(duplicates)
             self._names_changed = True
-            info = AppendInfo(-1, verdict.wait_for_offset, -1, self.log_start_offset, True)
+            info = Appended(-1, -1, -1, self.log_start_offset, True, verdict.wait_for_offset)
             return BatchContent(batch, view, answer=info)
         batch, view = _without(batch, view, set(duplicates), self.config)
         return BatchContent(batch, view, advances, len(duplicates))

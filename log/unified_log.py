@@ -35,7 +35,7 @@ from log.format.record_batch import (
     stamped_head,
 )
 from log.segments import time_lookup
-from log.segments.regions import AppendInfo, FileRegion, ReadResult, TimestampAndOffset
+from log.segments.regions import Appended, FileRegion, ReadResult, TimestampAndOffset
 from seq_validator import ACCEPTED, Duplicate, Rejected, RejectionReason
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class UnifiedLog(DeduplicatedLog):
         leader_epoch: int = 0,
         is_client: bool = True,
         begins_at_zero: bool = False,
-    ) -> AppendInfo:
+    ) -> Appended:
         """Append the one batch in `records`; a duplicate is answered with where its original lies.
 
         The written batch is not yet durable and not yet visible. A coordinator (`is_client` false) may write for a
@@ -128,14 +128,16 @@ class UnifiedLog(DeduplicatedLog):
             self._fail("the memory did not suffice for what follows a write", error)
         # The NamedTuple's own constructor costs three times as much, and this runs for every batch.
         return _new_tuple(
-            AppendInfo, (base_offset, last_offset, log_append_time_ms, self.log_start_offset, False)
+            Appended,
+            (base_offset, last_offset, log_append_time_ms, self.log_start_offset, False, last_offset),
         )
 
-    def _not_appended(self, verdict: Verdict) -> AppendInfo:
+    def _not_appended(self, verdict: Verdict) -> Appended:
         """Where the original of a duplicate lies. Raises LogError for what was rejected."""
         if isinstance(verdict, Duplicate):
-            return AppendInfo(
-                verdict.base_offset, verdict.last_offset, verdict.timestamp, self.log_start_offset, True
+            last_offset = verdict.last_offset
+            return Appended(
+                verdict.base_offset, last_offset, verdict.timestamp, self.log_start_offset, True, last_offset
             )
         assert isinstance(verdict, Rejected)
         raise _REFUSALS[verdict.reason](verdict.message)
@@ -149,7 +151,7 @@ class UnifiedLog(DeduplicatedLog):
         coordinator_epoch: int,
         now_ms: int,
         leader_epoch: int = 0,
-    ) -> AppendInfo:
+    ) -> Appended:
         """Append what `end_marker` makes. Raises as it and `append` do."""
         marker = self.end_marker(
             producer_id, producer_epoch, commit=commit, coordinator_epoch=coordinator_epoch, now_ms=now_ms

@@ -16,14 +16,25 @@ if TYPE_CHECKING:
 _BATCH_LENGTH: Final = slice(8, 12)
 
 
-class AppendInfo(NamedTuple):
-    """Where a batch lies. `log_append_time_ms` is -1 unless the broker set it; of a duplicate, that of the original."""
+class Appended(NamedTuple):
+    """Where the records of an accepted batch lie. A duplicate is not written; its answer tells where the original lies."""
 
     base_offset: int
+    """The first offset, or -1 where a topic drops the whole batch by producer names, whose offsets nobody keeps."""
     last_offset: int
+    """The last offset, or -1 likewise."""
     log_append_time_ms: int
+    """The time that the broker gave the records; -1 where the producer's time counts."""
     log_start_offset: int
     is_duplicate: bool
+    """Whether nothing was written, because the log has all the records already."""
+    answer_after: int
+    """The offset that must be durable before the answer may leave."""
+
+    @property
+    def has_offsets(self) -> bool:
+        """Whether the answer tells offsets."""
+        return self.base_offset >= 0
 
 
 class ReadResult(NamedTuple):

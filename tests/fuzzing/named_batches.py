@@ -20,7 +20,7 @@ from log.format.batch_validation import check_batch
 from log.format.named_records import NameHeaders, named_records
 from log.format.record_batch import TRANSACTIONAL_FLAG, BatchHeader, whole_batches
 from log.format.records import Record, iterate_records
-from log.segments.regions import AppendInfo
+from log.segments.regions import Appended
 from seq_validator.names import NO_PRODUCER, NameBudget, NamedRecord
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.fuzzing.composed_names import (
@@ -234,11 +234,11 @@ class _Life:
         return self._names.judge(sent.named, sent.transaction_of)
 
     def _take(
-        self, sent: _Sent, judged: Judged | type[LogError], info: AppendInfo, log_end_offset: int
+        self, sent: _Sent, judged: Judged | type[LogError], info: Appended, log_end_offset: int
     ) -> None:
         if sent.header is None:
             return
-        if info.is_duplicate and info.base_offset >= 0:
+        if info.is_duplicate and info.has_offsets:
             return  # its producer sent it before
         if not isinstance(judged, Judged):
             raise Breach(f"a batch is taken that is to be refused with {judged.__name__}")
@@ -248,16 +248,16 @@ class _Life:
         self._epochs[sent.header.producer_id] = sent.header.producer_epoch
         self._check_answer(sent, judged, info, log_end_offset)
 
-    def _check_answer(self, sent: _Sent, judged: Judged, info: AppendInfo, log_end_offset: int) -> None:
+    def _check_answer(self, sent: _Sent, judged: Judged, info: Appended, log_end_offset: int) -> None:
         assert sent.header is not None
         assert sent.records is not None
         stored = [record for record in sent.records if record.offset not in judged.duplicates]
         if not stored and sent.header.producer_id < 0:
             if not info.is_duplicate or self._log.log_end_offset != log_end_offset:
                 raise Breach(f"a batch of duplicates is answered with {info}")
-            if info.last_offset >= log_end_offset:
+            if info.answer_after >= log_end_offset:
                 raise Breach(
-                    f"a batch of duplicates waits for the offset {info.last_offset}, which is not there"
+                    f"a batch of duplicates waits for the offset {info.answer_after}, which is not there"
                 )
             return
         if info.is_duplicate or info.base_offset != log_end_offset:

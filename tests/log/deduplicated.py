@@ -9,7 +9,7 @@ from log import LogConfig, UnifiedLog
 from log.format.record_batch import parse_header, whole_batches
 from log.format.records import NewRecord, build_batch, iterate_records
 from log.recovery.load import CleanStop
-from log.segments.regions import AppendInfo
+from log.segments.regions import Appended
 from tests.log.support import NOW_MS, open_log
 
 CONFIG = LogConfig(
@@ -53,7 +53,7 @@ def batch(
     )
 
 
-def send(log: UnifiedLog, *sequence_ids: int | None, now_ms: int = NOW_MS, **given: object) -> AppendInfo:
+def send(log: UnifiedLog, *sequence_ids: int | None, now_ms: int = NOW_MS, **given: object) -> Appended:
     return log.append(batch(*sequence_ids, **given), now_ms=now_ms)  # type: ignore[arg-type]
 
 

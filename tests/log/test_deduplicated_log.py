@@ -19,7 +19,7 @@ from log.errors import (
 )
 from log.format.record_batch import parse_header
 from log.format.records import NewRecord, build_batch
-from log.segments.regions import AppendInfo
+from log.segments.regions import Appended
 from tests.log.deduplicated import (
     LARGE,
     again,
@@ -40,17 +40,17 @@ class TestAppending:
     def test_what_was_there_before_is_not_stored(self, log: UnifiedLog) -> None:
         assert send(log, 1, 2, 3)[:2] == (0, 2)
         flush(log)
-        assert send(log, 2, 3) == AppendInfo(-1, -1, -1, 0, True)
+        assert send(log, 2, 3) == Appended(-1, -1, -1, 0, True, -1)
         assert send(log, 5)[:2] == (3, 3)
         assert values(log) == [(0, 1), (1, 2), (2, 3), (3, 5)]
 
     def test_until_the_flush_the_answer_waits_for_the_original(self, log: UnifiedLog) -> None:
         send(log, 1, 2)
         assert known(log) == (-1, 2)
-        assert send(log, 1) == AppendInfo(-1, 1, -1, 0, True)
+        assert send(log, 1) == Appended(-1, -1, -1, 0, True, 1)
         flush(log)
         assert known(log) == (2, 2)
-        assert send(log, 1).last_offset == -1
+        assert send(log, 1).answer_after == -1
 
     def test_a_batch_that_is_partly_known_keeps_offsets_sequences_and_codec(self, log: UnifiedLog) -> None:
         send(log, 1, 2)
@@ -65,8 +65,8 @@ class TestAppending:
     def test_one_that_is_wholly_known_leaves_what_the_sequence_needs(self, log: UnifiedLog) -> None:
         send(log, 1, 2)
         info = send(log, 1, 2, producer_id=7)
-        assert info == AppendInfo(2, 3, -1, 0, False)
-        assert send(log, 1, 2, producer_id=7) == AppendInfo(2, 3, -1, 0, True)
+        assert info == Appended(2, 3, -1, 0, False, 3)
+        assert send(log, 1, 2, producer_id=7) == Appended(2, 3, -1, 0, True, 3)
         assert send(log, 3, producer_id=7, sequence=2)[:2] == (4, 4)
         assert values(log) == [(0, 1), (1, 2), (4, 3)]
         assert log.offset_of_max_timestamp() is not None

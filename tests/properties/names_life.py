@@ -216,13 +216,13 @@ class NamesLife(NamesThatOutliveRecords):
         self.counts["stored"] += len(decided.kept)
         needs = decided.waits_for
         if is_stored:
-            assert info[:2] == (base_offset, stored.last_offset)
+            assert (*info[:2], info.answer_after) == (base_offset, stored.last_offset, stored.last_offset)
             assert not info.is_duplicate
             needs = max(needs, stored.last_offset)
         else:
             assert (info.base_offset, info.is_duplicate) == (-1, True)
-            assert info.last_offset < log.log_end_offset
-        self._answer(Answer(info.last_offset, needs))
+            assert info.answer_after < log.log_end_offset
+        self._answer(Answer(info.answer_after, needs))
 
     def retry(self, back: int) -> None:
         """An idempotent producer sends one of its last batches again, as it was; what it brought is told by its place."""
@@ -241,7 +241,7 @@ class NamesLife(NamesThatOutliveRecords):
         info = self.log.append(data, now_ms=self.now_ms())
         assert info[:2] == (original.base_offset, original.last_offset)
         assert info.is_duplicate
-        self._answer(Answer(info.last_offset, original.last_offset))
+        self._answer(Answer(info.answer_after, original.last_offset))
 
     def end(self, producer_id: int, *, commit: bool) -> None:
         """End the transaction of a producer, if it has one."""

@@ -41,7 +41,7 @@ from gateway.protocol.produce_codec import (
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import TopicPartitions
-from log import AppendInfo
+from log import Appended
 
 logger = logging.getLogger(__name__)
 
@@ -213,7 +213,7 @@ class _Appending:
             log_refusal(context.peer_host, context.client_id, partition, info)
             return
         rows.append(appended_row(partition, info))
-        if request.acks == -1 and not partition.is_persisted(info.last_offset):
+        if request.acks == -1 and not partition.is_persisted(info.answer_after):
             self._wait(rows, partition, info)
 
     def _refuse(
@@ -228,13 +228,13 @@ class _Appending:
             refused_by_log(partition, max_refused, entry.records, now_ms)
         rows.append(ProduceRow(entry.partition, REFUSED, -1, -1, -1, _NO_ROOM))
 
-    def _wait(self, rows: list[ProduceRow], partition: Partition, info: AppendInfo) -> None:
+    def _wait(self, rows: list[ProduceRow], partition: Partition, info: Appended) -> None:
         """Hold the answer until the last of the rows is persisted."""
         pending = self._pending
         if pending is None:
             pending = self._pending = PendingAnswer(self._context, self._topics)
         if self._is_late:
-            pending.wait_late(rows, len(rows) - 1, partition, info.last_offset)
+            pending.wait_late(rows, len(rows) - 1, partition, info.answer_after)
         else:
             pending.wait(rows, len(rows) - 1, partition, info)
 
@@ -252,7 +252,7 @@ def _append(
     partition: Partition,
     records: memoryview | None,
     now_ms: int,
-) -> AppendInfo | ProduceRow:
+) -> Appended | ProduceRow:
     if records is None:
         return refused_row(partition, int(ErrorCode.invalid_record), "no records", appended=False)
     return append_batch(

@@ -21,7 +21,7 @@ from gateway.protocol.produce_codec import ProduceRow, encode_produce_response
 from gateway.runtime.coordinators.shards import Unavailable
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.services import Services
-from log import AppendInfo, InvalidRecord, LogError, MalformedBatch, StorageFailed
+from log import Appended, InvalidRecord, LogError, MalformedBatch, StorageFailed
 from log.errors import DelayedLimitReached, NameLimitReached, NamesNotReady, NameUndecided
 from log.format.record_batch import HEADER_BYTES, parse_header
 
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 Topics = list[tuple[str | bytes, list[ProduceRow]]]
 _WrittenRow = tuple[list[ProduceRow], int, Partition, int]
-"""Rows, the position of one in them, its partition, and its last offset."""
+"""Rows, the position of one in them, its partition, and the offset that must be durable before the answer."""
 _MESSAGE_CHARACTERS: Final = 1_000
 """Ids and names are a part of some messages, and those may be as long as clients like: longer than v8 can tell."""
 ATTRIBUTES_POSITION = 22
@@ -80,9 +80,9 @@ class PendingAnswer:
         """Whether it is durable, as far as it must be, that the rows' partitions take part in the transaction."""
         self._in_next_round: list[_WrittenRow] | None = None
 
-    def wait(self, rows: list[ProduceRow], position: int, partition: Partition, info: AppendInfo) -> None:
+    def wait(self, rows: list[ProduceRow], position: int, partition: Partition, info: Appended) -> None:
         """Hold the answer until the row at `position`, which was appended just now, is persisted."""
-        written = rows, position, partition, info.last_offset
+        written = rows, position, partition, info.answer_after
         if info.is_duplicate:
             self.waiting += 1
             partition.when_persisted(info, partial(self._decide, (written,)))
@@ -151,7 +151,7 @@ def unflushed_row(partition: int) -> ProduceRow:
     return ProduceRow(partition, STORAGE_ERROR, -1, -1, -1, message)
 
 
-def appended_row(partition: Partition, info: AppendInfo) -> ProduceRow:
+def appended_row(partition: Partition, info: Appended) -> ProduceRow:
     return ProduceRow(partition.index, 0, info.base_offset, info.log_append_time_ms, info.log_start_offset)
 
 
@@ -162,7 +162,7 @@ def append_batch(
     records: memoryview,
     transactional_id: str | None,
     now_ms: int,
-) -> AppendInfo | ProduceRow:
+) -> Appended | ProduceRow:
     """Append one partition's batch; returns where it lies, or the row that refuses it."""
     attributes = records[ATTRIBUTES_POSITION] if len(records) > ATTRIBUTES_POSITION else 0
     begins_at_zero = False
@@ -195,8 +195,8 @@ def append_batch(
         row = refused_row(partition, code, str(error), appended=appended)
         return row._replace(record_errors=error.record_errors) if isinstance(error, InvalidRecord) else row
     if info.is_duplicate:
-        # without an offset it was dropped by the names of its records, which are counted there
-        services.duplicates += info.base_offset >= 0
+        # the log counts batches that it drops by producer names; their answers have no offsets
+        services.duplicates += info.has_offsets
     elif gate is not None:
         gate.took(len(records))
     return info

@@ -22,7 +22,7 @@ from gateway.protocol.produce_prefix import (
 )
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.services import Services
-from log import AppendInfo
+from log import Appended
 
 MAX_PREFIXES: Final = 4096
 """How many prefixes are remembered for each version; one more, and the table begins anew."""
@@ -44,9 +44,9 @@ class _Target:
         self._api_version = context.api_version
         self._encode = RepeatedAnswer(context.api_version, key, partition.index).encode
 
-    def confirm(self, correlation_id: int, info: AppendInfo) -> Answer:
+    def confirm(self, correlation_id: int, info: Appended) -> Answer:
         """The answer to a batch that was appended."""
-        base_offset, _, log_append_time_ms, log_start_offset, _ = info
+        base_offset, _, log_append_time_ms, log_start_offset, _, _ = info
         return self._encode(correlation_id, base_offset, log_append_time_ms, log_start_offset)
 
     def refuse(self, correlation_id: int, row: ProduceRow) -> Answer:
@@ -59,7 +59,7 @@ class _Pending(Deferred):
 
     __slots__ = ("_correlation_id", "_info", "_target")
 
-    def __init__(self, target: _Target, correlation_id: int, info: AppendInfo) -> None:
+    def __init__(self, target: _Target, correlation_id: int, info: Appended) -> None:
         super().__init__()
         self._target = target
         self._correlation_id = correlation_id
@@ -68,7 +68,7 @@ class _Pending(Deferred):
     def persisted(self) -> None:
         """The flush that decides the batch is over, well or badly."""
         target, info = self._target, self._info
-        if target.partition.is_persisted(info.last_offset):
+        if target.partition.is_persisted(info.answer_after):
             self.resolve(target.confirm(self._correlation_id, info))
         else:
             self.resolve(target.refuse(self._correlation_id, unflushed_row(target.partition.index)))
@@ -107,7 +107,7 @@ class ProduceRepeats:
             return target.refuse(correlation_id, info)
         if not acks:
             return None
-        if acks < 0 and not partition.is_persisted(info.last_offset):
+        if acks < 0 and not partition.is_persisted(info.answer_after):
             pending = _Pending(target, correlation_id, info)
             partition.when_persisted(info, pending.persisted)
             return pending

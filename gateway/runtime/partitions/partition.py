@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from gateway.quota.produce_gate import ProduceGate
 from gateway.runtime.partitions.flusher import Flusher
-from log import AppendInfo, StorageFailed, UnifiedLog
+from log import Appended, StorageFailed, UnifiedLog
 
 FLUSH_NEVER = 2**63 - 1
 """`flush.messages` of Kafka's page-cache behaviour: an append counts as persisted once it is written."""
@@ -73,7 +73,7 @@ class Partition:
         *,
         is_client: bool = True,
         begins_at_zero: bool = False,
-    ) -> AppendInfo:
+    ) -> Appended:
         """Append one batch and start what makes it persisted; the rest is `UnifiedLog.append`'s. Raises LogError."""
         log = self.log
         try:
@@ -103,7 +103,7 @@ class Partition:
 
     def append_end_marker(
         self, producer_id: int, producer_epoch: int, *, commit: bool, coordinator_epoch: int, now_ms: int
-    ) -> AppendInfo:
+    ) -> Appended:
         """End a producer's transaction here and start what makes that persisted.
 
         Raises InvalidProducerEpoch, TransactionCoordinatorFenced (see `UnifiedLog.end_marker`), and as `append` does.
@@ -125,10 +125,10 @@ class Partition:
         """Whether an acks=all answer for records up to `last_offset` may leave."""
         return last_offset < self.log.high_watermark
 
-    def when_persisted(self, info: AppendInfo, callback: Callable[[], None]) -> None:
+    def when_persisted(self, info: Appended, callback: Callable[[], None]) -> None:
         """Call back when the flush that decides these records is over, well or badly."""
         if info.is_duplicate:
-            self._flusher.when_covered(self.log, self, info.last_offset, callback)
+            self._flusher.when_covered(self.log, self, info.answer_after, callback)
         else:
             self._flusher.when_flushed(callback)
 

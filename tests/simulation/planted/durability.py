@@ -6,7 +6,7 @@ import contextlib
 from typing import Any
 
 from gateway.runtime.partitions.partition import Partition
-from log import AppendInfo, FlushTicket, Storage
+from log import Appended, FlushTicket, Storage
 from log.durability.log_start import LogStart
 from log.durable_log import DurableLog
 from log.retained_log import RetainedLog
@@ -28,7 +28,7 @@ def visible_before_the_flush() -> list[Change]:
     """the high watermark moves with the write, though acknowledgements wait for the flush"""
     append = Partition.append
 
-    def visible(self: Partition, *args: Any, **kwargs: Any) -> AppendInfo:
+    def visible(self: Partition, *args: Any, **kwargs: Any) -> Appended:
         info = append(self, *args, **kwargs)
         self.log.advance_high_watermark_to_end()
         return info
@@ -44,9 +44,9 @@ def duplicate_acknowledged_at_once() -> list[Change]:
     """a retry is answered without waiting for the flush of its original"""
     append = Partition.append
 
-    def answered(self: Partition, *args: Any, **kwargs: Any) -> AppendInfo:
+    def answered(self: Partition, *args: Any, **kwargs: Any) -> Appended:
         info = append(self, *args, **kwargs)
-        return info._replace(last_offset=-1) if info.is_duplicate else info
+        return info._replace(answer_after=-1) if info.is_duplicate else info
 
     return [(Partition, "append", answered)]
 

@@ -11,7 +11,7 @@ from log.files.file_names import NAMES_SUFFIX
 from log.format.named_records import named_records
 from log.recovery.load import _Loader
 from log.retained_log import RetainedLog
-from log.segments.regions import AppendInfo
+from log.segments.regions import Appended
 from log.state.name_snapshots import ReadNames, newest_names
 from seq_validator.names import NO_OFFSET, NamedRecord, NameTable
 from seq_validator.names.entry import NameEntry
@@ -100,7 +100,7 @@ def nothing_left_of_duplicates() -> list[Change]:
     def drop(self: DeduplicatedLog, *args: Any) -> BatchContent:
         content = look_into(self, *args)
         if content.duplicates and not content.batch.record_count and self.names is not None:
-            info = AppendInfo(-1, -1, -1, self.log_start_offset, True)
+            info = Appended(-1, -1, -1, self.log_start_offset, True, -1)
             return content._replace(answer=info)
         return content
 

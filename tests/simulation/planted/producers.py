@@ -13,7 +13,7 @@ from gateway.metadata.producer_ids import claim_block
 from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.topics.embedded_block_store import EmbeddedBlockStore, block_of
-from log import AppendInfo, StorageFailed
+from log import Appended, StorageFailed
 from pid_allocator import ProducerIdBlock
 from seq_validator import ACCEPTED, Duplicate, ProducerTable, Rejected, RejectionReason, table
 from seq_validator.entry import ProducerEntry
@@ -42,7 +42,7 @@ def gaps_accepted() -> list[Change]:
     judge, append = ProducerTable.judge, Partition.append
     batches = count(1)
 
-    def failing_at_times(self: Partition, records: Any, *args: Any, **kwargs: Any) -> AppendInfo:
+    def failing_at_times(self: Partition, records: Any, *args: Any, **kwargs: Any) -> Appended:
         # without this a single node never refuses one batch and takes the next of the same connection
         if not self.topic.startswith("__") and next(batches) % 20 == 0:
             raise StorageFailed("planted")
