@@ -194,7 +194,7 @@ class Gateway:
         services.backlog.start()
         services.disk_room.start()
         # before the first request: what is full takes nothing
-        await services.backlog.look_over_safely()
+        await services.backlog.measure_all_safely()
         for listener in self.config.listeners:
             await self._listen(listener)
         self._jobs.start()

@@ -44,7 +44,7 @@ READ_ANEW = (
     topic_policy.__code__,
     Interval.passed.__code__,
     Compaction._run.__code__,
-    DiskRoom.look.__code__,
+    DiskRoom.check_free_space.__code__,
 )
 """Who reads during the start too, and again after each change, or every so often."""
 

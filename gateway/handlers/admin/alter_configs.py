@@ -1,14 +1,14 @@
 """AlterConfigs (key 33, versions 0-2): replace the configurations of topics, groups and brokers.
 
-What is not named goes back to its default. Source: Kafka's ConfigAdminManager,
-ConfigurationControlManager.legacyAlterConfigs. Kafka never answers a request that names a resource twice; here it gets
+A configuration that the request leaves out returns to its default. Source: Kafka's ConfigAdminManager,
+ConfigurationControlManager.legacyAlterConfigs. Kafka never answers a request that names a resource twice; Seqgate answers
 INVALID_REQUEST.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -17,12 +17,14 @@ from gateway.handlers.answering.api import Api, RequestContext
 from gateway.metadata.configs import Alteration, ConfigChange, Operation, alter_configs
 from gateway.metadata.decision import ApiError
 from gateway.metadata.image import BROKER_LOGGER_RESOURCE
-from gateway.protocol.messages import build, response_module
+from gateway.protocol.messages import build, response_module, response_type
 from gateway.runtime.loop import loggers
+
+API_KEY: Final = 33
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
-    """Replace the configurations, or only check them when `validate_only` is set."""
+    """Replace the configurations of each resource, or only check them when `validate_only` is set."""
     alterations = [
         Alteration(
             resource.resource_type,
@@ -32,10 +34,17 @@ async def handle(context: RequestContext, request: Any) -> Any:
         )
         for resource in request.resources
     ]
-    errors = await alter(context, alterations, validate_only=request.validate_only)
-    module = response_module(33, context.api_version)
+    return await answer_alterations(context, request, API_KEY, alterations)
+
+
+async def answer_alterations(
+    context: RequestContext, request: Any, api_key: int, alterations: Sequence[Alteration]
+) -> Any:
+    """Alter the resources and answer each in the response of `api_key`; change nothing when `validate_only` is set."""
+    errors = await _alter(context, alterations, validate_only=request.validate_only)
+    module = response_module(api_key, context.api_version)
     return build(
-        module.AlterConfigsResponse,
+        response_type(api_key, context.api_version),
         responses=tuple(
             build(
                 module.AlterConfigsResourceResponse,
@@ -49,10 +58,10 @@ async def handle(context: RequestContext, request: Any) -> Any:
     )
 
 
-async def alter(
+async def _alter(
     context: RequestContext, alterations: Sequence[Alteration], *, validate_only: bool
 ) -> Sequence[ApiError | None]:
-    """Alter the resources; the error of each in their order, None where it was carried out."""
+    """Alter the resources; return an error for each in order, None for a resource that was altered."""
     errors = await change_metadata(
         context,
         lambda image: alter_configs(
@@ -78,4 +87,4 @@ def _set_levels(alterations: Iterable[Alteration]) -> None:
                 loggers.set_level(change.name, change.value if change.operation == Operation.SET else None)
 
 
-API = Api(key=33, name="AlterConfigs", min_version=0, max_version=2, handle=handle)
+API = Api(key=API_KEY, name="AlterConfigs", min_version=0, max_version=2, handle=handle)

@@ -5,18 +5,17 @@ Source: KIP-339, Kafka's ConfigAdminManager, ConfigurationControlManager.increme
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
-from kio.schema.errors import ErrorCode
-
-from gateway.handlers.admin.alter_configs import alter
+from gateway.handlers.admin.alter_configs import answer_alterations
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.metadata.configs import Alteration, ConfigChange
-from gateway.protocol.messages import build, response_module
+
+API_KEY: Final = 44
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
-    """Change the configurations, or only check them when `validate_only` is set."""
+    """Carry out the operations on each resource, or only check them when `validate_only` is set."""
     alterations = [
         Alteration(
             resource.resource_type,
@@ -25,21 +24,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
         )
         for resource in request.resources
     ]
-    errors = await alter(context, alterations, validate_only=request.validate_only)
-    module = response_module(44, context.api_version)
-    return build(
-        module.IncrementalAlterConfigsResponse,
-        responses=tuple(
-            build(
-                module.AlterConfigsResourceResponse,
-                error_code=error.error_code if error else ErrorCode.none,
-                error_message=error.message if error else None,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource, error in zip(request.resources, errors, strict=True)
-        ),
-    )
+    return await answer_alterations(context, request, API_KEY, alterations)
 
 
-API = Api(key=44, name="IncrementalAlterConfigs", min_version=0, max_version=1, handle=handle)
+API = Api(key=API_KEY, name="IncrementalAlterConfigs", min_version=0, max_version=1, handle=handle)

@@ -10,9 +10,8 @@ from typing import Any, Final
 from gateway.coordinator.group.consumer_group import NOWHERE, ConsumerGroup, ConsumerMember
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.assignments import Topics, named_assignment
-from gateway.handlers.answering.named_twice import answer_each
-from gateway.handlers.groups.described_group import described, find_or_absent
-from gateway.protocol.messages import build, response_module
+from gateway.handlers.groups.described_group import GroupDescription, describe_each
+from gateway.protocol.messages import build
 
 API_KEY: Final = 69
 CLASSIC_MEMBER: Final = 0
@@ -20,28 +19,20 @@ CONSUMER_MEMBER: Final = 1
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
-    """Describe each group that is asked for."""
-    module = response_module(API_KEY, context.api_version)
-    asked = request.include_authorized_operations
-    groups = await answer_each(
-        request.group_ids, lambda group_id: _describe(context, module, group_id, asked)
-    )
-    return build(module.ConsumerGroupDescribeResponse, groups=groups)
-
-
-def _describe(context: RequestContext, module: Any, group_id: str, operations_asked: bool) -> Any:
-    group, absent = find_or_absent(module, group_id, context.services.groups.find_consumer_group)
-    if group is None:
-        return absent
+    """Describe each group of the request."""
     topics = context.services.partitions.by_id
-    return described(
-        module,
-        group_id,
-        state=group.state.value,
-        epochs=(group.group_epoch, group.assignment_epoch),
-        assignor_name=group.preferred_assignor,
-        members=tuple(_member(module, group, member, topics) for member in group.members.values()),
-        operations_asked=operations_asked,
+
+    def describe(module: Any, group: ConsumerGroup) -> GroupDescription:
+        return GroupDescription(
+            group.state.value,
+            group.group_epoch,
+            group.assignment_epoch,
+            group.preferred_assignor,
+            tuple(_member(module, group, member, topics) for member in group.members.values()),
+        )
+
+    return await describe_each(
+        context, request, API_KEY, context.services.groups.find_consumer_group, describe
     )
 
 

@@ -1,54 +1,71 @@
-"""A group of the consumer protocol, or a share group, as the two Describe APIs tell it: they differ in their members."""
+"""The shared part of ConsumerGroupDescribe and ShareGroupDescribe, which differ only in how they describe a member."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from kio.schema.errors import ErrorCode
 
+from gateway.handlers.answering.api import RequestContext
 from gateway.handlers.answering.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
-from gateway.protocol.messages import build
+from gateway.handlers.answering.named_twice import answer_each
+from gateway.protocol.messages import build, response_module, response_type
 from gateway.runtime.coordinators.shards import Unavailable
 
 G = TypeVar("G")
 
 
-def find_or_absent(module: Any, group_id: str, find: Callable[[str], G | None]) -> tuple[G | None, Any]:
-    """The group, or what is told instead of it."""
-    if not group_id:
-        return None, _absent(module, group_id, ErrorCode.invalid_group_id)
-    try:
-        group = find(group_id)
-    except Unavailable as error:
-        return None, _absent(module, group_id, error.error_code)
-    if group is None:
-        message = f"Group {group_id} not found."
-        return None, _absent(module, group_id, ErrorCode.group_id_not_found, message)
-    return group, None
+class GroupDescription(NamedTuple):
+    """The fields of a group that the two kinds of groups fill in differently."""
+
+    state: str
+    group_epoch: int
+    assignment_epoch: int
+    assignor_name: str
+    members: tuple[Any, ...]
 
 
-def described(
-    module: Any,
-    group_id: str,
-    *,
-    state: str,
-    epochs: tuple[int, int],
-    assignor_name: str,
-    members: tuple[Any, ...],
-    operations_asked: bool,
+async def describe_each(
+    context: RequestContext,
+    request: Any,
+    api_key: int,
+    find: Callable[[str], G | None],
+    describe: Callable[[Any, G], GroupDescription],
 ) -> Any:
-    """A group that is there; `epochs` are those of the group and of its assignment."""
+    """Answer a Describe request of `api_key`: look each group up with `find`, and describe it with `describe`.
+
+    `describe` gets the response's module and the group. `find` may raise Unavailable.
+    """
+    module = response_module(api_key, context.api_version)
+
+    def answer(group_id: str) -> Any:
+        if not group_id:
+            return _absent(module, group_id, ErrorCode.invalid_group_id)
+        try:
+            group = find(group_id)
+        except Unavailable as error:
+            return _absent(module, group_id, error.error_code)
+        if group is None:
+            message = f"Group {group_id} not found."
+            return _absent(module, group_id, ErrorCode.group_id_not_found, message)
+        return _present(module, group_id, describe(module, group), request.include_authorized_operations)
+
+    groups = await answer_each(request.group_ids, answer)
+    return build(response_type(api_key, context.api_version), groups=groups)
+
+
+def _present(module: Any, group_id: str, description: GroupDescription, operations_asked: bool) -> Any:
     return build(
         module.DescribedGroup,
         error_code=ErrorCode.none,
         error_message=None,
         group_id=group_id,
-        group_state=state,
-        group_epoch=epochs[0],
-        assignment_epoch=epochs[1],
-        assignor_name=assignor_name,
-        members=members,
+        group_state=description.state,
+        group_epoch=description.group_epoch,
+        assignment_epoch=description.assignment_epoch,
+        assignor_name=description.assignor_name,
+        members=description.members,
         authorized_operations=GROUP_OPERATIONS if operations_asked else NOT_ASKED,
     )
 

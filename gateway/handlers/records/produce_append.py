@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
 from gateway.handlers.answering.api import CloseConnection, Deferred, RequestContext
 from gateway.handlers.records.produce_quota import REFUSED, gates_refusal, refused_by_log
-from gateway.handlers.transactions.transaction_errors import FIRST_PRODUCE_THAT_ADDS, told_to_produce
+from gateway.handlers.transactions.transaction_errors import FIRST_PRODUCE_THAT_ADDS, produce_error_code
 from gateway.protocol.produce_codec import ProduceRow, encode_produce_response
 from gateway.runtime.coordinators.shards import Unavailable
 from gateway.runtime.partitions.partition import Partition
@@ -249,7 +249,7 @@ def _take_part(
     try:
         services.transactions.verify_or_add(transactional_id, producer, place, client_version)
     except (TransactionRefused, Unavailable) as error:
-        code = told_to_produce(error, api_version)
+        code = produce_error_code(error, api_version)
         message = f"the transaction of {transactional_id} can't be written to: {error}"
         return refused_row(partition, int(code), message, appended=False)
     return None

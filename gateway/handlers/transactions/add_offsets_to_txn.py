@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.group.name_groups import is_name_group
 from gateway.coordinator.transaction.rules import Producer, TransactionRefused
 from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.transactions.transaction_errors import told
+from gateway.handlers.transactions.transaction_errors import error_code_for
 from gateway.protocol.messages import build, response_type
 from gateway.runtime.coordinators.shards import Unavailable
 
@@ -36,7 +36,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
             await services.groups.ensure_topic()
             await services.transactions.add_offsets(request.transactional_id, producer, request.group_id, 0)
         except (TransactionRefused, Unavailable) as refused:
-            error = told(refused, version, FIRST_WITH_FENCED)
+            error = error_code_for(refused, version, FIRST_WITH_FENCED)
     return build(response_type(API_KEY, version), error_code=error)
 
 

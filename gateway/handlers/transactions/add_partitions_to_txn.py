@@ -17,7 +17,7 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
 from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.transactions.transaction_errors import told
+from gateway.handlers.transactions.transaction_errors import error_code_for
 from gateway.metadata.topic_names import INTERNAL_TOPICS
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.coordinators.shards import Unavailable
@@ -76,7 +76,7 @@ async def _add(
                 transactional_id, producer, places, client_version
             )
         except (TransactionRefused, Unavailable) as refused:
-            error = told(refused, version, FIRST_WITH_FENCED)
+            error = error_code_for(refused, version, FIRST_WITH_FENCED)
     return dict.fromkeys(places, error)
 
 

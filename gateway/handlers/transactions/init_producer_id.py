@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.transaction.rules import Producer, TransactionRefused
 from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.transactions.transaction_errors import told
+from gateway.handlers.transactions.transaction_errors import error_code_for
 from gateway.protocol.messages import build, milliseconds, response_type
 from gateway.runtime.coordinators.shards import Unavailable
 from pid_allocator import NoProducerIds
@@ -43,7 +43,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
             request.transactional_id, timeout_ms, claimed
         )
     except (TransactionRefused, Unavailable) as refused:
-        return _answer(context, told(refused, version, FIRST_WITH_FENCED))
+        return _answer(context, error_code_for(refused, version, FIRST_WITH_FENCED))
     return _answer(context, ErrorCode.none, producer)
 
 

@@ -20,14 +20,16 @@ FIRST_OFFSETS_THAT_ADD: Final = 5
 """As with batches, for TxnOffsetCommit."""
 
 
-def told(error: TransactionRefused | Unavailable, api_version: int, first_with_fenced: int) -> ErrorCode:
+def error_code_for(
+    error: TransactionRefused | Unavailable, api_version: int, first_with_fenced: int
+) -> ErrorCode:
     """The code for a version; before `first_with_fenced` clients know PRODUCER_FENCED as INVALID_PRODUCER_EPOCH."""
     if error.error_code is ErrorCode.producer_fenced and api_version < first_with_fenced:
         return ErrorCode.invalid_producer_epoch
     return error.error_code
 
 
-def told_to_produce(error: TransactionRefused | Unavailable, api_version: int) -> ErrorCode:
+def produce_error_code(error: TransactionRefused | Unavailable, api_version: int) -> ErrorCode:
     """The code for a batch: what a producer takes for a reason to try again, or to abort, differs by version."""
     code = error.error_code
     if code is ErrorCode.producer_fenced:
@@ -40,7 +42,7 @@ def told_to_produce(error: TransactionRefused | Unavailable, api_version: int) -
     return code
 
 
-def told_to_commit_offsets(error: TransactionRefused, api_version: int) -> ErrorCode:
+def offset_commit_error_code(error: TransactionRefused, api_version: int) -> ErrorCode:
     """The code for offsets of a transaction; a group coordinator tells NOT_ENOUGH_REPLICAS in its own words."""
     code = error.error_code
     if code is ErrorCode.producer_fenced:

@@ -16,7 +16,7 @@ from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.groups.offset_commit import fits
-from gateway.handlers.transactions.transaction_errors import FIRST_OFFSETS_THAT_ADD, told_to_commit_offsets
+from gateway.handlers.transactions.transaction_errors import FIRST_OFFSETS_THAT_ADD, offset_commit_error_code
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.coordinators.shards import Unavailable
 from gateway.runtime.partitions.partition import Partition
@@ -87,7 +87,7 @@ async def _commit(context: RequestContext, request: Any, records: list[OffsetCom
     try:
         return await context.services.groups.commit_in_transaction(committer, producer, records, take_part)
     except TransactionRefused as refused:
-        return told_to_commit_offsets(refused, version)
+        return offset_commit_error_code(refused, version)
     except Unavailable as error:
         is_loading = error.error_code is ErrorCode.coordinator_load_in_progress
         if is_loading and version < FIRST_WITH_LOADING:

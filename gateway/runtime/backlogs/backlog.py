@@ -126,12 +126,12 @@ class Backlog:
         interval = Interval(self._config, "seqgate.backlog.check.interval.ms")
         while True:
             await interval.passed()
-            await self.look_over_safely()
+            await self.measure_all_safely()
 
-    async def look_over_safely(self) -> None:
-        """As `look_over`; what goes wrong is logged."""
+    async def measure_all_safely(self) -> None:
+        """As `measure_all`; what goes wrong is logged."""
         try:
-            await self.look_over()
+            await self.measure_all()
         except Exception:
             logger.exception("backlogs could not be measured; tried again at the next turn")
 
@@ -149,7 +149,7 @@ class Backlog:
             self._fit_gate(partition)
         self._note_gates()
         # not awaited: it may wait for the disk, and the change need not wait for it
-        task = asyncio.create_task(self.look_over_safely())
+        task = asyncio.create_task(self.measure_all_safely())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -168,21 +168,21 @@ class Backlog:
 
     # Measuring.
 
-    async def look_over(self) -> None:
+    async def measure_all(self) -> None:
         """Measure every partition that has rules, move whom they say, and let producers go on or not."""
         async with self._passes:
             if self._rules or self._gated:
-                await self._look_over()
+                await self._measure_all()
         self.held.look_again()
 
-    async def _look_over(self) -> None:
+    async def _measure_all(self) -> None:
         readers = await self.readers(self._rules.names())
         self.skipped.keep_only(readers)
         self._gated = {partition: None for partition in self._gated if not partition.closed}
         gated = {(partition.topic, partition.index) for partition in self._gated}
         found = []
         async for place in in_slices(sorted(gated.union(readers))):
-            partition = self._worth_a_look(place, readers.get(place, ()))
+            partition = self._partition_to_measure(place, readers.get(place, ()))
             if partition is not None:
                 found.append(partition)
         await self._move(found, readers, expired_moves)
@@ -190,7 +190,7 @@ class Backlog:
         await for_each_partition(found, lambda partition: self._measure(partition, readers), PURPOSE)
         self._note_gates()
 
-    def _worth_a_look(self, place: TopicPartition, readers: Iterable[Reader]) -> Partition | None:
+    def _partition_to_measure(self, place: TopicPartition, readers: Iterable[Reader]) -> Partition | None:
         """The partition if it is open; opens it when a reader is behind."""
         topic = self._partitions.by_name.get(place[0])
         if topic is None:

@@ -20,9 +20,9 @@ from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions, for_each_partition
 from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
 from gateway.runtime.upkeep.checkpointing import write_checkpoint
-from gateway.runtime.upkeep.delayed_delivery import LOOK_EVERY_S, DelayedDelivery
+from gateway.runtime.upkeep.delayed_delivery import RUN_EVERY_S, DelayedDelivery
 from gateway.runtime.upkeep.file_deletion import FileDeletion
-from gateway.runtime.upkeep.name_keeping import LOOK_EVERY_S as LOOK_AT_NAMES_EVERY_S
+from gateway.runtime.upkeep.name_keeping import RUN_EVERY_S as RUN_NAMES_EVERY_S
 from gateway.runtime.upkeep.name_keeping import NameKeeping
 from gateway.runtime.upkeep.retention import Retention
 from log import LogDirectory
@@ -107,8 +107,8 @@ class BackgroundJobs:
             ),
             _Job("garbage collection", FREEZE_CHECK_S, None, self._freeze_long_lived),
             _Job("file deletion", 1.0, None, self._file_deletion.run),
-            _Job("delayed records", LOOK_EVERY_S, None, self._delayed.look),
-            _Job("producer names", LOOK_AT_NAMES_EVERY_S, None, self._names.look),
+            _Job("delayed records", RUN_EVERY_S, None, self._delayed.run),
+            _Job("producer names", RUN_NAMES_EVERY_S, None, self._names.run),
         )
 
     async def _repeat(self, job: _Job) -> None:

@@ -11,29 +11,29 @@ from gateway.runtime.loop.clock import Clock
 from log import LogDirectory
 from log.delayed_log import DelayedLog
 
-LOOK_EVERY_S: Final = 1.0
-NOTES_AT_ONCE: Final = 10
+RUN_EVERY_S: Final = 1.0
+SNAPSHOTS_AT_ONCE: Final = 10
 """Files written in one look, so that many such logs hold nobody up."""
 
 
 class DelayedDelivery:
     """Looks after the logs whose topics delay records."""
 
-    def __init__(self, clock: Clock, log_directory: LogDirectory, note_every_ms: int) -> None:
+    def __init__(self, clock: Clock, log_directory: LogDirectory, snapshot_every_ms: int) -> None:
         self._clock = clock
         self._environment = log_directory.environment
-        self._note_every_ms = note_every_ms
-        self._noted_at_ms = clock.now_ms()
-        self._to_note: list[DelayedLog] = []
+        self._snapshot_every_ms = snapshot_every_ms
+        self._snapshot_at_ms = clock.now_ms()
+        self._to_snapshot: list[DelayedLog] = []
 
-    def look(self) -> None:
+    def run(self) -> None:
         """Let go of what is due; note some of the rest, all of it once in an interval."""
         now_ms = self._clock.now_ms()
         for log in self._environment.delaying:
             log.release_due(now_ms)
-        if not self._to_note and now_ms - self._noted_at_ms >= self._note_every_ms:
-            self._noted_at_ms = now_ms
-            self._to_note = list(self._environment.delaying)
-        for log in self._to_note[:NOTES_AT_ONCE]:
+        if not self._to_snapshot and now_ms - self._snapshot_at_ms >= self._snapshot_every_ms:
+            self._snapshot_at_ms = now_ms
+            self._to_snapshot = list(self._environment.delaying)
+        for log in self._to_snapshot[:SNAPSHOTS_AT_ONCE]:
             log.note_delays()
-        del self._to_note[:NOTES_AT_ONCE]
+        del self._to_snapshot[:SNAPSHOTS_AT_ONCE]

@@ -20,9 +20,9 @@ from log.durable_log import DurableLog
 
 logger = logging.getLogger(__name__)
 
-LOOK_EVERY_S: Final = 0.1
+CHECK_EVERY_S: Final = 0.1
 """What the fastest producers write meanwhile must fit into the reserve."""
-LOOKS_BETWEEN_TRIES: Final = 10
+CHECKS_BETWEEN_TRIES: Final = 10
 """A partition that could not be reopened is tried again after so many looks."""
 ENOUGH_BYTES: Final = 1 << 20
 """With less than this free nothing is reopened, whatever the reserve."""
@@ -50,13 +50,13 @@ class DiskRoom:
         self._path = config.str("log.dirs")
         self._partitions = partitions
         self._metadata_log = metadata_log
-        self._wait_looks = 0
+        self._checks_to_skip = 0
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """Look now, and then every so often."""
-        self.look()
-        self._timer = asyncio.get_running_loop().call_later(LOOK_EVERY_S, self.start)
+        self.check_free_space()
+        self._timer = asyncio.get_running_loop().call_later(CHECK_EVERY_S, self.start)
 
     def stop(self) -> None:
         """Look no more."""
@@ -68,7 +68,7 @@ class DiskRoom:
         """What producers may not use."""
         return self._config.int("seqgate.log.min.free.bytes")
 
-    def look(self) -> None:
+    def check_free_space(self) -> None:
         """Decide whether there is room, and reopen what was offline for want of it."""
         try:
             free_bytes = self._environment.storage.free_bytes(self._path)
@@ -92,15 +92,15 @@ class DiskRoom:
             self._reopen_all()
 
     def _reopen_all(self) -> None:
-        if self._wait_looks:
-            self._wait_looks -= 1
+        if self._checks_to_skip:
+            self._checks_to_skip -= 1
             return
         for log in list(self._environment.short_of_room):
             try:
                 self._reopen(log)
             except (LogError, OSError, MemoryError) as error:
                 logger.warning("%s-%d stays offline: %s", log.topic, log.partition, error)
-                self._wait_looks = LOOKS_BETWEEN_TRIES
+                self._checks_to_skip = CHECKS_BETWEEN_TRIES
                 return
 
     def _reopen(self, log: DurableLog) -> None:

@@ -21,7 +21,7 @@ from log.named_log import NamedLog
 
 logger = logging.getLogger(__name__)
 
-LOOK_EVERY_S: Final = 0.25
+RUN_EVERY_S: Final = 0.25
 READ_FOR_S: Final = 1.0
 
 
@@ -40,7 +40,7 @@ class NameKeeping:
         self._unreadable: set[NamedLog] = set()
         """Logs that could not be read on; they are tried again after an interval."""
 
-    async def look(self) -> None:
+    async def run(self) -> None:
         """Read on what is behind; write down what changed, all of it once in an interval."""
         now_ms = self._clock.now_ms()
         interval_ms = self._config.int("seqgate.deduplication.snapshot.interval.ms")

@@ -120,13 +120,13 @@ class TestRefusing:
             await write(node, partition, 4)
             await commit(node, "slow", 0)
             await commit(node, "fast", 4)
-            await node.services.backlog.look_over()
+            await node.services.backlog.measure_all()
             refused = await answer(produce(node, batch(producer_id=7, sequence=0)))
             assert refused["error_code"] == RETRY
             assert "slow" in refused["error_message"]
             assert partition.log.log_end_offset == 4
             await commit(node, "slow", 3)
-            await node.services.backlog.look_over()
+            await node.services.backlog.measure_all()
             taken = await answer(produce(node, batch(producer_id=7, sequence=0)))
             assert (taken["error_code"], taken["base_offset"]) == (0, 4)
 
@@ -136,13 +136,13 @@ class TestRefusing:
             await write(node, partition, 1, NOW_MS - 6_000)
             await write(node, partition, 1, NOW_MS - 4_000)
             await commit(node, "slow", 0)
-            await node.services.backlog.look_over()
+            await node.services.backlog.measure_all()
             assert (await answer(produce(node, batch())))["error_code"] == RETRY
             await commit(node, "slow", 1)
-            await node.services.backlog.look_over()
+            await node.services.backlog.measure_all()
             assert (await answer(produce(node, batch())))["error_code"] == 0
             node.clock.time_ms += 2_000
-            await node.services.backlog.look_over()
+            await node.services.backlog.measure_all()
             assert (await answer(produce(node, batch())))["error_code"] == RETRY
 
     async def test_what_the_log_has_already_is_confirmed_all_the_same(self, tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ class TestRefusing:
             first = batch(producer_id=7, sequence=0)
             assert (await answer(produce(node, first)))["error_code"] == 0
             await commit(node, "slow", 0)
-            await node.services.backlog.look_over()
+            await node.services.backlog.measure_all()
             assert (await answer(produce(node, first)))["base_offset"] == 0
             later = await answer(produce(node, batch(producer_id=7, sequence=1)))
             assert later["error_code"] == RETRY
@@ -166,7 +166,7 @@ class TestRefusing:
             assert partition is not None
             await write(node, partition, 1)
             await commit(node, "slow", 0)
-            await node.services.backlog.look_over()
+            await node.services.backlog.measure_all()
             begun = produce(node, batch(), batch())
             assert (await answer(begun))["error_code"] == RETRY
             other = node.services.partitions.get(TOPIC, 1)
@@ -177,7 +177,7 @@ class TestRefusing:
         async with open_node(tmp_path, *SETTINGS) as node:
             partition = await open_topic(node, backlog_quota_bytes="1", backlog_quota_policy=REFUSE)
             await write(node, partition, 5)
-            await node.services.backlog.look_over()
+            await node.services.backlog.measure_all()
             assert (await answer(produce(node, batch())))["error_code"] == 0
 
     async def test_a_setting_that_goes_opens_the_topic_at_once(self, tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ class TestRefusing:
             partition = await open_topic(node, backlog_quota_bytes="1", backlog_quota_policy=REFUSE)
             await write(node, partition, 5)
             await commit(node, "slow", 0)
-            await node.services.backlog.look_over()
+            await node.services.backlog.measure_all()
             assert (await answer(produce(node, batch())))["error_code"] == RETRY
             await configure(node, backlog_quota_bytes="-1")
             assert partition.gate is None
@@ -198,7 +198,7 @@ class TestHolding:
             partition = await open_topic(node, backlog_quota_bytes=str(3 * BATCH_BYTES))
             await write(node, partition, 4)
             await commit(node, "slow", 0)
-            await node.services.backlog.look_over()
+            await node.services.backlog.measure_all()
             buffer = bytearray(batch(producer_id=7, sequence=0))
             begun = produce(node, buffer)
             buffer[:] = bytes(len(buffer))  # the connection reads on into it
@@ -207,7 +207,7 @@ class TestHolding:
             assert partition.log.log_end_offset == 4
             assert node.services.backlog.held.held_bytes == BATCH_BYTES
             await commit(node, "slow", 4)
-            await node.services.backlog.look_over()
+            await node.services.backlog.measure_all()
             assert (await answer(begun))["base_offset"] == 4
             assert node.services.backlog.held.held_bytes == 0
 
@@ -218,7 +218,7 @@ class TestHolding:
             partition = await open_topic(node, backlog_quota_bytes="1")
             await write(node, partition, 1)
             await commit(node, "slow", 0)
-            await node.services.backlog.look_over()
+            await node.services.backlog.measure_all()
             begun = produce(node, batch(producer_id=7, sequence=0), timeout_ms=20)
             assert (await answer(begun))["error_code"] == RETRY
             behind = produce(node, batch(producer_id=7, sequence=1))
@@ -231,10 +231,10 @@ class TestHolding:
             partition = await open_topic(node, backlog_quota_bytes=str(2 * BATCH_BYTES))
             await write(node, partition, 3)
             await commit(node, "slow", 0)
-            await node.services.backlog.look_over()
+            await node.services.backlog.measure_all()
             waiting = [produce(node, batch(), peer=FakePeer()) for _ in range(3)]
             await commit(node, "slow", 2)
-            await node.services.backlog.look_over()
+            await node.services.backlog.measure_all()
             assert waiting[2].answer is None
             assert [(await answer(begun))["base_offset"] for begun in waiting[:2]] == [3, 4]
             assert len(node.services.backlog.held) == 1
@@ -246,12 +246,12 @@ class TestHolding:
             partition = await open_topic(node, backlog_quota_bytes="1")
             await write(node, partition, 1)
             await commit(node, "slow", 0)
-            await node.services.backlog.look_over()
+            await node.services.backlog.measure_all()
             begun = produce(node, batch())
             begun.abandon()
             assert len(node.services.backlog.held) == 0
             await commit(node, "slow", 1)
-            await node.services.backlog.look_over()
+            await node.services.backlog.measure_all()
             assert partition.log.log_end_offset == 1
 
     async def test_what_the_log_has_already_does_not_wait(self, tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ class TestHolding:
             first = batch(producer_id=7, sequence=0)
             assert (await answer(produce(node, first)))["error_code"] == 0
             await commit(node, "slow", 0)
-            await node.services.backlog.look_over()
+            await node.services.backlog.measure_all()
             assert (await answer(produce(node, first)))["base_offset"] == 0
             assert (await answer(produce(node, b"short")))["error_code"] != 0
             assert len(node.services.backlog.held) == 0
@@ -272,7 +272,7 @@ class TestHolding:
             held.room = memory = RequestMemory(BATCH_BYTES)
             await write(node, partition, 1)
             await commit(node, "slow", 0)
-            await node.services.backlog.look_over()
+            await node.services.backlog.measure_all()
             waiting = produce(node, batch(), peer=FakePeer())
             assert memory.used_bytes == BATCH_BYTES
             assert (await answer(produce(node, batch(), peer=FakePeer())))["error_code"] == RETRY
@@ -286,7 +286,7 @@ class TestHolding:
             partition = await open_topic(node, backlog_quota_bytes="1")
             await write(node, partition, 1)
             await commit(node, "slow", 0)
-            await node.services.backlog.look_over()
+            await node.services.backlog.measure_all()
             assert (await answer(produce(node, batch())))["error_code"] == RETRY
 
     async def test_acks_0_waits_and_is_answered_with_nothing(self, tmp_path: Path) -> None:
@@ -294,14 +294,14 @@ class TestHolding:
             partition = await open_topic(node, backlog_quota_bytes="1")
             await write(node, partition, 1)
             await commit(node, "slow", 0)
-            await node.services.backlog.look_over()
+            await node.services.backlog.measure_all()
             first, second = produce(node, batch(), acks=0), produce(node, batch(), acks=0, timeout_ms=20)
             done = asyncio.Event()
             second.when_resolved(done.set)
             await asyncio.wait_for(done.wait(), 10)
             assert second.failed, "refused, which acks=0 is told by closing the connection"
             await commit(node, "slow", 1)
-            await node.services.backlog.look_over()
+            await node.services.backlog.measure_all()
             assert first.answer == b""
             assert partition.log.log_end_offset == 2
 
@@ -310,11 +310,11 @@ class TestHolding:
             partition = await open_topic(node, backlog_quota_bytes="1")
             await write(node, partition, 1)
             await commit(node, "slow", 0)
-            await node.services.backlog.look_over()
+            await node.services.backlog.measure_all()
             begun = produce(node, batch())
             assert begun.answer is None
             await delete(node, TOPIC)
-            await node.services.backlog.look_over()
+            await node.services.backlog.measure_all()
             assert (await answer(begun))["error_code"] == UNKNOWN_TOPIC
             assert node.services.backlog._gated == {}
             assert not node.services.backlog.holds
@@ -331,7 +331,7 @@ class TestSkipping:
             await read_with_share_group(node, "sharers", 0)
             committed_ms = node.clock.time_ms
             node.clock.time_ms += 1_000
-            await node.services.backlog.look_over()
+            await node.services.backlog.measure_all()
             assert (committed(node, "slow"), committed(node, "fast")) == (3, 4)
             assert start_offset(node, "sharers") == 3
             (shard,) = node.services.groups.loaded_shards()
@@ -349,7 +349,7 @@ class TestSkipping:
             await write(node, partition, 3, NOW_MS - 6_000)
             await commit(node, "slow", 0)
             await read_with_share_group(node, "sharers", 0)
-            await node.services.backlog.look_over()
+            await node.services.backlog.measure_all()
             node.services.log_directory.close(clean=False)
         async with open_node(tmp_path, *SETTINGS) as node:
             assert (committed(node, "slow"), start_offset(node, "sharers")) == (3, 3)
@@ -361,7 +361,7 @@ class TestSkipping:
             await write(node, partition, 30)
             await commit(node, "slow", 0)
             await commit(node, "fast", 25)
-            await node.services.backlog.look_over()
+            await node.services.backlog.measure_all()
             assert (committed(node, "slow"), committed(node, "fast")) == (21, 25)
             assert (await answer(produce(node, batch())))["error_code"] == 0
             assert node.services.backlog.skipped.of("slow", (TOPIC, 0)).records == {Limit.QUOTA_BYTES: 21}
@@ -372,7 +372,7 @@ class TestSkipping:
             await write(node, partition, 7, NOW_MS - 6_000)
             await write(node, partition, 1)
             await read_with_share_group(node, "sharers", 2)
-            await node.services.backlog.look_over()
+            await node.services.backlog.measure_all()
             assert start_offset(node, "sharers") == 7
 
     async def test_what_is_skipped_twice_counts_once(self, tmp_path: Path) -> None:
@@ -380,9 +380,9 @@ class TestSkipping:
             partition = await open_topic(node, message_ttl_ms="5000")
             await write(node, partition, 4, NOW_MS - 6_000)
             await commit(node, "slow", 0)
-            await node.services.backlog.look_over()
+            await node.services.backlog.measure_all()
             await commit(node, "slow", 2)  # a member that read behind the move
-            await node.services.backlog.look_over()
+            await node.services.backlog.measure_all()
             assert committed(node, "slow") == 4
             assert node.services.backlog.skipped.of("slow", (TOPIC, 0)).total == 4
 
@@ -393,7 +393,7 @@ class TestSkipping:
             partition.log.held_from = 2
             await commit(node, "slow", 0)
             await read_with_share_group(node, "sharers", 0)
-            await node.services.backlog.look_over()
+            await node.services.backlog.measure_all()
             assert (committed(node, "slow"), start_offset(node, "sharers")) == (2, 2)
 
     async def test_records_that_are_not_due_are_not_skipped(self, tmp_path: Path) -> None:
@@ -405,7 +405,7 @@ class TestSkipping:
             await write(node, partition, 2, NOW_MS - 6_000)
             await commit(node, "slow", 0)
             await read_with_share_group(node, "sharers", 0)
-            await node.services.backlog.look_over()
+            await node.services.backlog.measure_all()
             assert (committed(node, "slow"), start_offset(node, "sharers")) == (2, 2)
 
     async def test_nobody_is_moved_over_an_open_transaction(self, tmp_path: Path) -> None:
@@ -417,13 +417,13 @@ class TestSkipping:
             assert await partition.persisted(partition.append(opened, NOW_MS).last_offset)
             await write(node, partition, 2, NOW_MS - 6_000)
             await commit(node, "slow", 0)
-            await node.services.backlog.look_over()
+            await node.services.backlog.measure_all()
             assert committed(node, "slow") == 2
             marker = partition.append_end_marker(
                 9, 0, commit=True, coordinator_epoch=0, now_ms=NOW_MS - 6_000
             )
             assert await partition.persisted(marker.last_offset)
-            await node.services.backlog.look_over()
+            await node.services.backlog.measure_all()
             assert committed(node, "slow") == 6
 
     async def test_an_offset_that_a_transaction_holds_is_left_alone(self, tmp_path: Path) -> None:
@@ -434,7 +434,7 @@ class TestSkipping:
             (shard,) = node.services.groups.loaded_shards()
             record = OffsetCommitRecord("slow", TOPIC, 0, CommittedOffset(3, -1, "", NOW_MS))
             shard.offsets.replay(Pending(9, 0, record))
-            await node.services.backlog.look_over()
+            await node.services.backlog.measure_all()
             assert committed(node, "slow") == 0
 
     async def test_a_groups_acquired_records_are_done(self, tmp_path: Path) -> None:
@@ -445,7 +445,7 @@ class TestSkipping:
             ((key, found),) = node.services.shares.known("sharers").items()
             limits = node.services.shares.limits("sharers")
             found.acquire("a", [(0, 0), (1, 1)], 2, limits, NOW_MS)
-            await node.services.backlog.look_over()
+            await node.services.backlog.measure_all()
             assert found.start_offset == 4
             assert len(found.runs) == 0
             assert key in node.services.shares.known("sharers")
@@ -454,7 +454,7 @@ class TestSkipping:
 async def test_topics_without_settings_have_no_gate(tmp_path: Path) -> None:
     async with open_node(tmp_path, *SETTINGS) as node:
         partition = await open_topic(node, retention_ms="1000")
-        await node.services.backlog.look_over()
+        await node.services.backlog.measure_all()
         assert partition.gate is None
         assert not node.services.backlog.holds
 
@@ -465,7 +465,7 @@ async def test_the_brokers_settings_hold_for_all_topics(tmp_path: Path) -> None:
         partition = await open_topic(node)
         await write(node, partition, 1)
         await commit(node, "slow", 0)
-        await node.services.backlog.look_over()
+        await node.services.backlog.measure_all()
         assert (await answer(produce(node, batch())))["error_code"] == RETRY
         offsets = node.services.partitions.get("__consumer_offsets", 0)
         assert offsets is not None
@@ -538,7 +538,7 @@ async def test_combination(tmp_path: Path, row: tuple[str, ...]) -> None:
         await commit(node, "group", was_at)
         await read_with_share_group(node, "sharers", was_at)
         partition.log.delete_old_segments(NOW_MS)
-        await node.services.backlog.look_over()
+        await node.services.backlog.measure_all()
         assert record_is == ("deleted" if partition.log.log_start_offset > 0 else "kept")
         assert group == what_the_group_does(node, partition.log.log_start_offset, was_at)
         assert producers == await what_producers_do(node)
@@ -558,7 +558,7 @@ async def test_after_a_restart_only_partitions_with_slow_readers_are_opened(tmp_
         await node.services.groups.commit(Committer("fast"), [OffsetCommitRecord("fast", TOPIC, 1, value)])
     async with open_node(tmp_path, *SETTINGS) as node:
         node.services.backlog.start()
-        await node.services.backlog.look_over()
+        await node.services.backlog.measure_all()
         topic = node.services.partitions.by_name[TOPIC]
         slow = topic.peek(0)
         assert slow is not None

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.upkeep.disk_room import LOOKS_BETWEEN_TRIES
+from gateway.runtime.upkeep.disk_room import CHECKS_BETWEEN_TRIES
 from log import Storage, StorageFailed
 from log.files.data_file import DataFile
 from log.format.record_batch import Buffer
@@ -73,10 +73,10 @@ async def test_below_the_reserve_producers_are_refused_and_topics_can_be_deleted
         room = node.services.disk_room
         first, second, third = (batch(producer_id=7, sequence=number) for number in range(3))
         disk.free = MIN_FREE_BYTES
-        room.look()
+        room.check_free_space()
         assert await error_of(node, first) == 0
         disk.free = MIN_FREE_BYTES - 1
-        room.look()
+        room.check_free_space()
         assert await error_of(node, second) == STORAGE_ERROR
         assert await error_of(node, first) == 0, "the log has it already"
         assert await error_of(node, b"short") != 0
@@ -84,7 +84,7 @@ async def test_below_the_reserve_producers_are_refused_and_topics_can_be_deleted
         await create(node, "made")
         await delete(node, "made")
         disk.free = PLENTY
-        room.look()
+        room.check_free_space()
         assert await error_of(node, third) == RETRY, "the one before it was refused"
         assert [await error_of(node, sent) for sent in (second, third)] == [0, 0]
 
@@ -96,7 +96,7 @@ async def test_none_overtakes_one_that_was_refused_where_the_producer_is_unknown
         disk.error = errno.ENOSPC
         assert await error_of(node, batch(producer_id=7, sequence=0)) == STORAGE_ERROR
         disk.error = 0
-        node.services.disk_room.look()
+        node.services.disk_room.check_free_space()
         assert await error_of(node, batch(producer_id=7, sequence=1)) == RETRY
         assert await error_of(node, batch(producer_id=7, sequence=0)) == 0
         assert await error_of(node, batch(producer_id=7, sequence=1)) == 0
@@ -114,10 +114,10 @@ async def test_what_a_shortage_took_offline_comes_back_with_room(tmp_path: Path,
         with pytest.raises(StorageFailed):
             node.services.metadata_log.log.append(batch(), now_ms=NOW_MS)
         disk.free = 0
-        room.look()
+        room.check_free_space()
         assert partition.log.offline
         disk.free, disk.error = PLENTY, 0
-        room.look()
+        room.check_free_space()
         assert not partition.log.offline
         assert not node.services.metadata_log.log.offline
         assert await error_of(node, batch()) == 0
@@ -128,7 +128,7 @@ async def test_a_failing_disk_is_the_operators(tmp_path: Path) -> None:
     disk = Disk()
     async with open_node(tmp_path, *SETTINGS, storage=disk) as node:
         partition = await taken_offline(node, disk, errno.EIO)
-        node.services.disk_room.look()
+        node.services.disk_room.check_free_space()
         assert partition.log.offline
 
 
@@ -147,11 +147,11 @@ async def test_one_that_cannot_be_reopened_is_tried_again_later(
 
         with monkeypatch.context() as broken:
             broken.setattr(type(partition.log), "reopen", lambda _, now_ms: fail(now_ms))
-            for _ in range(LOOKS_BETWEEN_TRIES + 2):
-                node.services.disk_room.look()
+            for _ in range(CHECKS_BETWEEN_TRIES + 2):
+                node.services.disk_room.check_free_space()
         assert tries == 2
-        for _ in range(LOOKS_BETWEEN_TRIES + 1):
-            node.services.disk_room.look()
+        for _ in range(CHECKS_BETWEEN_TRIES + 1):
+            node.services.disk_room.check_free_space()
         assert not partition.log.offline
 
 
@@ -160,5 +160,5 @@ async def test_a_topic_that_is_deleted_meanwhile_is_forgotten(tmp_path: Path) ->
     async with open_node(tmp_path, *SETTINGS, storage=disk) as node:
         partition = await taken_offline(node, disk, errno.ENOSPC)
         await delete(node, partition.topic)
-        node.services.disk_room.look()
+        node.services.disk_room.check_free_space()
         assert not node.services.log_directory.environment.short_of_room

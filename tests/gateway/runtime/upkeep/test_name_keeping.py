@@ -77,7 +77,7 @@ async def test_what_is_behind_is_read_on_at_once(
 ) -> None:
     monkeypatch.setattr(name_keeping, "REPLAY_BYTES", 1)
     partitions = [await behind(node), await behind(node, "later")]
-    await keeping.look()
+    await keeping.run()
     for partition in partitions:
         assert partition.log.names_ready
         state = partition.log.name_state(b"a")
@@ -91,7 +91,7 @@ async def test_others_have_their_turn_when_much_is_to_be_read(
     monkeypatch.setattr(name_keeping, "REPLAY_BYTES", 1)
     monkeypatch.setattr(name_keeping, "READ_FOR_S", 0.0)
     partition = await behind(node)
-    await keeping.look()
+    await keeping.run()
     assert not partition.log.names_ready
 
 
@@ -108,24 +108,24 @@ async def test_what_cannot_be_read_is_tried_again_after_an_interval(
     with monkeypatch.context() as patch:
         patch.setattr(partition.log, "replay_names", fail)
         for _ in range(3):
-            await keeping.look()
+            await keeping.run()
         assert len(tried) == 1
     node.clock.time_ms += INTERVAL_MS
-    await keeping.look()
+    await keeping.run()
     assert partition.log.names_ready
 
 
 async def test_what_changed_is_written_down_once_in_an_interval(node: Node, keeping: NameKeeping) -> None:
     partition = await partition_with(node, "ledger", 1, 2, **DEDUPLICATED)
-    await keeping.look()
+    await keeping.run()
     await settle(node, partition)
     assert snapshots(partition) == []
     node.clock.time_ms += INTERVAL_MS
-    await keeping.look()
+    await keeping.run()
     await settle(node, partition)
     assert snapshots(partition) == [2]
     node.clock.time_ms += INTERVAL_MS
-    await keeping.look()
+    await keeping.run()
     await settle(node, partition)
     assert snapshots(partition) == [2]
 
@@ -133,7 +133,7 @@ async def test_what_changed_is_written_down_once_in_an_interval(node: Node, keep
 async def test_many_records_are_written_down_before(node: Node, keeping: NameKeeping) -> None:
     partition = await partition_with(node, "ledger", **DEDUPLICATED)
     append(partition, 1, 2, 3, 4, 5)
-    await keeping.look()
+    await keeping.run()
     await settle(node, partition)
     assert snapshots(partition) == [5]
 
@@ -142,7 +142,7 @@ async def test_a_topic_that_is_deleted_is_left_alone(node: Node, keeping: NameKe
     await partition_with(node, "ledger", 1, **DEDUPLICATED)
     await delete(node, "ledger")
     node.clock.time_ms += INTERVAL_MS
-    await keeping.look()
+    await keeping.run()
     assert node.services.log_directory.environment.name_budget.in_all == 0
 
 
@@ -189,7 +189,7 @@ async def test_names_of_a_topic_that_is_not_wholly_known_do_not_expire(
     node.clock.time_ms += 1
     await keeping.expire()
     assert first.log.name_state(b"a") is not None
-    await keeping.look()
+    await keeping.run()
     node.clock.time_ms += 1
     await keeping.expire()
     assert first.log.name_state(b"a") is None
@@ -235,7 +235,7 @@ async def test_no_name_is_evicted_that_an_unopened_partition_heard_of_lately(tmp
         with pytest.raises(NamesNotReady, match="other partitions"):
             opened.append(of("new", 1), now_ms)
         assert topic.peek(1) is None
-        await keeping.look()
+        await keeping.run()
         assert topic.peek(1) is not None
         opened.append(of("new", 1), now_ms)
         assert {state.name for state in opened.log.name_states()} == {b"a", b"new"}
