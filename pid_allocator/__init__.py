@@ -1,7 +1,7 @@
-"""Producer ids: unique 64-bit numbers, handed out from blocks that a durable store gives to one gateway each.
+"""Producer ids: unique 64-bit numbers, handed out from blocks. A durable store gives each block to one gateway.
 
-The arithmetic (`blocks`) is pure; `allocator` prefetches; `redis_store` and `seen_file` talk to the world behind the
-ports in `block_store`. The Redis store is imported from its module, so that a gateway without Redis never loads it.
+`blocks` is pure arithmetic; `allocator` claims blocks ahead of need; `redis_store` and `seen_file` implement the ports of
+`block_store`. Import the Redis store from its own module, so that a gateway without Redis never loads the client.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What `seqgate pids` asks and does, as plain functions over the ports, so that the command only prints."""
+"""The operations of `seqgate pids`, as plain functions over the ports: the command only prints their results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pid_allocator.blocks import MAX_PRODUCER_ID, Overlap, ProducerIdBlock
 
 @dataclass(frozen=True, slots=True)
 class BlockUsage:
-    """One claimed block with the number of ids handed out and left; None where nobody told."""
+    """One claimed block, with the number of ids handed out and left; None when no gateway has reported usage."""
 
     block: ProducerIdBlock
     used: int | None
@@ -21,20 +21,20 @@ class BlockUsage:
 
 @dataclass(frozen=True, slots=True)
 class NextMoved:
-    """The store's next id before and after it was moved."""
+    """The next producer id of the store before and after the move."""
 
     previous: int
     current: int
 
 
 async def list_blocks(store: BlockStore, usage: UsageStore | None = None) -> list[BlockUsage]:
-    """Return all blocks in the order of their claims, with their usage where it is known. Raises StoreUnavailable."""
+    """Return all blocks in the order of their claims, with the usage that gateways reported. Raises StoreUnavailable."""
     used = {} if usage is None else await usage.used()
     return with_usage(await store.blocks(), used)
 
 
 def with_usage(claimed: list[ProducerIdBlock], used: Mapping[int, int]) -> list[BlockUsage]:
-    """Join blocks with the number of ids handed out, which is given by a block's first id."""
+    """Return the blocks with their usage. `used` maps the first id of a block to the number of ids handed out."""
     lines = []
     for block in claimed:
         count = used.get(block.first_producer_id)
@@ -43,22 +43,25 @@ def with_usage(claimed: list[ProducerIdBlock], used: Mapping[int, int]) -> list[
 
 
 async def claim_block(store: BlockStore, size: int, owner: str, now_ms: int) -> ProducerIdBlock:
-    """Claim a block by hand, for ids to be used outside the gateways. Raises what BlockStore.claim raises."""
+    """Claim a block by hand, for use outside of the gateways. Raises the errors of `BlockStore.claim`."""
     return await store.claim(size, owner, now_ms)
 
 
 async def find_owner(store: BlockStore, producer_id: int) -> ProducerIdBlock | None:
-    """Return the block that holds `producer_id`, or None when it was never claimed. Raises StoreUnavailable."""
+    """Return the block that holds `producer_id`; None when no such block was claimed. Raises StoreUnavailable."""
     return arithmetic.owner_of(await store.blocks(), producer_id)
 
 
 async def find_overlaps(store: BlockStore) -> list[Overlap]:
-    """Return every pair of blocks that share ids: none in a sound store. Raises StoreUnavailable."""
+    """Return every pair of blocks that share ids; a sound store has no such pair. Raises StoreUnavailable."""
     return arithmetic.overlaps(await store.blocks())
 
 
 async def move_next(store: BlockStore, producer_id: int) -> NextMoved:
-    """Let the next block begin at `producer_id` or later. Raises ValueError beyond 64 bits, NextIdBehind, StoreUnavailable."""
+    """Make the next block begin at `producer_id` or later.
+
+    Raises ValueError for a number that is no producer id, NextIdBehind, and StoreUnavailable.
+    """
     if not 0 <= producer_id <= MAX_PRODUCER_ID:
-        raise ValueError(f"a producer id lies between 0 and {MAX_PRODUCER_ID}, not at {producer_id}")
+        raise ValueError(f"a producer id must be between 0 and {MAX_PRODUCER_ID}, not {producer_id}")
     return NextMoved(await store.move_next(producer_id), producer_id)

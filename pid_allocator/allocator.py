@@ -16,12 +16,12 @@ DEFAULT_RETRY_MS: Final = 1_000
 
 
 class NoProducerIds(Exception):
-    """The claimed ids are used up and no new block could be claimed yet. Retriable: the allocator keeps trying."""
+    """The claimed ids are used up, and no new block could be claimed yet. Retriable: the allocator keeps trying."""
 
 
 @dataclass(frozen=True, slots=True)
 class AllocatorState:
-    """What the allocator holds now: the block in use, how much of it, the block waiting, the last claim's error."""
+    """The state of an allocator: the block in use, its ids used and left, the next block, the error of the last claim."""
 
     current: ProducerIdBlock | None
     used: int
@@ -31,12 +31,13 @@ class AllocatorState:
 
 
 class ProducerIdAllocator:
-    """Producer ids, each handed out once.
+    """The source of a gateway's producer ids; it hands out each id once.
 
-    A block comes from the store durable, so an id can be handed out at once; after a crash the rest of the block is
-    given up. One claim runs at a time. With the store away, the ids at hand go on; after a failed claim the next one
-    starts with the first call that comes `retry_ms` later. `clock` returns milliseconds and only paces these retries
-    and dates the claims. Belongs to one event loop. `block_size` and `prefetch_at` may be changed while it is in use.
+    A claimed block is durable, so its ids can be handed out at once; after a crash the rest of the block is lost. One
+    claim runs at a time, in a task. While the store is unavailable, the allocator hands out the ids of its blocks. After
+    a failed claim, the first call that comes `retry_ms` later starts the next claim. `clock` returns milliseconds; it
+    only paces the retries and dates the claims. An allocator belongs to one event loop. `block_size` and `prefetch_at`
+    may be changed while the allocator is in use.
     """
 
     def __init__(
@@ -50,11 +51,11 @@ class ProducerIdAllocator:
         retry_ms: int = DEFAULT_RETRY_MS,
         usage: UsageStore | None = None,
     ) -> None:
-        """Begin without ids. Raises ValueError for a block size below 1 or a share outside 0 to 1."""
+        """Begin without ids. Raises ValueError for a `block_size` below 1 or a `prefetch_at` outside of 0 to 1."""
         if block_size < 1:
-            raise ValueError(f"a block holds at least one producer id, not {block_size}")
+            raise ValueError(f"block_size must be at least 1, not {block_size}")
         if not 0 <= prefetch_at <= 1:
-            raise ValueError(f"prefetch_at is a share between 0 and 1, not {prefetch_at}")
+            raise ValueError(f"prefetch_at must be between 0 and 1, not {prefetch_at}")
         self._store = store
         self.block_size = block_size
         self.prefetch_at = prefetch_at
@@ -73,14 +74,14 @@ class ProducerIdAllocator:
         self._closed = False
 
     async def start(self) -> bool:
-        """Claim the first block; tell whether there are ids now. A store that is away does not stop the gateway."""
+        """Claim the first block; return True when there are ids now. An unavailable store does not stop the gateway."""
         if self._current is None:
             await asyncio.wait({self._begin_claim()})
             self._advance()
         return self._current is not None
 
     async def close(self) -> None:
-        """Stop a claim or report that is under way. The rest of the blocks at hand is given up."""
+        """Cancel the claim and the report in flight. The unused ids of the claimed blocks are lost."""
         self._closed = True
         tasks = {task for task in (self._claim, self._report) if task is not None}
         for task in tasks:
@@ -89,9 +90,9 @@ class ProducerIdAllocator:
             await asyncio.wait(tasks)
 
     async def next_producer_id(self) -> int:
-        """Return an id that was never handed out before. Waits for the store only when no id is at hand.
+        """Return an id that was never handed out before. Wait for the store only when no claimed id is left.
 
-        Raises NoProducerIds when none is left and the store gives no new block.
+        Raises NoProducerIds when no claimed id is left and no new block can be claimed.
         """
         while True:
             if self._advance():
@@ -100,14 +101,14 @@ class ProducerIdAllocator:
                 self._prefetch()
                 self._begin_report()
                 return producer_id
-            if self._closed or (self._claim is None and self._pausing()):
+            if self._closed or (self._claim is None and self._is_pausing()):
                 raise self._no_producer_ids()
             await asyncio.wait({self._begin_claim()})
             if self._last_error is not None and not self._advance():
                 raise self._no_producer_ids()
 
     def give_up_below(self, producer_id: int) -> None:
-        """Hand out no id below `producer_id` any more; what lies below in the blocks at hand is given up."""
+        """Stop handing out ids below `producer_id`; such ids of the claimed blocks are lost."""
         self._lowest_producer_id = max(self._lowest_producer_id, producer_id)
         if self._current is not None:
             self._next_producer_id = max(self._next_producer_id, producer_id)
@@ -117,7 +118,7 @@ class ProducerIdAllocator:
             self._begin_claim()
 
     def state(self) -> AllocatorState:
-        """Return what is at hand now."""
+        """Return the current state."""
         current = self._current
         used = 0 if current is None else self._next_producer_id - current.first_producer_id
         return AllocatorState(
@@ -129,7 +130,7 @@ class ProducerIdAllocator:
         )
 
     def _advance(self) -> bool:
-        """Take up the claimed block when the current one is used up; tell whether an id is at hand."""
+        """Begin with the next block when the current block is used up; return True when an id is left."""
         if self._current is not None and self._next_producer_id <= self._current.last_producer_id:
             return True
         block, self._prefetched = self._prefetched, None
@@ -147,14 +148,15 @@ class ProducerIdAllocator:
             and self._prefetched is None
             and self._claim is None
             and not self._closed
-            and not self._pausing()
+            and not self._is_pausing()
         ):
             self._begin_claim()
 
-    def _pausing(self) -> bool:
+    def _is_pausing(self) -> bool:
+        """Return True when the last claim failed less than `retry_ms` ago."""
         if self._last_error is None:
             return False
-        # A clock set back must not stop the retries.
+        # The lower bound: a clock that was set back must not stop the retries.
         return 0 <= self._clock() - self._failed_at_ms < self._retry_ms
 
     def _begin_claim(self) -> asyncio.Task[None]:
@@ -166,14 +168,15 @@ class ProducerIdAllocator:
         try:
             self._prefetched = await self._store.claim(self.block_size, self._owner, self._clock())
             self._last_error = None
-        except Exception as error:  # noqa: BLE001 - whatever a store raises, the ids at hand go on and the claim is retried
+        except Exception as error:  # noqa: BLE001 - whatever a store raises, the claim is retried and claimed ids go out
             self._last_error = error
             self._failed_at_ms = self._clock()
         finally:
             self._claim = None
 
     def _no_producer_ids(self) -> NoProducerIds:
-        return NoProducerIds(f"No producer id is left and no new block could be claimed: {self._last_error}")
+        reason = "the allocator is closed" if self._last_error is None else self._last_error
+        return NoProducerIds(f"No producer id is left, and no new block could be claimed: {reason}")
 
     def _begin_report(self) -> None:
         if self._usage is not None and self._report is None:
@@ -182,18 +185,18 @@ class ProducerIdAllocator:
             )
 
     async def _report_used(self, usage: UsageStore) -> None:
-        """Tell the usage until it is told as it is; one report at a time, whatever the pace of new ids."""
-        told: tuple[int, int] | None = None
+        """Report the usage until the newest usage is reported: one report at a time, however fast ids go out."""
+        reported: tuple[int, int] | None = None
         try:
             while self._current is not None:
                 first_producer_id = self._current.first_producer_id
                 latest = (first_producer_id, self._next_producer_id - first_producer_id)
-                if latest == told:
+                if latest == reported:
                     return
                 await usage.report_used(*latest)
-                told = latest
+                reported = latest
         except BlockStoreError:
-            # Only a number in a table: the next id handed out tells it again.
+            # Usage is only shown to operators, and the next id handed out starts a new report.
             return
         finally:
             self._report = None

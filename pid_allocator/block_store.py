@@ -1,4 +1,4 @@
-"""The ports of the allocator: where blocks come from, and what a gateway remembers of a shared store."""
+"""The ports of the allocator: the store that blocks come from, and a gateway's memory of a shared store."""
 
 from __future__ import annotations
 
@@ -9,60 +9,60 @@ from pid_allocator.blocks import ProducerIdBlock
 
 
 class BlockStoreError(Exception):
-    """A block store can't do what was asked; the message is a sentence for the operator."""
+    """A block store refused or failed an operation; the message is a sentence for the operator."""
 
 
 class StoreUnavailable(BlockStoreError):
-    """The store did not answer in time, or can't write now. Trying again later is right."""
+    """The store did not answer in time, or can't write now. Retry later."""
 
 
 class StoreWentBack(BlockStoreError):
-    """The store knows less than it did: its data was lost, replaced, or set back to an older state.
+    """The store's data was lost, replaced, or set back to an older state.
 
-    Nothing was claimed. It stays so until an operator moves the store's next id forward.
+    Nothing was claimed. The error stays until an operator moves the store's next id forward.
     """
 
 
 class UnknownStoreVersion(BlockStoreError):
-    """A later release wrote what the store, or the gateway's memory of it, holds. Nothing was claimed."""
+    """A later release wrote the data of the store, or of the gateway's memory of the store. Nothing was claimed."""
 
 
 class NextIdBehind(BlockStoreError):
-    """The next id can only be moved forward."""
+    """The next id would move back; it can only move forward."""
 
 
 class BlockStore(Protocol):
-    """Where blocks of producer ids are claimed, for ever and by one owner each."""
+    """The store from which gateways claim blocks of producer ids. A block belongs to one owner for ever."""
 
     async def claim(self, size: int, owner: str, now_ms: int) -> ProducerIdBlock:
-        """Return a block that nobody ever had, durable before it is returned.
+        """Claim and return a block that nobody had before. The claim is durable before this returns.
 
         Raises StoreUnavailable, StoreWentBack, UnknownStoreVersion, or ProducerIdsExhausted.
         """
 
     async def blocks(self) -> list[ProducerIdBlock]:
-        """Return all blocks claimed so far, in the order of their claims. Raises StoreUnavailable."""
+        """Return all claimed blocks, in the order of their claims. Raises StoreUnavailable."""
 
     async def move_next(self, producer_id: int) -> int:
-        """Let the next block begin at `producer_id` or later; return the next id as it was before.
+        """Make the next block begin at `producer_id` or later; return the previous next id.
 
-        Raises NextIdBehind when `producer_id` lies before the present next id, and StoreUnavailable.
+        Raises NextIdBehind when `producer_id` is below the current next id, and StoreUnavailable.
         """
 
 
 class UsageStore(Protocol):
-    """Where a gateway tells how many ids of its block it has handed out, for `seqgate pids` only."""
+    """The store to which a gateway reports how many ids of its block were handed out. Only `seqgate pids` reads it."""
 
     async def report_used(self, first_producer_id: int, used: int) -> None:
-        """Note that `used` ids of the block beginning at `first_producer_id` are handed out. Raises BlockStoreError."""
+        """Store that `used` ids of the block at `first_producer_id` were handed out. Raises BlockStoreError."""
 
     async def used(self) -> dict[int, int]:
-        """Return the number of ids handed out by the block's first id. Raises BlockStoreError."""
+        """Return the number of ids handed out, by the first id of the block. Raises BlockStoreError."""
 
 
 @dataclass(frozen=True, slots=True)
 class LastSeen:
-    """The furthest a gateway ever saw a shared store: its identity and its next id (exclusive end of all claims)."""
+    """The highest state of a shared store that a gateway saw: its identity and its next id (exclusive end of all claims)."""
 
     store_id: str
     next_producer_id: int
@@ -72,7 +72,7 @@ class LastSeenPort(Protocol):
     """The gateway's own durable memory of a shared store."""
 
     async def load(self) -> LastSeen | None:
-        """Return what was saved last; None on a gateway that never claimed."""
+        """Return the saved LastSeen; None on a gateway that never claimed a block."""
 
     async def save(self, last_seen: LastSeen) -> None:
-        """Keep `last_seen`, durable before this returns."""
+        """Save `last_seen`, durable before this returns."""

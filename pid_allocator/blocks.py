@@ -1,7 +1,7 @@
 """The arithmetic of producer id blocks: ranges, overlaps, owners. Pure.
 
-Producer ids are non-negative 64-bit integers. A block is a range of them that belongs to one gateway for good; ids of
-a block that its owner never used are lost, which 2**63 ids can bear.
+Producer ids are non-negative 64-bit integers. A block is a range of ids that belongs to one gateway for good. Ids that
+the owner of a block never used are lost; there are 2**63 of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class ProducerIdsExhausted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdBlock:
-    """A claimed range of ids; `last_producer_id` is inclusive, `claimed_at_ms` the claiming gateway's clock."""
+    """A claimed range of ids. `last_producer_id` is inclusive; `claimed_at_ms` is by the clock of the claiming gateway."""
 
     first_producer_id: int
     last_producer_id: int
@@ -27,9 +27,12 @@ class ProducerIdBlock:
     claimed_at_ms: int
 
     def __post_init__(self) -> None:
-        """Raise ValueError when the range is empty or leaves the 64 bits."""
+        """Raise ValueError when the range is empty or lies outside of 0 to MAX_PRODUCER_ID."""
         if not 0 <= self.first_producer_id <= self.last_producer_id <= MAX_PRODUCER_ID:
-            raise ValueError(f"no block of producer ids: {self.first_producer_id} to {self.last_producer_id}")
+            raise ValueError(
+                f"a block of producer ids must not be empty and must lie between 0 and {MAX_PRODUCER_ID}, "
+                f"not {self.first_producer_id} to {self.last_producer_id}"
+            )
 
     @property
     def size(self) -> int:
@@ -42,13 +45,13 @@ class ProducerIdBlock:
         return self.last_producer_id + 1
 
     def __contains__(self, producer_id: int) -> bool:
-        """Tell whether `producer_id` lies in the block."""
+        """Return True when `producer_id` lies in the block."""
         return self.first_producer_id <= producer_id <= self.last_producer_id
 
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """Ids that two blocks both hold; `last_producer_id` is inclusive. `lower` begins first."""
+    """The ids that two blocks share. `last_producer_id` is inclusive; `lower` is the block that begins first."""
 
     lower: ProducerIdBlock
     upper: ProducerIdBlock
@@ -59,22 +62,22 @@ class Overlap:
 def block_at(next_producer_id: int, size: int, owner: str, now_ms: int) -> ProducerIdBlock:
     """Return the block of `size` ids that begins at `next_producer_id`.
 
-    Raises ProducerIdsExhausted when it would not end below 2**63, ValueError for a size below 1.
+    Raises ProducerIdsExhausted when the block would not end below 2**63, ValueError for a size below 1.
     """
     if size < 1:
-        raise ValueError(f"a block holds at least one producer id, not {size}")
+        raise ValueError(f"the size of a block must be at least 1, not {size}")
     if next_producer_id + size - 1 > MAX_PRODUCER_ID:
-        raise ProducerIdsExhausted(f"no {size} producer ids are left from {next_producer_id} on")
+        raise ProducerIdsExhausted(f"fewer than {size} producer ids are left from {next_producer_id} on")
     return ProducerIdBlock(next_producer_id, next_producer_id + size - 1, owner, now_ms)
 
 
 def next_after(blocks: Iterable[ProducerIdBlock]) -> int:
-    """Return the first id that lies after all blocks; 0 when there are none."""
+    """Return the first id after all blocks; 0 without blocks."""
     return max((block.next_producer_id for block in blocks), default=0)
 
 
 def owner_of(blocks: Iterable[ProducerIdBlock], producer_id: int) -> ProducerIdBlock | None:
-    """Return the block that holds `producer_id`: the one claimed first, should several overlap; None when none does."""
+    """Return the block that holds `producer_id`, or None. When blocks overlap, return the block that was claimed first."""
     return min(
         (block for block in blocks if producer_id in block),
         key=lambda block: block.claimed_at_ms,
@@ -83,9 +86,9 @@ def owner_of(blocks: Iterable[ProducerIdBlock], producer_id: int) -> ProducerIdB
 
 
 def overlaps(blocks: Iterable[ProducerIdBlock]) -> list[Overlap]:
-    """Return every pair of blocks that share ids, ordered by the upper block. Sound data has none.
+    """Return every pair of blocks that share ids, ordered by the upper block. Sound data has no such pair.
 
-    Costs O(n log n) and what there is to report.
+    Costs O(n log n + overlaps).
     """
     found: list[Overlap] = []
     reaching: list[ProducerIdBlock] = []

@@ -1,21 +1,21 @@
-"""Blocks shared by any number of gateways through Redis.
+"""A block store in Redis, shared by any number of gateways.
 
-A claim is one script, so one round trip and atomic. Redis keeps two keys: a hash (`id` the store's identity, `next` the
-next producer id, `server` the run id of the process that served the last claim, `vouched` the next id an operator set,
-`version` that of this layout) and a list of all blocks. A store without `version` is of version 1; a script changes nothing
-in one of a later version.
+A claim is one script: atomic, in one round trip. The store has three keys: a hash of state (`id`, the identity of the
+store; `next`, the next producer id; `server`, the run id of the process that served the last claim; `vouched`, the next
+id that an operator set; `version`, the version of this layout), a list of all blocks, and a hash of reported usage. A
+store without `version` has version 1. A script changes nothing in a store of a later version.
 
-Redis can forget: killed before it saved, failed over to a replica that lagged, restored from a backup, flushed. Two
-rules keep an id from being handed out twice even so, and neither depends on how Redis is told to persist:
+Redis can lose data: it is killed before it saved, fails over to a replica that lagged, is restored from a backup, or is
+flushed. Two rules ensure that no id is handed out twice. Neither rule depends on how Redis is configured to persist:
 
-1. A gateway remembers the furthest it ever saw the store, in its own durable memory. A store that stands lower, has
-   another identity or is empty is refused with StoreWentBack before anything is claimed. An operator ends this by
-   moving the next id forward, to where every gateway has been or beyond.
-2. A gateway that has not seen everything can't notice a loss. So when the store is new, or another server process
-   answers than at the last claim, the next id jumps to the present time in microseconds, if that is further. All ids
-   claimed before lie below it, as long as fewer than a million ids per second were claimed over the store's life.
+1. A gateway keeps the highest state of the store that it saw in its own durable memory. When the store has a lower next
+   id or another identity, or is empty, the gateway raises StoreWentBack before it claims anything. An operator resolves
+   this: move the next id forward to the highest id that any gateway saw, or beyond.
+2. A gateway that has not seen every claim can't notice a loss. So when the store is new, or when another server process
+   answers than at the last claim, the next id jumps to the present time in microseconds, if that is higher. All earlier
+   ids lie below that, as long as fewer than a million ids per second were claimed over the life of the store.
 
-Numbers above 2**53 are compared as decimal strings and counted by HINCRBY, since a Lua number can't hold them.
+A Lua number can't hold integers above 2**53. So the scripts compare ids as decimal strings and count with HINCRBY.
 """
 
 from __future__ import annotations
@@ -106,10 +106,11 @@ return {'moved', next_id}
 
 
 class RedisBlockStore:
-    """A BlockStore and UsageStore in Redis.
+    """The BlockStore and UsageStore in Redis.
 
-    `key_prefix` separates clusters in one Redis. Every call ends within `connect_timeout_ms` + `request_timeout_ms`,
-    also when Redis hangs. Without `last_seen` (an operator's command) rule 1 of this module is not applied.
+    `key_prefix` separates clusters that share one Redis. Every call ends within `connect_timeout_ms` +
+    `request_timeout_ms`, even when Redis hangs. Without `last_seen` (in an operator's command) rule 1 of this module does
+    not apply.
     """
 
     def __init__(
@@ -121,33 +122,33 @@ class RedisBlockStore:
         request_timeout_ms: int = DEFAULT_REQUEST_TIMEOUT_MS,
         last_seen: LastSeenPort | None = None,
     ) -> None:
-        """Prepare for `url` (`redis://[user:password@]host:port/db`); connects with the first call.
+        """Prepare a client for `url` (`redis://[user:password@]host:port/db`). The first call connects.
 
-        Raises ValueError when the URL can't be read.
+        Raises ValueError when the URL can't be parsed.
         """
         self._redis: Redis = Redis.from_url(
             url,
             decode_responses=True,
             socket_connect_timeout=connect_timeout_ms / 1000,
             socket_timeout=request_timeout_ms / 1000,
-            # A connection that died while idle is replaced once. A claim sent twice by this only skips a block.
+            # The client replaces a connection that died while idle once. A claim sent twice this way only skips a block.
             retry=Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,)),
         )
         self._timeout_s = (connect_timeout_ms + request_timeout_ms) / 1000
-        # The braces keep the keys in one slot of a Redis Cluster, which a script over them needs.
+        # The braces put all keys into one slot of a Redis Cluster. A script over several keys needs that.
         self._state_key = f"{{{key_prefix}:producer-ids}}"
         self._blocks_key = f"{self._state_key}:blocks"
         self._used_key = f"{self._state_key}:used"
         self._last_seen = last_seen
 
     async def claim(self, size: int, owner: str, now_ms: int) -> ProducerIdBlock:
-        """Return a block that nobody ever had, after the gateway's own memory holds it.
+        """Claim and return a block that nobody had before. Save the store's new state in the gateway's memory first.
 
-        Raises StoreUnavailable, StoreWentBack and UnknownStoreVersion (nothing was claimed then), ProducerIdsExhausted, or
+        Raises StoreUnavailable; StoreWentBack or UnknownStoreVersion when nothing was claimed; ProducerIdsExhausted; and
         ValueError for a size below 1.
         """
         if size < 1:
-            raise ValueError(f"a block holds at least one producer id, not {size}")
+            raise ValueError(f"the size of a block must be at least 1, not {size}")
         seen = None if self._last_seen is None else await self._last_seen.load()
         seen_id, seen_next = ("", 0) if seen is None else (seen.store_id, seen.next_producer_id)
         outcome, *details = await self._script(
@@ -156,9 +157,9 @@ class RedisBlockStore:
             [size, owner, now_ms, uuid.uuid4().hex, seen_id, seen_next],
         )
         if outcome == "exhausted":
-            raise ProducerIdsExhausted(f"no {size} producer ids are left from {details[1]} on")
+            raise ProducerIdsExhausted(f"fewer than {size} producer ids are left from {details[1]} on")
         if outcome != "claimed":
-            raise StoreWentBack(_went_back(outcome, details, seen_next))
+            raise StoreWentBack(_went_back_message(outcome, details, seen_next))
         store_id, first_producer_id, next_producer_id = details[0], int(details[1]), int(details[2])
         if self._last_seen is not None:
             await self._last_seen.save(LastSeen(store_id, next_producer_id))
@@ -170,28 +171,29 @@ class RedisBlockStore:
         return [_parse_block(line) for line in lines]
 
     async def next_producer_id(self) -> int:
-        """Return where the next block begins at the earliest; 0 in an empty store. Raises StoreUnavailable."""
+        """Return the lowest id at which the next block can begin; 0 in an empty store. Raises StoreUnavailable."""
         return int(await self._bounded(lambda: self._redis.hget(self._state_key, "next")) or 0)
 
     async def move_next(self, producer_id: int) -> int:
-        """Let the next block begin at `producer_id` or later, and vouch that no id from there on was ever used.
+        """Make the next block begin at `producer_id` or later, and vouch that no id from there on was ever used.
 
-        Returns the next id as it was. Raises NextIdBehind when it lies further already, UnknownStoreVersion, and
-        StoreUnavailable.
+        Returns the previous next id. Raises NextIdBehind when the next id is higher than `producer_id` already,
+        UnknownStoreVersion, and StoreUnavailable.
         """
         outcome, previous = await self._script(_MOVE_NEXT, [self._state_key], [producer_id, uuid.uuid4().hex])
         if outcome == "behind":
             raise NextIdBehind(
-                f"The next producer id is {previous} and can't be moved back to {producer_id}."
+                f"The next producer id is {previous} and can't be moved back to {producer_id}. "
+                f"Choose {previous} or higher."
             )
         return int(previous)
 
     async def report_used(self, first_producer_id: int, used: int) -> None:
-        """Note that `used` ids of the block at `first_producer_id` are handed out. Raises StoreUnavailable."""
+        """Store that `used` ids of the block at `first_producer_id` were handed out. Raises StoreUnavailable."""
         await self._bounded(lambda: self._redis.hset(self._used_key, str(first_producer_id), str(used)))
 
     async def used(self) -> dict[int, int]:
-        """Return the number of ids handed out by the block's first id. Raises StoreUnavailable."""
+        """Return the number of ids handed out, by the first id of the block. Raises StoreUnavailable."""
         found = await self._bounded(lambda: self._redis.hgetall(self._used_key))
         return {int(first_producer_id): int(used) for first_producer_id, used in found.items()}
 
@@ -200,13 +202,14 @@ class RedisBlockStore:
         await self._redis.aclose()
 
     async def _script(self, script: str, keys: list[str], arguments: list[object]) -> list[str]:
-        # EVAL and not EVALSHA: a restarted server knows no script, and one round trip must do then too.
+        # EVAL, not EVALSHA: a restarted server has lost its scripts, and one round trip must suffice even then.
         reply: list[str] = await self._bounded(
             lambda: self._redis.eval(script, len(keys), *keys, *(str(argument) for argument in arguments))
         )
         if reply[0] == "newer":
             raise UnknownStoreVersion(
-                f"The producer ids in Redis have version {reply[1]}; this program reads version {VERSION}."
+                f"The producer ids in Redis have version {reply[1]}; this program reads version {VERSION}. "
+                "Upgrade this gateway."
             )
         return reply
 
@@ -217,7 +220,7 @@ class RedisBlockStore:
         except TimeoutError as error:
             raise StoreUnavailable(f"Redis did not answer within {self._timeout_s:g} s.") from error
         except (RedisError, OSError) as error:
-            raise StoreUnavailable(f"Redis can't be used now: {error}") from error
+            raise StoreUnavailable(f"Redis is not available: {error}") from error
 
 
 def _parse_block(line: str) -> ProducerIdBlock:
@@ -225,7 +228,7 @@ def _parse_block(line: str) -> ProducerIdBlock:
     return ProducerIdBlock(int(first_producer_id), int(next_producer_id) - 1, owner, int(claimed_at_ms))
 
 
-def _went_back(outcome: str, details: list[str], seen_next: int) -> str:
+def _went_back_message(outcome: str, details: list[str], seen_next: int) -> str:
     if outcome == "lost":
         what = "The producer ids in Redis are lost: the store is empty"
     elif outcome == "other":
@@ -233,6 +236,7 @@ def _went_back(outcome: str, details: list[str], seen_next: int) -> str:
     else:
         what = f"The producer ids in Redis were set back: the next id is {details[1]}"
     return (
-        f"{what}, but this gateway has seen it at {seen_next}. No id is taken from it, since ids could be used twice. "
-        f"Restore the newest data, or move the next id to {seen_next}, or further if another gateway has seen more."
+        f"{what}, but this gateway saw the next id at {seen_next}. The gateway claims nothing from this store, because "
+        f"ids could be used twice. Restore the newest data of Redis, or move the next id to {seen_next}, or higher if "
+        "another gateway saw a higher one."
     )

@@ -1,4 +1,4 @@
-"""A gateway's memory of the shared store as a small file of its own."""
+"""The small file in which a gateway keeps its memory of the shared store."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 from pid_allocator.block_store import LastSeen, StoreWentBack, UnknownStoreVersion
 
 VERSION: Final = 1
-"""A file without a version is of version 1 too."""
+"""The version of the file's format. A file without a version has version 1."""
 
 
 class _Content(msgspec.Struct):
@@ -26,16 +26,16 @@ class _Version(msgspec.Struct):
 
 
 class SeenFile:
-    """Keeps the LastSeen in one JSON file, replaced whole: a crash leaves the old or the new one."""
+    """The LastSeen as one JSON file. A save replaces the whole file: a crash leaves either the old or the new file."""
 
     def __init__(self, path: Path) -> None:
         """Use `path`, whose directory exists."""
         self._path = path
 
     async def load(self) -> LastSeen | None:
-        """Return what was saved last; None when there is no file. Raises UnknownStoreVersion, StoreWentBack.
+        """Return the saved LastSeen; None when there is no file.
 
-        The latter when the file can't be read.
+        Raises UnknownStoreVersion for a file of a later version, and StoreWentBack for a file that can't be decoded.
         """
         return await asyncio.to_thread(self._load)
 
@@ -49,16 +49,18 @@ class SeenFile:
             version = msgspec.json.decode(content, type=_Version).version
             if version > VERSION:
                 raise UnknownStoreVersion(
-                    f"{self._path} has version {version}; this program reads version {VERSION}."
+                    f"{self._path} has version {version}; this program reads version {VERSION}. "
+                    "Upgrade this gateway."
                 )
             found = msgspec.json.decode(content, type=_Content)
             return LastSeen(found.store_id, found.next_producer_id)
         except FileNotFoundError:
             return None
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            # Without the memory a store that went back could not be told from a sound one.
+            # Without this memory, a store that went back looks like a sound store.
             raise StoreWentBack(
-                f"{self._path} no longer tells what was last seen of the store: {error}"
+                f"{self._path} is damaged, so the gateway no longer knows the highest next id it saw: {error}. "
+                "Restore the file. If the data in Redis is known to be complete, you can delete the file instead."
             ) from error
 
     def _save(self, last_seen: LastSeen) -> None:

@@ -1,4 +1,4 @@
-"""One producer's state in one partition."""
+"""The state of one producer in one partition."""
 
 from __future__ import annotations
 
@@ -16,44 +16,44 @@ NO_TIMESTAMP: Final = -1
 
 
 class ProducerBatch(Protocol):
-    """What the rule reads of a record batch's header. Any object with these fields will do.
+    """The fields of a batch header that the sequence rule reads. Any object with these fields will do.
 
     `last_sequence` is inclusive and wraps: it is lower than `base_sequence` when the batch itself crosses 2**31 - 1.
-    Both are -1 in what a coordinator writes for a producer: such a batch has an epoch, but no place in a sequence.
-    `max_timestamp` is in milliseconds.
+    Both sequences are -1 in a batch that a coordinator writes for a producer: such a batch has a producer epoch, but no
+    place in the producer's sequence. `max_timestamp` is in milliseconds.
     """
 
     @property
     def producer_id(self) -> int:
-        """The 64-bit id; a batch without one (below 0) is never shown to this package."""
+        """The 64-bit producer id. Callers never pass a batch without a producer id (below 0)."""
 
     @property
     def producer_epoch(self) -> int:
-        """The 16-bit epoch."""
+        """The 16-bit producer epoch."""
 
     @property
     def base_sequence(self) -> int:
-        """The first record's sequence."""
+        """The sequence of the first record."""
 
     @property
     def last_sequence(self) -> int:
-        """The last record's sequence."""
+        """The sequence of the last record."""
 
     @property
     def last_offset_delta(self) -> int:
-        """The last record's offset less the first one's."""
+        """The offset of the last record minus the offset of the first record."""
 
     @property
     def max_timestamp(self) -> int:
-        """The newest timestamp among the records."""
+        """The largest timestamp of the records."""
 
     @property
     def is_transactional(self) -> bool:
-        """Whether it belongs to a transaction."""
+        """True when the batch belongs to a transaction."""
 
 
 class RetainedBatch(NamedTuple):
-    """An appended batch that a retry can still be matched with. All `last_*` are inclusive."""
+    """An appended batch in the window of its producer: a retry of it is recognized. `last_*` are inclusive."""
 
     base_sequence: int
     last_sequence: int
@@ -63,13 +63,13 @@ class RetainedBatch(NamedTuple):
 
 
 class ProducerEntry:
-    """What a partition remembers of one producer. For readers of a table it is read-only.
+    """The state that a partition keeps of one producer. Only its table changes an entry; others read.
 
-    `batches` holds the newest appended batches of the current `producer_epoch`, oldest first; only a marker that
-    brought a new epoch leaves none. `next_sequence` is the only base_sequence that continues them. `last_active_ms` is
-    when the gateway last appended for this producer by its own clock; record timestamps (`last_timestamp`) can be years
-    old and say nothing of activity. `coordinator_epoch` is that of the newest marker, -1 before the first;
-    `current_transaction_first_offset` is -1 while no transaction is open.
+    `batches` holds the newest appended batches of the current `producer_epoch`, oldest first. `batches` is empty only
+    after a marker with a new epoch. `next_sequence` is the only base_sequence that continues the sequence.
+    `last_active_ms` is the time of the last append for this producer by the gateway's own clock; record timestamps
+    (`last_timestamp`) can be years old and say nothing about activity. `coordinator_epoch` is that of the newest
+    marker, -1 before the first; `current_transaction_first_offset` is -1 while no transaction is open.
     """
 
     __slots__ = (
@@ -87,7 +87,7 @@ class ProducerEntry:
     def __init__(
         self, producer_id: int, producer_epoch: int, *, retained_batches: int, last_active_ms: int
     ) -> None:
-        """Begin without batches; the table adds the first one at once."""
+        """Begin without batches; the table adds the first batch at once."""
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.batches: deque[RetainedBatch] = deque(maxlen=retained_batches)
@@ -100,40 +100,40 @@ class ProducerEntry:
 
     @property
     def last_sequence(self) -> int:
-        """The newest batch's last sequence, inclusive; -1 without batches."""
+        """The last sequence of the newest batch, inclusive; -1 without batches."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     @property
     def last_offset(self) -> int:
-        """The newest batch's last offset, inclusive; -1 without batches. Markers do not count."""
+        """The last offset of the newest batch, inclusive; -1 without batches. Markers do not count."""
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
 
     @property
     def last_timestamp(self) -> int:
-        """The maximum timestamp in milliseconds of what was appended last for it, batch or marker."""
+        """The largest timestamp, in milliseconds, of the batch or marker that was appended last for the producer."""
         if self.marker_offset > self.last_offset:
             return self.marker_timestamp
         return self.batches[-1].timestamp if self.batches else NO_TIMESTAMP
 
     @property
     def has_open_transaction(self) -> bool:
-        """Whether records of it wait for their marker."""
+        """True when records of the producer wait for their marker."""
         return self.current_transaction_first_offset != NO_TRANSACTION
 
     def __repr__(self) -> str:
-        """Show the fields that decide what is accepted next."""
+        """Show the fields that decide which batch is accepted next."""
         return (
             f"ProducerEntry(producer_id={self.producer_id}, producer_epoch={self.producer_epoch}, "
             f"next_sequence={self.next_sequence}, batches={list(self.batches)})"
         )
 
     def retain(self, batch: RetainedBatch) -> None:
-        """Add the newest batch; the oldest one falls out of a full window."""
+        """Add the newest batch. A full window drops its oldest batch."""
         self.batches.append(batch)
         self.next_sequence = following(batch.last_sequence)
 
     def begin_epoch(self, producer_epoch: int) -> None:
-        """Go on under another epoch: nothing of the old one can be repeated, and the sequence begins at 0."""
+        """Continue under another producer epoch: forget the batches of the old epoch and begin at sequence 0."""
         self.producer_epoch = producer_epoch
         self.batches.clear()
         self.next_sequence = 0

@@ -1,4 +1,7 @@
-"""What the snapshots of this room have in common: magic and version int16 in front, the CRC-32C of all before, uint32, at the end."""
+"""The frame of this package's snapshots.
+
+A snapshot begins with its magic and version (int16), and ends with the CRC-32C (uint32) of all bytes before.
+"""
 
 from __future__ import annotations
 
@@ -13,28 +16,31 @@ CRC_BYTES: Final = _CRC.size
 
 
 class Envelope(NamedTuple):
-    """One kind of snapshot. `what` is what sentences call it, `corrupt` the error of bytes that are none."""
+    """One kind of snapshot: `what` is its name in error messages, `corrupt` the error that damaged bytes raise."""
 
     magic: bytes
     first_version: int
     version: int
     head_bytes: int
-    """How long magic, version and the fixed fields behind them are."""
+    """The length of magic, version and the fixed fields after them."""
     what: str
     corrupt: type[Exception]
 
     def seal(self, body: bytes) -> bytes:
-        """The bytes with their checksum; `body` begins with magic and version."""
+        """Return `body`, which begins with magic and version, with its checksum appended."""
         return body + _CRC.pack(crc32c.crc32c(body))
 
     def check(self, data: bytes) -> None:
-        """Raises `corrupt` when the bytes are cut, damaged, of something else or of a version that is not read."""
+        """Raise `corrupt` when the bytes are cut, damaged, of another kind, or of a version that this program can't read."""
         if len(data) < self.head_bytes + CRC_BYTES:
-            raise self.corrupt(f"The {self.what} is cut short: {len(data)} bytes.")
+            raise self.corrupt(
+                f"The {self.what} is cut short: it has {len(data)} bytes, "
+                f"and the shortest has {self.head_bytes + CRC_BYTES}."
+            )
         magic, version = _PREFIX.unpack_from(data)
         if magic != self.magic:
-            raise self.corrupt(f"This is no {self.what}: it begins with {magic!r}.")
-        # Another version may protect itself otherwise, so it is named before its checksum is tried.
+            raise self.corrupt(f"This is no {self.what}: it begins with {magic!r}, not {self.magic!r}.")
+        # Another version may use another checksum. So the version is checked first.
         if not self.first_version <= version <= self.version:
             raise self.corrupt(
                 f"The {self.what} has version {version}; "
@@ -47,9 +53,9 @@ class Envelope(NamedTuple):
             )
 
     def newer_version(self, data: bytes) -> int | None:
-        """The version of a snapshot that a later release wrote; None for any other, and for one that is damaged.
+        """Return the version of a snapshot that a later release wrote; None for any other or damaged snapshot.
 
-        Every version begins with the magic and its number, and ends with the CRC-32C of all before.
+        Every version begins with the magic and the version number, and ends with the CRC-32C of all bytes before.
         """
         if len(data) < _PREFIX.size + CRC_BYTES:
             return None
@@ -58,11 +64,11 @@ class Envelope(NamedTuple):
         return int(version) if magic == self.magic and version > self.version and actual == expected else None
 
     def miscounted(self) -> Exception:
-        """The error of counts that do not fit the length."""
-        return self.corrupt(f"The {self.what} is damaged: its counts do not fit its length.")
+        """Return the error for a snapshot whose counts do not match its length."""
+        return self.corrupt(f"The {self.what} is damaged: its counts do not match its length.")
 
 
 def _checksums(data: bytes) -> tuple[int, int]:
-    """(the one that is told, the one that is right)."""
+    """Return the checksum that the snapshot states, and the checksum of its bytes."""
     (expected,) = _CRC.unpack_from(data, len(data) - CRC_BYTES)
     return int(expected), crc32c.crc32c(memoryview(data)[:-CRC_BYTES])

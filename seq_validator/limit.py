@@ -1,13 +1,13 @@
-"""The bound on how many producers are remembered, per partition and over all partitions.
+"""The limit on the number of remembered producers, per partition and over all partitions.
 
 All tables of a gateway share one `ProducerLimit`. It keeps every entry of every table in one ordered dictionary, the
-longest idle first; an append moves its entry to the end. So both finding the longest idle producer of the gateway and
-keeping the order cost O(1), independent of the number of tables. Restored entries arrive table by table; they are
-sorted by their activity once, when the order is next needed.
+longest idle first; an append moves its entry to the end. So finding the longest idle producer of the gateway and
+keeping the order both cost O(1), whatever the number of tables. Restored entries arrive table by table. The limit sorts
+all entries by activity once, when it next needs the order.
 
-A forgotten producer that is still alive could have a retry accepted a second time. So nobody active within
-`min_idle_ms` is ever forgotten for another one: the newcomer is refused instead, with a retriable error. Nor is
-a producer with an open transaction: its marker would find nothing to end, and readers would wait for ever.
+A retry of a live producer that was evicted could be accepted a second time. So the limit never evicts a producer that
+was active within `min_idle_ms`: the new producer is refused instead, with a retriable error. The limit never evicts a
+producer with an open transaction either. Otherwise its marker would find nothing to end, and readers would wait for ever.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 class ProducerLimit:
-    """A budget of remembered producers. The three bounds may be changed while it is in use.
+    """A budget of remembered producers. The three bounds may be changed while the limit is in use.
 
-    `max_per_partition` and `max_in_all` are counts of producers; `min_idle_ms` is how long a producer must have been
-    silent, in milliseconds, before it may be forgotten for a new one. `evictions` and `refusals` count what the
-    limit has done since it was made.
+    `max_per_partition` and `max_in_all` are counts of producers. `min_idle_ms` is the time in milliseconds for which a
+    producer must have been idle before it may be evicted for a new one. `evictions` and `refusals` count since the
+    limit was made.
     """
 
     __slots__ = (
@@ -43,13 +43,13 @@ class ProducerLimit:
     def __init__(
         self, *, max_per_partition: int = sys.maxsize, max_in_all: int = sys.maxsize, min_idle_ms: int = 0
     ) -> None:
-        """Begin with no producers. Raises ValueError when a maximum is below 1 or the idle time below 0."""
-        if max_per_partition < 1 or max_in_all < 1:
-            message = f"a producer limit is at least 1, not {min(max_per_partition, max_in_all)}"
-            raise ValueError(message)
+        """Begin without producers. Raises ValueError when a maximum is below 1 or the idle time below 0."""
+        if max_per_partition < 1:
+            raise ValueError(f"max_per_partition must be at least 1, not {max_per_partition}")
+        if max_in_all < 1:
+            raise ValueError(f"max_in_all must be at least 1, not {max_in_all}")
         if min_idle_ms < 0:
-            message = f"min_idle_ms is at least 0, not {min_idle_ms}"
-            raise ValueError(message)
+            raise ValueError(f"min_idle_ms must be at least 0, not {min_idle_ms}")
         self.max_per_partition = max_per_partition
         self.max_in_all = max_in_all
         self.min_idle_ms = min_idle_ms
@@ -57,19 +57,19 @@ class ProducerLimit:
         self.refusals = 0
         self._order: OrderedDict[ProducerEntry, ProducerTable] = OrderedDict()
         self._sorted = True
-        # Bound once: the table calls it for every appended batch.
+        # The bound method is kept, because the table calls it for every appended batch.
         self.touch = self._order.move_to_end
 
     def __len__(self) -> int:
-        """Return the number of producers remembered in all tables."""
+        """Return the number of remembered producers, over all tables."""
         return len(self._order)
 
     def enter(self, table: ProducerTable, entry: ProducerEntry) -> None:
-        """Count an entry that `table` begins to remember now."""
+        """Count a new entry of `table` that is active now."""
         self._order[entry] = table
 
     def enter_restored(self, table: ProducerTable, entry: ProducerEntry) -> None:
-        """Count an entry whose last activity lies in the past."""
+        """Count a new entry of `table` that was last active in the past."""
         self._order[entry] = table
         self._sorted = False
 
@@ -78,7 +78,7 @@ class ProducerLimit:
         del self._order[entry]
 
     def refuses(self, table: ProducerTable, now_ms: int) -> bool:
-        """Tell whether there is no room in `table` for one more producer, and none can be made; counts refusals."""
+        """Return True, and count a refusal, when `table` has no room for one more producer and nobody can be evicted."""
         if len(table) >= self.max_per_partition:
             longest_idle = table.longest_idle()
         elif len(self._order) >= self.max_in_all:
@@ -91,7 +91,7 @@ class ProducerLimit:
         return True
 
     def make_room(self, table: ProducerTable, now_ms: int) -> None:
-        """Forget the longest idle producers until one more fits into `table`, or until none of them is idle."""
+        """Evict the longest idle producers until `table` has room for one more, or until no producer is idle."""
         while len(table) >= self.max_per_partition:
             longest_idle = table.longest_idle()
             if longest_idle is None or not self._is_idle(longest_idle, now_ms):

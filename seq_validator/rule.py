@@ -1,7 +1,7 @@
 """The sequence rule for a known producer, and the rule of transaction markers, as pure functions.
 
 The source is Kafka's `ProducerStateEntry.findDuplicateBatch` and `ProducerAppendInfo.checkProducerEpoch`,
-`checkSequence` and `appendDataBatch` (4.3), seen as one decision:
+`checkSequence` and `appendDataBatch` (4.3), written as one decision:
 
 | candidate                                        | verdict                  |
 |--------------------------------------------------|--------------------------|
@@ -11,11 +11,11 @@ The source is Kafka's `ProducerStateEntry.findDuplicateBatch` and `ProducerAppen
 | older epoch                                      | INVALID_PRODUCER_EPOCH   |
 | newer epoch, sequence 0                          | accepted                 |
 | newer epoch, another sequence                    | OUT_OF_ORDER_SEQUENCE    |
-| entry without an epoch (-1)                      | as Kafka: not in order is no error, a duplicate is still one |
-| no sequence at all (a coordinator's)             | accepted, unless its epoch is older |
-| accepted so far, but outside of the open transaction | INVALID_TXN_STATE    |
+| entry without an epoch (-1)                      | as in Kafka: accepted out of order, but a duplicate is still a duplicate |
+| batch without a sequence (a coordinator's)       | accepted, unless its epoch is older |
+| accepted by the lines above, but outside of the open transaction | INVALID_TXN_STATE |
 
-A marker only has to be of no older epoch, neither the producer's nor the coordinator's
+A marker is accepted unless its producer epoch or its coordinator epoch is older than the newest known one
 (`ProducerAppendInfo.appendEndTxnMarker`).
 """
 
@@ -33,35 +33,35 @@ if TYPE_CHECKING:
 
 
 def judge_known(entry: ProducerEntry, batch: ProducerBatch) -> Verdict:
-    """Decide whether `batch` may be appended after what `entry` remembers. Changes nothing."""
+    """Decide whether `batch` may be appended, given the state in `entry`. Changes nothing."""
     verdict = _judge_sequence(entry, batch)
     if verdict is ACCEPTED and entry.has_open_transaction and not batch.is_transactional:
         return Rejected(
             RejectionReason.INVALID_TXN_STATE,
             f"Producer {batch.producer_id} has an open transaction from offset "
-            f"{entry.current_transaction_first_offset} on, but sent a batch outside of it.",
+            f"{entry.current_transaction_first_offset} on, but sent a batch outside of the transaction.",
         )
     return verdict
 
 
 def judge_marker(entry: ProducerEntry, producer_epoch: int, coordinator_epoch: int) -> Accepted | Rejected:
-    """Decide whether a marker with these epochs may end what `entry` has open. Changes nothing."""
+    """Decide whether a marker with these epochs may end the open transaction of `entry`. Changes nothing."""
     if producer_epoch < entry.producer_epoch:
         return _stale_epoch(entry, producer_epoch)
     if coordinator_epoch < entry.coordinator_epoch:
         return Rejected(
             RejectionReason.TRANSACTION_COORDINATOR_FENCED,
-            f"The marker for producer {entry.producer_id} is of coordinator epoch {coordinator_epoch}; the newest seen "
-            f"in this partition is {entry.coordinator_epoch}.",
+            f"The marker for producer {entry.producer_id} has coordinator epoch {coordinator_epoch}; the newest "
+            f"coordinator epoch in this partition is {entry.coordinator_epoch}.",
         )
     return ACCEPTED
 
 
 def _judge_sequence(entry: ProducerEntry, batch: ProducerBatch) -> Verdict:
-    """Decide by epoch and sequence alone.
+    """Decide by producer epoch and sequence alone.
 
-    "Next in sequence" is asked before "duplicate". Both can only hold at once when the retained batches span all
-    2**31 sequences, and then the batch is the newer one.
+    Check "next in sequence" before "duplicate". Both can be true only when the retained batches span all 2**31
+    sequences, and then the candidate is a new batch.
     """
     if batch.base_sequence == NO_SEQUENCE and batch.producer_epoch >= entry.producer_epoch:
         return ACCEPTED
@@ -78,13 +78,13 @@ def _judge_sequence(entry: ProducerEntry, batch: ProducerBatch) -> Verdict:
         return Rejected(
             RejectionReason.OUT_OF_ORDER_SEQUENCE,
             f"Producer {batch.producer_id} began epoch {batch.producer_epoch} with sequence {batch.base_sequence}; "
-            f"a new epoch begins with sequence 0 (current epoch: {entry.producer_epoch}).",
+            f"a new epoch must begin with sequence 0 (current epoch: {entry.producer_epoch}).",
         )
     return ACCEPTED
 
 
 def find_original(entry: ProducerEntry, batch: ProducerBatch) -> RetainedBatch | None:
-    """Return the newest retained batch with exactly the sequence range of `batch`, a batch of the entry's epoch."""
+    """Return the newest retained batch with exactly the sequence range of `batch`, which has the entry's epoch."""
     base_sequence = batch.base_sequence
     last_sequence = batch.last_sequence
     for retained in reversed(entry.batches):
@@ -105,6 +105,6 @@ def _out_of_order(entry: ProducerEntry, batch: ProducerBatch) -> Rejected:
     return Rejected(
         RejectionReason.OUT_OF_ORDER_SEQUENCE,
         f"Producer {batch.producer_id} (epoch {batch.producer_epoch}) sent sequences {batch.base_sequence} to "
-        f"{batch.last_sequence}; expected {entry.next_sequence}, and none of the last {len(entry.batches)} batches "
-        "has that range.",
+        f"{batch.last_sequence}; expected sequence {entry.next_sequence}, and none of the last {len(entry.batches)} "
+        "batches has that range.",
     )

@@ -6,8 +6,9 @@
            | batches int32 | batch …
     batch: base_sequence int32 | last_sequence int32 | base_offset int64 | last_offset int64 | timestamp int64
 
-Version 1 knew no markers, so there every entry has a batch. Entries stand longest idle first, batches oldest first. Kafka's own snapshot keeps the last batch only; this one keeps
-the whole window, so that a retry of an older batch is still known after a restart.
+Version 1 had no markers, so each of its entries has a batch. Entries are ordered longest idle first, batches oldest first.
+Kafka's own snapshot keeps only the last batch of a producer. This snapshot keeps the whole window, so that a retry of an
+older batch is recognized after a restart.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _BATCH: Final = struct.Struct(">iiqqq")
 
 
 class CorruptSnapshot(Exception):
-    """The bytes are no snapshot that this version can read; the message is a sentence that says why."""
+    """The bytes are no producer snapshot that this version can read; the message is a sentence that says why."""
 
 
 _ENVELOPE: Final = Envelope(
@@ -61,9 +62,9 @@ def encode(entries: Collection[ProducerEntry], log_end_offset: int) -> bytes:
 
 
 def decode(data: bytes, retained_batches: int) -> tuple[list[ProducerEntry], int]:
-    """Return the entries in `data`, each keeping its newest `retained_batches`, and the log end offset.
+    """Return the entries in `data`, each with its newest `retained_batches`, and the log end offset.
 
-    Raises CorruptSnapshot when the bytes are cut, damaged, or written in a later version.
+    Raises CorruptSnapshot when the bytes are cut, damaged, or of a later version.
     """
     _ENVELOPE.check(data)
     _, version, log_end_offset, count = _HEADER.unpack_from(data)

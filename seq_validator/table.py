@@ -25,8 +25,8 @@ _new_tuple = tuple.__new__
 class ProducerTable:
     """The state of all producers of one partition.
 
-    A batch is first judged, which changes nothing; only after it has been written is it folded in with `update`. All
-    times are milliseconds of the gateway's own clock. The entries are kept longest idle first.
+    The log first calls `judge`, which changes nothing, writes the batch, and then folds the batch in with `update`. All
+    times are milliseconds of the gateway's own clock. The entries are ordered longest idle first.
     """
 
     __slots__ = ("_entries", "_limit", "_retained_batches")
@@ -34,13 +34,12 @@ class ProducerTable:
     def __init__(
         self, *, retained_batches: int = DEFAULT_RETAINED_BATCHES, limit: ProducerLimit | None = None
     ) -> None:
-        """Begin empty, remembering `retained_batches` per producer and counting on `limit` (none: unbounded).
+        """Begin empty. Remember `retained_batches` per producer, and as many producers as `limit` allows (None: all).
 
         Raises ValueError when `retained_batches` is below 1.
         """
         if retained_batches < 1:
-            message = f"retained_batches is at least 1, not {retained_batches}"
-            raise ValueError(message)
+            raise ValueError(f"retained_batches must be at least 1, not {retained_batches}")
         self._retained_batches = retained_batches
         self._limit = ProducerLimit() if limit is None else limit
         self._entries: OrderedDict[int, ProducerEntry] = OrderedDict()
@@ -48,10 +47,9 @@ class ProducerTable:
     def judge(self, batch: ProducerBatch, now_ms: int, begins_at_zero: bool = False) -> Verdict:
         """Decide whether `batch`, which has a producer id, may be appended. Changes no producer's state.
 
-        The first batch of an unknown producer is accepted whatever its sequence (Kafka 4, KIP-360), unless the
-        limit is reached and every producer was active within its minimum idle time; with `begins_at_zero` it must be
-        0, as Kafka demands in transactions of version 2 (KIP-890). What a coordinator writes (no
-        sequence) is not refused for want of room.
+        An unknown producer may begin with any sequence (Kafka 4, KIP-360). With `begins_at_zero` an unknown producer must
+        begin with sequence 0, as Kafka demands in transactions of version 2 (KIP-890). An unknown producer is rejected
+        when the limit is reached and nobody can be evicted; a coordinator's batch (no sequence) is accepted even then.
         """
         entry = self._entries.get(batch.producer_id)
         if entry is not None:
@@ -65,28 +63,30 @@ class ProducerTable:
         if batch.producer_epoch < NO_PRODUCER_EPOCH:
             return Rejected(
                 RejectionReason.INVALID_PRODUCER_EPOCH,
-                f"Producer {batch.producer_id} sent epoch {batch.producer_epoch}, which no producer can have.",
+                f"Producer {batch.producer_id} sent epoch {batch.producer_epoch}; an epoch must be at least "
+                f"{NO_PRODUCER_EPOCH}.",
             )
         if begins_at_zero and batch.base_sequence > 0:
             return Rejected(
                 RejectionReason.OUT_OF_ORDER_SEQUENCE,
-                f"Producer {batch.producer_id} is unknown here and begins with sequence {batch.base_sequence}, not 0.",
+                f"Producer {batch.producer_id} is unknown in this partition and sent sequence {batch.base_sequence}; "
+                "it must begin with sequence 0.",
             )
         if batch.base_sequence != NO_SEQUENCE and self._limit.refuses(self, now_ms):
             return Rejected(
                 RejectionReason.PRODUCER_LIMIT_REACHED,
-                f"No room to remember producer {batch.producer_id}: {len(self)} producers in this partition (at most "
-                f"{self._limit.max_per_partition}), {len(self._limit)} in all (at most {self._limit.max_in_all}), and "
-                f"none has been idle for {self._limit.min_idle_ms} ms. Retry later.",
+                f"There is no room to remember producer {batch.producer_id}: {len(self)} producers are remembered in this "
+                f"partition (at most {self._limit.max_per_partition}), {len(self._limit)} in all (at most "
+                f"{self._limit.max_in_all}), and none has been idle for {self._limit.min_idle_ms} ms. Retry later.",
             )
         return ACCEPTED
 
     def update(self, batch: ProducerBatch, base_offset: int, now_ms: int) -> None:
-        """Fold in a batch that was appended at `base_offset`.
+        """Fold in a batch that was appended at `base_offset`, live or on replay.
 
-        Also replays a log: the batch is taken as it is, since it was judged before it was written. A new producer
-        may push out the longest idle ones; on replay, when nobody is idle yet, the limit is exceeded instead.
-        After a transactional batch `continue_transaction` is to be called too.
+        The batch is not judged again. A new producer evicts the longest idle producers when there is no room; on
+        replay, when nobody is idle yet, the table exceeds the limit instead. After a transactional batch, call
+        `continue_transaction` too.
         """
         producer_id = batch.producer_id
         entry = self._entries.get(producer_id)
@@ -100,7 +100,7 @@ class ProducerTable:
                 entry.producer_epoch = batch.producer_epoch
                 entry.batches.clear()
         last_sequence = batch.last_sequence
-        # The NamedTuple's own constructor costs three times as much, and this runs for every batch.
+        # The NamedTuple's own constructor costs three times as much, and this line runs for every batch.
         entry.batches.append(
             _new_tuple(
                 RetainedBatch,
@@ -116,7 +116,7 @@ class ProducerTable:
         entry.next_sequence = (last_sequence + 1) & MAX_SEQUENCE
 
     def continue_transaction(self, producer_id: int, base_offset: int) -> bool:
-        """Count a batch at `base_offset`, already folded in, to its producer's transaction; True when it begins one."""
+        """Add the batch at `base_offset`, already folded in, to the producer's transaction; return True when it begins one."""
         entry = self._entries[producer_id]
         if entry.current_transaction_first_offset >= 0:
             return False
@@ -140,11 +140,11 @@ class ProducerTable:
         timestamp: int,
         now_ms: int,
     ) -> int:
-        """Fold in a marker appended at `offset`; return the first offset of the transaction it ends, -1 for none.
+        """Fold in a marker appended at `offset`; return the first offset of the transaction that ended, -1 for none.
 
-        An epoch other than the known one begins anew at sequence 0; with the same epoch the sequence goes on. A
-        producer that was unknown is remembered from here on, so that what it sends late with an older epoch is
-        refused. Source: Kafka's `ProducerAppendInfo.appendEndTxnMarker`.
+        With another producer epoch the sequence begins again at 0; with the same epoch the sequence continues. An unknown
+        producer is remembered from now on, so that its late batches of an older epoch are rejected.
+        Source: Kafka's `ProducerAppendInfo.appendEndTxnMarker`.
         """
         entry = self._entries.get(producer_id)
         if entry is None:
@@ -164,10 +164,11 @@ class ProducerTable:
         return first_offset
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers idle for `expiration_ms` or longer; return how many. Costs O(forgotten + open transactions).
+        """Forget producers that were idle for `expiration_ms` or longer; return their number.
 
-        Idle is measured by the gateway's clock, not by record timestamps as in Kafka: old records sent today are
-        activity. As in Kafka a producer with an open transaction stays: its marker must find it.
+        Costs O(forgotten + open transactions). Idle time is measured by the gateway's clock, not by record timestamps as
+        in Kafka: old records that are sent today count as activity. As in Kafka, a producer with an open transaction
+        stays, because its marker needs the entry.
         """
         expired = []
         for entry in self._entries.values():
@@ -180,7 +181,7 @@ class ProducerTable:
         return len(expired)
 
     def clear(self) -> None:
-        """Forget all producers and give their room back to the limit; also to be called when a partition goes."""
+        """Forget all producers and give their room back to the limit. Call this too when a partition is closed or deleted."""
         for entry in self._entries.values():
             self._limit.leave(entry)
         self._entries.clear()
@@ -195,7 +196,7 @@ class ProducerTable:
         return self._entries.get(producer_id)
 
     def longest_idle(self) -> ProducerEntry | None:
-        """Return the entry that has been idle longest and has no open transaction; None when there is none."""
+        """Return the longest idle entry without an open transaction; None when there is no such entry."""
         return next((entry for entry in self._entries.values() if not entry.has_open_transaction), None)
 
     def entries(self) -> list[ProducerEntry]:
@@ -203,15 +204,15 @@ class ProducerTable:
         return list(self._entries.values())
 
     def __len__(self) -> int:
-        """Return the number of producers remembered."""
+        """Return the number of remembered producers."""
         return len(self._entries)
 
     def __iter__(self) -> Iterator[ProducerEntry]:
-        """Iterate over the entries, the longest idle first; the table must not change meanwhile."""
+        """Iterate over the entries, the longest idle first. The table must not change during the iteration."""
         return iter(self._entries.values())
 
     def snapshot(self, log_end_offset: int) -> bytes:
-        """Return the whole state as bytes, as it is when the log ends at `log_end_offset` (exclusive)."""
+        """Return the whole state as the bytes of a snapshot at `log_end_offset` (exclusive)."""
         return snapshot.encode(self._entries.values(), log_end_offset)
 
     @classmethod
@@ -222,9 +223,9 @@ class ProducerTable:
         retained_batches: int = DEFAULT_RETAINED_BATCHES,
         limit: ProducerLimit | None = None,
     ) -> tuple[ProducerTable, int]:
-        """Return the table held in the bytes of `snapshot`, and the log end offset it belongs to.
+        """Return the table in `data`, the bytes of a snapshot, and the snapshot's log end offset.
 
-        With a narrower window than the snapshot's the newest batches are kept. Raises CorruptSnapshot.
+        The table keeps the newest `retained_batches` of each producer. Raises CorruptSnapshot.
         """
         entries, log_end_offset = snapshot.decode(data, retained_batches)
         table = cls(retained_batches=retained_batches, limit=limit)

@@ -1,4 +1,4 @@
-"""What the sequence rule answers about one candidate batch."""
+"""The verdicts of the sequence rule about one candidate batch."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ ACCEPTED: Final = Accepted()
 @final
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """The batch was appended before: a retry to be answered with what the original got.
+    """The batch was appended before. The retry gets the answer of the original.
 
-    `base_offset` and `last_offset` (inclusive) are the original's, `timestamp` its maximum timestamp in
-    milliseconds (the append time when the topic keeps LogAppendTime).
+    `base_offset`, `last_offset` (inclusive) and `timestamp` are the original's. `timestamp` is the largest timestamp of
+    its records in milliseconds, or the append time when the topic keeps LogAppendTime.
     """
 
     base_offset: int
@@ -43,7 +43,7 @@ class Duplicate:
 
 
 class RejectionReason(enum.Enum):
-    """Why a batch may not be appended."""
+    """The reason why a batch may not be appended."""
 
     OUT_OF_ORDER_SEQUENCE = "out of order sequence"
     INVALID_PRODUCER_EPOCH = "invalid producer epoch"

@@ -1,6 +1,6 @@
-"""The sequence rule of producer names: has this record been there before, whichever producer sends it?
+"""The sequence rule of producer names: does the log already hold this record, whichever producer sent it?
 
-Pure, as the rest of the room. A name and its sequence ids are the application's own and outlive its producers.
+The package is pure, like `seq_validator`. An application chooses its name and sequence ids; both outlive its producers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is remembered of one producer name in one partition."""
+"""The state of one producer name in one partition."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ MAX_SEQUENCE_ID = 2**63 - 1
 
 
 class NamedRecord(NamedTuple):
-    """What a record says of itself. `position` tells it from the other records of its batch: its offset_delta.
+    """The name, sequence id and name epoch in the headers of one record.
 
-    `epoch` is that of the name, NO_NAME_EPOCH where the record has none.
+    `position` is the record's offset_delta in its batch. `epoch` is NO_NAME_EPOCH when the record has no name epoch.
     """
 
     position: int
@@ -23,11 +23,12 @@ class NamedRecord(NamedTuple):
 
 
 class NameState(NamedTuple):
-    """What is known of a name: its highest sequence ids, -1 where there is none.
+    """The state of one name, for readers: its highest sequence ids, -1 without one.
 
-    `pushed` is written, or decided by a marker that is; `persisted` is below the high watermark as well. `offset` is where
-    what was pushed lies: its record, or the marker that committed it. `is_pending` tells of an open transaction with further ones.
-    `dropped_records` counts those that were acknowledged and not stored since the name was taken up; -1: nobody knows.
+    The pushed sequence id is written; in a transaction, the marker is written too. The persisted sequence id is below the
+    high watermark as well. `offset` is the offset of the pushed record, or of the marker that committed the record.
+    `is_pending` is True when an open transaction holds further records of the name. `dropped_records` counts the records
+    that were acknowledged and not stored since the table began to remember the name; -1 when the number is unknown.
     """
 
     name: bytes
@@ -43,9 +44,9 @@ class NameState(NamedTuple):
 class NameEntry:
     """One name of one partition.
 
-    Three marks (sequence id, offset) are kept, so that what is persisted can be told however many batches are written
-    before the first of them is: the pushed one; one that was pushed when `persisted` last moved; and the persisted one, which
-    needs no offset. Each is at or above the next.
+    An entry keeps three marks of (sequence id, offset): the pushed mark; the awaited mark, which was the pushed mark when
+    the persisted mark last moved; and the persisted mark, which needs no offset. Each mark is at or above the next. Three
+    marks are enough to report a persisted sequence id, however many batches are written before the first is flushed.
     """
 
     __slots__ = (
@@ -62,7 +63,7 @@ class NameEntry:
     )
 
     def __init__(self, name: bytes, last_active_ms: int) -> None:
-        """Begin with a name of which no record counts yet."""
+        """Begin without a sequence id."""
         self.name = name
         self.last_active_ms = last_active_ms
         self.epoch = NO_NAME_EPOCH
@@ -73,10 +74,10 @@ class NameEntry:
         self._persisted_sequence = NO_SEQUENCE_ID
         self.dropped_records = 0
         self.open_sequences: dict[int, int] = {}
-        """The highest sequence id in the open transaction of each producer id."""
+        """The highest sequence id in the open transaction of a producer, by producer id."""
 
     def push(self, sequence_id: int, offset: int, high_watermark: int) -> None:
-        """Count a sequence id whose record, or marker, lies at `offset`; one that is not the highest changes nothing."""
+        """Raise the pushed mark to `sequence_id`, whose record or marker lies at `offset`; ignore a lower sequence id."""
         if sequence_id <= self.sequence_id:
             return
         if self._awaited_offset < high_watermark:
@@ -85,7 +86,10 @@ class NameEntry:
         self.sequence_id, self.offset = sequence_id, offset
 
     def persisted_sequence(self, high_watermark: int) -> int:
-        """The highest sequence id that is known to be persisted: of what is pushed all, once the flushes are over."""
+        """Return the highest sequence id that is known to be persisted.
+
+        The result lags behind the pushed sequence id while records wait for their flush, and then reaches it.
+        """
         if self.offset < high_watermark:
             return self.sequence_id
         if self._awaited_offset < high_watermark:
@@ -93,24 +97,27 @@ class NameEntry:
         return self._persisted_sequence
 
     def offset_to_wait_for(self, sequence_id: int, high_watermark: int) -> int:
-        """The offset that must be persisted for a pushed sequence id to be; NO_OFFSET when it is."""
+        """Return the offset that must be persisted before a pushed sequence id is; NO_OFFSET when nothing is missing."""
         if sequence_id <= self.persisted_sequence(high_watermark):
             return NO_OFFSET
         return self._awaited_offset if sequence_id <= self._awaited_sequence else self.offset
 
     def idle_ms(self, now_ms: int) -> int:
-        """Since it was last active; one of a time to come, as the clock was set back, counts as active now."""
+        """Return the milliseconds since the name was active. A last activity in the future counts as now.
+
+        The last activity lies in the future after the clock was set back.
+        """
         self.last_active_ms = min(self.last_active_ms, now_ms)
         return now_ms - self.last_active_ms
 
     def restore(self, sequence_id: int, offset: int, epoch: int) -> None:
-        """Take over what was written down; all of it is persisted."""
+        """Take over the values of a snapshot, all of them persisted."""
         self.sequence_id = self._awaited_sequence = self._persisted_sequence = sequence_id
         self.offset = self._awaited_offset = offset
         self.epoch = epoch
 
     def state(self, high_watermark: int) -> NameState:
-        """What is known of the name when all below `high_watermark` is persisted."""
+        """Return the state of the name when all records below `high_watermark` are persisted."""
         return NameState(
             self.name,
             self.persisted_sequence(high_watermark),

@@ -1,8 +1,8 @@
-"""The bounds on how many names are remembered: of one topic, and in all partitions together.
+"""The limits on the number of remembered names: per topic, and over all partitions.
 
-A name that is forgotten while its application lives could have a record stored a second time. So no name that was active
-within `min_idle_ms`, and none with an open transaction, is forgotten for another one: the newcomer is refused instead,
-with a retriable error.
+A record of a live application whose name was evicted could be stored a second time. So the limits never evict a name that
+was active within `min_idle_ms`, nor a name with an open transaction: the new name is refused instead, with a retriable
+error.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 
 class NameBudget:
-    """What all partitions share. The bounds may be changed while it is in use.
+    """The budget of names that all partitions share. The bounds may be changed while the budget is in use.
 
-    `max_in_all` counts a name once per partition. The other numbers count what happened since it was made: `evictions`,
-    `expired` names, `refusals` of new ones, `dropped_records`, which were acknowledged and not stored.
+    `in_all` and `max_in_all` count a name once per partition. The other numbers count since the budget was made:
+    `evictions`, `expired` names, `refusals` of new names, and `dropped_records`, which were acknowledged and not stored.
     """
 
     __slots__ = ("dropped_records", "evictions", "expired", "in_all", "max_in_all", "min_idle_ms", "refusals")
 
     def __init__(self, *, max_in_all: int = sys.maxsize, min_idle_ms: int = 0) -> None:
-        """Begin with no names."""
+        """Begin without names."""
         self.max_in_all = max_in_all
         self.min_idle_ms = min_idle_ms
         self.in_all = 0
@@ -38,7 +38,7 @@ class NameBudget:
 
 
 class _TopicName:
-    """One name of a topic: the partitions' tables that know it."""
+    """One name of a topic, with the tables of the partitions that remember the name."""
 
     __slots__ = ("last_active_ms", "tables")
 
@@ -47,49 +47,55 @@ class _TopicName:
         self.tables: dict[NameTable, None] = {}
 
     def idle_ms(self, now_ms: int) -> int:
-        """Since it was last active; one of a time to come, as the clock was set back, counts as active now."""
+        """Return the milliseconds since the name was active. A last activity in the future counts as now.
+
+        The last activity lies in the future after the clock was set back.
+        """
         self.last_active_ms = min(self.last_active_ms, now_ms)
         return now_ms - self.last_active_ms
 
 
 class TopicNames:
-    """The names that the partitions of one topic know, the longest idle first."""
+    """The names that the partitions of one topic remember, the longest idle first."""
 
     __slots__ = ("__weakref__", "_is_sorted", "_names", "budget", "is_whole", "max_names")
 
     def __init__(self, budget: NameBudget, max_names: int = sys.maxsize) -> None:
-        """Begin with none; `max_names` may be changed."""
+        """Begin without names. `max_names` may be changed while the object is in use."""
         self.budget = budget
         self.max_names = max_names
         self.is_whole = True
-        """Whether all partitions that may know names are at hand: else one that is active in another could be forgotten."""
+        """True when all partitions of the topic that may remember names are loaded.
+
+        Otherwise an eviction could hit a name that is active in a partition that is not loaded.
+        """
         self._names: OrderedDict[bytes, _TopicName] = OrderedDict()
         self._is_sorted = True
 
     def __len__(self) -> int:
-        """How many different names there are."""
+        """Return the number of different names."""
         return len(self._names)
 
     def make_room(self, names: Collection[bytes], newcomers: Collection[bytes], now_ms: int) -> None:
-        """The names of a batch are active; where there are too many with them, the longest idle ones are forgotten.
+        """Count `names`, the names of a batch, as active, and evict the longest idle names when there are too many.
 
-        `newcomers` are those of them that the partition does not know.
+        `newcomers` are the names of the batch that the partition does not remember.
         """
         for name in names:
             if name in self._names:
                 self.touch(name, now_ms)
-        for name in self._to_forget(*self._surplus(newcomers), now_ms):
+        for name in self._to_evict(*self._surplus(newcomers), now_ms):
             self.budget.evictions += 1
             for table in list(self._names[name].tables):
                 table.forget(name)
 
     def enter(self, table: NameTable, name: bytes, now_ms: int) -> None:
-        """A partition begins to remember a name."""
+        """Count a name that the partition of `table` begins to remember now."""
         self._enter(table, name).last_active_ms = now_ms
         self._names.move_to_end(name)
 
     def enter_restored(self, table: NameTable, name: bytes, last_active_ms: int) -> None:
-        """A partition remembers a name whose last activity lies in the past."""
+        """Count a name of the partition of `table` that was last active in the past."""
         known = self._enter(table, name)
         known.last_active_ms = max(known.last_active_ms, last_active_ms)
         self._is_sorted = self.is_whole = False
@@ -103,16 +109,16 @@ class TopicNames:
         return known
 
     def touch(self, name: bytes, now_ms: int) -> None:
-        """A name is active."""
+        """Count a name as active now."""
         self._names[name].last_active_ms = now_ms
         self._names.move_to_end(name)
 
     def idle_ms(self, name: bytes, now_ms: int) -> int:
-        """For how long no partition has heard of a name."""
+        """Return the milliseconds since the name was active in any partition."""
         return self._names[name].idle_ms(now_ms)
 
     def leave(self, table: NameTable, name: bytes) -> None:
-        """A partition remembers a name no longer."""
+        """Stop counting a name that the partition of `table` forgot."""
         tables = self._names[name].tables
         del tables[table]
         if not tables:
@@ -120,14 +126,14 @@ class TopicNames:
         self.budget.in_all -= 1
 
     def must_be_whole(self, newcomers: Collection[bytes]) -> bool:
-        """Whether others would be forgotten for these names, and not all partitions are at hand."""
+        """Return True when `newcomers` would evict other names, and not all partitions of the topic are loaded."""
         return not self.is_whole and any(self._surplus(newcomers))
 
     def refusal(self, newcomers: Collection[bytes], now_ms: int) -> str | None:
-        """Why a partition may not begin to remember these names, each once; None when it may. Counts refusals."""
+        """Return why a partition may not begin to remember `newcomers`; None when there is room. Counts refusals."""
         budget = self.budget
         surplus, surplus_in_all = self._surplus(newcomers)
-        idle = self._to_forget(surplus, surplus_in_all, now_ms)
+        idle = self._to_evict(surplus, surplus_in_all, now_ms)
         if len(idle) < surplus:
             counted = f"{len(self._names)} names of the topic are remembered (at most {self.max_names})"
         elif sum(len(self._names[name].tables) for name in idle) < surplus_in_all:
@@ -135,16 +141,16 @@ class TopicNames:
         else:
             return None
         budget.refusals += 1
-        return f"{counted}, and too few of the topic have been idle for {budget.min_idle_ms} ms"
+        return f"{counted}, and too few names of the topic have been idle for {budget.min_idle_ms} ms"
 
     def _surplus(self, newcomers: Collection[bytes]) -> tuple[int, int]:
-        """How many names too many there are in the topic with these, and in all partitions, each counted once per partition."""
+        """Return how many names are too many with `newcomers`: in the topic, and in all partitions (counted per partition)."""
         in_topic = sum(name not in self._names for name in newcomers)
         surplus = len(self._names) + in_topic - self.max_names if in_topic else 0
         return max(0, surplus), max(0, self.budget.in_all + len(newcomers) - self.budget.max_in_all)
 
-    def _to_forget(self, surplus: int, surplus_in_all: int, now_ms: int) -> list[bytes]:
-        """The longest idle names of the topic that are to go for others, or fewer where there are not enough."""
+    def _to_evict(self, surplus: int, surplus_in_all: int, now_ms: int) -> list[bytes]:
+        """Return the longest idle names of the topic whose eviction covers both surpluses, or all evictable names."""
         found: list[bytes] = []
         if surplus or surplus_in_all:
             for name in self._evictable(now_ms):
@@ -156,7 +162,7 @@ class TopicNames:
         return found
 
     def _evictable(self, now_ms: int) -> Iterator[bytes]:
-        """The names that may be forgotten for others, the longest idle first."""
+        """Yield the names that may be evicted, the longest idle first."""
         if not self._is_sorted:
             order = sorted(self._names.items(), key=lambda item: item[1].last_active_ms)
             self._names = OrderedDict(order)

@@ -1,10 +1,10 @@
-"""The bytes of a partition's names. All numbers are big-endian.
+"""The bytes of a snapshot of producer names. All numbers are big-endian.
 
     magic "SQNM" | version int16 | log_end_offset int64 | names int32 | entry … | CRC-32C of all before, uint32
     entry: name int16 bytes | sequence_id int64 | epoch int64 | offset int64 | last_active_ms int64
            | open transactions int32 | (producer_id int64, sequence_id int64) …
 
-Entries stand longest idle first.
+Entries are ordered longest idle first.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ newer_version = _ENVELOPE.newer_version
 
 
 def encode(names: Collection[WrittenName], log_end_offset: int) -> bytes:
-    """The snapshot of names for a log that ends at `log_end_offset` (exclusive)."""
+    """Return the snapshot of `names` for a log that ends at `log_end_offset` (exclusive)."""
     parts = [_HEADER.pack(_MAGIC, VERSION, log_end_offset, len(names))]
     for name, sequence_id, epoch, offset, last_active_ms, held in names:
         parts.append(_NAME.pack(len(name)))
@@ -47,7 +47,10 @@ def encode(names: Collection[WrittenName], log_end_offset: int) -> bytes:
 
 
 def decode(data: bytes) -> tuple[list[WrittenName], int]:
-    """The names and the log_end_offset they belong to. Raises CorruptNames when the bytes are cut, damaged, or of a later version."""
+    """Return the names in `data` and the snapshot's log end offset.
+
+    Raises CorruptNames when the bytes are cut, damaged, or of a later version.
+    """
     _ENVELOPE.check(data)
     _, _, log_end_offset, count = _HEADER.unpack_from(data)
     end = len(data) - CRC_BYTES

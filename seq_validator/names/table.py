@@ -1,8 +1,9 @@
 """The producer names of one partition: judge first, append, then update.
 
-A name is the application's own, and so is its sequence id: a file offset, the position in a database's log. It may leave
-gaps, but grows; so one that is not above the highest of its name was there before. Source: Pulsar's PIP-6 (guaranteed
-message deduplication), whose `highestSequencedPushed` and `highestSequencedPersisted` are the marks of an entry.
+An application chooses its name and the sequence id of each record: a file offset, or the position in a database's log.
+Sequence ids may leave gaps, but must grow. So a sequence id at or below the highest of its name marks a duplicate.
+Source: Pulsar's PIP-6 (guaranteed message deduplication), whose `highestSequencedPushed` and
+`highestSequencedPersisted` are the marks of an entry.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from seq_validator.names.entry import NamedRecord
 
 NO_PRODUCER = -1
-"""Of a batch that is not part of a transaction."""
+"""The `transaction_of` of a batch outside of transactions."""
 WrittenName = tuple[bytes, int, int, int, int, tuple[tuple[int, int], ...]]
 """(name, sequence_id, epoch, offset, last_active_ms, ((producer_id, sequence_id) of open transactions, …))."""
 
@@ -35,28 +36,28 @@ WrittenName = tuple[bytes, int, int, int, int, tuple[tuple[int, int], ...]]
 class NameTable:
     """The state of all names of one partition.
 
-    A batch is first judged, which changes nothing; only after it has been written is it folded in with `update`. Times are
-    milliseconds of the gateway's own clock.
+    The log first calls `judge`, which changes nothing, writes the batch, and then folds the batch in with `update`. Times
+    are milliseconds of the gateway's own clock.
 
-    A name that was forgotten is taken up again only when it is written down that it was. Else a crash would bring back its old
-    highest sequence id, and what came under it since would count as duplicates.
+    A forgotten name may come back only after a durable snapshot without the name. Otherwise a crash would bring back the
+    name's old highest sequence id, and the records that came below it since would count as duplicates.
     """
 
-    __slots__ = ("_entries", "_forgotten", "_open", "_raised", "_times_written", "_topic")
+    __slots__ = ("_entries", "_forgotten", "_open", "_raised", "_times_captured", "_topic")
 
     def __init__(self, topic: TopicNames | None = None) -> None:
-        """Begin empty, counting on the names of the topic (none: unbounded)."""
+        """Begin empty. Count the names in `topic`, which limits them (None: no limit)."""
         self._topic = TopicNames(NameBudget()) if topic is None else topic
         self._entries: OrderedDict[bytes, NameEntry] = OrderedDict()
         self._open: dict[int, dict[NameEntry, None]] = {}
         self._forgotten: dict[bytes, int] = {}
-        """Names, and how often all was taken to be written down before they were forgotten."""
+        """The names that were forgotten since the last durable snapshot, with the captures made before that."""
         self._raised: dict[bytes, int] = {}
-        """Names with an epoch that no record tells, and how often all was taken to be written down before it came."""
-        self._times_written = 0
+        """The names whose epoch is in no stored record or durable snapshot, with the captures made before the epoch came."""
+        self._times_captured = 0
 
     def __len__(self) -> int:
-        """How many names are remembered."""
+        """Return the number of remembered names."""
         return len(self._entries)
 
     def judge(
@@ -67,8 +68,9 @@ class NameTable:
         high_watermark: int,
         transaction_of: int = NO_PRODUCER,
     ) -> NamesVerdict:
-        """Decide which of a batch's records are new. They come in the order of the batch; `transaction_of` is its
-        producer id where it is part of a transaction. Changes no name's state.
+        """Decide which records of a batch are new. Changes no name's state.
+
+        `records` are in the order of the batch; `transaction_of` is the producer id of a transactional batch.
         """
         duplicates: list[int] = []
         judged: dict[bytes, _JudgedName] = {}
@@ -90,21 +92,24 @@ class NameTable:
                 current.note_duplicate(sequence_id)
         newcomers = [name for name, known in judged.items() if known.entry is None]
         if newcomers:
-            if any(name in self._forgotten for name in newcomers):
+            forgotten = next((name for name in newcomers if name in self._forgotten), None)
+            if forgotten is not None:
                 return NamesRejected(
                     NameRejectionReason.FORGETTING,
-                    "A producer name was forgotten a moment ago, which is being written down. Retry later.",
+                    f"The producer name {_printable(forgotten)} was forgotten a moment ago, and no snapshot without the "
+                    "name is durable yet. Retry later.",
                 )
             if self._topic.must_be_whole(newcomers):
                 return NamesRejected(
                     NameRejectionReason.PARTIAL,
-                    "Others would be forgotten for a new producer name, and the topic's other partitions may know them "
-                    "better: these are looked at. Retry later.",
+                    f"The new producer name {_printable(newcomers[0])} would evict another name, and the gateway first "
+                    "loads the topic's other partitions to see whether that name is active there. Retry later.",
                 )
             reason = self._topic.refusal(newcomers, now_ms)
             if reason is not None:
                 message = (
-                    f"No room to remember the producer name {_told(newcomers[0])}: {reason}. Retry later."
+                    f"There is no room to remember the producer name {_printable(newcomers[0])}: {reason}. "
+                    "Retry later."
                 )
                 return NamesRejected(NameRejectionReason.LIMIT_REACHED, message)
         return NamesAccepted(
@@ -123,16 +128,16 @@ class NameTable:
         transaction_of: int = NO_PRODUCER,
         is_replay: bool = False,
     ) -> None:
-        """Fold in a batch that was appended at `base_offset`. Also replays a log, with what `advances_of` tells.
+        """Fold in a batch that was appended at `base_offset`; on replay, with the advances from `advances_of`.
 
-        A new name may push out the longest idle ones of the topic; where nobody is idle the limit is exceeded instead, and
-        by a replay: who was idle then is not known, and who was pushed out is written down.
+        A new name evicts the longest idle names of the topic when there is no room. The table exceeds the limit when no
+        name is idle, and on replay. A replay can't tell which names were idle then, and the snapshot records the evictions.
         """
         newcomers = [advance.name for advance in advances if advance.name not in self._entries]
         if is_replay:
             self._topic.is_whole = False
         elif newcomers:
-            # for all of them at once, so that a new one does not push out one that is known
+            # One call for all names, so that a new name does not evict a known name of the same batch.
             self._topic.make_room([advance.name for advance in advances], newcomers, now_ms)
         for name, sequence_id, position, epoch, duplicates in advances:
             entry = self._touched(name, now_ms)
@@ -148,10 +153,10 @@ class NameTable:
                 self._open.setdefault(transaction_of, {})[entry] = None
 
     def raise_epochs(self, advances: Iterable[NameAdvance]) -> bool:
-        """Take up at once the new epochs of names of which a batch has only duplicates; whether one is not written down.
+        """Raise the epochs of names of which a batch has only duplicates; return True while such an epoch is not durable.
 
-        No record tells them, so until they are written down the batch must not be acknowledged: a crash would forget them,
-        and who was fenced would write again.
+        No stored record has such an epoch. So the batch must not be acknowledged before a snapshot with the epoch is
+        durable. Otherwise a crash would lose the epoch, and a fenced writer would write again.
         """
         is_unwritten = False
         for advance in advances:
@@ -160,12 +165,12 @@ class NameTable:
                 continue
             if advance.epoch > entry.epoch:
                 entry.epoch = advance.epoch
-                self._raised[entry.name] = self._times_written
+                self._raised[entry.name] = self._times_captured
             is_unwritten = is_unwritten or entry.name in self._raised
         return is_unwritten
 
     def touch(self, advances: Iterable[NameAdvance], now_ms: int) -> None:
-        """Count a batch of which nothing is stored as activity of its names, which are known."""
+        """Count a batch of duplicates, of which nothing is stored, as activity of its names."""
         for advance in advances:
             entry = self._touched(advance.name, now_ms)
             entry.dropped_records += advance.duplicates
@@ -173,38 +178,39 @@ class NameTable:
     def end_transaction(
         self, producer_id: int, *, commit: bool, marker_offset: int, high_watermark: int
     ) -> None:
-        """Fold in a marker: what the producer wrote counts from now on, or never."""
+        """Fold in a marker: push the sequence ids of the producer's transaction on commit, discard them on abort."""
         for entry in self._open.pop(producer_id, ()):
             sequence_id = entry.open_sequences.pop(producer_id)
             if commit:
                 entry.push(sequence_id, marker_offset, high_watermark)
 
     def open_transactions(self) -> list[int]:
-        """The producer ids that have an open transaction with records of names."""
+        """Return the producer ids whose open transaction has records of names."""
         return list(self._open)
 
     def is_pending(self, name: bytes) -> bool:
-        """Whether records of the name are part of an open transaction."""
+        """Return True when an open transaction has records of the name."""
         entry = self._entries.get(name)
         return entry is not None and bool(entry.open_sequences)
 
     def state(self, name: bytes, high_watermark: int) -> NameState | None:
-        """What is known of a name; None of one that is not remembered."""
+        """Return the state of a name; None when the name is not remembered."""
         entry = self._entries.get(name)
         return None if entry is None else entry.state(high_watermark)
 
     def states(self, high_watermark: int) -> list[NameState]:
-        """What is known of every name, the longest idle first."""
+        """Return the state of every name, the longest idle first."""
         return [entry.state(high_watermark) for entry in self._entries.values()]
 
     def has_idle(self, now_ms: int, expiration_ms: int) -> bool:
-        """Whether `expire` would forget a name."""
+        """Return True when `expire` would forget a name."""
         return next(self._idle(now_ms, expiration_ms), None) is not None
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget names idle for `expiration_ms` or longer in all partitions; return how many. Those with open transactions stay.
+        """Forget names that were idle for `expiration_ms` or longer in all partitions; return their number.
 
-        An application that sends elsewhere lives, and may send again what this partition has.
+        A name with an open transaction stays. A name that is active in another partition stays too: its application is
+        alive, and may send a record again that this partition has.
         """
         expired = list(self._idle(now_ms, expiration_ms))
         for name in expired:
@@ -223,14 +229,14 @@ class NameTable:
         """Forget one name, which has no open transaction."""
         del self._entries[name]
         self._topic.leave(self, name)
-        self._forgotten[name] = self._times_written
+        self._forgotten[name] = self._times_captured
         self._raised.pop(name, None)
 
     def forget_surplus(self, most: int, most_in_all: int) -> int:
-        """Forget what was heard of longest ago, until no more than so many names are left here, and in all partitions.
+        """Forget the longest idle names until at most `most` are left here and `most_in_all` in all partitions.
 
-        Of a log that holds more names than may be remembered, as it was written while nobody looked at them. Neither open
-        transactions nor the time since then count. Returns how many were forgotten.
+        A log can hold more names than the limit allows when it was written while names were not tracked. Such names go
+        whatever their idle time, even with an open transaction. Returns the number of forgotten names.
         """
         budget = self._topic.budget
         surplus = max(len(self._entries) - most, budget.in_all - most_in_all, 0)
@@ -248,11 +254,11 @@ class NameTable:
 
     @property
     def has_forgotten(self) -> bool:
-        """Whether a name was forgotten and that is not written down."""
+        """True when a name was forgotten and no durable snapshot without the name exists yet."""
         return bool(self._forgotten)
 
     def clear(self) -> None:
-        """Forget all names and give their room back; also to be called when a partition goes."""
+        """Forget all names and give their room back. Call this too when a partition is closed or deleted."""
         if self._entries:
             self._topic.is_whole = False
         for name in self._entries:
@@ -263,13 +269,16 @@ class NameTable:
         self._open.clear()
 
     def is_written(self, times: int) -> None:
-        """What `written` gave when it was called for that time is durable."""
+        """Note that the capture with the number `times` is durable as a snapshot."""
         self._forgotten = {name: before for name, before in self._forgotten.items() if before >= times}
         self._raised = {name: before for name, before in self._raised.items() if before >= times}
 
     def written(self) -> tuple[list[WrittenName], int]:
-        """All that is remembered, to be written down, with what is pushed as if it was persisted; and for which time."""
-        self._times_written += 1
+        """Return all names for a capture, with their pushed sequence ids, and the number of the capture.
+
+        The snapshot is written after the log is flushed, so the pushed sequence ids are persisted by then.
+        """
+        self._times_captured += 1
         names = [
             (
                 entry.name,
@@ -281,10 +290,10 @@ class NameTable:
             )
             for entry in self._entries.values()
         ]
-        return names, self._times_written
+        return names, self._times_captured
 
     def restore(self, written: Iterable[WrittenName]) -> None:
-        """Take over, into an empty table, what was written down and is persisted by now."""
+        """Take over the names of a snapshot into an empty table."""
         for name, sequence_id, epoch, offset, last_active_ms, held in written:
             entry = self._entries[name] = NameEntry(name, last_active_ms)
             entry.restore(sequence_id, offset, epoch)
@@ -306,7 +315,7 @@ class NameTable:
 
 
 def advances_of(records: Sequence[NamedRecord]) -> list[NameAdvance]:
-    """How far the records of a batch that lies in a log take each name."""
+    """Return how far the records of a stored batch advance each name."""
     advances: dict[bytes, NameAdvance] = {}
     for position, name, sequence_id, epoch in records:
         known = advances.get(name)
@@ -320,7 +329,7 @@ def advances_of(records: Sequence[NamedRecord]) -> list[NameAdvance]:
 
 
 class _JudgedName:
-    """A name while the records of one batch are judged."""
+    """The candidate state of one name while `judge` walks the records of one batch."""
 
     __slots__ = (
         "_duplicates",
@@ -350,21 +359,22 @@ class _JudgedName:
                 self.highest = max(self.highest, held.get(transaction_of, NO_SEQUENCE_ID))
 
     def note_duplicate(self, sequence_id: int) -> None:
-        """A record is a duplicate: of one of this batch or transaction, or of what was there before."""
+        """Count a duplicate of a record of this batch or transaction, or of an earlier record."""
         self._duplicates += 1
         if self.entry is not None and self._highest_duplicate < sequence_id <= self.entry.sequence_id:
             self._highest_duplicate = sequence_id
 
     def offset_to_wait_for(self, high_watermark: int) -> int:
-        """The offset that decides the duplicates of what was there before; NO_OFFSET when all is decided."""
+        """Return the offset that must be persisted to decide the duplicates of earlier records; NO_OFFSET for none."""
         if self.entry is None or self._highest_duplicate == NO_SEQUENCE_ID:
             return NO_OFFSET
         return self.entry.offset_to_wait_for(self._highest_duplicate, high_watermark)
 
     def advance(self) -> NameAdvance:
-        """How far the batch takes the name; without a sequence id where it has nothing new.
+        """Return the advance of the name; without a sequence id when all its records in the batch are duplicates.
 
-        What is new tells its epoch: the higher one of a duplicate behind it counts when its life sends more.
+        The advance has the epoch of the highest new record. A higher epoch of a later duplicate is not in a stored record,
+        and counts when the application sends a new record with that epoch.
         """
         if self.position < 0:
             return NameAdvance(self.name, NO_SEQUENCE_ID, -1, self.epoch, self._duplicates)
@@ -374,18 +384,20 @@ class _JudgedName:
 def _undecided(name: bytes) -> NamesRejected:
     return NamesRejected(
         NameRejectionReason.UNDECIDED,
-        f"Another producer has an open transaction with records of the producer name {_told(name)}. Retry when it has ended.",
+        f"Another producer has an open transaction with records of the producer name {_printable(name)}. Retry when the "
+        "transaction has ended.",
     )
 
 
 def _fenced(name: bytes, epoch: int, known_epoch: int) -> NamesRejected:
-    given = "no epoch" if epoch < 0 else f"the epoch {epoch}"
+    given = "no epoch" if epoch < 0 else f"epoch {epoch}"
     return NamesRejected(
         NameRejectionReason.FENCED,
-        f"A record of the producer name {_told(name)} has {given}; the newest known is {known_epoch}.",
+        f"A record of the producer name {_printable(name)} has {given}; the newest known is {known_epoch}. A newer "
+        "life of the application sends under this name.",
     )
 
 
-def _told(name: bytes) -> str:
-    """A name in a sentence; what is not UTF-8, or can't be printed, is escaped."""
+def _printable(name: bytes) -> str:
+    """Return a name for a message; bytes that are not UTF-8 or can't be printed are escaped."""
     return repr(name.decode("utf-8", "backslashreplace"))

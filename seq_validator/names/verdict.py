@@ -1,4 +1,4 @@
-"""What the rule of names answers about the records of one candidate batch."""
+"""The verdicts of the rule of names about the records of one candidate batch."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ if TYPE_CHECKING:
 
 
 class NameAdvance(NamedTuple):
-    """How far a batch takes a name: its highest new sequence id, the position of that record, the epoch, and how many
-    of the name's records are duplicates.
+    """The change that a batch makes to one name.
+
+    `sequence_id` is the highest new sequence id of the name, `position` the offset_delta of that record, `epoch` the name
+    epoch, and `duplicates` the number of the name's records that are duplicates.
     """
 
     name: bytes
@@ -27,8 +29,8 @@ class NameAdvance(NamedTuple):
 class NamesAccepted:
     """The batch may be appended without the records at the positions `duplicates`.
 
-    `advances` is to be folded in once it is written. `duplicates` are decided when all up to `wait_for_offset`
-    (inclusive, -1: nothing) is persisted: their originals are written by then, or the partition is offline.
+    The log folds in `advances` after the write. The duplicates are decided when all offsets up to `wait_for_offset`
+    (inclusive; -1: none) are persisted. Until then a failed flush can still lose the originals and take the partition offline.
     """
 
     advances: Sequence[NameAdvance]
@@ -37,7 +39,7 @@ class NamesAccepted:
 
 
 class NameRejectionReason(enum.Enum):
-    """Why a batch may not be appended."""
+    """The reason why a batch may not be appended."""
 
     FENCED = "fenced"
     UNDECIDED = "undecided"

@@ -1,4 +1,4 @@
-"""A block store in memory whose claims a test holds back, fails, and counts."""
+"""A block store in memory. A test can hold back, fail and count its claims."""
 
 from __future__ import annotations
 

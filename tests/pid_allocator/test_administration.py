@@ -15,7 +15,7 @@ from pid_allocator import (
 from tests.pid_allocator.memory_store import MemoryStore
 
 
-async def test_blocks_are_listed_with_what_is_known_of_their_use() -> None:
+async def test_blocks_are_listed_with_their_reported_usage() -> None:
     store = MemoryStore()
     first = await claim_block(store, 10, "a", 1)
     second = await claim_block(store, 10, "b", 2)
@@ -33,5 +33,5 @@ async def test_the_next_id_moves_forward_only() -> None:
     assert await move_next(store, 500) == NextMoved(10, 500)
     with pytest.raises(NextIdBehind):
         await move_next(store, 9)
-    with pytest.raises(ValueError, match="lies between"):
+    with pytest.raises(ValueError, match="must be between"):
         await move_next(store, 2**63)

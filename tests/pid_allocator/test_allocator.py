@@ -73,7 +73,7 @@ async def test_many_wait_for_one_claim() -> None:
     assert store.most_running == 1
 
 
-async def test_with_the_store_away_the_ids_at_hand_go_on_and_it_recovers() -> None:
+async def test_claimed_ids_go_out_while_the_store_is_unavailable() -> None:
     store, clock = MemoryStore(), Clock()
     allocator = ProducerIdAllocator(store, 10, owner="a", clock=clock, retry_ms=500)
     await allocator.start()
@@ -103,7 +103,7 @@ async def test_a_clock_set_back_does_not_stop_the_retries() -> None:
 
 
 @pytest.mark.parametrize("error", [StoreWentBack("set back"), OSError("disk full")])
-async def test_every_failure_is_told_and_retriable(error: Exception) -> None:
+async def test_every_failure_is_reported_and_retriable(error: Exception) -> None:
     store = MemoryStore()
     store.away, store.error = True, error
     allocator = ProducerIdAllocator(store, owner="a", clock=Clock())
@@ -111,7 +111,7 @@ async def test_every_failure_is_told_and_retriable(error: Exception) -> None:
         await allocator.next_producer_id()
 
 
-async def test_close_ends_a_claim_under_way() -> None:
+async def test_close_cancels_a_claim_in_flight() -> None:
     store = MemoryStore()
     store.open.clear()
     allocator = ProducerIdAllocator(store, owner="a", clock=Clock())
@@ -124,7 +124,7 @@ async def test_close_ends_a_claim_under_way() -> None:
     await allocator.close()
 
 
-async def test_usage_is_told_in_the_background() -> None:
+async def test_usage_is_reported_in_the_background() -> None:
     store = MemoryStore()
     allocator = ProducerIdAllocator(store, 10, owner="a", clock=Clock(), usage=store)
     await take(allocator, 13)
@@ -138,7 +138,7 @@ async def test_usage_is_told_in_the_background() -> None:
     await allocator.close()
 
 
-async def test_close_ends_a_report_under_way() -> None:
+async def test_close_cancels_a_report_in_flight() -> None:
     store = MemoryStore()
     allocator = ProducerIdAllocator(store, 10, owner="a", clock=Clock(), usage=store)
     await allocator.start()

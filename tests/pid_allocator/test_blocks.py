@@ -19,7 +19,7 @@ def block(first: int, last: int, claimed_at_ms: int = 0) -> ProducerIdBlock:
     return ProducerIdBlock(first, last, "a", claimed_at_ms)
 
 
-def test_a_block_is_a_range_with_both_ends() -> None:
+def test_a_block_includes_both_its_ends() -> None:
     one = block_at(1_000, 1_000, "a", 5)
     assert (one.first_producer_id, one.last_producer_id, one.size, one.next_producer_id) == (
         1_000,
@@ -35,7 +35,7 @@ def test_a_block_is_a_range_with_both_ends() -> None:
 
 @pytest.mark.parametrize(("first", "last"), [(-1, 5), (5, 4), (0, MAX_PRODUCER_ID + 1)])
 def test_no_block_leaves_the_64_bits(first: int, last: int) -> None:
-    with pytest.raises(ValueError, match="no block"):
+    with pytest.raises(ValueError, match="must not be empty"):
         block(first, last)
 
 
@@ -43,7 +43,7 @@ def test_the_last_block_ends_with_the_last_id() -> None:
     assert block_at(MAX_PRODUCER_ID - 9, 10, "a", 0).last_producer_id == MAX_PRODUCER_ID
     with pytest.raises(ProducerIdsExhausted):
         block_at(MAX_PRODUCER_ID - 8, 10, "a", 0)
-    with pytest.raises(ValueError, match="at least one"):
+    with pytest.raises(ValueError, match="must be at least 1"):
         block_at(0, 0, "a", 0)
 
 
@@ -60,7 +60,7 @@ def test_an_id_belongs_to_the_block_claimed_first() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 15)), max_size=12))
-def test_overlaps_are_those_of_every_pair(ranges: list[tuple[int, int]]) -> None:
+def test_overlaps_name_every_pair(ranges: list[tuple[int, int]]) -> None:
     claimed = [block(first, first + size - 1, n) for n, (first, size) in enumerate(ranges)]
     found = overlaps(claimed)
     shared = {

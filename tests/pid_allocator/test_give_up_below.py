@@ -1,4 +1,4 @@
-"""Moving the next id forward while a gateway holds blocks below it."""
+"""The next id moves forward while a gateway still has blocks below the new next id."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pid_allocator import ProducerIdAllocator, ProducerIdBlock, block_at
 
 
 class Store:
-    """Blocks in memory; claims wait while `gate` is closed."""
+    """A block store in memory. Claims wait while `gate` is closed."""
 
     def __init__(self) -> None:
         self.next_id = 0
@@ -36,7 +36,7 @@ def allocator_on(store: Store) -> ProducerIdAllocator:
     return ProducerIdAllocator(store, 10, owner="node-1", clock=lambda: 0)
 
 
-async def test_the_block_at_hand_is_given_up_and_the_next_one_claimed_at_once() -> None:
+async def test_a_block_below_the_new_next_id_is_replaced_at_once() -> None:
     store = Store()
     allocator = allocator_on(store)
     await allocator.start()
@@ -49,7 +49,7 @@ async def test_the_block_at_hand_is_given_up_and_the_next_one_claimed_at_once() 
     assert await allocator.next_producer_id() == 500
 
 
-async def test_a_claim_under_way_that_lies_below_is_dropped() -> None:
+async def test_a_claim_in_flight_below_the_new_next_id_is_dropped() -> None:
     store = Store()
     allocator = allocator_on(store)
     await allocator.start()
@@ -64,7 +64,7 @@ async def test_a_claim_under_way_that_lies_below_is_dropped() -> None:
     assert await allocator.next_producer_id() == 500
 
 
-async def test_a_block_claimed_ahead_that_lies_below_is_dropped() -> None:
+async def test_a_prefetched_block_below_the_new_next_id_is_dropped() -> None:
     store = Store()
     allocator = allocator_on(store)
     await allocator.start()
@@ -77,7 +77,7 @@ async def test_a_block_claimed_ahead_that_lies_below_is_dropped() -> None:
     assert await allocator.next_producer_id() == 500
 
 
-async def test_inside_the_block_at_hand_its_rest_goes_on() -> None:
+async def test_a_next_id_inside_the_current_block_leaves_its_rest() -> None:
     allocator = allocator_on(Store())
     await allocator.start()
     allocator.give_up_below(4)
@@ -86,7 +86,7 @@ async def test_inside_the_block_at_hand_its_rest_goes_on() -> None:
     assert await allocator.next_producer_id() == 7
 
 
-async def test_after_the_end_nothing_is_claimed() -> None:
+async def test_after_close_nothing_is_claimed() -> None:
     store = Store()
     allocator = allocator_on(store)
     await allocator.start()

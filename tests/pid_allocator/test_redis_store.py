@@ -29,7 +29,7 @@ STATE_KEY = "{seqgate:producer-ids}"
 
 
 class Memory:
-    """A gateway's durable memory, which outlives its store object."""
+    """The durable memory of a gateway. It outlives the store object."""
 
     def __init__(self) -> None:
         self.last_seen: LastSeen | None = None
@@ -83,11 +83,11 @@ async def test_claims_follow_each_other(gateway: Gateway) -> None:
 async def test_an_empty_store_has_no_blocks(gateway: Gateway) -> None:
     assert await gateway().blocks() == []
     assert await gateway().next_producer_id() == 0
-    with pytest.raises(ValueError, match="at least one"):
+    with pytest.raises(ValueError, match="must be at least 1"):
         await gateway().claim(0, "a", 1)
 
 
-async def test_usage_is_kept_by_block(gateway: Gateway) -> None:
+async def test_usage_is_stored_by_block(gateway: Gateway) -> None:
     store = gateway()
     block = await store.claim(10, "a", 1)
     await store.report_used(block.first_producer_id, 4)
@@ -122,7 +122,7 @@ async def test_allocators_of_many_gateways_never_share_an_id(gateway: Gateway) -
     assert len({producer_id for ids in taken for producer_id in ids}) == 4 * 95
 
 
-async def test_killed_and_restarted_it_goes_on_beyond_what_redis_forgot(
+async def test_after_a_kill_ids_continue_beyond_those_redis_lost(
     server: RedisServer, gateway: Gateway
 ) -> None:
     busy, quiet = gateway(), gateway()
@@ -133,13 +133,13 @@ async def test_killed_and_restarted_it_goes_on_beyond_what_redis_forgot(
     with pytest.raises(StoreUnavailable):
         await quiet.claim(10, "quiet", 3)
     server.start()
-    # The quiet gateway saw nothing of the forgotten blocks and still gets none of their ids.
+    # The quiet gateway never saw the lost blocks, and still gets none of their ids.
     block = await quiet.claim(10, "quiet", 4)
     assert block.first_producer_id >= next_after([quiet_block, *forgotten])
     assert (await busy.claim(10, "busy", 5)).first_producer_id == block.next_producer_id
 
 
-async def test_restarted_without_loss_it_just_goes_on(server: RedisServer, gateway: Gateway) -> None:
+async def test_after_a_restart_without_loss_ids_continue(server: RedisServer, gateway: Gateway) -> None:
     store = gateway()
     before = await store.claim(10, "a", 1)
     server.save()
@@ -149,7 +149,7 @@ async def test_restarted_without_loss_it_just_goes_on(server: RedisServer, gatew
     assert (await store.claim(10, "a", 3)).first_producer_id == after.next_producer_id
 
 
-async def test_the_allocator_outlives_the_server(server: RedisServer, gateway: Gateway) -> None:
+async def test_the_allocator_recovers_when_the_server_is_back(server: RedisServer, gateway: Gateway) -> None:
     now_ms = 0
     allocator = ProducerIdAllocator(gateway(), 10, owner="a", clock=lambda: now_ms, retry_ms=100)
     await allocator.start()
@@ -165,7 +165,7 @@ async def test_the_allocator_outlives_the_server(server: RedisServer, gateway: G
     await allocator.close()
 
 
-async def test_a_hung_server_is_left_in_time(server: RedisServer, gateway: Gateway) -> None:
+async def test_a_call_to_a_hung_server_times_out(server: RedisServer, gateway: Gateway) -> None:
     store = gateway(timeout_ms=100)
     before = await store.claim(10, "a", 1)
     server.hang()
@@ -210,12 +210,12 @@ async def test_a_flushed_store_is_refused_until_the_next_id_is_moved(
     assert (await store.claim(10, "a", 3)).first_producer_id >= before.next_producer_id
 
 
-async def test_a_store_made_anew_by_another_gateway_is_refused(server: RedisServer, gateway: Gateway) -> None:
+async def test_a_store_recreated_by_another_gateway_is_refused(server: RedisServer, gateway: Gateway) -> None:
     old = gateway()
     before = await old.claim(10, "old", 1)
     server.flush()
     fresh_block = await gateway().claim(10, "fresh", 2)
-    # The newcomer could not know of the loss: its ids lie beyond the old ones all the same.
+    # The new gateway could not notice the loss, and still its ids lie beyond the old ids.
     assert fresh_block.first_producer_id >= before.next_producer_id
     with pytest.raises(StoreWentBack, match="another store"):
         await old.claim(10, "old", 3)
@@ -223,7 +223,9 @@ async def test_a_store_made_anew_by_another_gateway_is_refused(server: RedisServ
     assert (await old.claim(10, "old", 4)).first_producer_id >= fresh_block.next_producer_id
 
 
-async def test_a_vouch_below_what_was_seen_is_no_vouch(server: RedisServer, gateway: Gateway) -> None:
+async def test_a_vouch_below_the_highest_seen_id_does_not_count(
+    server: RedisServer, gateway: Gateway
+) -> None:
     store = gateway()
     before = await store.claim(10, "a", 1)
     server.flush()
@@ -232,7 +234,7 @@ async def test_a_vouch_below_what_was_seen_is_no_vouch(server: RedisServer, gate
         await store.claim(10, "a", 2)
 
 
-async def test_an_older_backup_is_refused_by_those_who_saw_more(
+async def test_an_older_backup_is_refused_by_gateways_that_saw_more(
     server: RedisServer, gateway: Gateway
 ) -> None:
     ahead, behind = gateway(), gateway()
@@ -248,7 +250,7 @@ async def test_an_older_backup_is_refused_by_those_who_saw_more(
     assert (await ahead.claim(10, "ahead", 5)).first_producer_id >= block.next_producer_id
 
 
-async def test_a_restored_store_goes_on_after_the_next_id_is_moved(
+async def test_a_restored_store_is_used_after_the_next_id_is_moved(
     server: RedisServer, gateway: Gateway
 ) -> None:
     memory = Memory()
@@ -287,13 +289,13 @@ async def test_ids_are_exact_up_to_64_bits(gateway: Gateway) -> None:
     assert len(await store.blocks()) == 2
 
 
-async def test_a_foreign_value_in_its_place_is_told(server: RedisServer, gateway: Gateway) -> None:
+async def test_a_foreign_value_under_the_key_is_reported(server: RedisServer, gateway: Gateway) -> None:
     server.client().set(STATE_KEY, "something else")
     with pytest.raises(StoreUnavailable, match="WRONGTYPE"):
         await gateway().claim(10, "a", 1)
 
 
-async def test_a_damaged_next_id_is_told(server: RedisServer, gateway: Gateway) -> None:
+async def test_a_damaged_next_id_is_reported(server: RedisServer, gateway: Gateway) -> None:
     store = gateway()
     await store.claim(10, "a", 1)
     server.client().hset(STATE_KEY, "next", "9999999999999999x")
@@ -301,7 +303,9 @@ async def test_a_damaged_next_id_is_told(server: RedisServer, gateway: Gateway) 
         await store.claim(10, "a", 1)
 
 
-async def test_a_store_of_a_later_version_is_refused_and_stays(server: RedisServer, gateway: Gateway) -> None:
+async def test_a_store_of_a_later_version_is_refused_and_unchanged(
+    server: RedisServer, gateway: Gateway
+) -> None:
     store = gateway(Memory())
     await store.claim(10, "a", 1)
     client = server.client()
@@ -315,7 +319,7 @@ async def test_a_store_of_a_later_version_is_refused_and_stays(server: RedisServ
     assert (client.hgetall(STATE_KEY), client.lrange(f"{STATE_KEY}:blocks", 0, -1)) == before
 
 
-async def test_a_store_from_before_there_were_versions_goes_on(server: RedisServer, gateway: Gateway) -> None:
+async def test_a_store_without_a_version_is_used(server: RedisServer, gateway: Gateway) -> None:
     store = gateway(Memory())
     first = await store.claim(10, "a", 1)
     client = server.client()

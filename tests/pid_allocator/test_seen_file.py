@@ -8,7 +8,7 @@ from pid_allocator import LastSeen, StoreWentBack, UnknownStoreVersion
 from pid_allocator.seen_file import SeenFile
 
 
-async def test_what_was_saved_last_is_loaded(tmp_path: Path) -> None:
+async def test_the_last_saved_state_is_loaded(tmp_path: Path) -> None:
     file = SeenFile(tmp_path / "seen.json")
     assert await file.load() is None
     await file.save(LastSeen("a", 5))
@@ -18,14 +18,14 @@ async def test_what_was_saved_last_is_loaded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b'{"store_id":"a"', b"{}", b'{"store_id":"\xff"}'])
-async def test_a_damaged_file_is_no_empty_memory(tmp_path: Path, content: bytes) -> None:
+async def test_a_damaged_file_is_not_taken_for_an_empty_memory(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "seen.json"
     path.write_bytes(content)
-    with pytest.raises(StoreWentBack, match="no longer tells"):
+    with pytest.raises(StoreWentBack, match="no longer knows"):
         await SeenFile(path).load()
 
 
-async def test_a_file_from_before_there_were_versions_is_read(tmp_path: Path) -> None:
+async def test_a_file_without_a_version_is_read(tmp_path: Path) -> None:
     path = tmp_path / "seen.json"
     path.write_bytes(b'{"store_id":"a","next_producer_id":5}')
     assert await SeenFile(path).load() == LastSeen("a", 5)
@@ -33,7 +33,7 @@ async def test_a_file_from_before_there_were_versions_is_read(tmp_path: Path) ->
     assert b'"version":1' in path.read_bytes()
 
 
-async def test_a_later_version_is_refused_and_stays(tmp_path: Path) -> None:
+async def test_a_file_of_a_later_version_is_refused_and_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "seen.json"
     path.write_bytes(content := b'{"version":2,"stores":[]}')
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""A batch header as the sequence rule reads it."""
+"""A candidate batch for the sequence rule: any object with the fields of a batch header."""
 
 from __future__ import annotations
 

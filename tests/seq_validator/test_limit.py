@@ -7,7 +7,7 @@ from tests.seq_validator.candidate import Candidate
 
 
 def append(table: ProducerTable, producer_id: int, now_ms: int, base_sequence: int = 0) -> bool:
-    """Judge and fold in; tell whether it was accepted."""
+    """Judge a batch and fold it in; return True when it was accepted."""
     batch = Candidate(base_sequence, producer_id=producer_id)
     verdict = table.judge(batch, now_ms)
     if verdict is ACCEPTED:
@@ -30,7 +30,7 @@ def test_bounds_are_checked(bounds: dict[str, int]) -> None:
 
 
 class TestPerPartition:
-    def test_the_longest_idle_goes_first(self) -> None:
+    def test_the_longest_idle_producer_is_evicted_first(self) -> None:
         limit = ProducerLimit(max_per_partition=2, min_idle_ms=100)
         table = ProducerTable(limit=limit)
         append(table, 1, 0)
@@ -40,7 +40,7 @@ class TestPerPartition:
         assert ids(table) == [1, 3]
         assert (limit.evictions, limit.refusals, len(limit)) == (1, 0, 2)
 
-    def test_nobody_active_goes(self) -> None:
+    def test_an_active_producer_is_never_evicted(self) -> None:
         limit = ProducerLimit(max_per_partition=2, min_idle_ms=100)
         table = ProducerTable(limit=limit)
         append(table, 1, 0)
@@ -57,7 +57,7 @@ class TestPerPartition:
 
 
 class TestInAll:
-    def test_the_longest_idle_of_all_tables_goes_first(self) -> None:
+    def test_the_longest_idle_producer_of_all_tables_is_evicted_first(self) -> None:
         limit = ProducerLimit(max_in_all=3, min_idle_ms=100)
         first, second = ProducerTable(limit=limit), ProducerTable(limit=limit)
         append(first, 1, 0)
@@ -78,7 +78,7 @@ class TestInAll:
         second.expire(50, 10)
         assert len(limit) == 0
 
-    def test_restored_tables_are_put_in_one_order(self) -> None:
+    def test_entries_of_restored_tables_are_sorted_by_activity(self) -> None:
         limit = ProducerLimit(max_in_all=3, min_idle_ms=100)
         snapshots = []
         for producers in ((1, 50), (3, 70)), ((2, 20),):
@@ -90,7 +90,7 @@ class TestInAll:
         assert append(first, 4, 160)
         assert (ids(first), ids(second)) == ([1, 3, 4], [])
 
-    def test_replay_exceeds_the_limit_rather_than_forget_the_active(self) -> None:
+    def test_replay_exceeds_the_limit_and_evicts_no_active_producer(self) -> None:
         limit = ProducerLimit(max_per_partition=2, max_in_all=2, min_idle_ms=100)
         table = ProducerTable(limit=limit)
         for producer_id in range(4):

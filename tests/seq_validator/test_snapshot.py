@@ -30,7 +30,7 @@ def sealed(body: bytes) -> bytes:
     return body + struct.pack(">I", crc32c.crc32c(body))
 
 
-def test_the_whole_window_comes_back() -> None:
+def test_a_snapshot_restores_the_whole_window() -> None:
     restored, log_end_offset = ProducerTable.restore(table_with_window().snapshot(16))
     assert log_end_offset == 16
     assert [entry.producer_id for entry in restored] == [7, 2**62]
@@ -41,14 +41,14 @@ def test_the_whole_window_comes_back() -> None:
     assert restored.snapshot(16) == table_with_window().snapshot(16)
 
 
-def test_a_narrower_window_keeps_the_newest() -> None:
+def test_a_narrower_window_restores_the_newest_batches() -> None:
     restored, _ = ProducerTable.restore(table_with_window().snapshot(16), retained_batches=2)
     entry = restored.get(7)
     assert entry is not None
     assert [batch.base_offset for batch in entry.batches] == [9, 12]
 
 
-def test_transaction_fields_come_back() -> None:
+def test_a_snapshot_restores_the_transaction_fields() -> None:
     table = table_with_window()
     table.end_transaction(7, 0, coordinator_epoch=5, offset=16, timestamp=700, now_ms=601)
     table.update(Candidate(table.entries()[-1].next_sequence), 17, 602)
@@ -81,14 +81,14 @@ def test_an_empty_table_has_a_snapshot() -> None:
     assert (len(restored), log_end_offset) == (0, 9)
 
 
-def test_every_cut_is_noticed() -> None:
+def test_every_cut_is_detected() -> None:
     data = table_with_window().snapshot(16)
     for length in range(len(data)):
         with pytest.raises(CorruptSnapshot):
             ProducerTable.restore(data[:length])
 
 
-def test_every_flipped_bit_is_noticed() -> None:
+def test_every_flipped_bit_is_detected() -> None:
     data = table_with_window().snapshot(16)
     for position in range(len(data) * 8):
         damaged = bytearray(data)
@@ -97,7 +97,7 @@ def test_every_flipped_bit_is_noticed() -> None:
             ProducerTable.restore(bytes(damaged))
 
 
-def test_what_follows_the_end_is_noticed() -> None:
+def test_bytes_after_the_end_are_detected() -> None:
     with pytest.raises(CorruptSnapshot, match="damaged"):
         ProducerTable.restore(table_with_window().snapshot(16) + b"\0")
 
@@ -105,14 +105,14 @@ def test_what_follows_the_end_is_noticed() -> None:
 @pytest.mark.parametrize(
     ("data", "sentence"),
     [
-        (b"", "cut short: 0 bytes"),
+        (b"", "cut short: it has 0 bytes"),
         (sealed(b"ELSE" + struct.pack(">hqi", 1, 0, 0)), "no producer snapshot"),
         (sealed(b"SQPS" + struct.pack(">hqi", 3, 0, 0)), "version 3; this program reads versions 1 to 2"),
         (sealed(b"SQPS" + struct.pack(">hqi", 0, 0, 0)), "version 0"),
         (b"SQPS" + struct.pack(">hqiI", 1, 0, 0, 1), "CRC-32C"),
-        (sealed(b"SQPS" + struct.pack(">hqi", 1, 0, 1)), "counts do not fit"),
-        (sealed(b"SQPS" + struct.pack(">hqi", 1, 0, -1)), "counts do not fit"),
-        (sealed(b"SQPS" + struct.pack(">hqiq", 1, 0, 0, 0)), "counts do not fit"),
+        (sealed(b"SQPS" + struct.pack(">hqi", 1, 0, 1)), "counts do not match"),
+        (sealed(b"SQPS" + struct.pack(">hqi", 1, 0, -1)), "counts do not match"),
+        (sealed(b"SQPS" + struct.pack(">hqiq", 1, 0, 0, 0)), "counts do not match"),
         (
             sealed(b"SQPS" + struct.pack(">hqiqhqiqi", 1, 0, 1, 5, 0, 0, -1, -1, 0)),
             "producer 5 has 0 batches",
@@ -125,16 +125,16 @@ def test_what_follows_the_end_is_noticed() -> None:
             sealed(b"SQPS" + struct.pack(">hqiqhqiqqqi", 2, 0, 1, 5, 0, 0, -1, -1, 9, 9, -1)),
             "producer 5 has -1 batches",
         ),
-        (sealed(b"SQPS" + struct.pack(">hqiqhqiqi", 1, 0, 1, 5, 0, 0, -1, -1, 1)), "counts do not fit"),
+        (sealed(b"SQPS" + struct.pack(">hqiqhqiqi", 1, 0, 1, 5, 0, 0, -1, -1, 1)), "counts do not match"),
     ],
 )
-def test_each_damage_is_told_in_a_sentence(data: bytes, sentence: str) -> None:
+def test_each_damage_has_its_own_message(data: bytes, sentence: str) -> None:
     with pytest.raises(CorruptSnapshot, match=sentence):
         ProducerTable.restore(data)
 
 
 @pytest.mark.parametrize("version", [3, 2**15 - 1])
-def test_a_later_version_is_told_from_damage(version: int) -> None:
+def test_a_later_version_is_not_taken_for_damage(version: int) -> None:
     data = bytearray(table_with_window().snapshot(16)[:-4])
     struct.pack_into(">h", data, 4, version)
     assert newer_snapshot_version(sealed(bytes(data))) == version
@@ -143,5 +143,5 @@ def test_a_later_version_is_told_from_damage(version: int) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"SQPS", b"SQPS\0\3", sealed(b"ELSE\0\3"), sealed(b"SQPS\0\2")])
-def test_what_is_none(data: bytes) -> None:
+def test_bytes_of_no_later_version_give_none(data: bytes) -> None:
     assert newer_snapshot_version(data) is None

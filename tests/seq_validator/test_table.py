@@ -9,7 +9,7 @@ NOW = 1_000_000
 
 
 def filled(*batches: Candidate, retained_batches: int = 5) -> ProducerTable:
-    """A table that appended `batches` one after the other from offset 100 on."""
+    """Return a table that has folded in `batches`, one after the other, from offset 100 on."""
     table = ProducerTable(retained_batches=retained_batches)
     offset = 100
     for batch in batches:
@@ -27,7 +27,7 @@ def reason(table: ProducerTable, batch: Candidate) -> RejectionReason:
 
 
 class TestSequence:
-    def test_the_next_one_is_accepted(self) -> None:
+    def test_the_next_sequence_is_accepted(self) -> None:
         table = filled(Candidate(0, 10), Candidate(10, 5))
         assert table.judge(Candidate(15, 3), NOW) is ACCEPTED
 
@@ -38,36 +38,36 @@ class TestSequence:
     def test_an_overlap_is_out_of_order(self, overlap: Candidate) -> None:
         assert reason(filled(Candidate(0, 10)), overlap) is RejectionReason.OUT_OF_ORDER_SEQUENCE
 
-    def test_it_wraps_between_batches(self) -> None:
+    def test_the_sequence_wraps_between_batches(self) -> None:
         table = filled(Candidate(MAX_SEQUENCE - 4, 5))
         assert table.judge(Candidate(0), NOW) is ACCEPTED
         assert reason(table, Candidate(1)) is RejectionReason.OUT_OF_ORDER_SEQUENCE
 
-    def test_it_wraps_inside_a_batch(self) -> None:
+    def test_the_sequence_wraps_inside_a_batch(self) -> None:
         wrapping = Candidate(MAX_SEQUENCE - 1, 5)
         table = filled(wrapping)
         assert table.judge(Candidate(3), NOW) is ACCEPTED
         assert table.judge(wrapping, NOW) == Duplicate(100, 104, 1_000)
         assert reason(table, Candidate(0)) is RejectionReason.OUT_OF_ORDER_SEQUENCE
 
-    def test_the_first_of_an_unknown_producer_may_be_any(self) -> None:
+    def test_an_unknown_producer_may_begin_with_any_sequence(self) -> None:
         assert ProducerTable().judge(Candidate(12_345), NOW) is ACCEPTED
 
-    def test_a_refused_batch_uses_up_nothing(self) -> None:
+    def test_a_rejected_batch_uses_up_no_sequence(self) -> None:
         table = filled(Candidate(0, 10))
         reason(table, Candidate(50))
         assert table.judge(Candidate(10), NOW) is ACCEPTED
 
 
 class TestDuplicate:
-    def test_each_of_the_last_five_is_known(self) -> None:
+    def test_each_of_the_last_five_batches_is_recognized(self) -> None:
         batches = [Candidate(n * 3, 3, max_timestamp=n) for n in range(7)]
         table = filled(*batches)
         for n in range(2, 7):
             assert table.judge(batches[n], NOW) == Duplicate(100 + 3 * n, 102 + 3 * n, n)
         assert reason(table, batches[1]) is RejectionReason.OUT_OF_ORDER_SEQUENCE
 
-    def test_a_wider_window_knows_older_ones(self) -> None:
+    def test_a_wider_window_recognizes_older_batches(self) -> None:
         batches = [Candidate(n) for n in range(20)]
         assert filled(*batches, retained_batches=20).judge(batches[0], NOW) == Duplicate(100, 100, 1_000)
 
@@ -77,26 +77,26 @@ class TestDuplicate:
 
 
 class TestEpoch:
-    def test_a_new_one_begins_with_zero(self) -> None:
+    def test_a_new_epoch_begins_with_sequence_zero(self) -> None:
         table = filled(Candidate(0, 10))
         assert table.judge(Candidate(0, producer_epoch=1), NOW) is ACCEPTED
         assert reason(table, Candidate(10, producer_epoch=1)) is RejectionReason.OUT_OF_ORDER_SEQUENCE
         assert table.judge(Candidate(10), NOW) is ACCEPTED
 
-    def test_the_old_one_is_fenced(self) -> None:
+    def test_the_old_epoch_is_fenced(self) -> None:
         table = filled(Candidate(0), Candidate(0, producer_epoch=1))
         assert reason(table, Candidate(0)) is RejectionReason.INVALID_PRODUCER_EPOCH
         assert reason(table, Candidate(1)) is RejectionReason.INVALID_PRODUCER_EPOCH
         assert table.judge(Candidate(1, producer_epoch=1), NOW) is ACCEPTED
 
-    def test_without_one_there_is_no_order_as_in_kafka(self) -> None:
+    def test_without_an_epoch_any_order_is_accepted_as_in_kafka(self) -> None:
         table = filled(Candidate(0, producer_epoch=-1), Candidate(9, producer_epoch=-1))
         assert table.judge(Candidate(0, producer_epoch=-1), NOW) == Duplicate(100, 100, 1_000)
         assert table.judge(Candidate(55, producer_epoch=3), NOW) is ACCEPTED
 
 
 class TestEntries:
-    def test_they_show_what_is_remembered(self) -> None:
+    def test_an_entry_shows_the_remembered_batches(self) -> None:
         table = filled(Candidate(0, 10), Candidate(10, 5, max_timestamp=77))
         (entry,) = table.entries()
         assert (entry.producer_id, entry.producer_epoch) == (7, 0)
@@ -106,7 +106,7 @@ class TestEntries:
         assert [batch.base_offset for batch in entry.batches] == [100, 110]
         assert "next_sequence=15" in repr(entry)
 
-    def test_the_longest_idle_comes_first(self) -> None:
+    def test_entries_are_ordered_longest_idle_first(self) -> None:
         table = filled(Candidate(0, producer_id=1), Candidate(0, producer_id=2), Candidate(1, producer_id=1))
         assert [entry.producer_id for entry in table] == [2, 1]
         assert len(table) == 2
@@ -115,7 +115,7 @@ class TestEntries:
 
 
 class TestForgetting:
-    def test_the_idle_expire(self) -> None:
+    def test_idle_producers_expire(self) -> None:
         table = ProducerTable()
         for producer_id, now_ms in ((1, 100), (2, 200), (1, 300), (3, 400)):
             table.update(Candidate(producer_id=producer_id), 0, now_ms)
@@ -125,12 +125,12 @@ class TestForgetting:
         assert table.expire(9_999, 1_000) == 2
         assert table.expire(9_999, 1_000) == 0
 
-    def test_old_record_timestamps_are_no_idleness(self) -> None:
+    def test_old_record_timestamps_do_not_make_a_producer_idle(self) -> None:
         table = ProducerTable()
         table.update(Candidate(max_timestamp=0), 0, NOW)
         assert table.expire(NOW + 1, 1_000) == 0
 
-    def test_clear_forgets_all(self) -> None:
+    def test_clear_forgets_all_producers(self) -> None:
         table = filled(Candidate(0))
         table.clear()
         assert len(table) == 0

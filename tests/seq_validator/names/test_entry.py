@@ -17,7 +17,7 @@ steps = st.lists(
 
 
 @given(steps)
-def test_persisted_is_never_ahead_and_comes_after(listed: list[tuple[str, int, int]]) -> None:
+def test_the_persisted_sequence_is_never_ahead_and_catches_up(listed: list[tuple[str, int, int]]) -> None:
     entry = NameEntry(b"app", 0)
     pushed: list[tuple[int, int]] = []
     log_end_offset = high_watermark = 0
@@ -42,7 +42,7 @@ def test_persisted_is_never_ahead_and_comes_after(listed: list[tuple[str, int, i
     assert entry.persisted_sequence(log_end_offset) == entry.sequence_id
 
 
-def test_what_is_restored_is_persisted() -> None:
+def test_a_restored_sequence_id_is_persisted() -> None:
     entry = NameEntry(b"app", 5)
     entry.restore(7, 3, 2)
     state = entry.state(0)

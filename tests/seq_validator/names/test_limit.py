@@ -1,4 +1,4 @@
-"""How many names are remembered, and which one goes for another."""
+"""The limits on the number of remembered names, and which name is evicted for another."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from seq_validator.names import (
 
 
 def take(table: NameTable, *names: bytes, now_ms: int, transaction_of: int = -1) -> bool:
-    """A batch with one further record of each name; whether it may come."""
+    """Judge and fold in a batch with one new record of each name; return True when it was accepted."""
     records = []
     for position, name in enumerate(names):
         state = table.state(name, 0)
@@ -34,7 +34,7 @@ def known(table: NameTable) -> set[bytes]:
     return {state.name for state in table.states(0)}
 
 
-def test_a_new_name_does_not_push_out_an_idle_one_of_its_own_batch() -> None:
+def test_a_new_name_does_not_evict_an_idle_name_of_the_same_batch() -> None:
     budget = NameBudget(min_idle_ms=10)
     table = NameTable(TopicNames(budget, max_names=2))
     assert take(table, b"a", now_ms=0)
@@ -44,7 +44,7 @@ def test_a_new_name_does_not_push_out_an_idle_one_of_its_own_batch() -> None:
     assert budget.evictions == 1
 
 
-def test_one_with_an_open_transaction_stays() -> None:
+def test_a_name_with_an_open_transaction_is_not_evicted() -> None:
     table = NameTable(TopicNames(NameBudget(), max_names=1))
     assert take(table, b"a", now_ms=0, transaction_of=7)
     assert not take(table, b"b", now_ms=100)
@@ -54,7 +54,7 @@ def test_one_with_an_open_transaction_stays() -> None:
     assert known(table) == {b"b"}
 
 
-def test_a_name_that_goes_goes_from_all_partitions() -> None:
+def test_an_evicted_name_leaves_all_partitions() -> None:
     budget = NameBudget()
     topic = TopicNames(budget, max_names=1)
     first, second = NameTable(topic), NameTable(topic)
@@ -65,7 +65,7 @@ def test_a_name_that_goes_goes_from_all_partitions() -> None:
     assert (known(first), known(second), budget.in_all) == (set(), {b"b"}, 1)
 
 
-def test_the_bound_of_all_partitions_refuses() -> None:
+def test_the_limit_over_all_partitions_refuses_new_names() -> None:
     budget = NameBudget(max_in_all=1)
     first, second = NameTable(TopicNames(budget)), NameTable(TopicNames(budget))
     assert take(first, b"a", now_ms=0)
@@ -94,8 +94,8 @@ def test_a_name_that_is_active_in_another_partition_does_not_expire() -> None:
     assert (first.expire(15, 10), second.expire(15, 10)) == (1, 1)
 
 
-def test_room_for_all_names_of_a_batch_is_made_by_one_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those with open transactions lie in front, and are passed over each time."""
+def test_room_for_all_names_of_a_batch_is_made_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names with open transactions are the longest idle, so each pass walks over them."""
     topic = TopicNames(NameBudget(), max_names=20)
     table = NameTable(topic)
     assert take(table, *[b"held %d" % number for number in range(10)], now_ms=0, transaction_of=7)
@@ -108,7 +108,7 @@ def test_room_for_all_names_of_a_batch_is_made_by_one_look(monkeypatch: pytest.M
     assert topic.budget.evictions == 10
 
 
-def test_a_name_that_comes_to_a_further_partition_is_not_pushed_out_of_the_others() -> None:
+def test_a_name_that_comes_to_another_partition_is_not_evicted_elsewhere() -> None:
     topic = TopicNames(NameBudget(min_idle_ms=10), max_names=2)
     first, second = NameTable(topic), NameTable(topic)
     assert take(first, b"a", now_ms=0)
@@ -117,10 +117,10 @@ def test_a_name_that_comes_to_a_further_partition_is_not_pushed_out_of_the_other
     assert (known(first), known(second)) == ({b"a"}, {b"a", b"new"})
 
 
-def test_a_name_of_a_time_to_come_is_active_now_and_keeps_no_other_one() -> None:
+def test_a_name_active_in_the_future_counts_as_active_now() -> None:
     budget = NameBudget(min_idle_ms=10)
     table = NameTable(TopicNames(budget, max_names=2))
-    assert take(table, b"a", now_ms=1_000)  # the clock is set back then
+    assert take(table, b"a", now_ms=1_000)  # afterwards the clock is set back
     assert take(table, b"b", now_ms=1)
     assert not take(table, b"c", now_ms=5)
     assert table.expire(5, 10) == 0
@@ -129,7 +129,7 @@ def test_a_name_of_a_time_to_come_is_active_now_and_keeps_no_other_one() -> None
     assert table.expire(25, 10) == 2
 
 
-def test_at_the_bound_of_all_partitions_idle_names_of_the_topic_go() -> None:
+def test_the_limit_over_all_partitions_evicts_idle_names_of_the_topic() -> None:
     budget = NameBudget(max_in_all=4, min_idle_ms=10)
     topic, other = TopicNames(budget), TopicNames(budget)
     first, second, elsewhere = NameTable(topic), NameTable(topic), NameTable(other)

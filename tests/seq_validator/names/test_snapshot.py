@@ -1,4 +1,4 @@
-"""A snapshot of names gives back what was written, and refuses what is damaged."""
+"""A snapshot of names decodes to the encoded names; a damaged snapshot is refused."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ written = st.lists(
 
 
 @given(written, st.integers(0, 2**63 - 1))
-def test_what_was_written_comes_back(
+def test_a_decoded_snapshot_equals_the_encoded_names(
     names: list[tuple[bytes, int, int, int, int, tuple[tuple[int, int], ...]]], log_end_offset: int
 ) -> None:
     assert decode_names(encode_names(names, log_end_offset)) == (names, log_end_offset)
@@ -34,7 +34,7 @@ def test_what_was_written_comes_back(
 SNAPSHOT = encode_names([(b"app", 7, -1, 3, 1_000, ()), (b"z", -1, 2, -1, 2_000, ((11, 5),))], 9)
 
 
-def test_one_that_is_cut_or_has_a_flipped_bit_is_refused() -> None:
+def test_a_cut_snapshot_or_a_flipped_bit_is_refused() -> None:
     for size in range(len(SNAPSHOT)):
         with pytest.raises(CorruptNames):
             decode_names(SNAPSHOT[:size])
@@ -46,7 +46,7 @@ def test_one_that_is_cut_or_has_a_flipped_bit_is_refused() -> None:
 
 
 @given(st.integers(6, len(SNAPSHOT) - 5), st.binary(min_size=1, max_size=8))
-def test_counts_that_lie_are_refused_though_the_checksum_fits(position: int, content: bytes) -> None:
+def test_wrong_counts_are_refused_though_the_checksum_is_right(position: int, content: bytes) -> None:
     body = (SNAPSHOT[:position] + content + SNAPSHOT[position + len(content) :])[: len(SNAPSHOT) - 4]
     sealed = body + struct.pack(">I", crc32c.crc32c(body))
     try:
@@ -56,7 +56,7 @@ def test_counts_that_lie_are_refused_though_the_checksum_fits(position: int, con
     assert encode_names(names, log_end_offset) == sealed
 
 
-def test_a_later_version_is_told_only_where_it_is_whole() -> None:
+def test_a_later_version_is_recognized_only_in_a_whole_snapshot() -> None:
     body = SNAPSHOT[:4] + struct.pack(">h", 2) + SNAPSHOT[6:-4]
     later = body + struct.pack(">I", crc32c.crc32c(body))
     assert newer_names_version(later) == 2
@@ -65,6 +65,6 @@ def test_a_later_version_is_told_only_where_it_is_whole() -> None:
     assert newer_names_version(b"") is None
 
 
-def test_a_name_that_one_producer_holds_twice_is_refused() -> None:
+def test_a_name_with_two_transactions_of_one_producer_is_refused() -> None:
     with pytest.raises(CorruptNames, match="counts"):
         decode_names(encode_names([(b"z", -1, 2, -1, 2_000, ((11, 5), (11, 6)))], 9))
