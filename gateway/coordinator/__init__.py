@@ -1,1 +1,1 @@
-"""Coordinators: pure state machines that yield records to append and answers to give."""
+"""Coordinators: pure state machines that return the records to append and the answers to send."""

@@ -1,4 +1,4 @@
-"""Times at which a coordinator has something to do, in ms."""
+"""Deadlines of coordinators, as wall-clock times in ms."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ NEVER: Final = 2**63 - 1
 
 
 def moved(deadline_ms: int, by_ms: int) -> int:
-    """The deadline after the clock was set by `by_ms`."""
+    """Return the deadline after the clock was set by `by_ms`; NEVER stays NEVER."""
     return deadline_ms if deadline_ms == NEVER else deadline_ms + by_ms

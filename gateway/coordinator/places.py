@@ -1,4 +1,4 @@
-"""Partitions by topic id, as members of groups are assigned them, and by topic name, as offsets are committed."""
+"""Partitions by topic id, as group members are assigned them, and by topic name, as offsets are committed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TopicPartition = tuple[str, int]
 
 
 def by_topic(places: Iterable[Place]) -> dict[uuid.UUID, list[int]]:
-    """The partitions of each topic, in order."""
+    """Return the partition indexes of each topic, in order."""
     topics: dict[uuid.UUID, list[int]] = {}
     for topic_id, partition in sorted(places):
         topics.setdefault(topic_id, []).append(partition)

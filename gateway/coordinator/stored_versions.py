@@ -1,22 +1,22 @@
-"""Records of coordinators that a later release wrote: their partition is not loaded, rather than loaded without them.
+"""Detects coordinator records that a later release wrote. Their partition is not loaded, because it would be incomplete.
 
-Source: Kafka's `CoordinatorLoaderImpl` and `TransactionLog`, which fail to load a value of a version they don't know, and
-pass over a kind of key that they don't know.
+Source: Kafka's `CoordinatorLoaderImpl` and `TransactionLog`. They fail to load a value of an unknown version, and
+skip an unknown kind of key.
 """
 
 from __future__ import annotations
 
 
 class NewerVersion(ValueError):
-    """A stored value is of a later version than is known here."""
+    """A stored value has a later version than this release can read."""
 
     def __init__(self, version: int, newest: int) -> None:
-        """Name the value's version and the newest that can be read."""
+        """Take the value's version and the newest version that this release reads."""
         super().__init__(f"a value of version {version}; this program reads versions 0 to {newest}")
 
 
 def newer_version_in(error: BaseException) -> NewerVersion | None:
-    """The NewerVersion that `error` is, or was raised from."""
+    """Return the NewerVersion that `error` is, or that `error` was raised from; None when there is none."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, NewerVersion):
         cause = cause.__cause__

@@ -1,4 +1,4 @@
-"""Records of a coordinator's state that belong to a transaction, and how such a transaction ends."""
+"""Records of coordinator state that belong to a transaction, and the markers that end the transaction."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 
 class Pending(NamedTuple):
-    """A record that counts once the transaction it was written in is committed."""
+    """A record that takes effect when the transaction that wrote it is committed."""
 
     producer_id: int
     producer_epoch: int
@@ -14,7 +14,7 @@ class Pending(NamedTuple):
 
 
 class TransactionEnd(NamedTuple):
-    """A marker: what the producer has pending counts from here on, or never."""
+    """A marker: the pending records of the producer take effect now (commit), or never (abort)."""
 
     producer_id: int
     is_commit: bool

@@ -1,9 +1,9 @@
-"""The partitions that the leader gave a member of protocol type `consumer`, read from its SyncGroup assignment.
+"""Encodes and decodes the assignment of a classic member of protocol type `consumer`, the bytes of a SyncGroup.
 
     int16 version | topics: int32 count, each an int16 length and a name, int32 count, int32 partitions |
     user data: int32 length (-1: null) and bytes | …
 
-Source: Kafka's ConsumerProtocolAssignment.json; later versions add at the end.
+Source: Kafka's ConsumerProtocolAssignment.json. Later versions append fields.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _HIGHEST_VERSION: Final = 3
 
 
 def assigned_partitions(assignment: bytes) -> dict[str, list[int]] | None:
-    """Partitions by topic, both in the order assigned, or None when the bytes can't be read."""
+    """Return the partitions by topic, both in the order of the assignment, or None when the bytes are malformed."""
     try:
         return _read(assignment)
     except (struct.error, UnicodeDecodeError):
@@ -30,7 +30,7 @@ def assigned_partitions(assignment: bytes) -> dict[str, list[int]] | None:
 
 
 def encode_assignment(version: int, partitions: Mapping[str, Iterable[int]]) -> bytes:
-    """As a leader would write it for a member whose subscription is of that version, without user data."""
+    """Encode an assignment without user data, as a leader does for a member whose subscription has this version."""
     pieces = [_HEAD.pack(max(0, min(version, _HIGHEST_VERSION)), len(partitions))]
     for topic, indexes in sorted(partitions.items()):
         wanted = sorted(indexes)
@@ -39,7 +39,10 @@ def encode_assignment(version: int, partitions: Mapping[str, Iterable[int]]) -> 
 
 
 def _read(data: bytes) -> dict[str, list[int]] | None:
-    """Raises struct.error, UnicodeDecodeError."""
+    """Decode the assignment; return None when a count or length is impossible.
+
+    Raises struct.error, UnicodeDecodeError.
+    """
     version, topics = _HEAD.unpack_from(data)
     if version < 0 or not 0 <= topics <= len(data):
         return None

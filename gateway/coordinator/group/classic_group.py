@@ -2,9 +2,9 @@
 
     state                 meaning                                    left for
     Empty                 no members; committed offsets may remain   PreparingRebalance on a join
-    PreparingRebalance    waits for all members to join again        CompletingRebalance, Empty when none came
-    CompletingRebalance   the leader's assignment is awaited         Stable on it, PreparingRebalance on any change
-    Stable                every member can have its assignment       PreparingRebalance on any change
+    PreparingRebalance    waits for all members to join again        CompletingRebalance, Empty when no member joined
+    CompletingRebalance   waits for the leader's assignment          Stable on it, PreparingRebalance on any change
+    Stable                every member can fetch its assignment      PreparingRebalance on any change
     Dead                  deleted
 
 Source: Kafka's `ClassicGroup`.
@@ -25,11 +25,11 @@ from gateway.coordinator.group.records import GroupMetadata, MemberMetadata
 from gateway.coordinator.group.subscription import CONSUMER_PROTOCOL, subscribed_topics
 
 Protocols = tuple[tuple[str, bytes], ...]
-"""(name, metadata) in the member's order of preference."""
+"""(name, metadata) of each protocol, in the member's order of preference."""
 
 
 class GroupState(enum.Enum):
-    """The names are those that ListGroups and DescribeGroups tell."""
+    """The states of a classic group; the values are the names that ListGroups and DescribeGroups report."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -39,7 +39,7 @@ class GroupState(enum.Enum):
 
 
 class GroupError(Exception):
-    """A request is refused with Kafka's error code."""
+    """A request is refused; `error_code` is Kafka's code for the reason."""
 
     def __init__(self, error_code: ErrorCode) -> None:
         super().__init__(error_code.name)
@@ -48,7 +48,10 @@ class GroupError(Exception):
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """A member of a classic group; the session ends at `session_deadline_ms` unless it is heard of."""
+    """A member of a classic group.
+
+    Its session times out at `session_deadline_ms` unless the member sends a heartbeat.
+    """
 
     member_id: str
     group_instance_id: str | None
@@ -65,16 +68,16 @@ class Member:
     awaiting_sync: Waiter | None = None
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What it sent for one protocol."""
+        """Return the metadata that the member sent for one protocol; empty when it did not name the protocol."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
     def restart_session(self, now_ms: int) -> None:
-        """Its session begins anew."""
+        """Set the session deadline to a full session timeout from now."""
         self.session_deadline_ms = now_ms + self.session_timeout_ms
 
 
 class ClassicGroup:
-    """Membership and state. What moves it from state to state is in `classic_rebalance` and `classic_sessions`."""
+    """Members and state of a group. `classic_rebalance` and `classic_sessions` hold the transitions between states."""
 
     def __init__(self, group_id: str, now_ms: int) -> None:
         self.group_id = group_id
@@ -88,18 +91,20 @@ class ClassicGroup:
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}
         self.pending_members: dict[str, int] = {}
-        """Member ids given out and not yet used, and when they end (ms)."""
+        """The deadline (ms) of each member id that was handed out and has not joined yet."""
         self.pending_sync: set[str] = set()
         self.new_member_added = False
         self.join_deadline_ms = NEVER
         self.initial_delay_left_ms = 0
         self.sync_deadline_ms = NEVER
         self.subscribed_topics: frozenset[str] | None = None
-        """None where it can't be known: the members do not speak the consumer protocol."""
+        """The topics that members subscribe to; None when unknown, because the members do not speak the consumer
+        protocol.
+        """
 
     @classmethod
     def restored(cls, group_id: str, metadata: GroupMetadata, now_ms: int) -> ClassicGroup:
-        """The group as its last record tells; its members have a session's time to be heard of."""
+        """Build the group from its last record; each member's session starts again at `now_ms`."""
         group = cls(group_id, now_ms)
         group.generation_id = metadata.generation_id
         group.protocol_type = metadata.protocol_type or None
@@ -130,7 +135,7 @@ class ClassicGroup:
         return group
 
     def metadata(self, assignments: dict[str, bytes] | None = None) -> GroupMetadata:
-        """What is to be stored of it."""
+        """Return the value of the group's record; `assignments` replaces the members' assignments when given."""
         members = tuple(
             MemberMetadata(
                 member_id=member.member_id,
@@ -156,7 +161,7 @@ class ClassicGroup:
     # State.
 
     def clock_was_set(self, by_ms: int) -> None:
-        """Everyone has as much time left as before."""
+        """Move every deadline by as much, so that each member has as much time left as before."""
         self.join_deadline_ms = moved(self.join_deadline_ms, by_ms)
         self.sync_deadline_ms = moved(self.sync_deadline_ms, by_ms)
         for member_id, deadline_ms in self.pending_members.items():
@@ -165,36 +170,41 @@ class ClassicGroup:
             member.session_deadline_ms = moved(member.session_deadline_ms, by_ms)
 
     def become(self, state: GroupState, now_ms: int) -> None:
+        """Change the state, and note the time and the previous state."""
         self.previous_state = self.state
         self.state = state
         self.state_since_ms = now_ms
 
     @property
     def is_stored(self) -> bool:
-        """Whether what it is belongs into its record: between rebalances."""
+        """Whether the group's record holds its members: true between rebalances."""
         return self.state in {GroupState.EMPTY, GroupState.STABLE}
 
     @property
     def can_rebalance(self) -> bool:
+        """Whether a rebalance may start now: no other rebalance is waiting for members to join."""
         return self.state in {GroupState.STABLE, GroupState.COMPLETING_REBALANCE, GroupState.EMPTY}
 
     @property
     def is_simple(self) -> bool:
-        """Whether it only keeps offsets: nobody ever joined it."""
+        """Whether the group only stores offsets: no member ever joined it."""
         return self.state is GroupState.EMPTY and not self.protocol_type and not self.pending_members
 
     @property
     def rebalance_timeout_ms(self) -> int:
+        """The longest rebalance timeout of all members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     @property
     def has_all_joined(self) -> bool:
+        """Whether every member waits for the answer to its JoinGroup, and no pending member is left."""
         waiting = sum(member.awaiting_join is not None for member in self.members.values())
         return waiting == len(self.members) and not self.pending_members
 
     # Members.
 
     def add(self, member: Member, waiter: Waiter) -> None:
+        """Add a member that waits with `waiter` for the end of the rebalance; the first member becomes the leader."""
         if not self.members:
             self.protocol_type = member.protocol_type
         if self.leader is None:
@@ -206,7 +216,7 @@ class ClassicGroup:
         self.pending_members.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> None:
-        """Forget a member or a pending one; another member leads if it led."""
+        """Remove a member or a pending member; when it was the leader, the next member becomes the leader."""
         member = self.members.pop(member_id, None)
         if member is not None and member.group_instance_id is not None:
             self.static_members.pop(member.group_instance_id, None)
@@ -216,7 +226,10 @@ class ClassicGroup:
         self.pending_sync.discard(member_id)
 
     def replace_static(self, group_instance_id: str, new_member_id: str, effects: Effects) -> Member:
-        """A static member came back under a new id: it keeps everything, whoever uses the old id is fenced."""
+        """Give a static member that restarted its new id, and fence the old id.
+
+        The member keeps its place and assignment.
+        """
         old_member_id = self.static_members[group_instance_id]
         member = self.members.pop(old_member_id)
         fenced = ErrorCode.fenced_instance_id
@@ -234,7 +247,7 @@ class ClassicGroup:
         return member
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> Member:
-        """The member who asks. Raises GroupError UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
+        """Return the member that sent a request. Raises GroupError UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
         if group_instance_id is not None:
             known = self.static_members.get(group_instance_id)
             if known is None:
@@ -247,7 +260,7 @@ class ClassicGroup:
         return member
 
     def elect_joined_leader(self) -> bool:
-        """Have a member lead that has joined again; False when the leader has not and no other has."""
+        """Make sure that the leader is a member that has joined again; return False when no member has."""
         leader = None if self.leader is None else self.members.get(self.leader)
         if leader is not None and leader.awaiting_join is not None:
             return True
@@ -260,7 +273,7 @@ class ClassicGroup:
     # Protocols.
 
     def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Whether a member that speaks these could be in the group with the others."""
+        """Return whether a member with these protocols has one in common with all members of the group."""
         wanted = set(names)
         if self.state is GroupState.EMPTY:
             return bool(protocol_type and wanted)
@@ -269,13 +282,13 @@ class ClassicGroup:
         return bool(wanted & self._candidates() if self.members else wanted)
 
     def _candidates(self) -> set[str]:
-        """The protocols that every member speaks."""
-        # a member may name one twice
+        """Return the protocols that every member speaks."""
+        # a member may name a protocol twice
         counted = Counter(name for member in self.members.values() for name in dict(member.protocols))
         return {name for name, count in counted.items() if count == len(self.members)}
 
     def select_protocol(self) -> str:
-        """The protocol with the most votes; each member votes for the first it has of those that all have."""
+        """Return the protocol with the most votes. Each member votes for its first protocol that all members speak."""
         candidates = self._candidates()
         votes = Counter(
             next(name for name, _ in member.protocols if name in candidates)
@@ -284,7 +297,7 @@ class ClassicGroup:
         return votes.most_common(1)[0][0]
 
     def begin_generation(self, now_ms: int) -> None:
-        """All who will have joined: the next generation, or an empty group."""
+        """Begin the next generation with the members that have joined; without members the group becomes Empty."""
         self.generation_id += 1
         self.pending_sync.clear()
         if self.members:
@@ -298,15 +311,19 @@ class ClassicGroup:
 
     @property
     def is_of_consumers(self) -> bool:
+        """Whether the protocol type is `consumer`."""
         return self.protocol_type == CONSUMER_PROTOCOL
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member may have the topic; of consumers not understood any topic."""
+        """Return whether a member may read the topic; true for any topic when a consumer's subscription is
+        unreadable.
+        """
         if self.subscribed_topics is None:
             return self.is_of_consumers
         return topic in self.subscribed_topics
 
     def topics_of_members(self) -> frozenset[str] | None:
+        """Return all topics that members subscribe to; None when the protocol or a subscription is not understood."""
         if self.protocol_type != CONSUMER_PROTOCOL or self.protocol_name is None:
             return None
         topics: set[str] = set()
@@ -320,7 +337,7 @@ class ClassicGroup:
     # Answers.
 
     def generation_reply(self, member_id: str, *, skip_assignment: bool = False) -> JoinReply:
-        """The present generation, with the members for the leader."""
+        """Return the JoinGroup answer for the present generation; only the leader's answer lists the members."""
         members: tuple[tuple[str, str | None, bytes], ...] = ()
         if member_id == self.leader:
             members = tuple(
@@ -338,17 +355,19 @@ class ClassicGroup:
         )
 
     def assignment_reply(self, member: Member) -> SyncReply:
+        """Return the SyncGroup answer with the member's assignment."""
         return SyncReply(
             protocol_type=self.protocol_type, protocol_name=self.protocol_name, assignment=member.assignment
         )
 
     def answer_join(self, member: Member, reply: JoinReply, effects: Effects) -> None:
+        """Answer the member's waiting JoinGroup, if any."""
         if member.awaiting_join is not None:
             effects.reply(member.awaiting_join, reply)
             member.awaiting_join = None
 
     def answer_sync(self, member: Member, reply: SyncReply, effects: Effects) -> bool:
-        """Whether the member waited for it."""
+        """Answer the member's waiting SyncGroup; return whether there was one."""
         if member.awaiting_sync is None:
             return False
         effects.reply(member.awaiting_sync, reply)

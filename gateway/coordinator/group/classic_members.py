@@ -1,11 +1,12 @@
 """Members of a consumer group that still speak the classic protocol (KIP-848, online migration).
 
-The coordinator assigns for them too: JoinGroup is answered at once and never has a leader, SyncGroup brings what the
-member has by now, and the answer to a heartbeat has it join again for more, or to give something back.
+The coordinator assigns partitions to these members too. JoinGroup is answered at once and never names a leader.
+SyncGroup returns the partitions that the member has by now. The answer to a heartbeat makes the member join again
+when it gets further partitions, or must revoke some.
 
     classic protocol      consumer group
     generation_id         member epoch
-    owned partitions      what it has not given back yet; none for a client that gives all up before it joins
+    owned partitions      the partitions not revoked yet; none for a client that revokes all partitions before it joins
 
 Source: Kafka's `GroupMetadataManager.classicGroup*ToConsumerGroup`.
 """
@@ -39,7 +40,7 @@ from gateway.coordinator.places import Place
 def join(
     group: ConsumerGroup, request: Join, topics: Topics, limits: ConsumerLimits, now_ms: int
 ) -> tuple[JoinReply, list[ConsumerRecord]]:
-    """JoinGroup to a group that has members. Raises GroupError."""
+    """Handle a JoinGroup of a classic member to a consumer group. Raises GroupError."""
     instance_id = request.group_instance_id
     member_id = request.member_id or request.fresh_member_id
     is_known = member_id in group.members or instance_id in group.static_members
@@ -72,7 +73,10 @@ def join(
 
 
 def _supports(group: ConsumerGroup, request: Join) -> bool:
-    """Whether it has a protocol that all classic members have, in case they get among themselves again."""
+    """Return whether the request names a protocol that all classic members speak.
+
+    The group needs that protocol when only classic members are left and it becomes a classic group.
+    """
     candidates = {name for name, _ in request.protocols}
     for member in group.members.values():
         if member.classic is not None:
@@ -83,7 +87,9 @@ def _supports(group: ConsumerGroup, request: Join) -> bool:
 def _member(
     group: ConsumerGroup, request: Join, member_id: str, records: list[ConsumerRecord]
 ) -> ConsumerMember:
-    """The member who joins, a new one if it is not known; a static one replaces whoever had its name."""
+    """Return the joining member, and create it when it is unknown; a static member replaces the one with its instance
+    id.
+    """
     instance_id = request.group_instance_id
     if instance_id is not None and request.member_id:
         return _check_static(group, member_id, instance_id)
@@ -108,7 +114,7 @@ def _take_news(
     *,
     is_new: bool,
 ) -> bool:
-    """Note what the member tells; whether that changes what the group subscribes to."""
+    """Store what the request says about the member; return whether the group's subscriptions changed."""
     before = member.value()
     member.client_id, member.client_host = request.client_id, request.client_host
     member.rack_id = subscription.rack_id or member.rack_id
@@ -127,7 +133,7 @@ def _take_news(
 
 
 def places_of(partitions: Iterable[tuple[str, int]], topics: Topics) -> frozenset[Place]:
-    """Partitions by topic id; those of topics that are gone are left out."""
+    """Return the partitions by topic id; partitions of topics that no longer exist are left out."""
     found = ((topics.describe(name), partition) for name, partition in partitions)
     return frozenset((topic[0], partition) for topic, partition in found if topic is not None)
 
@@ -147,7 +153,7 @@ def _check_static(group: ConsumerGroup, member_id: str, instance_id: str) -> Con
 def _check_member(
     group: ConsumerGroup, member_id: str, instance_id: str | None
 ) -> tuple[ConsumerMember, ClassicMember]:
-    """The classic member who asks. Raises GroupError."""
+    """Return the classic member that sent the request. Raises GroupError."""
     if instance_id is None:
         found = group.members.get(member_id)
     else:
@@ -158,7 +164,7 @@ def _check_member(
 
 
 def _must_join_again(member: ConsumerMember, now_ms: int) -> None:
-    """From now on a rebalance timeout's time."""
+    """Give the member its rebalance timeout from now to join again, unless its deadline is set already."""
     if member.join_deadline_ms == NEVER:
         member.join_deadline_ms = now_ms + member.rebalance_timeout_ms
 
@@ -171,7 +177,7 @@ def sync(
     topics: Topics,
     now_ms: int,
 ) -> SyncReply:
-    """SyncGroup: what (member_id, group_instance_id) has by now. Raises GroupError."""
+    """Handle a SyncGroup of (member_id, group_instance_id): return its present assignment. Raises GroupError."""
     member, classic = _check_member(group, *who)
     if generation_id != member.member_epoch:
         raise GroupError(ErrorCode.illegal_generation)
@@ -179,7 +185,7 @@ def sync(
     name, metadata = classic.protocols[0]
     if protocol_type not in {None, CONSUMER_PROTOCOL} or protocol_name not in {None, name}:
         raise GroupError(ErrorCode.inconsistent_group_protocol)
-    # who has to give something back first does that with the assignment it gets here
+    # a member that must revoke partitions learns which from the assignment of this answer
     if group.group_epoch > member.member_epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
         _must_join_again(member, now_ms)
         raise GroupError(ErrorCode.rebalance_in_progress)
@@ -190,7 +196,7 @@ def sync(
 
 
 def assignment_of(member: ConsumerMember, metadata: bytes, places: Iterable[Place], topics: Topics) -> bytes:
-    """Places as the client reads them; `metadata` tells which version it speaks."""
+    """Encode the places for the client, in the version of the subscription `metadata`."""
     names = {}
     for name in member.subscribed_names:
         topic = topics.describe(name)
@@ -207,7 +213,7 @@ def assignment_of(member: ConsumerMember, metadata: bytes, places: Iterable[Plac
 def heartbeat(
     group: ConsumerGroup, member_id: str, instance_id: str | None, generation_id: int, now_ms: int
 ) -> ErrorCode:
-    """Heartbeat: REBALANCE_IN_PROGRESS has the member join again. Raises GroupError."""
+    """Handle a Heartbeat; REBALANCE_IN_PROGRESS makes the member join again. Raises GroupError."""
     member, classic = _check_member(group, member_id, instance_id)
     if generation_id != member.member_epoch:
         raise GroupError(ErrorCode.illegal_generation)
@@ -223,6 +229,7 @@ def heartbeat(
 
 
 def _waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
+    """Return whether another member still holds a partition of the member's target."""
     missing = group.targets.get(member.member_id, NOWHERE) - member.assigned
     return bool(missing & group.held_by_others(member))
 
@@ -230,9 +237,9 @@ def _waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
 def leave(
     group: ConsumerGroup, leaving: Sequence[tuple[str, str | None]]
 ) -> tuple[list[ErrorCode], list[ConsumerRecord]]:
-    """LeaveGroup: let (member_id, group_instance_id) go, an administrator's static members without a member id too.
+    """Handle a LeaveGroup: remove each (member_id, group_instance_id). An administrator may leave the member id empty.
 
-    Members of the consumer protocol go as well: this is how an administrator removes them.
+    Members of the consumer protocol are removed too: an administrator removes them with this request.
     """
     gone: dict[str, ConsumerMember] = {}
     errors = []

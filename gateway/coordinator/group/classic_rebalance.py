@@ -1,9 +1,10 @@
-"""How members of a classic group join and agree; how they leave is in `classic_sessions`.
+"""The join and sync phases of a classic group; `classic_sessions` has heartbeats, leaving and timeouts.
 
-    join ──► all joined, or time is up ──► generation + 1, everyone answered ──► sync: the leader assigns ──► Stable
+    join ──► all joined, or the time is up ──► generation + 1, all answered ──► sync: the leader assigns ──► Stable
 
-The first generation of a group waits `initial_rebalance_delay_ms` for more members, at most a rebalance
-timeout in all. Source: Kafka's `GroupMetadataManager.classicGroup*`, KIP-62, KIP-134, KIP-345, KIP-394, KIP-814.
+The first generation of a group waits `initial_rebalance_delay_ms` for more members, and waits again while members
+come, at most a rebalance timeout in all. Source: Kafka's `GroupMetadataManager.classicGroup*`, KIP-62, KIP-134,
+KIP-345, KIP-394, KIP-814.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ from gateway.coordinator.group.effects import Effects, JoinReply, SyncReply, Wai
 from gateway.coordinator.group.records import GroupMetadataRecord
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
-"""A new member whose client went away while it waits is given up after this long."""
+"""A new member whose client disconnected while its JoinGroup waits is removed after this time."""
 NOBODY_JOINED_DELAY_MS: Final = 1000
-"""How long a rebalance that only has absent static members waits at the least."""
+"""The shortest time that a rebalance waits when its only members are absent static members."""
 MAX_PENDING_MEMBERS: Final = 10_000
-"""Who was told a member id and has not come back with it."""
+"""Member ids handed out and not used yet; one more makes the group forget the oldest."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupLimits:
-    """See the settings `group.*` in `docs/configuration.md`."""
+    """The limits of a classic group: the settings `group.*` in `docs/configuration.md`."""
 
     initial_rebalance_delay_ms: int = 3000
     max_size: int = 2**31 - 1
@@ -39,7 +40,7 @@ class GroupLimits:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """A JoinGroup request. `fresh_member_id` is what a member without an id is given."""
+    """A JoinGroup request. A member without an id gets `fresh_member_id`."""
 
     member_id: str
     group_instance_id: str | None
@@ -58,7 +59,7 @@ class Join:
 
 
 def join(group: ClassicGroup, request: Join, waiter: Waiter, limits: GroupLimits, effects: Effects) -> None:
-    """Answer at once, or when the rebalance has everyone."""
+    """Handle a JoinGroup; answer it at once, or at the end of the rebalance."""
     member_id = request.member_id
     if not _has_room(group, member_id, limits):
         group.remove(member_id)
@@ -85,6 +86,7 @@ def join(group: ClassicGroup, request: Join, waiter: Waiter, limits: GroupLimits
 
 
 def _has_room(group: ClassicGroup, member_id: str, limits: GroupLimits) -> bool:
+    """Return whether the group may take this member in without exceeding its maximum size."""
     member = group.members.get(member_id)
     if group.state is GroupState.PREPARING_REBALANCE:
         waiting = sum(other.awaiting_join is not None for other in group.members.values())
@@ -100,9 +102,9 @@ def _join_new(
     instance_id = request.group_instance_id
     if instance_id is None and request.requires_known_member_id:
         if len(group.pending_members) >= MAX_PENDING_MEMBERS:
-            # Kafka keeps any number; whoever is forgotten here joins anew
+            # Kafka keeps any number; a client whose id is forgotten here joins anew
             del group.pending_members[next(iter(group.pending_members))]
-        # a client that never comes back for its answer must not become a member (KIP-394)
+        # a client that never returns with its id must not become a member (KIP-394)
         group.pending_members[request.fresh_member_id] = effects.now_ms + request.session_timeout_ms
         error = ErrorCode.member_id_required
         effects.reply(waiter, JoinReply(error_code=error, member_id=request.fresh_member_id))
@@ -154,7 +156,7 @@ def _join_again(
     elif (group.state is GroupState.COMPLETING_REBALANCE and unchanged) or (
         group.state is GroupState.STABLE and unchanged and not is_leader
     ):
-        # its answer was lost on the way
+        # the member did not get its last answer
         effects.reply(waiter, group.generation_reply(member.member_id))
     else:
         _update(member, request, waiter, effects)
@@ -163,7 +165,7 @@ def _join_again(
 
 def _update(member: Member, request: Join, waiter: Waiter, effects: Effects) -> None:
     if member.awaiting_join is not None:
-        # two connections ask for one member: Kafka leaves the first without an answer
+        # a second connection joins as the same member: Kafka never answers the first one
         effects.reply(
             member.awaiting_join,
             JoinReply(error_code=ErrorCode.rebalance_in_progress, member_id=member.member_id),
@@ -182,7 +184,7 @@ def _replace_static(
     limits: GroupLimits,
     effects: Effects,
 ) -> None:
-    """A static member restarted: without a change of the protocol it goes on with its old assignment."""
+    """Let a restarted static member in; it keeps its assignment when the group's protocol does not change."""
     old_leader = group.leader
     member = group.replace_static(instance_id, request.fresh_member_id, effects)
     member.restart_session(effects.now_ms)
@@ -193,7 +195,7 @@ def _replace_static(
             is_leader = group.leader == member.member_id
             reply = group.generation_reply(member.member_id, skip_assignment=is_leader)
         else:
-            # told the old leader, so that it takes itself for a follower and asks for its assignment
+            # name the old leader, so that the member acts as a follower and asks for its assignment
             reply = JoinReply(
                 generation_id=group.generation_id,
                 protocol_type=group.protocol_type,
@@ -219,7 +221,7 @@ def _rebalance_or_complete(group: ClassicGroup, limits: GroupLimits, effects: Ef
 
 
 def complete_when_all_joined(group: ClassicGroup, effects: Effects) -> None:
-    """Of a group that was empty the delay is waited for in any case."""
+    """End the join phase when all members have joined; a group that was empty always waits the full initial delay."""
     if (
         group.state is GroupState.PREPARING_REBALANCE
         and group.previous_state is not GroupState.EMPTY
@@ -229,7 +231,7 @@ def complete_when_all_joined(group: ClassicGroup, effects: Effects) -> None:
 
 
 def prepare_rebalance(group: ClassicGroup, limits: GroupLimits, effects: Effects) -> None:
-    """Have every member join again."""
+    """Start a rebalance: every member must join again."""
     now_ms = effects.now_ms
     if group.state is GroupState.COMPLETING_REBALANCE:
         for member in group.members.values():
@@ -251,13 +253,13 @@ def prepare_rebalance(group: ClassicGroup, limits: GroupLimits, effects: Effects
 
 
 def _complete_join(group: ClassicGroup, effects: Effects) -> None:
-    """Begin the next generation with those who joined; static members keep their place until their session ends."""
+    """Begin the next generation with the members that joined; static members stay until their session times out."""
     now_ms = effects.now_ms
     for member in list(group.members.values()):
         if member.awaiting_join is None and member.group_instance_id is None:
             group.remove(member.member_id)
     if group.members and not group.elect_joined_leader():
-        # a rebalance timeout of 0 must not make the clock spin until a session ends
+        # at least a second, so that a rebalance timeout of 0 does not make a busy loop until a session times out
         group.join_deadline_ms = now_ms + max(group.rebalance_timeout_ms, NOBODY_JOINED_DELAY_MS)
         return
     group.join_deadline_ms = NEVER
@@ -274,7 +276,7 @@ def _complete_join(group: ClassicGroup, effects: Effects) -> None:
 
 
 def join_time_is_up(group: ClassicGroup, limits: GroupLimits, effects: Effects) -> None:
-    """Go on without those who did not join; an empty group may wait longer for more members."""
+    """End the join phase without the missing members; a group that was empty may wait again for more members."""
     group.join_deadline_ms = NEVER
     if group.state is not GroupState.PREPARING_REBALANCE:
         return
@@ -288,7 +290,7 @@ def join_time_is_up(group: ClassicGroup, limits: GroupLimits, effects: Effects) 
         _complete_join(group, effects)
 
 
-# Agreeing.
+# Sync.
 
 
 def sync(
@@ -301,7 +303,10 @@ def sync(
     waiter: Waiter,
     effects: Effects,
 ) -> None:
-    """Take the leader's assignment, or wait for it. `protocol` is (type, name), None where the request has none."""
+    """Handle a SyncGroup: take the leader's assignment, or wait for it.
+
+    `protocol` is (type, name), each None when the request does not have it.
+    """
     try:
         member = group.check_member(member_id, group_instance_id)
         _check_generation(group, generation_id, protocol)
@@ -337,6 +342,7 @@ def _check_generation(
 
 
 def _assign(group: ClassicGroup, assignments: Mapping[str, bytes], effects: Effects) -> None:
+    """Store the leader's assignment, and answer every member that waits for it."""
     group.become(GroupState.STABLE, effects.now_ms)
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")

@@ -1,4 +1,4 @@
-"""How members of a classic group are heard of, leave and are given up.
+"""Heartbeats, leaving and timeouts of the members of a classic group.
 
 Source: Kafka's `GroupMetadataManager.classicGroupHeartbeat`, `classicGroupLeave`, KIP-345.
 """
@@ -23,7 +23,7 @@ from gateway.coordinator.group.effects import Effects, JoinReply, SyncReply
 def heartbeat(
     group: ClassicGroup, member_id: str, group_instance_id: str | None, generation_id: int, now_ms: int
 ) -> ErrorCode:
-    """Hear of a member. Raises GroupError."""
+    """Handle a Heartbeat: restart the member's session. Raises GroupError."""
     if group.state is GroupState.DEAD:
         raise GroupError(ErrorCode.coordinator_not_available)
     member = group.check_member(member_id, group_instance_id)
@@ -41,7 +41,7 @@ def leave(
     limits: GroupLimits,
     effects: Effects,
 ) -> list[ErrorCode]:
-    """Let (member_id, group_instance_id) go, an administrator's static members without a member id too."""
+    """Remove each (member_id, group_instance_id); an administrator may leave a static member's member id empty."""
     errors = [_leave_one(group, member_id, instance_id, effects) for member_id, instance_id in leaving]
     if any(error is ErrorCode.none for error in errors):
         _go_on(group, limits, effects)
@@ -72,7 +72,7 @@ def _remove(group: ClassicGroup, member: Member, effects: Effects) -> None:
 
 
 def _go_on(group: ClassicGroup, limits: GroupLimits, effects: Effects) -> None:
-    """A member is gone: rebalance, or complete the rebalance that only waited for it."""
+    """Rebalance after a member was removed, or complete the rebalance that only waited for this member."""
     if group.state in {GroupState.STABLE, GroupState.COMPLETING_REBALANCE}:
         prepare_rebalance(group, limits, effects)
     else:
@@ -83,19 +83,23 @@ def _go_on(group: ClassicGroup, limits: GroupLimits, effects: Effects) -> None:
 
 
 def next_deadline_ms(group: ClassicGroup) -> int:
-    """When `expire` has something to do, at the earliest."""
+    """Return the earliest time at which `expire` has something to do."""
     deadlines = [group.join_deadline_ms, group.sync_deadline_ms, *group.pending_members.values()]
     deadlines += [member.session_deadline_ms for member in group.members.values() if _can_expire(member)]
     return min(deadlines)
 
 
 def _can_expire(member: Member) -> bool:
-    """A member that waits for an answer of ours is alive for all we know, unless it never got one."""
+    """Return whether the member's session may time out.
+
+    A member that waits for an answer sends no heartbeats, so its session does not time out. A new member that waits
+    does time out: its client may be gone.
+    """
     return member.is_new or (member.awaiting_join is None and member.awaiting_sync is None)
 
 
 def expire(group: ClassicGroup, limits: GroupLimits, effects: Effects) -> None:
-    """Do what is due: give up members not heard of, go on without those who did not join or sync."""
+    """Remove members whose session timed out, and end join and sync phases whose time is up."""
     now_ms = effects.now_ms
     for member_id, deadline_ms in list(group.pending_members.items()):
         if deadline_ms <= now_ms:
@@ -113,6 +117,7 @@ def expire(group: ClassicGroup, limits: GroupLimits, effects: Effects) -> None:
 
 
 def _give_up_those_not_synced(group: ClassicGroup, limits: GroupLimits, effects: Effects) -> None:
+    """Remove the members that did not sync in time, and rebalance."""
     if not group.pending_sync or group.state not in {GroupState.COMPLETING_REBALANCE, GroupState.STABLE}:
         return
     for member_id in list(group.pending_sync):

@@ -11,23 +11,26 @@ from gateway.coordinator.group.classic_group import ClassicGroup, GroupError, Gr
 
 @dataclass(frozen=True, slots=True)
 class Committer:
-    """Who commits or asks; a consumer outside any group has generation -1 and no member id."""
+    """The sender of an OffsetCommit or OffsetFetch. A consumer outside any group has generation -1 and no member id."""
 
     group_id: str
     generation_id: int = -1
     member_id: str = ""
     group_instance_id: str | None = None
     tells_member_epoch: bool = True
-    """Whether its request can come from a member of the consumer protocol (OffsetCommit v9 and later)."""
+    """Whether the request can come from a member of the consumer protocol (OffsetCommit v9 and later)."""
 
     @property
     def is_anonymous(self) -> bool:
-        """Whether it names no member at all."""
+        """Whether the request names no member at all."""
         return self.generation_id < 0 and not self.member_id and self.group_instance_id is None
 
 
 def check_commit(group: ClassicGroup, committer: Committer, now_ms: int) -> None:
-    """A member that may commit is heard of. Raises GroupError. Source: Kafka's ClassicGroup.validateOffsetCommit."""
+    """Restart the session of a member that may commit. Raises GroupError.
+
+    Source: Kafka's ClassicGroup.validateOffsetCommit.
+    """
     if committer.generation_id < 0 and group.state is GroupState.EMPTY:
         return
     if committer.is_anonymous:

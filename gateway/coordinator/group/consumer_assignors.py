@@ -1,7 +1,7 @@
-"""The server-side assignors of the consumer protocol: which member is to have which partition.
+"""The server-side assignors of the consumer protocol: they decide which member gets which partition.
 
-    uniform   as many partitions for each as for any other, moving as few as can be
-    range     of each topic a run of neighbouring partitions for each subscriber, in the order of the members
+    uniform   every member gets the same number of partitions (±1), and as few partitions as possible move
+    range     every subscriber of a topic gets a run of neighbouring partitions, in the order of the members
 
 Source: Kafka's `UniformAssignor`, `RangeAssignor`, KIP-848.
 """
@@ -19,7 +19,7 @@ Assignment = dict[str, frozenset[Place]]
 
 
 class Subscriber(NamedTuple):
-    """A member as the assignors see it; `order` is its place among the others (instance id or member id)."""
+    """A member as the assignors see it; `order` sorts the members (instance id or member id)."""
 
     order: str
     topics: frozenset[uuid.UUID]
@@ -27,11 +27,11 @@ class Subscriber(NamedTuple):
 
 
 Assignor = Callable[[Mapping[str, Subscriber], Mapping[uuid.UUID, int]], Assignment]
-"""Takes the members and the number of partitions of each topic."""
+"""A function of the members and the number of partitions of each topic."""
 
 
 def assign_range(members: Mapping[str, Subscriber], topics: Mapping[uuid.UUID, int]) -> Assignment:
-    """Neighbouring partitions together; the first members have one more where it does not come out even."""
+    """Assign neighbouring partitions together; the first members get one more when the division leaves a rest."""
     found: dict[str, set[Place]] = {member_id: set() for member_id in members}
     ordered = sorted(members, key=lambda member_id: members[member_id].order)
     for topic_id, count in topics.items():
@@ -48,7 +48,7 @@ def assign_range(members: Mapping[str, Subscriber], topics: Mapping[uuid.UUID, i
 
 
 def assign_uniform(members: Mapping[str, Subscriber], topics: Mapping[uuid.UUID, int]) -> Assignment:
-    """Even, and sticky: who has a partition keeps it unless that would leave others short."""
+    """Assign evenly: a member keeps its partitions unless other members would then get too few."""
     if not members:
         return {}
     balance = _Balance(members, topics)
@@ -59,7 +59,7 @@ def assign_uniform(members: Mapping[str, Subscriber], topics: Mapping[uuid.UUID,
 
 
 class _Balance:
-    """An assignment in the making."""
+    """An assignment under construction."""
 
     def __init__(self, members: Mapping[str, Subscriber], topics: Mapping[uuid.UUID, int]) -> None:
         self._members = members
@@ -79,7 +79,9 @@ class _Balance:
         return len(self.places[member_id]), self._order[member_id]
 
     def keep_current(self) -> None:
-        """Begin with what each has and may have, up to the most that anyone will need to have."""
+        """Start with the partitions that each member has and still subscribes to, at most its fair share when all are
+        alike.
+        """
         alike = len({member.topics for member in self._members.values()}) == 1
         total = sum(self._topics[topic_id] for topic_id, names in self._subscribers.items() if names)
         share, extra = divmod(total, len(self._members))
@@ -101,7 +103,7 @@ class _Balance:
             self._taken.update(kept)
 
     def hand_out(self) -> None:
-        """Give what nobody has to who has least; topics with the fewest subscribers first."""
+        """Give each free partition to the subscriber with the fewest; topics with the fewest subscribers come first."""
         for topic_id in sorted(self._topics, key=lambda topic: (len(self._subscribers[topic]), topic)):
             free = [
                 (topic_id, partition)
@@ -117,7 +119,7 @@ class _Balance:
                 heapq.heapreplace(heap, (load + 1, order, member_id))
 
     def even_out(self) -> None:
-        """Move single partitions from who has more to who has at least two fewer, until nobody does."""
+        """Move single partitions from a member to another that has at least two fewer, until there is no such pair."""
         moved = True
         while moved:
             moved = False

@@ -1,8 +1,8 @@
-"""One group of the consumer protocol (KIP-848): the coordinator assigns, each member gets there by its heartbeats.
+"""One group of the consumer protocol (KIP-848): the coordinator assigns, each member follows by its heartbeats.
 
     group epoch        rises with every change of members or subscriptions
-    assignment epoch   the group epoch that the present target assignment was made for
-    member epoch       the assignment epoch whose target the member has begun to have
+    assignment epoch   the group epoch for which the present target assignment was made
+    member epoch       the assignment epoch whose target the member has begun to follow
 
     group state   when
     Empty         no members
@@ -10,7 +10,7 @@
     Reconciling   some member does not have its target yet
     Stable        every member has its target
 
-A partition is given to a member only after the one who had it confirmed that it gave it back.
+A partition is assigned to a member only after its last owner has confirmed that it revoked the partition.
 Source: Kafka's `ConsumerGroup`, `ConsumerGroupMember`, `CurrentAssignmentBuilder`.
 """
 
@@ -45,15 +45,15 @@ from gateway.coordinator.places import Place
 
 NOWHERE: Final[frozenset[Place]] = frozenset()
 FIRST_GROUP_EPOCH: Final = 1
-"""That of a group before its first member."""
+"""The epoch of a group before its first member."""
 JOINING: Final = 0
 LEAVING: Final = -1
 LEAVING_FOR_A_WHILE: Final = -2
-"""The member epoch of a static member that is away and may come back."""
+"""The member epoch of a static member that is away and may return."""
 
 
 class ConsumerGroupState(enum.Enum):
-    """The names are those that ListGroups and ConsumerGroupDescribe tell."""
+    """The states of a consumer group; the values are the names that ListGroups and ConsumerGroupDescribe report."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -63,7 +63,7 @@ class ConsumerGroupState(enum.Enum):
 
 @dataclass(slots=True, eq=False)
 class ConsumerMember:
-    """A member, what it subscribes to and what it has. Timeouts and deadlines in ms."""
+    """A member, its subscription and its partitions. Timeouts and deadlines in ms."""
 
     member_id: str
     instance_id: str | None = None
@@ -80,22 +80,22 @@ class ConsumerMember:
     assigned: frozenset[Place] = NOWHERE
     pending_revocation: frozenset[Place] = NOWHERE
     classic: ClassicMember | None = None
-    """Set while it speaks the classic protocol; see `classic_members`."""
+    """The member's classic protocol data while it speaks the classic protocol (see `classic_members`); else None."""
     session_deadline_ms: int = NEVER
     revocation_deadline_ms: int = NEVER
     join_deadline_ms: int = NEVER
-    """Until when a classic member has to join again."""
+    """The deadline for a classic member to join again."""
     sync_deadline_ms: int = NEVER
-    """Until when a classic member that joined has to sync."""
+    """The deadline for a classic member that joined to sync."""
 
     @property
     def holds(self) -> frozenset[Place]:
-        """What nobody else may have yet."""
+        """The partitions that no other member may have yet."""
         return self.assigned | self.pending_revocation
 
     @property
     def deadline_ms(self) -> int:
-        """When it is given up unless it does what it has to."""
+        """The time at which the member is removed unless it acts."""
         return min(
             self.session_deadline_ms,
             self.revocation_deadline_ms,
@@ -104,13 +104,14 @@ class ConsumerMember:
         )
 
     def clock_was_set(self, by_ms: int) -> None:
-        """It has as much time left as before."""
+        """Move every deadline by as much, so that the member has as much time left as before."""
         self.session_deadline_ms = moved(self.session_deadline_ms, by_ms)
         self.revocation_deadline_ms = moved(self.revocation_deadline_ms, by_ms)
         self.join_deadline_ms = moved(self.join_deadline_ms, by_ms)
         self.sync_deadline_ms = moved(self.sync_deadline_ms, by_ms)
 
     def value(self) -> MemberValue:
+        """The member's description as its record stores it."""
         return MemberValue(
             self.instance_id,
             self.rack_id,
@@ -124,11 +125,14 @@ class ConsumerMember:
         )
 
     def set_revocation_deadline(self, now_ms: int) -> None:
-        """A member that has to give partitions back has its rebalance timeout to do so from now on."""
+        """Give a member that must revoke partitions its rebalance timeout from now to do so; other members have no
+        deadline.
+        """
         has_to = self.state is MemberState.UNREVOKED_PARTITIONS and self.classic is None
         self.revocation_deadline_ms = now_ms + max(0, self.rebalance_timeout_ms) if has_to else NEVER
 
     def current(self) -> CurrentValue:
+        """The member's epoch and partitions as its record stores them."""
         return CurrentValue(
             self.member_epoch,
             self.previous_member_epoch,
@@ -140,7 +144,7 @@ class ConsumerMember:
 
 @dataclass(slots=True)
 class ConsumerGroup:
-    """Members and epochs. Changes come from `consumer_heartbeat`, or record by record from the log."""
+    """Members and epochs of a group. `consumer_heartbeat` changes them live, `replay` from the log's records."""
 
     group_id: str
     group_epoch: int = 0
@@ -149,12 +153,13 @@ class ConsumerGroup:
     static_members: dict[str, str] = field(default_factory=dict)
     targets: dict[str, frozenset[Place]] = field(default_factory=dict)
     topics_seen: dict[str, tuple[uuid.UUID, int]] | None = None
-    """The subscribed topics as the last target took them: name to (topic id, partitions); None after a restart."""
+    """The subscribed topics of the last target: name to (topic id, partitions); None after a restart."""
     topics_changed: bool = True
-    """Whether topics were created, deleted or enlarged since."""
+    """Whether topics were created, deleted or enlarged since the last target was made."""
 
     @property
     def state(self) -> ConsumerGroupState:
+        """The state by the table above."""
         if not self.members:
             return ConsumerGroupState.EMPTY
         if self.group_epoch > self.assignment_epoch:
@@ -164,11 +169,11 @@ class ConsumerGroup:
         return ConsumerGroupState.RECONCILING
 
     def is_reconciled(self, member: ConsumerMember) -> bool:
-        """Whether a member has all of its target and nothing else."""
+        """Return whether a member has all of its target and nothing else."""
         return member.state is MemberState.STABLE and member.member_epoch == self.assignment_epoch
 
     def held_by_others(self, member: ConsumerMember) -> frozenset[Place]:
-        """What the other members have or have not given back."""
+        """Return the partitions that other members have or have not revoked yet."""
         return frozenset().union(*(other.holds for other in self.members.values() if other is not member))
 
     @property
@@ -181,7 +186,9 @@ class ConsumerGroup:
         return max(votes, key=lambda name: votes[name]) if votes else DEFAULT_ASSIGNOR
 
     def subscribes_to(self, topic: str) -> bool:
-        """Whether any member does; what regular expressions match is known since the last look at the topics."""
+        """Return whether any member subscribes to a topic; a regular expression matches only topics of the last
+        target.
+        """
         members = self.members.values()
         if any(topic in member.subscribed_names for member in members):
             return True
@@ -189,7 +196,7 @@ class ConsumerGroup:
         return is_seen and any(member.subscribed_regex is not None for member in members)
 
     def has_assigned(self, topics: Mapping[str, tuple[uuid.UUID, int]]) -> bool:
-        """Whether the target assignment was made for just these topics: name to (topic id, partitions)."""
+        """Return whether the target assignment was made for just these topics: name to (topic id, partitions)."""
         if self.topics_seen is not None:
             return self.topics_seen == topics
         places = {(topic_id, partition) for topic_id, count in topics.values() for partition in range(count)}
@@ -198,13 +205,13 @@ class ConsumerGroup:
     # Records.
 
     def replay(self, record: ConsumerRecord, now_ms: int, session_timeout_ms: int) -> None:
-        """Fold in a record of the log; what members have to do in time they have the whole time for again."""
+        """Replay a record; it restarts its member's session and rebalance timeouts."""
         if isinstance(record, GroupEpochRecord):
             self.group_epoch = record.group_epoch or 0
         elif isinstance(record, AssignmentEpochRecord):
             self.assignment_epoch = record.assignment_epoch or 0
         elif record.group_id != self.group_id:
-            raise ValueError(f"a record of {record.group_id} for {self.group_id}")
+            raise ValueError(f"a record of group {record.group_id} was replayed into group {self.group_id}")
         elif isinstance(record, TargetRecord):
             if record.places is None:
                 self.targets.pop(record.member_id, None)
@@ -240,7 +247,7 @@ class ConsumerGroup:
         member.classic = value.classic
 
     def name_instance(self, member: ConsumerMember, instance_id: str | None) -> None:
-        """Note which instance a member is; it is one at most."""
+        """Set the instance id of a member; the group then finds the member by it, and no longer by its former one."""
         before = member.instance_id
         if before is not None and self.static_members.get(before) == member.member_id:
             del self.static_members[before]
@@ -249,14 +256,14 @@ class ConsumerGroup:
             self.static_members[instance_id] = member.member_id
 
     def forget(self, member_id: str) -> None:
-        """A member is gone, with what it had and was to have."""
+        """Remove a member, its partitions and its target."""
         member = self.members.pop(member_id, None)
         self.targets.pop(member_id, None)
         if member is not None:
             self.name_instance(member, None)
 
     def removal_records(self, member_id: str) -> list[ConsumerRecord]:
-        """What makes a member gone in the log."""
+        """Return the records that delete a member from the log."""
         return [
             CurrentRecord(self.group_id, member_id, None),
             TargetRecord(self.group_id, member_id, None),
@@ -264,7 +271,7 @@ class ConsumerGroup:
         ]
 
     def deletion_records(self) -> list[ConsumerRecord]:
-        """What makes the group, its members and its target gone in the log."""
+        """Return the records that delete the group, its members and its target from the log."""
         records: list[ConsumerRecord] = []
         for member_id in self.members:
             records += self.removal_records(member_id)
@@ -275,12 +282,12 @@ class ConsumerGroup:
         ]
 
     def stored_keys(self) -> list[tuple[int, str]]:
-        """(kind of key, member id) of everything that the log must hold of the group."""
+        """Return (kind of key, member id) of every record of the group that the log must hold."""
         members = [(kind, member_id) for member_id in self.members for kind in (MEMBER, TARGET, CURRENT)]
         return [(GROUP_EPOCH, ""), *members, (ASSIGNMENT_EPOCH, "")]
 
     def record_of(self, kind: int, member_id: str) -> ConsumerRecord | None:
-        """A record as it would be written now; None when its member is gone."""
+        """Return the record of a key as it would be written now; None when its member no longer exists."""
         if kind == GROUP_EPOCH:
             return GroupEpochRecord(self.group_id, self.group_epoch)
         if kind == ASSIGNMENT_EPOCH:

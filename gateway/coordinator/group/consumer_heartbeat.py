@@ -1,10 +1,10 @@
-"""ConsumerGroupHeartbeat: joining, staying, giving partitions back, getting new ones, leaving (KIP-848).
+"""ConsumerGroupHeartbeat: joining, staying, revoking partitions, getting new ones, leaving (KIP-848).
 
     member_epoch    the member
-    0               joins, or joins again from nothing
-    n > 0           is at epoch n; −1 less than the coordinator's is a lost answer, anything else is fenced
+    0               joins, or joins again without partitions
+    n > 0           is at epoch n; the previous epoch means that an answer was lost, any other epoch is fenced
     −1              leaves
-    −2              leaves and, being static, may come back
+    −2              leaves and may return, because it is static
 
 Source: Kafka's `GroupMetadataManager.consumerGroupHeartbeat`, `CurrentAssignmentBuilder`, `TargetAssignmentBuilder`.
 """
@@ -52,7 +52,7 @@ from gateway.coordinator.places import Place
 def heartbeat(
     group: ConsumerGroup, request: Heartbeat, topics: Topics, limits: ConsumerLimits, now_ms: int
 ) -> tuple[HeartbeatReply, list[ConsumerRecord]]:
-    """Take a checked heartbeat of a member that stays or joins. Raises HeartbeatRefused."""
+    """Handle a valid heartbeat of a member that joins or stays. Raises HeartbeatRefused."""
     records: list[ConsumerRecord] = []
     size = len(group.members)
     member = _member(group, request, limits, records)
@@ -70,7 +70,7 @@ def heartbeat(
 def _member(
     group: ConsumerGroup, request: Heartbeat, limits: ConsumerLimits, records: list[ConsumerRecord]
 ) -> ConsumerMember:
-    """The member who sends the heartbeat, a new one if it joins."""
+    """Return the member that sent the heartbeat, and create it when it joins. Raises HeartbeatRefused."""
     instance_id = request.instance_id
     known = group.members.get(request.member_id)
     if instance_id is not None:
@@ -112,9 +112,10 @@ def _check_instance(static: ConsumerMember, request: Heartbeat) -> None:
 
 
 def _check_epoch(member: ConsumerMember, request: Heartbeat) -> None:
-    """An epoch back is a lost answer, as long as the member has no more than that answer left it.
+    """Accept the member's epoch. Raises HeartbeatRefused.
 
-    Who joins again has nothing, whatever its epoch was.
+    The previous epoch is accepted as a lost answer when the member owns no more than that answer left it. A member that
+    joins again owns nothing, whatever its epoch was.
     """
     epoch = request.member_epoch
     if epoch == JOINING:
@@ -138,7 +139,7 @@ def _check_epoch(member: ConsumerMember, request: Heartbeat) -> None:
 def replace_static(
     group: ConsumerGroup, static: ConsumerMember, member_id: str, records: list[ConsumerRecord]
 ) -> ConsumerMember:
-    """A static member comes back under a new id and keeps what it had."""
+    """Move a static member that returned to its new member id; the member keeps its partitions and target."""
     records += group.removal_records(static.member_id)
     target = group.targets.get(static.member_id, NOWHERE)
     assigned = static.assigned
@@ -171,7 +172,7 @@ def _take_news(
     *,
     is_new: bool,
 ) -> bool:
-    """Note what the member tells; whether that changes what the group subscribes to."""
+    """Store what the request says about the member; return whether the group's subscriptions changed."""
     before = member.value()
     if request.instance_id is not None:
         group.name_instance(member, request.instance_id)
@@ -202,7 +203,7 @@ def _take_news(
 def renew_target(
     group: ConsumerGroup, topics: Topics, records: list[ConsumerRecord], *, changed: bool
 ) -> None:
-    """Assign anew after members or subscriptions `changed`, or if the topics did."""
+    """Make a new target assignment when subscriptions `changed`, or when the subscribed topics did."""
     if not changed and not group.topics_changed and group.group_epoch == group.assignment_epoch:
         return
     subscriptions = _subscriptions(group, topics)
@@ -218,7 +219,7 @@ def renew_target(
 
 @dataclass(frozen=True, slots=True)
 class _Subscriptions:
-    """The topics that exist of those subscribed to, and which of them each member wants."""
+    """The existing topics among those subscribed to, and the topics that each member wants."""
 
     topics: dict[str, tuple[uuid.UUID, int]]
     of_members: dict[str, frozenset[uuid.UUID]]
@@ -243,7 +244,7 @@ def _subscriptions(group: ConsumerGroup, topics: Topics) -> _Subscriptions:
 
 
 def _make_target(group: ConsumerGroup, subscriptions: _Subscriptions, records: list[ConsumerRecord]) -> None:
-    """Assign anew for the present group epoch; only what changes is recorded."""
+    """Assign partitions for the present group epoch; write records only for targets that change."""
     partitions = dict(subscriptions.topics.values())
     subscribers = {
         member_id: Subscriber(
@@ -272,7 +273,7 @@ def reconcile(
     now_ms: int,
     records: list[ConsumerRecord],
 ) -> None:
-    """Bring a member a step nearer to its target."""
+    """Move a member one step towards its target."""
     before = member.current()
     if member.state is MemberState.UNREVOKED_PARTITIONS:
         if owned is None or owned & member.pending_revocation:
@@ -287,7 +288,7 @@ def reconcile(
 
 
 def _step(group: ConsumerGroup, member: ConsumerMember, owned: frozenset[Place] | None) -> None:
-    """What a member can have now; while it has to give something back it stays at its epoch."""
+    """Assign what the member can have now; a member that must revoke partitions first stays at its epoch."""
     target = group.targets.get(member.member_id, NOWHERE)
     kept = member.assigned & target
     to_revoke = member.assigned - target
@@ -312,7 +313,7 @@ def _set_epoch(member: ConsumerMember, member_epoch: int) -> None:
 
 
 def leave(group: ConsumerGroup, request: Heartbeat) -> tuple[HeartbeatReply, list[ConsumerRecord]]:
-    """A member goes, for good or for a while. Raises HeartbeatRefused."""
+    """Handle a heartbeat of a member that leaves, for good or for a while. Raises HeartbeatRefused."""
     member = group.members.get(request.member_id)
     if request.instance_id is not None:
         static_id = group.static_members.get(request.instance_id)
@@ -337,7 +338,7 @@ def leave(group: ConsumerGroup, request: Heartbeat) -> tuple[HeartbeatReply, lis
 
 
 def remove(group: ConsumerGroup, members: list[ConsumerMember]) -> list[ConsumerRecord]:
-    """Members are gone; the others share what they had at the next heartbeats."""
+    """Remove members; the others get the freed partitions with their next heartbeats."""
     records: list[ConsumerRecord] = []
     for member in members:
         records += group.removal_records(member.member_id)
@@ -351,11 +352,14 @@ def remove(group: ConsumerGroup, members: list[ConsumerMember]) -> list[Consumer
 
 
 def next_deadline_ms(group: ConsumerGroup) -> int:
-    """When `expire` has something to do, at the earliest."""
+    """Return the earliest time at which `expire` has something to do."""
     return min((member.deadline_ms for member in group.members.values()), default=NEVER)
 
 
 def expire(group: ConsumerGroup, now_ms: int) -> list[ConsumerRecord]:
-    """Fence members not heard of, and those that do not give partitions back, join or sync in time."""
+    """Remove members whose session timed out, and those that did not revoke, join or sync in time.
+
+    One call removes at most MAX_EXPIRED_AT_ONCE members; the next call removes the rest.
+    """
     due = [member for member in group.members.values() if member.deadline_ms <= now_ms]
     return remove(group, due[:MAX_EXPIRED_AT_ONCE]) if due else []

@@ -43,21 +43,21 @@ KINDS: Final = frozenset((GROUP_EPOCH, MEMBER, ASSIGNMENT_EPOCH, TARGET, CURRENT
 
 
 class GroupEpochRecord(NamedTuple):
-    """The group's epoch from here on; None: it is no group of this protocol any more."""
+    """The group's epoch from this record on; None deletes the group."""
 
     group_id: str
     group_epoch: int | None
 
 
 class ClassicMember(NamedTuple):
-    """What a member that speaks the classic protocol told besides; `protocols` are (name, metadata)."""
+    """The data of a member that speaks the classic protocol; `protocols` are (name, metadata)."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
 
 
 class MemberValue(NamedTuple):
-    """What a member told of itself. `rebalance_timeout_ms` is -1 when it never did."""
+    """A member's own description. `rebalance_timeout_ms` is -1 when the member never sent one."""
 
     instance_id: str | None
     rack_id: str | None
@@ -71,7 +71,7 @@ class MemberValue(NamedTuple):
 
 
 class MemberRecord(NamedTuple):
-    """A member from here on; None: it is gone."""
+    """A member's description from this record on; None deletes the member."""
 
     group_id: str
     member_id: str
@@ -79,14 +79,14 @@ class MemberRecord(NamedTuple):
 
 
 class AssignmentEpochRecord(NamedTuple):
-    """The group epoch that the target assignment was made for."""
+    """The group epoch for which the target assignment was made; None deletes it."""
 
     group_id: str
     assignment_epoch: int | None
 
 
 class TargetRecord(NamedTuple):
-    """What a member is to have in the end; None: it is gone."""
+    """The target of a member: the partitions that it shall have; None deletes the target."""
 
     group_id: str
     member_id: str
@@ -94,17 +94,17 @@ class TargetRecord(NamedTuple):
 
 
 class MemberState(enum.IntEnum):
-    """How far a member is on its way to its target; the numbers are Kafka's."""
+    """The step of a member towards its target; the numbers are Kafka's."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
-    """It has to give partitions back before it goes on."""
+    """The member must revoke partitions before it gets others."""
     UNRELEASED_PARTITIONS = 2
-    """It waits for partitions that others have not given back."""
+    """The member waits for partitions that other members have not revoked."""
 
 
 class CurrentValue(NamedTuple):
-    """What a member has and has to give back."""
+    """The partitions that a member has, and those that it must revoke."""
 
     member_epoch: int
     previous_member_epoch: int
@@ -114,7 +114,7 @@ class CurrentValue(NamedTuple):
 
 
 class CurrentRecord(NamedTuple):
-    """What a member has from here on; None: it is gone."""
+    """The epoch and partitions of a member from this record on; None deletes them."""
 
     group_id: str
     member_id: str
@@ -125,7 +125,7 @@ ConsumerRecord = GroupEpochRecord | MemberRecord | AssignmentEpochRecord | Targe
 
 
 def encode(record: ConsumerRecord) -> tuple[bytes, bytes | None]:
-    """(key, value) as they lie in the log. Raises ValueError for a text that is too long."""
+    """Return the record's (key, value) for the log. Raises ValueError for a text that is too long."""
     try:
         if isinstance(record, GroupEpochRecord):
             return key_of(GROUP_EPOCH, record.group_id), _epoch_value(record.group_epoch)
@@ -144,7 +144,7 @@ def encode(record: ConsumerRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode(kind: int, names: tuple[str, ...], value: bytes | None) -> ConsumerRecord:
-    """The record of one kind of key with its group and member. Raises ValueError."""
+    """Return the record of one kind of key with its group and member. Raises ValueError."""
     reader = None if value is None else CompactReader(value)
     try:
         if reader is not None:
@@ -189,7 +189,7 @@ def _compact_bytes(raw: bytes) -> bytes:
 
 
 def _classic_member(classic: ClassicMember) -> bytes:
-    """The one tagged field of a member."""
+    """Encode the one tagged field of a member."""
     pieces = [_PRESENT, _INT32.pack(classic.session_timeout_ms), unsigned_varint(len(classic.protocols) + 1)]
     for name, metadata in classic.protocols:
         pieces += (compact_string(name), _compact_bytes(metadata), NO_TAGS)

@@ -1,4 +1,4 @@
-"""A ConsumerGroupHeartbeat request: what it says, and whether it can be meant.
+"""A ConsumerGroupHeartbeat request: its content and its validation.
 
 Source: Kafka's `GroupMetadataManager.throwIfConsumerGroupHeartbeatRequestIsInvalid`.
 """
@@ -19,11 +19,11 @@ from gateway.coordinator.places import Place
 
 MAX_REGEX_CHARACTERS: Final = 1000
 MAX_ID_BYTES: Final = 1024
-"""Far more than any client needs; ids are repeated in every record of a member."""
+"""Longest id accepted, far longer than any client needs; every record of a member repeats its ids."""
 MAX_SUBSCRIPTION_BYTES: Final = 256 << 10
-"""A member's record must fit into a batch of the log."""
+"""Longest subscription accepted: a member's record must fit into a batch of the log."""
 MAX_EXPIRED_AT_ONCE: Final = 100
-"""What is written of them must fit into a batch of the log; the others are due at once."""
+"""Members removed in one call, so that their records fit into one batch; the next call removes the rest."""
 _REGEX_OPTIONS: Final = re2.Options()
 _REGEX_OPTIONS.log_errors = False
 
@@ -52,7 +52,7 @@ class MigrationPolicy(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerLimits:
-    """See the settings `group.consumer.*` in `docs/configuration.md`."""
+    """The limits of a consumer group: the settings `group.consumer.*` in `docs/configuration.md`."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
@@ -61,7 +61,7 @@ class ConsumerLimits:
 
 
 class Topics(Protocol):
-    """The topics of the cluster: name to (topic id, number of partitions); internal ones are not among them."""
+    """The topics of the cluster without internal ones: name to (topic id, number of partitions)."""
 
     def describe(self, name: str) -> tuple[uuid.UUID, int] | None: ...
 
@@ -70,7 +70,7 @@ class Topics(Protocol):
 
 class _NoTopics:
     def describe(self, name: str) -> None:
-        """None of that name."""
+        """Return None: there are no topics."""
 
     def names(self) -> list[str]:
         return []
@@ -81,7 +81,7 @@ NO_TOPICS: Final[Topics] = _NoTopics()
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """A request; None stands for "as before"."""
+    """A heartbeat request; None means "as before"."""
 
     group_id: str
     member_id: str
@@ -98,7 +98,7 @@ class Heartbeat:
 
     @property
     def is_full(self) -> bool:
-        """Whether it tells everything, as a member does that joins or lost an answer."""
+        """Whether the request is complete, as a member sends it when it joins or lost an answer."""
         has_subscription = self.subscribed_names is not None or self.subscribed_regex is not None
         return self.member_epoch == JOINING or (
             self.rebalance_timeout_ms != -1 and has_subscription and self.owned is not None
@@ -107,7 +107,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatReply:
-    """The answer; `assignment` is None where the member has it already."""
+    """The answer to a heartbeat; `assignment` is None when the member has it already."""
 
     member_id: str
     member_epoch: int
@@ -115,7 +115,7 @@ class HeartbeatReply:
 
 
 class HeartbeatRefused(Exception):
-    """The error that answers a heartbeat."""
+    """A heartbeat is refused with this error code and message."""
 
     def __init__(self, error_code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -123,7 +123,7 @@ class HeartbeatRefused(Exception):
 
 
 def check(request: Heartbeat) -> None:
-    """Whether the request can be meant. Raises HeartbeatRefused."""
+    """Validate the request. Raises HeartbeatRefused."""
     epoch = request.member_epoch
     invalid = ErrorCode.invalid_request
     for what, text in (
@@ -174,8 +174,8 @@ def _check_sizes(request: Heartbeat) -> None:
 
 
 def compiled(pattern: str) -> Any:
-    """A regular expression that matches in linear time. Raises HeartbeatRefused."""
-    complaint = f"of {len(pattern)} characters; {MAX_REGEX_CHARACTERS} are allowed"
+    """Return a regular expression that matches in linear time. Raises HeartbeatRefused."""
+    complaint = f"it has {len(pattern)} characters; at most {MAX_REGEX_CHARACTERS} are allowed"
     if len(pattern) <= MAX_REGEX_CHARACTERS:
         try:
             return re2.compile(pattern, _REGEX_OPTIONS)

@@ -1,4 +1,4 @@
-"""The groups of the consumer protocol in one shard."""
+"""The groups of the consumer protocol in one shard of `__consumer_offsets`."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from gateway.coordinator.group.effects import Effects
 
 
 class ConsumerGroups:
-    """Looks groups up, begins and ends them; `limits_of` tells what a group is limited to."""
+    """The consumer groups by id; `limits_of` returns the limits of a group."""
 
     def __init__(self, limits_of: Callable[[str], ConsumerLimits]) -> None:
         self.limits_of = limits_of
         self.groups: dict[str, ConsumerGroup] = {}
 
     def replay(self, record: ConsumerRecord, now_ms: int) -> None:
-        """Fold in a record of the log; members have a session's time to be heard of."""
+        """Replay a record; it restarts its member's session."""
         group_id = record.group_id
         if isinstance(record, GroupEpochRecord) and record.group_epoch is None:
             self.groups.pop(group_id, None)
@@ -40,19 +40,21 @@ class ConsumerGroups:
         group.replay(record, now_ms, self.limits_of(group_id).session_timeout_ms)
 
     def stored_keys(self) -> Iterator[tuple[str, int, str]]:
-        """(group id, kind of key, member id) of everything that the log must hold."""
+        """Yield (group id, kind of key, member id) of every record that the log must hold."""
         for group_id, group in self.groups.items():
             for kind, member_id in group.stored_keys():
                 yield group_id, kind, member_id
 
     def records_of(self, group_id: str, kind: int, member_id: str) -> list[ConsumerRecord]:
-        """The record for a key as it would be written now; none when it is gone."""
+        """Return the record of a key as it would be written now; no record when its group or member
+        no longer exists.
+        """
         group = self.groups.get(group_id)
         found = None if group is None else group.record_of(kind, member_id)
         return [] if found is None else [found]
 
     def heartbeat(self, request: Heartbeat, topics: Topics, effects: Effects) -> HeartbeatReply:
-        """ConsumerGroupHeartbeat of a checked request. Raises HeartbeatRefused."""
+        """Handle a valid ConsumerGroupHeartbeat. Raises HeartbeatRefused."""
         group = self.groups.get(request.group_id)
         if request.member_epoch < 0:
             if group is None:
@@ -70,13 +72,16 @@ class ConsumerGroups:
         return reply
 
     def delete(self, group_id: str, effects: Effects) -> None:
-        """A group without members is a group of this protocol no more."""
+        """Delete a group without members."""
         effects.records += self.groups.pop(group_id).deletion_records()
 
     def check_member(
         self, group_id: str, member_id: str, member_epoch: int, *, tells_member_epoch: bool = True
     ) -> ErrorCode:
-        """Whether a member may commit or fetch offsets. Source: Kafka's ConsumerGroup.validateOffsetCommit."""
+        """Return whether a member may commit or fetch offsets: an error code, `none` when it may.
+
+        Source: Kafka's ConsumerGroup.validateOffsetCommit.
+        """
         group = self.groups[group_id]
         if member_epoch < 0 and not group.members:
             return ErrorCode.none
@@ -90,16 +95,16 @@ class ConsumerGroups:
         return ErrorCode.stale_member_epoch if member.classic is None else ErrorCode.illegal_generation
 
     def topics_changed(self) -> None:
-        """Topics came, went or grew: each group looks at its own at its next heartbeat."""
+        """Note that topics were created, deleted or enlarged: each group compares its topics at its next heartbeat."""
         for group in self.groups.values():
             group.topics_changed = True
 
     def expire(self, group_id: str, effects: Effects) -> None:
-        """Do what is due in one group."""
+        """Remove the members of one group whose time is up."""
         effects.records += protocol.expire(self.groups[group_id], effects.now_ms)
 
     def next_deadline_ms(self, group_id: str) -> int:
-        """When `expire` should be called for a group."""
+        """Return the time at which `expire` should be called for a group."""
         return protocol.next_deadline_ms(self.groups[group_id])
 
 

@@ -1,4 +1,4 @@
-"""What an operation of the group coordinator asks for: records to append, answers to give once they are durable."""
+"""The effects of a group coordinator's operation: records to append, and answers to send once they are durable."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.group.records import GroupRecord
 
 Waiter = object
-"""A request that waits for its answer; whoever calls the coordinator knows how to give it."""
+"""A request that waits for its answer; the caller of the coordinator knows how to answer it."""
 
 
 @dataclass(frozen=True, slots=True)
 class JoinReply:
-    """The answer to a JoinGroup. `members` are (member_id, group_instance_id, metadata), for the leader only."""
+    """The answer to a JoinGroup. `members` are (member_id, group_instance_id, metadata), filled for the leader only."""
 
     error_code: ErrorCode = ErrorCode.none
     generation_id: int = -1
@@ -41,14 +41,14 @@ Reply = JoinReply | SyncReply
 
 @dataclass(slots=True)
 class Effects:
-    """Collected while one operation runs at `now_ms`."""
+    """The records and answers of one operation that runs at `now_ms`."""
 
     now_ms: int
     records: list[GroupRecord] = field(default_factory=list)
     replies: list[tuple[Waiter, Reply]] = field(default_factory=list)
     gone_sharers: list[tuple[str, str]] = field(default_factory=list)
-    """(group id, member id) of members of share groups that were given up."""
+    """(group id, member id) of share group members whose session timed out."""
 
     def reply(self, waiter: Waiter, answer: Reply) -> None:
-        """Answer a request, after the records are durable if there are any."""
+        """Answer a request, once the operation's records are durable."""
         self.replies.append((waiter, answer))

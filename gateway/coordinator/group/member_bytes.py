@@ -1,7 +1,7 @@
-"""How much the members of all groups of one partition of `__consumer_offsets` may hold.
+"""The memory budget of the group members in one partition of `__consumer_offsets`.
 
-What a member brings is added as it comes; what goes with members that left is found out by counting all anew, when the
-sum comes to the limit. Counting takes as long as there are members, so it is not done at each refusal.
+The bytes of a new member are added at once. The bytes of members that left are noticed only by a recount, which runs
+when the sum reaches the limit. A recount visits every member, so it does not run at each refusal.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ from collections.abc import Callable
 from typing import Final
 
 MEMBER_BYTES: Final = 1_000
-"""What a member takes beside what it brings."""
+"""Bytes of a member beside the data that it sent."""
 _LOOK_AGAIN_MS: Final = 1_000
 _LOOK_AGAIN_SHARE: Final = 8
 
 
 class MemberBytes:
-    """A budget of `limit_bytes`; `count` finds out how much there is."""
+    """A budget of `limit_bytes`; `count` returns the bytes of all present members."""
 
     def __init__(self, limit_bytes: int, count: Callable[[], int]) -> None:
         self.limit_bytes = limit_bytes
         self._count = count
         self._sum_bytes = 0
-        """At least as much as there is."""
+        """An upper bound of the bytes of all present members."""
         self._counted_bytes = 0
         self._counted_ms: int | None = None
 
     def admit(self, size_bytes: int, now_ms: int) -> bool:
-        """Whether so much more may come; it is then taken to have come."""
+        """Add `size_bytes` to the sum if they fit into the budget; return whether they do."""
         if self._sum_bytes + size_bytes > self.limit_bytes and self._may_count(now_ms):
             self._sum_bytes = self._counted_bytes = self._count()
             self._counted_ms = now_ms

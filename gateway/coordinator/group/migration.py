@@ -1,9 +1,9 @@
-"""A group that has members changes its protocol (KIP-848, online migration).
+"""Changes the protocol of a group that has members (KIP-848, online migration).
 
-    classic group   ──► a member of the consumer protocol joins              ──► consumer group with classic members
-    consumer group  ──► its last member of the consumer protocol is gone     ──► classic group that rebalances
+    classic group   ──► a member of the consumer protocol joins             ──► consumer group with classic members
+    consumer group  ──► its last member of the consumer protocol leaves      ──► classic group that rebalances
 
-Classic members keep their member ids and what they were assigned; generation and group epoch are one number.
+Classic members keep their member ids and assignments; the generation becomes the group epoch.
 Source: Kafka's `GroupMetadataManager.convertToConsumerGroup` and `convertToClassicGroup`.
 """
 
@@ -25,7 +25,7 @@ from gateway.coordinator.places import Place
 
 
 def may_upgrade(group: ClassicGroup, limits: ConsumerLimits) -> bool:
-    """Whether a classic group may get a member of the consumer protocol."""
+    """Return whether a classic group may take in a member of the consumer protocol."""
     return (
         limits.migration_policy.allows_upgrade
         and group.is_of_consumers
@@ -34,9 +34,9 @@ def may_upgrade(group: ClassicGroup, limits: ConsumerLimits) -> bool:
 
 
 def upgraded(group: ClassicGroup, topics: Topics, now_ms: int) -> ConsumerGroup:
-    """The consumer group that it becomes; the group itself stays as it is. Raises HeartbeatRefused.
+    """Return the consumer group that a classic group becomes; the classic group is not changed. Raises HeartbeatRefused.
 
-    Members that never got into a generation are left out: they are told to join again, some without an id.
+    Members that were never part of a generation are left out. They are told to join again, some of them without an id.
     """
     converted = ConsumerGroup(
         group.group_id, group_epoch=group.generation_id, assignment_epoch=group.generation_id
@@ -55,7 +55,7 @@ def upgraded(group: ClassicGroup, topics: Topics, now_ms: int) -> ConsumerGroup:
 
 def _consumer_member(group: ClassicGroup, old: Member, protocol_name: str, topics: Topics) -> ConsumerMember:
     subscription = read_subscription(old.metadata(protocol_name))
-    # who joined and never synced has nothing
+    # a member that joined and never synced has no partitions
     assigned = assigned_partitions(old.assignment) if old.assignment else {}
     if subscription is None or assigned is None:
         text = (
@@ -80,14 +80,14 @@ def _consumer_member(group: ClassicGroup, old: Member, protocol_name: str, topic
 
 
 def creation_records(group: ConsumerGroup) -> list[ConsumerRecord]:
-    """What makes the group in the log."""
+    """Return the records that create the group in the log."""
     records = (group.record_of(kind, member_id) for kind, member_id in group.stored_keys())
     return [record for record in records if record is not None]
 
 
 def have_all_join_again(group: ClassicGroup, effects: Effects) -> None:
-    """Whoever waits for a rebalance of the classic group joins the group that it became."""
-    # Kafka answers both with REBALANCE_IN_PROGRESS; to a JoinGroup aiokafka takes that for the end of everything
+    """Make every member that waits for a rebalance of the classic group join the consumer group that it became."""
+    # Kafka answers both with REBALANCE_IN_PROGRESS; aiokafka treats that answer to a JoinGroup as fatal
     join_again, sync_again = ErrorCode.coordinator_load_in_progress, ErrorCode.rebalance_in_progress
     for member in group.members.values():
         group.answer_join(member, JoinReply(error_code=join_again, member_id=member.member_id), effects)
@@ -98,7 +98,7 @@ def have_all_join_again(group: ClassicGroup, effects: Effects) -> None:
 
 
 def may_downgrade(group: ConsumerGroup, limits: ConsumerLimits, max_classic_size: int) -> bool:
-    """Whether a consumer group has classic members only and may become theirs."""
+    """Return whether a consumer group may become a classic group: it has only classic members, and not too many."""
     return (
         limits.migration_policy.allows_downgrade
         and 0 < len(group.members) <= max_classic_size
@@ -107,10 +107,10 @@ def may_downgrade(group: ConsumerGroup, limits: ConsumerLimits, max_classic_size
 
 
 def downgraded(group: ConsumerGroup, topics: Topics, now_ms: int) -> ClassicGroup:
-    """The classic group that a group of classic members becomes; each has its target.
+    """Return the classic group that a consumer group of classic members becomes; each member is assigned its target.
 
-    Its generation is the newest that a member knows, so that who has it can commit before it joins again. Kafka takes
-    the group epoch, which nobody knows that has not joined again since the last change.
+    The generation is the newest epoch that any member knows, so that this member can commit before it joins again.
+    Kafka uses the group epoch, which only members know that have joined again since the last change.
     """
     converted = ClassicGroup(group.group_id, now_ms)
     converted.generation_id = max(member.member_epoch for member in group.members.values())

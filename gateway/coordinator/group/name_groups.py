@@ -1,9 +1,9 @@
-"""Group ids that stand for producer names: a topic with `message.deduplication.enable` remembers how far a name has come.
+"""Group ids that stand for producer names, so that every client can ask how far a name has come.
 
-    seqgate-name:<name>   the last persisted sequence id of the producer name, as if a group had committed it
+    seqgate-name:<name>   its committed offset is the last persisted sequence id of the producer name
 
-So every client can ask for it as it asks for committed offsets. Nobody joins such a group nor commits to it. Names that
-are not UTF-8 can't be asked for in this way.
+This works on topics with `message.deduplication.enable`. Nobody joins such a group or commits to it. A client can't
+ask for a name that is not UTF-8 in this way.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ NAME_GROUP_PREFIX: Final = "seqgate-name:"
 
 
 def is_name_group(group_id: str) -> bool:
-    """Whether a group id stands for a producer name, so that there is no such group."""
+    """Return whether a group id stands for a producer name; no real group has such an id."""
     return group_id.startswith(NAME_GROUP_PREFIX)
 
 
 def producer_name(group_id: str) -> bytes | None:
-    """The producer name that a group id stands for; None of a group's own."""
+    """Return the producer name that a group id stands for; None for the id of a real group."""
     if not is_name_group(group_id):
         return None
     return group_id[len(NAME_GROUP_PREFIX) :].encode("utf-8", "surrogatepass")

@@ -1,13 +1,13 @@
-"""The offsets of all groups of one shard, those of open transactions too, and which are kept no longer (KIP-211).
+"""The offsets of all groups of one shard, committed and pending, and their expiration (KIP-211).
 
-    group                                   an offset goes
-    simple (nobody ever joined)             a retention time after its commit
+    group                                   an offset expires
+    simple (no member ever joined)          a retention time after its commit
     Empty                                   a retention time after the group became empty
     Stable, of protocol type `consumer`     a retention time after its commit, when no member subscribes to the topic
     of the consumer protocol (KIP-848)      a retention time after its commit, when no member subscribes to the topic
     any other                               never
 
-One that an open transaction is about to replace is kept until that ends.
+An offset that an open transaction is about to replace is kept until that transaction ends.
 Source: Kafka's `OffsetMetadataManager.cleanupExpiredOffsets`, `ClassicGroup.offsetExpirationCondition`.
 """
 
@@ -22,11 +22,11 @@ from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.transactional import Pending, TransactionEnd
 
 OffsetRecord = OffsetCommitRecord | Pending | TransactionEnd
-"""What the log tells of offsets."""
+"""The records about offsets."""
 
 
 class GroupOffsets:
-    """By group and by (topic, partition)."""
+    """The committed offsets by group and by (topic, partition), and the pending ones."""
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[TopicPartition, CommittedOffset]] = {}
@@ -38,11 +38,11 @@ class GroupOffsets:
 
     @property
     def count(self) -> int:
-        """How many are kept, committed and pending."""
+        """The number of offsets, committed and pending."""
         return self._committed + self.pending.count
 
     def replay(self, record: OffsetRecord) -> str | None:
-        """Fold in a record of the log; returns the group that has an offset by it, committed or pending."""
+        """Replay a record; return the group that the record gives an offset, committed or pending."""
         if isinstance(record, OffsetCommitRecord):
             return self._replay_commit(record)
         if isinstance(record, TransactionEnd):
@@ -50,7 +50,7 @@ class GroupOffsets:
             return None
         held = record.record
         if not isinstance(held, OffsetCommitRecord) or held.value is None:
-            return None  # nothing else means anything in a transaction
+            return None  # other records in a transaction have no meaning
         self.pending.hold(record)
         return held.group_id
 
@@ -69,7 +69,7 @@ class GroupOffsets:
         return None
 
     def end_transaction(self, end: TransactionEnd) -> None:
-        """Have what a producer has pending count, or vanish."""
+        """Commit or drop a producer's pending offsets."""
         for record in self.pending.end(end.producer_id, is_commit=end.is_commit):
             assert record.value is not None
             self._keep(record.group_id, (record.topic, record.partition), record.value)
@@ -80,25 +80,25 @@ class GroupOffsets:
         offsets[place] = value
 
     def records_at(self, group_id: str, place: TopicPartition) -> list[OffsetCommitRecord | Pending]:
-        """The records of a place as they would be written now: what is committed, then what is pending."""
+        """Return the records of a place as they would be written now: the committed offset, then the pending ones."""
         value = self.of(group_id).get(place)
         committed = [] if value is None else [OffsetCommitRecord(group_id, *place, value)]
         return [*committed, *self.pending.at(group_id, place)]
 
     def places(self, group_id: str) -> list[TopicPartition]:
-        """Where a group has an offset, committed or pending."""
+        """Return the partitions in which a group has an offset, committed or pending."""
         return list(dict.fromkeys([*self.of(group_id), *self.pending.places(group_id)]))
 
     def has_any(self, group_id: str) -> bool:
-        """Whether a group has offsets, committed or pending."""
+        """Return whether a group has offsets, committed or pending."""
         return group_id in self._groups or any(True for _ in self.pending.places(group_id))
 
     def of(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
-        """A group's offsets; not to be changed."""
+        """Return a group's committed offsets; the caller must not change them."""
         return self._groups.get(group_id, {})
 
     def of_topics_but(self, topics: Container[str]) -> list[OffsetCommitRecord]:
-        """The records that delete the offsets of all other topics."""
+        """Return the records that delete the offsets of all topics except these."""
         return [
             OffsetCommitRecord(group_id, topic, partition, None)
             for group_id in self.groups()
@@ -107,7 +107,7 @@ class GroupOffsets:
         ]
 
     def within(self, group_id: str, topics: Container[str]) -> list[tuple[TopicPartition, int, bool]]:
-        """(place, committed offset, whether an open transaction has one as well) of a group in some topics."""
+        """Return (place, committed offset, whether an open transaction has one too) of a group in these topics."""
         return [
             (place, value.offset, self.pending.is_held(group_id, place))
             for place, value in self.of(group_id).items()
@@ -115,11 +115,11 @@ class GroupOffsets:
         ]
 
     def groups(self) -> list[str]:
-        """The groups that have offsets, committed or pending."""
+        """Return the groups that have offsets, committed or pending."""
         return list(dict.fromkeys([*self._groups, *self.pending.groups()]))
 
     def expired(self, group: ClassicGroup, now_ms: int, retention_ms: int) -> list[TopicPartition]:
-        """What of a group's offsets is kept no longer."""
+        """Return the places of a classic group's offsets that have expired."""
         if group.protocol_type and group.state is GroupState.EMPTY:
             since_ms: int | None = group.state_since_ms
         elif not group.protocol_type or (
@@ -140,7 +140,7 @@ class GroupOffsets:
     def expired_unless(
         self, group_id: str, is_kept: Callable[[str], bool], now_ms: int, retention_ms: int
     ) -> list[TopicPartition]:
-        """What of a consumer group's offsets is kept no longer: topics that it does not subscribe to."""
+        """Return the places of a consumer group's offsets that have expired; a topic that `is_kept` never expires."""
         return [
             place
             for place, value in self.of(group_id).items()

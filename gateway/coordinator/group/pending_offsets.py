@@ -1,13 +1,13 @@
-"""Offsets committed in transactions that are still open: they count when the transaction is committed.
+"""Offsets committed in open transactions: they take effect when the transaction is committed.
 
-    what happens                                    to a pending offset of the same group and partition
-    its transaction is committed                    becomes the committed offset, unless superseded
-    its transaction is aborted                      vanishes
-    another commit that was written later counts    is superseded: it stays pending, and never counts
-    the committed offset is deleted                 vanishes
+    event                                         effect on a pending offset of the same group and partition
+    its transaction is committed                  becomes the committed offset, unless superseded
+    its transaction is aborted                    is dropped
+    a commit written later takes effect           is superseded: stays pending, and never takes effect
+    the committed offset is deleted               is dropped
 
 Source: Kafka's `OffsetMetadataManager.replay`, `replayEndTransactionMarker` (KIP-98, KIP-447). Kafka compares the
-offsets of the records in the log; here the order in which they came is kept.
+offsets of the records in the log; this module keeps the order in which the records came.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gateway.coordinator.transactional import Pending
 
 
 class HeldOffset(NamedTuple):
-    """An offset as those who list them see it: whose it is, and whether it can't come to count any more."""
+    """A pending offset as lists show it: its producer, and whether it is superseded."""
 
     producer_id: int
     producer_epoch: int
@@ -37,7 +37,7 @@ class _Held:
 
 
 class PendingOffsets:
-    """By group and (topic, partition), and there by producer id in the order they were written."""
+    """The pending offsets by group and (topic, partition), and there by producer id in the order of writing."""
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[TopicPartition, dict[int, _Held]]] = {}
@@ -45,20 +45,20 @@ class PendingOffsets:
 
     @property
     def count(self) -> int:
-        """How many are pending, some of them at the same place."""
+        """The number of pending offsets; one place may have several."""
         return sum(map(len, self._producers.values()))
 
     def hold(self, pending: Pending) -> None:
-        """Keep an offset until its transaction ends."""
+        """Hold an offset until its transaction ends."""
         record: OffsetCommitRecord = pending.record
         place = record.topic, record.partition
         holders = self._groups.setdefault(record.group_id, {}).setdefault(place, {})
-        holders.pop(pending.producer_id, None)  # the newest is the last
+        holders.pop(pending.producer_id, None)  # the newest must be the last
         holders[pending.producer_id] = _Held(pending)
         self._producers.setdefault(pending.producer_id, set()).add((record.group_id, place))
 
     def end(self, producer_id: int, *, is_commit: bool) -> list[OffsetCommitRecord]:
-        """Give up what a producer has pending; returns what of it is committed."""
+        """Drop a producer's pending offsets; return those that are committed by it."""
         committed = []
         for group_id, place in self._producers.pop(producer_id, ()):
             holders = self._groups[group_id][place]
@@ -73,12 +73,12 @@ class PendingOffsets:
         return committed
 
     def supersede(self, group_id: str, place: TopicPartition) -> None:
-        """A later commit counts already."""
+        """Mark the offsets of a place as superseded: a later commit has taken effect."""
         for held in self._groups.get(group_id, {}).get(place, {}).values():
             held.superseded = True
 
     def forget(self, group_id: str, place: TopicPartition) -> None:
-        """The committed offset is deleted, and what is pending with it."""
+        """Drop the offsets of a place, because the committed offset is deleted."""
         holders = self._groups.get(group_id, {}).get(place)
         if holders is None:
             return
@@ -97,31 +97,31 @@ class PendingOffsets:
             del self._groups[group_id]
 
     def groups(self) -> Iterator[str]:
-        """The groups that have any."""
+        """Yield the groups that have pending offsets."""
         yield from self._groups
 
     def places(self, group_id: str) -> Iterator[TopicPartition]:
-        """Where a group has any."""
+        """Yield the partitions in which the group has pending offsets."""
         yield from self._groups.get(group_id, ())
 
     def at(self, group_id: str, place: TopicPartition) -> list[Pending]:
-        """What is pending at a place and may come to count, in the order it was written."""
+        """Return the pending offsets of a place that may take effect, in the order of writing."""
         holders = self._groups.get(group_id, {}).get(place, {})
         return [held.pending for held in holders.values() if not held.superseded]
 
     def is_held(self, group_id: str, place: TopicPartition) -> bool:
-        """Whether an open transaction has an offset here, so that what is committed may soon change."""
+        """Return whether an open transaction has an offset at this place, so that the committed one may soon change."""
         return place in self._groups.get(group_id, {})
 
     def of_group(self, group_id: str) -> dict[TopicPartition, list[HeldOffset]]:
-        """What is pending in a group, in the order it was written."""
+        """Return the pending offsets of a group, in the order of writing."""
         return {
             place: [_told(held) for held in holders.values()]
             for place, holders in self._groups.get(group_id, {}).items()
         }
 
     def of_producer(self, producer_id: int) -> list[HeldOffset]:
-        """What the transaction of a producer holds, in no order."""
+        """Return the pending offsets of a producer's transaction, in no order."""
         places = self._producers.get(producer_id, ())
         return [_told(self._groups[group_id][place][producer_id]) for group_id, place in places]
 

@@ -1,4 +1,4 @@
-"""Positions in the keys and values of `__consumer_offsets`, which come in two encodings.
+"""Decodes the keys and values of `__consumer_offsets`, which use two encodings.
 
               plain            compact (KIP-482)
 string        int16 length     unsigned varint of length + 1
@@ -24,7 +24,7 @@ _UUID_BYTES: Final = 16
 
 
 class PlainReader:
-    """A position in a key or value. Raises struct.error, ValueError at its end."""
+    """A position in a key or value. Raises struct.error, ValueError at the end of the bytes."""
 
     def __init__(self, data: bytes | memoryview) -> None:
         self._data = memoryview(data)
@@ -32,6 +32,7 @@ class PlainReader:
 
     @property
     def is_at_end(self) -> bool:
+        """Whether all bytes were read."""
         return self._position == len(self._data)
 
     def _take(self, layout: Struct) -> int:
@@ -52,18 +53,20 @@ class PlainReader:
         return self._take(_INT64)
 
     def version(self, newest: int) -> int:
-        """What a value begins with. Raises NewerVersion, ValueError for one that is not known."""
+        """Read the version at the start of a value. Raises NewerVersion, ValueError for an unknown version."""
         version = self.int16()
         if version > newest:
             raise NewerVersion(version, newest)
         if version < 0:
-            raise ValueError(f"version {version} is not known")
+            raise ValueError(f"version {version} is not known; versions 0 to {newest} are")
         return version
 
     def _cut(self, size: int) -> memoryview:
         end = self._position + size
         if size < 0 or end > len(self._data):
-            raise ValueError(f"a length of {size} runs over the end")
+            raise ValueError(
+                f"a length of {size} runs over the end, {len(self._data) - self._position} bytes away"
+            )
         raw = self._data[self._position : end]
         self._position = end
         return raw
@@ -74,7 +77,7 @@ class PlainReader:
     def count(self) -> int:
         count = self.int32()
         if count < 0:
-            raise ValueError(f"there can't be {count} of anything")
+            raise ValueError(f"the count {count} is negative")
         return count
 
     def string(self) -> str:
@@ -88,11 +91,11 @@ class PlainReader:
         return bytes(self._cut(self.int32()))
 
     def skip_tags(self) -> None:
-        """Pass over the tagged fields at the end of a structure, of which this encoding has none."""
+        """Skip the tagged fields at the end of a structure; this encoding has none."""
 
 
 class CompactReader(PlainReader):
-    """A position in a value of the flexible kind. Raises MalformedRequest besides, for a varint that has no end."""
+    """A position in a value of the compact encoding. Also raises MalformedRequest, for a varint without an end."""
 
     def _varint(self) -> int:
         value, self._position = read_unsigned_varint(self._data, self._position)
@@ -100,9 +103,11 @@ class CompactReader(PlainReader):
 
     def count(self) -> int:
         size = self._varint()
-        # an item takes at least a byte
+        # an item has at least one byte
         if not 0 < size <= len(self._data) - self._position + 1:
-            raise ValueError(f"a length of {size - 1} runs over the end")
+            raise ValueError(
+                f"a length of {size - 1} runs over the end, {len(self._data) - self._position} bytes away"
+            )
         return size - 1
 
     def string(self) -> str:
@@ -124,7 +129,7 @@ class CompactReader(PlainReader):
         return tuple(self.string() for _ in range(self.count()))
 
     def places(self) -> frozenset[Place]:
-        """Topic ids, each with its partitions."""
+        """Read a list of topic ids, each with its partitions."""
         found: set[Place] = set()
         for _ in range(self.count()):
             topic_id = self.uuid()
@@ -136,7 +141,7 @@ class CompactReader(PlainReader):
         self._position = skip_tagged_fields(self._data, self._position)
 
     def tagged_field(self, wanted: int) -> CompactReader | None:
-        """One of the tagged fields that follow, the others are passed over."""
+        """Return one of the tagged fields that follow, and skip the others; None when the field is missing."""
         found = None
         for _ in range(self._varint()):
             tag, size = self._varint(), self._varint()

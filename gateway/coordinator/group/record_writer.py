@@ -1,4 +1,4 @@
-"""Pieces of the keys and values in `__consumer_offsets`; `record_reader` has their layout."""
+"""Encodes parts of the keys and values of `__consumer_offsets`; `record_reader` describes the layout."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ NO_TAGS: Final = b"\0"
 
 
 def key_of(kind: int, *names: str) -> bytes:
-    """A key of names only. Raises struct.error for one that is too long."""
+    """Encode a key that consists of names. Raises struct.error for a name that is too long."""
     return _INT16.pack(kind) + b"".join(map(string, names))
 
 
 def nullable_compact_string(text: str | None) -> bytes:
-    """A text or null."""
+    """Encode a text or null."""
     return b"\0" if text is None else compact_string(text)
 
 
 def compact_strings(texts: Iterable[str]) -> bytes:
-    """A list of texts."""
+    """Encode a list of texts."""
     pieces = list(map(compact_string, texts))
     return unsigned_varint(len(pieces) + 1) + b"".join(pieces)
 
 
 def compact_int32s(numbers: Iterable[int]) -> bytes:
-    """A list of numbers."""
+    """Encode a list of numbers."""
     pieces = list(map(_INT32.pack, numbers))
     return unsigned_varint(len(pieces) + 1) + b"".join(pieces)
 
 
 def compact_places(places: Iterable[Place]) -> bytes:
-    """A list of topic ids, each with its partitions."""
+    """Encode a list of topic ids, each with its partitions."""
     topics = by_topic(places)
     pieces = [unsigned_varint(len(topics) + 1)]
     for topic_id, partitions in topics.items():

@@ -8,10 +8,10 @@
     member of v3: id | group_instance_id? | client_id | client_host | int32 rebalance_timeout |
                   int32 session_timeout | subscription | assignment
 
-An offset that was given a retention time of its own has value v1: int16 1 | offset | metadata | commit_timestamp |
-int64 expire_timestamp. A string is an int16 length (-1: null) and UTF-8, bytes an int32 length and the bytes. A null value deletes.
-Older values are read as well, and v4, which is v3 in the compact encoding; key 0 is that of 1. Source: Kafka's OffsetCommitKey/Value.json,
-GroupMetadataKey/Value.json, GroupCoordinatorRecordSerde.
+An offset with a retention time of its own has value v1: int16 1 | offset | metadata | commit_timestamp |
+int64 expire_timestamp. A string is an int16 length (-1: null) and UTF-8; bytes are an int32 length and the bytes. A
+null value deletes. Older values are read too, and so is v4, which is v3 in the compact encoding; key 0 has the layout
+of key 1. Source: Kafka's OffsetCommitKey/Value.json, GroupMetadataKey/Value.json, GroupCoordinatorRecordSerde.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _WITH_EXPIRY: Final = 1
 
 
 class MemberMetadata(NamedTuple):
-    """What is stored of a member; times in ms."""
+    """The stored fields of a member; times in ms."""
 
     member_id: str
     group_instance_id: str | None
@@ -53,7 +53,7 @@ class MemberMetadata(NamedTuple):
 
 
 class GroupMetadata(NamedTuple):
-    """What is stored of a group; `state_since_ms` is -1 when unknown."""
+    """The stored fields of a group; `state_since_ms` is -1 when unknown."""
 
     protocol_type: str
     generation_id: int
@@ -64,10 +64,10 @@ class GroupMetadata(NamedTuple):
 
 
 class CommittedOffset(NamedTuple):
-    """An offset as it was committed.
+    """A committed offset.
 
-    `leader_epoch` is -1 when the member named none, `expire_timestamp_ms` unless it asked for a retention time of its
-    own (OffsetCommit v2–v4).
+    `leader_epoch` is -1 when the commit named none. `expire_timestamp_ms` is -1 unless the commit asked for a
+    retention time of its own (OffsetCommit v2–v4).
     """
 
     offset: int
@@ -78,14 +78,14 @@ class CommittedOffset(NamedTuple):
 
 
 class GroupMetadataRecord(NamedTuple):
-    """A group as it is from here on; None: it is deleted."""
+    """The state of a group from this record on; None deletes the group."""
 
     group_id: str
     value: GroupMetadata | None
 
 
 class OffsetCommitRecord(NamedTuple):
-    """A group's offset in one partition from here on; None: it is deleted."""
+    """A group's offset in one partition from this record on; None deletes the offset."""
 
     group_id: str
     topic: str
@@ -97,11 +97,11 @@ GroupRecord = GroupMetadataRecord | OffsetCommitRecord | ConsumerRecord | ShareG
 
 
 class UnreadableRecord(ValueError):
-    """The bytes are no record of this kind, or of a newer kind than is known here."""
+    """The bytes are no record of this topic, or the record has a newer version than this release reads."""
 
 
 def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
-    """(key, value) as they lie in the log. Raises ValueError for a text that is too long."""
+    """Return the record's (key, value) for the log. Raises ValueError for a text that is too long."""
     try:
         if isinstance(record, ConsumerRecord):
             return consumer_records.encode(record)
@@ -118,7 +118,7 @@ def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode(key: bytes, value: bytes | None) -> GroupRecord | None:
-    """The record, or None for a kind of key that is not known here. Raises UnreadableRecord."""
+    """Return the record, or None for an unknown kind of key. Raises UnreadableRecord."""
     reader = PlainReader(key)
     try:
         kind = reader.int16()
@@ -139,7 +139,7 @@ def decode(key: bytes, value: bytes | None) -> GroupRecord | None:
 
 
 def _names(reader: PlainReader) -> tuple[str, ...]:
-    """The group, and the member if there is one."""
+    """Read the group id, and the member id if there is one."""
     group_id = reader.string()
     return (group_id,) if reader.is_at_end else (group_id, reader.string())
 
@@ -150,7 +150,7 @@ def _bytes(raw: bytes) -> bytes:
 
 def _offset_value(value: CommittedOffset) -> bytes:
     if value.expire_timestamp_ms >= 0:
-        # only this version has the field
+        # only this version of the value has an expire_timestamp
         head = _INT16.pack(_WITH_EXPIRY) + _INT64.pack(value.offset) + string(value.metadata)
         return head + _INT64.pack(value.commit_timestamp_ms) + _INT64.pack(value.expire_timestamp_ms)
     return b"".join(
@@ -189,7 +189,7 @@ def _group_value(value: GroupMetadata) -> bytes:
 
 
 def _versioned(value: bytes) -> tuple[int, PlainReader]:
-    """The version of a value, and what reads the rest of it."""
+    """Return the version of a value, and a reader for the rest of the value."""
     reader = PlainReader(value)
     version = reader.version(_NEWEST_READ)
     return version, reader if version < _FIRST_COMPACT else CompactReader(value[_INT16.size :])

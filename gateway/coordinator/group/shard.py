@@ -1,8 +1,8 @@
 """The groups and offsets that one partition of `__consumer_offsets` holds.
 
-Committed offsets and stored groups change by replaying records only, live and at start. What a rebalance
-has under way lives in memory: after a restart members are heard of again or given up.
-Source: Kafka's `GroupCoordinatorShard`, `GroupMetadataManager`, `OffsetMetadataManager`.
+Committed offsets and stored groups change only by replaying records, live and at the start. A rebalance in progress
+lives in memory: after a restart, members either send a heartbeat or time out. Source: Kafka's
+`GroupCoordinatorShard`, `GroupMetadataManager`, `OffsetMetadataManager`.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from gateway.coordinator.places import TopicPartition
 
 
 class GroupShard(StoredGroups):
-    """What may be asked of the groups of one partition."""
+    """The operations on the groups of one partition of `__consumer_offsets`."""
 
     def loaded(self, effects: Effects) -> None:
-        """All records are folded in: groups that are too large by now choose anew who stays.
+        """Finish loading: a group that now has more members than allowed rebalances, and some of them can't join again.
 
         Source: Kafka's GroupMetadataManager.onLoaded.
         """
@@ -49,7 +49,7 @@ class GroupShard(StoredGroups):
     # Membership.
 
     def join(self, group_id: str, request: Join, waiter: Waiter, effects: Effects) -> None:
-        """JoinGroup: answered now or when the rebalance has everyone."""
+        """Handle a JoinGroup; answer it at once, or at the end of the rebalance."""
         limits = self.limits
         if not group_id:
             effects.reply(waiter, _refused(request, ErrorCode.invalid_group_id))
@@ -89,7 +89,7 @@ class GroupShard(StoredGroups):
         waiter: Waiter,
         effects: Effects,
     ) -> None:
-        """SyncGroup: answered when the leader has assigned."""
+        """Handle a SyncGroup; answer it when the leader has assigned."""
         consumer_group = self.consumers.groups.get(committer.group_id)
         if consumer_group is not None:
             who = committer.member_id, committer.group_instance_id
@@ -106,7 +106,7 @@ class GroupShard(StoredGroups):
             effects.reply(waiter, SyncReply(error_code=group))
             return
         if not self.member_bytes.admit(sum(map(len, assignments.values())), effects.now_ms):
-            # as Kafka answers an assignment that its log does not take
+            # Kafka's answer to an assignment that its log refuses
             effects.reply(waiter, SyncReply(error_code=ErrorCode.unknown_server_error))
             return
         rebalance.sync(
@@ -121,7 +121,7 @@ class GroupShard(StoredGroups):
         )
 
     def heartbeat(self, member: Committer, now_ms: int) -> ErrorCode:
-        """Heartbeat."""
+        """Handle a Heartbeat of a classic member."""
         who = member.member_id, member.group_instance_id
         consumer_group = self.consumers.groups.get(member.group_id)
         group = self._find(member.group_id)
@@ -137,7 +137,9 @@ class GroupShard(StoredGroups):
     def leave(
         self, group_id: str, leaving: Sequence[tuple[str, str | None]], effects: Effects
     ) -> ErrorCode | list[ErrorCode]:
-        """LeaveGroup: an error for the whole request, or one for each (member_id, group_instance_id)."""
+        """Handle a LeaveGroup; return an error for the whole request, or one for each (member_id,
+        group_instance_id).
+        """
         if not group_id:
             return ErrorCode.invalid_group_id
         consumer_group = self.consumers.groups.get(group_id)
@@ -153,20 +155,21 @@ class GroupShard(StoredGroups):
         return classic_sessions.leave(group, leaving, self.limits, effects)
 
     def _find(self, group_id: str) -> ClassicGroup | ErrorCode:
+        """Return the classic group, or the error that answers a request for it."""
         if not group_id:
             return ErrorCode.invalid_group_id
         return self.groups.get(group_id) or ErrorCode.unknown_member_id
 
     def consumer_heartbeat(self, request: Heartbeat, effects: Effects) -> HeartbeatReply:
-        """ConsumerGroupHeartbeat of a checked request. Raises HeartbeatRefused.
+        """Handle a valid ConsumerGroupHeartbeat. Raises HeartbeatRefused.
 
-        A group of the classic protocol becomes one of the consumer protocol and keeps its offsets; with members
-        only if the policy allows it.
+        A classic group becomes a consumer group and keeps its offsets. A classic group with members does so only if
+        the policy allows it.
         """
         if request.member_epoch == 0:
             size_bytes = MEMBER_BYTES + sum(map(len, request.subscribed_names or ()))
             if not self.member_bytes.admit(size_bytes, effects.now_ms):
-                text = "This gateway holds no more members of groups."
+                text = f"The members of this gateway's groups hold {self.member_bytes.limit_bytes} bytes, the most allowed."
                 raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
         group = self.groups.get(request.group_id)
         if group is None:
@@ -174,7 +177,7 @@ class GroupShard(StoredGroups):
                 text = f"Group {request.group_id} is not a consumer group."
                 raise HeartbeatRefused(ErrorCode.group_id_not_found, text)
             if self.is_full and not self.knows(request.group_id):
-                text = "This gateway holds no more groups."
+                text = f"This gateway holds {self.max_groups} groups, the most allowed."
                 raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
             reply = self.consumers.heartbeat(request, self.topics, effects)
             if request.member_epoch == LEAVING:
@@ -200,7 +203,7 @@ class GroupShard(StoredGroups):
         return reply
 
     def share_heartbeat(self, request: ShareHeartbeat, effects: Effects) -> HeartbeatReply:
-        """ShareGroupHeartbeat of a checked request. Raises HeartbeatRefused."""
+        """Handle a valid ShareGroupHeartbeat. Raises HeartbeatRefused."""
         if self.is_read_alone(request.group_id):
             text = f"Group {request.group_id} is not a share group."
             raise HeartbeatRefused(ErrorCode.group_id_not_found, text)
@@ -217,13 +220,15 @@ class GroupShard(StoredGroups):
             return
         effects.records += records
         effects.reply(waiter, reply)
-        # a static member that spoke the consumer protocol may have been the last that did
+        # the static member that was replaced may have been the last one of the consumer protocol
         replaces_consumer = static is not None and static.classic is None
         if replaces_consumer and self._may_downgrade(group):
             self._downgrade(group, effects)
 
     def _members_removed(self, group: ConsumerGroup, effects: Effects) -> None:
-        """Without a member of the consumer protocol it is a classic group again, as far as it may."""
+        """Turn the group into a classic group, if the policy allows it and no member of the consumer protocol is
+        left.
+        """
         if self._may_downgrade(group):
             self._downgrade(group, effects)
             rebalance.prepare_rebalance(self.groups[group.group_id], self.limits, effects)
@@ -243,7 +248,10 @@ class GroupShard(StoredGroups):
     # Offsets.
 
     def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
-        """Whether a member of a consumer group may fetch offsets; whoever is no member may."""
+        """Return whether a member of a consumer group may fetch offsets: an error code.
+
+        A client without member id may.
+        """
         if member_id is None and member_epoch < 0:
             return ErrorCode.none
         if group_id not in self.consumers.groups:
@@ -251,20 +259,23 @@ class GroupShard(StoredGroups):
         return self.consumers.check_member(group_id, member_id or "", member_epoch)
 
     def check_commit_in_transaction(self, committer: Committer, now_ms: int) -> ErrorCode:
-        """Whether the offsets of a TxnOffsetCommit may be; a producer need not say for which member it commits."""
+        """Return whether a TxnOffsetCommit may commit: an error code.
+
+        A producer need not name the member it commits for.
+        """
         if committer.group_id in self.shares.groups:
             return ErrorCode.group_id_not_found
         if committer.is_anonymous and self.knows(committer.group_id):
             return ErrorCode.none
         error = self.check_commit(committer, now_ms)
         if error is ErrorCode.rebalance_in_progress:
-            return ErrorCode.none  # what was consumed before the rebalance may be committed during it
+            return ErrorCode.none  # records consumed before the rebalance may be committed during it
         if error in {ErrorCode.group_id_not_found, ErrorCode.stale_member_epoch}:
             return ErrorCode.illegal_generation
         return error
 
     def check_commit(self, committer: Committer, now_ms: int) -> ErrorCode:
-        """Whether the offsets of a request may be committed; a member that commits is heard of."""
+        """Return whether a request may commit offsets: an error code. A commit restarts its member's session."""
         if committer.group_id in self.consumers.groups:
             return self.consumers.check_member(
                 committer.group_id,
@@ -286,7 +297,7 @@ class GroupShard(StoredGroups):
         return ErrorCode.none
 
     def has_room_for(self, records: Sequence[OffsetCommitRecord]) -> bool:
-        """Whether so many offsets may be kept; those that replace one always may."""
+        """Return whether these offsets fit into the limit; an offset that replaces another one always fits."""
         offsets = self.offsets
         if offsets.count + len(records) <= self.max_offsets:
             return True
@@ -294,19 +305,19 @@ class GroupShard(StoredGroups):
         return not more or offsets.count + more <= self.max_offsets
 
     def commit(self, records: Iterable[OffsetCommitRecord], effects: Effects) -> None:
-        """Commit what was checked."""
+        """Commit the offsets, which the caller has checked."""
         for record in records:
             self.replay_offset(record, effects.now_ms)
             effects.records.append(record)
 
     def fetch_offsets(self, group_id: str) -> Mapping[TopicPartition, CommittedOffset]:
-        """All committed offsets of a group; none of a group that is not known."""
+        """Return all committed offsets of a group; none for an unknown group."""
         return self.offsets.of(group_id)
 
     def delete_offsets(
         self, group_id: str, places: Sequence[TopicPartition], effects: Effects
     ) -> ErrorCode | list[ErrorCode]:
-        """OffsetDelete: an error for the whole request, or one for each partition."""
+        """Handle an OffsetDelete; return an error for the whole request, or one for each partition."""
         if not group_id:
             return ErrorCode.invalid_group_id
         group = self.groups.get(group_id)
@@ -334,7 +345,7 @@ class GroupShard(StoredGroups):
     # Whole groups.
 
     def delete_group(self, group_id: str, effects: Effects) -> ErrorCode:
-        """DeleteGroups: an empty group with all its offsets."""
+        """Handle a DeleteGroups: delete an empty group with all its offsets."""
         group = self.groups.get(group_id)
         consumer_group = self.consumers.groups.get(group_id)
         if group is None and consumer_group is None:
@@ -351,12 +362,12 @@ class GroupShard(StoredGroups):
         return ErrorCode.none
 
     def forget_topics_but(self, topics: Container[str], effects: Effects) -> None:
-        """Offsets of a topic that is gone, and what share groups have begun of it, mean nothing."""
+        """Delete the offsets of all topics except these, and the partitions of theirs that share groups have begun."""
         self.shares.forget_topics_but(self.topics, effects)
         self.commit(self.offsets.of_topics_but(topics), effects)
 
     def clean_up(self, retention_ms: int, effects: Effects) -> None:
-        """Give up offsets kept long enough, and groups that have neither members nor offsets."""
+        """Delete expired offsets, and groups that have neither members nor offsets."""
         for group in list(self.groups.values()):
             expired = self.offsets.expired(group, effects.now_ms, retention_ms)
             self.forget_offsets(group.group_id, expired, effects)
@@ -372,7 +383,7 @@ class GroupShard(StoredGroups):
                 self.consumers.delete(group_id, effects)
 
     def forget_offsets(self, group_id: str, places: Sequence[TopicPartition], effects: Effects) -> None:
-        """Give up what was committed there, whoever subscribes to it."""
+        """Delete the offsets of these places, even if a member subscribes to the topic."""
         self.commit((OffsetCommitRecord(group_id, *place, None) for place in places), effects)
 
     def _forget(self, group: ClassicGroup, effects: Effects) -> None:
@@ -383,7 +394,7 @@ class GroupShard(StoredGroups):
     # Time.
 
     def expire(self, group_id: str, effects: Effects) -> None:
-        """Do what is due in one group."""
+        """Remove the members of one group whose time is up, and end its phases whose time is up."""
         if group_id in self.shares.groups:
             self.shares.expire(group_id, effects)
             return
@@ -399,7 +410,7 @@ class GroupShard(StoredGroups):
             classic_sessions.expire(group, self.limits, effects)
 
     def next_deadline_ms(self, group_id: str) -> int | None:
-        """When `expire` should be called for a group; None for one that is gone."""
+        """Return the time at which `expire` should be called for a group; None for a group that no longer exists."""
         if group_id in self.consumers.groups:
             return self.consumers.next_deadline_ms(group_id)
         if group_id in self.shares.groups:

@@ -1,10 +1,10 @@
-"""Who reads what in a share group, where a partition may have several readers (Kafka's `simple` assignor, KIP-932).
+"""Assigns the partitions of a share group, where a partition may have several readers (the `simple` assignor, KIP-932).
 
     sharing    every partition has as many readers, no more than are needed for each member to have one
     balance    no member has two partitions more than another
-    keeping    a member keeps what it has as far as the other two allow
+    keeping    a member keeps its partitions as far as the other two rules allow
 
-With one subscription for all members that holds over all topics together, otherwise of each topic by itself.
+When all members have one subscription, the rules hold over all topics together; otherwise they hold for each topic.
 Source: Kafka's `SimpleAssignor`, `SimpleHomogeneousAssignmentBuilder`, `SimpleHeterogeneousAssignmentBuilder`.
 """
 
@@ -21,7 +21,7 @@ Targets = dict[str, frozenset[Place]]
 def assign(
     subscriptions: Mapping[str, frozenset[uuid.UUID]], places: Iterable[Place], current: Targets
 ) -> Targets:
-    """What each member reads from now on, by the topics that it asks for and what it reads now."""
+    """Return the partitions of each member, from the topics that it subscribes to and the partitions that it has."""
     found: dict[str, set[Place]] = {member_id: set() for member_id in subscriptions}
     pools: dict[uuid.UUID | None, list[Place]] = {}
     all_alike = len(set(subscriptions.values())) <= 1

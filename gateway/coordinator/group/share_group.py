@@ -1,10 +1,10 @@
-"""One share group (KIP-932): its members and who reads which partitions; a partition may have several readers.
+"""One share group (KIP-932): its members and their partitions; a partition may have several readers.
 
     group epoch        rises with every change of members, subscriptions or partitions
-    assignment epoch   the group epoch that the present targets were made for
-    member epoch       the assignment epoch whose target the member was last told
+    assignment epoch   the group epoch for which the present targets were made
+    member epoch       the assignment epoch whose target was last sent to the member
 
-What of a partition is acquired and done is no part of it: that is `gateway.coordinator.share`.
+`gateway.coordinator.share` has the other half: which records of a partition are acquired and done.
 Source: Kafka's `ShareGroup`, `ShareGroupMember`.
 """
 
@@ -37,14 +37,14 @@ from gateway.coordinator.group.share_records import (
 from gateway.coordinator.places import Place, by_topic
 
 FIRST_EPOCH: Final = 1
-"""Of a group that nobody joined yet."""
+"""The epoch of a group before its first member."""
 NOWHERE: Final[frozenset[Place]] = frozenset()
 NOBODY: Final = ShareMemberValue(None, "", "", ())
 
 
 @dataclass(slots=True, eq=False)
 class ShareMember:
-    """A member, what it told of itself, and what it was last told to read."""
+    """A member, its own description, and the partitions last sent to it."""
 
     member_id: str
     value: ShareMemberValue = NOBODY
@@ -56,7 +56,10 @@ class ShareMember:
 
 @dataclass(slots=True)
 class ShareGroup:
-    """Members and epochs. All of it changes record by record, live and from the log, but for session deadlines."""
+    """Members and epochs of a share group.
+
+    Records change them, live and at replay; only session deadlines are not stored.
+    """
 
     group_id: str
     group_epoch: int = FIRST_EPOCH
@@ -64,19 +67,19 @@ class ShareGroup:
     members: dict[str, ShareMember] = field(default_factory=dict)
     targets: dict[str, frozenset[Place]] = field(default_factory=dict)
     begun: frozenset[Place] = NOWHERE
-    """The partitions that were ever given out."""
+    """The partitions that were ever assigned."""
     topic_names: dict[uuid.UUID, str] = field(default_factory=dict)
-    """Of the topics they are of, when they were begun."""
+    """The names of the begun partitions' topics, as they were when the partitions were begun."""
     places_seen: frozenset[Place] | None = None
-    """All partitions of the topics that the members ask for, as the targets took them; None after a restart."""
+    """All partitions of the subscribed topics when the targets were made; None after a restart."""
 
     @property
     def state(self) -> str:
-        """The name that ListGroups and ShareGroupDescribe tell."""
+        """The name of the state that ListGroups and ShareGroupDescribe report."""
         return "Stable" if self.members else "Empty"
 
     def has_assigned(self, places: frozenset[Place]) -> bool:
-        """Whether the targets were made for just these partitions, each of which has a reader."""
+        """Return whether the targets were made for just these partitions; each partition has a reader."""
         if self.places_seen is None:
             self.places_seen = NOWHERE.union(*self.targets.values())
         return self.places_seen == places
@@ -84,7 +87,7 @@ class ShareGroup:
     # Records.
 
     def replay(self, record: ShareGroupRecord, now_ms: int, session_timeout_ms: int) -> None:
-        """Fold in a record; a member that it is about has a session's time from now on."""
+        """Replay a record; it restarts its member's session."""
         if isinstance(record, ShareGroupEpochRecord):
             self.group_epoch = record.group_epoch or 0
         elif isinstance(record, ShareAssignmentEpochRecord):
@@ -116,7 +119,7 @@ class ShareGroup:
             member.member_epoch, member.previous_member_epoch, member.assigned = value
 
     def begun_record(self, places: Iterable[Place], names: dict[uuid.UUID, str]) -> ShareBegunRecord:
-        """These partitions, and no others, are begun; `names` has the topics that are not known yet."""
+        """Return the record that these partitions, and no others, are begun; `names` has the names of new topics."""
         known = {**self.topic_names, **names}
         topics = (
             BegunTopic(topic_id, known[topic_id], tuple(partitions))
@@ -125,7 +128,7 @@ class ShareGroup:
         return ShareBegunRecord(self.group_id, tuple(topics))
 
     def removal_records(self, member_id: str) -> list[ShareGroupRecord]:
-        """What makes a member gone in the log."""
+        """Return the records that delete a member from the log."""
         return [
             ShareCurrentRecord(self.group_id, member_id, None),
             ShareTargetRecord(self.group_id, member_id, None),
@@ -133,7 +136,7 @@ class ShareGroup:
         ]
 
     def deletion_records(self) -> list[ShareGroupRecord]:
-        """What makes the group, its members and its targets gone in the log."""
+        """Return the records that delete the group, its members and its targets from the log."""
         records = [record for member_id in self.members for record in self.removal_records(member_id)]
         return [
             *records,
@@ -143,12 +146,12 @@ class ShareGroup:
         ]
 
     def stored_keys(self) -> list[tuple[int, str]]:
-        """(kind of key, member id) of everything that the log must hold of the group."""
+        """Return (kind of key, member id) of every record of the group that the log must hold."""
         members = [(kind, member_id) for member_id in self.members for kind in (MEMBER, TARGET, CURRENT)]
         return [(GROUP_EPOCH, ""), (BEGUN, ""), *members, (ASSIGNMENT_EPOCH, "")]
 
     def record_of(self, kind: int, member_id: str) -> ShareGroupRecord | None:
-        """A record as it would be written now; None when its member is gone."""
+        """Return the record of a key as it would be written now; None when its member no longer exists."""
         if kind == GROUP_EPOCH:
             return ShareGroupEpochRecord(self.group_id, self.group_epoch)
         if kind == ASSIGNMENT_EPOCH:

@@ -1,8 +1,8 @@
-"""ShareGroupHeartbeat: joining, staying, being told what to read, leaving (KIP-932).
+"""ShareGroupHeartbeat: joining, staying, getting partitions, leaving (KIP-932).
 
     member_epoch    the member
-    0               joins, or joins again and is told all
-    n > 0           is at epoch n; the one before is a lost answer, anything else is fenced
+    0               joins, or joins again and gets its whole assignment
+    n > 0           is at epoch n; the previous epoch means that an answer was lost, any other epoch is fenced
     −1              leaves
 
 Source: Kafka's `GroupMetadataManager.shareGroupHeartbeat`.
@@ -45,7 +45,7 @@ MAX_MEMBER_ID_LENGTH: Final = 36
 
 @dataclass(frozen=True, slots=True)
 class ShareGroupLimits:
-    """See the settings `group.share.*` in `docs/configuration.md`."""
+    """The limits of a share group: the settings `group.share.*` in `docs/configuration.md`."""
 
     session_timeout_ms: int = 45_000
     max_size: int = 200
@@ -53,7 +53,7 @@ class ShareGroupLimits:
 
 @dataclass(frozen=True, slots=True)
 class ShareHeartbeat:
-    """A request; None stands for "as before"."""
+    """A heartbeat request; None means "as before"."""
 
     group_id: str
     member_id: str
@@ -65,7 +65,7 @@ class ShareHeartbeat:
 
 
 def check(request: ShareHeartbeat) -> None:
-    """Whether the request can be meant. Raises HeartbeatRefused."""
+    """Validate the request. Raises HeartbeatRefused."""
     invalid = ErrorCode.invalid_request
     names = request.subscribed_names
     if not request.group_id.strip():
@@ -91,7 +91,7 @@ def check(request: ShareHeartbeat) -> None:
 
 
 class _Change:
-    """What one operation does to a group: each record is folded in as soon as it is told."""
+    """The changes of one operation to a group; each record is replayed as soon as it is written."""
 
     def __init__(self, group: ShareGroup, limits: ShareGroupLimits, now_ms: int) -> None:
         self.group = group
@@ -100,11 +100,13 @@ class _Change:
         self._now_ms = now_ms
 
     def write(self, *records: ShareGroupRecord) -> None:
+        """Replay the records and collect them."""
         for record in records:
             self.group.replay(record, self._now_ms, self._limits.session_timeout_ms)
             self.records.append(record)
 
     def raise_epoch(self, group_epoch: int) -> None:
+        """Set the group epoch, if it differs."""
         if group_epoch != self.group.group_epoch:
             self.write(ShareGroupEpochRecord(self.group.group_id, group_epoch))
 
@@ -112,7 +114,7 @@ class _Change:
 def heartbeat(
     group: ShareGroup, request: ShareHeartbeat, topics: Topics, limits: ShareGroupLimits, now_ms: int
 ) -> tuple[HeartbeatReply, list[ShareGroupRecord]]:
-    """Take a checked heartbeat of a member that stays or joins. Raises HeartbeatRefused."""
+    """Handle a valid heartbeat of a member that joins or stays. Raises HeartbeatRefused."""
     _check_member(group, request, limits)
     change = _Change(group, limits, now_ms)
     has_changed = _take_news(change, request)
@@ -138,7 +140,7 @@ def _check_member(group: ShareGroup, request: ShareHeartbeat, limits: ShareGroup
         if len(group.members) >= limits.max_size:
             text = f"The share group has reached its maximum capacity of {limits.max_size} members."
             raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
-    # with the epoch before, the answer that told the newer one was lost
+    # a member at the previous epoch did not get the answer with the newer one
     elif request.member_epoch not in {JOINING, member.previous_member_epoch, member.member_epoch}:
         text = f"The member's epoch is {member.member_epoch}, not {request.member_epoch}."
         raise HeartbeatRefused(ErrorCode.fenced_member_epoch, text)
@@ -149,7 +151,7 @@ def _no_member(group: ShareGroup, member_id: str) -> str:
 
 
 def _take_news(change: _Change, request: ShareHeartbeat) -> bool:
-    """Take what a member tells of itself; whether that may change who reads what."""
+    """Store what the request says about the member; return whether the targets may have to change."""
     group = change.group
     member = group.members.get(request.member_id)
     before = None if member is None else member.value
@@ -167,10 +169,10 @@ def _take_news(change: _Change, request: ShareHeartbeat) -> bool:
 
 
 def _renew_targets(change: _Change, topics: Topics, group_epoch: int) -> None:
-    """Have the targets follow the members and the topics that they ask for, which may raise the epoch further.
+    """Make the targets follow the members and their topics; this may raise the epoch further.
 
-    The first of a group's partitions, and any that come later, raise it once more when they are begun. Kafka begins
-    them in the background and gives them out from the next heartbeat on; here that is done at once.
+    The group's first partitions, and any later ones, raise the epoch once more when they are begun. Kafka begins
+    partitions in the background and assigns them from the next heartbeat on; Seqgate does both at once.
     """
     group = change.group
     asked = {name for member in group.members.values() for name in member.value.subscribed_names}
@@ -198,25 +200,25 @@ def _renew_targets(change: _Change, topics: Topics, group_epoch: int) -> None:
 
 
 def leave(group: ShareGroup, member_id: str) -> list[ShareGroupRecord]:
-    """A member goes. Raises HeartbeatRefused."""
+    """Remove a member. Raises HeartbeatRefused."""
     if member_id not in group.members:
         raise HeartbeatRefused(ErrorCode.unknown_member_id, _no_member(group, member_id))
     return _remove(group, [member_id])
 
 
 def expire(group: ShareGroup, now_ms: int) -> tuple[list[str], list[ShareGroupRecord]]:
-    """Give up the members not heard of; who they are, and the records."""
+    """Remove the members whose session timed out; return their ids and the records."""
     due = [name for name, member in group.members.items() if member.session_deadline_ms <= now_ms]
     return due, _remove(group, due) if due else []
 
 
 def next_deadline_ms(group: ShareGroup) -> int:
-    """When `expire` should be called."""
+    """Return the time at which `expire` should be called."""
     return min((member.session_deadline_ms for member in group.members.values()), default=NEVER)
 
 
 def _remove(group: ShareGroup, member_ids: Sequence[str]) -> list[ShareGroupRecord]:
-    """The others are given what these had with the next heartbeat of any of them."""
+    """Remove members; the others get the freed partitions with the next heartbeat of any of them."""
     change = _Change(group, ShareGroupLimits(), 0)
     for member_id in member_ids:
         change.write(*group.removal_records(member_id))

@@ -10,8 +10,8 @@
     15 | group                                      to be begun[] | begun[topic_id, name, int32 partitions[]] |
                                                     to be forgotten[]
 
-A null value deletes. The hash is 0: whether topics changed is told by what is assigned; a member's state is always
-that of a stable one, and partitions are begun at once. Source: Kafka's ShareGroup*Key.json and *Value.json.
+A null value deletes. The hash is 0, because the assigned partitions show whether topics changed. A member's state is
+always stable, and partitions are begun at once. Source: Kafka's ShareGroup*Key.json and *Value.json.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ KINDS: Final = frozenset((MEMBER, GROUP_EPOCH, ASSIGNMENT_EPOCH, TARGET, CURRENT
 
 
 class ShareMemberValue(NamedTuple):
-    """What a member told of itself."""
+    """A member's own description."""
 
     rack_id: str | None
     client_id: str
@@ -57,7 +57,7 @@ class ShareMemberValue(NamedTuple):
 
 
 class ShareMemberRecord(NamedTuple):
-    """A member from here on; None: it is gone."""
+    """A member's description from this record on; None deletes the member."""
 
     group_id: str
     member_id: str
@@ -65,21 +65,21 @@ class ShareMemberRecord(NamedTuple):
 
 
 class ShareGroupEpochRecord(NamedTuple):
-    """The group's epoch from here on; None: the group is deleted."""
+    """The group's epoch from this record on; None deletes the group."""
 
     group_id: str
     group_epoch: int | None
 
 
 class ShareAssignmentEpochRecord(NamedTuple):
-    """The group epoch that the targets were made for."""
+    """The group epoch for which the targets were made; None deletes it."""
 
     group_id: str
     assignment_epoch: int | None
 
 
 class ShareTargetRecord(NamedTuple):
-    """What a member is to read; None: it is gone."""
+    """The target of a member: the partitions that it shall read; None deletes the target."""
 
     group_id: str
     member_id: str
@@ -87,7 +87,7 @@ class ShareTargetRecord(NamedTuple):
 
 
 class ShareCurrentValue(NamedTuple):
-    """What a member was last told."""
+    """The epoch and partitions last sent to a member."""
 
     member_epoch: int
     previous_member_epoch: int
@@ -95,7 +95,7 @@ class ShareCurrentValue(NamedTuple):
 
 
 class ShareCurrentRecord(NamedTuple):
-    """What a member was told from here on; None: it is gone."""
+    """The epoch and partitions of a member from this record on; None deletes them."""
 
     group_id: str
     member_id: str
@@ -103,7 +103,7 @@ class ShareCurrentRecord(NamedTuple):
 
 
 class BegunTopic(NamedTuple):
-    """A topic with those of its partitions that were begun, in order."""
+    """A topic with its begun partitions, in order."""
 
     topic_id: uuid.UUID
     name: str
@@ -111,7 +111,7 @@ class BegunTopic(NamedTuple):
 
 
 class ShareBegunRecord(NamedTuple):
-    """All partitions that the group was ever given; None: the group is deleted."""
+    """All partitions that the group was ever assigned; None deletes them with the group."""
 
     group_id: str
     topics: tuple[BegunTopic, ...] | None
@@ -128,7 +128,7 @@ ShareGroupRecord = (
 
 
 def encode(record: ShareGroupRecord) -> tuple[bytes, bytes | None]:
-    """(key, value) as they lie in the log. Raises ValueError for a text that is too long."""
+    """Return the record's (key, value) for the log. Raises ValueError for a text that is too long."""
     try:
         key, fields = _encoded(record)
     except struct.error as error:
@@ -176,7 +176,7 @@ def _begun(topics: Sequence[BegunTopic]) -> bytes:
 
 
 def decode(kind: int, names: tuple[str, ...], value: bytes | None) -> ShareGroupRecord:
-    """The record of one kind of key with its group and member. Raises ValueError."""
+    """Return the record of one kind of key with its group and member. Raises ValueError."""
     reader = None if value is None else CompactReader(value)
     try:
         if reader is not None:

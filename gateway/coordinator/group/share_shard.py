@@ -1,4 +1,4 @@
-"""The share groups in one shard."""
+"""The share groups in one shard of `__consumer_offsets`."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from gateway.coordinator.places import Place
 
 
 class ShareGroups:
-    """Looks groups up, begins and ends them; `limits_of` tells what a group is limited to."""
+    """The share groups by id; `limits_of` returns the limits of a group."""
 
     def __init__(self, limits_of: Callable[[str], ShareGroupLimits]) -> None:
         self.limits_of = limits_of
         self.groups: dict[str, ShareGroup] = {}
 
     def replay(self, record: ShareGroupRecord, now_ms: int) -> None:
-        """Fold in a record of the log; members have a session's time to be heard of."""
+        """Replay a record; it restarts its member's session."""
         group_id = record.group_id
         if isinstance(record, ShareGroupEpochRecord) and record.group_epoch is None:
             self.groups.pop(group_id, None)
@@ -37,19 +37,21 @@ class ShareGroups:
         group.replay(record, now_ms, self.limits_of(group_id).session_timeout_ms)
 
     def stored_keys(self) -> Iterator[tuple[str, int, str]]:
-        """(group id, kind of key, member id) of everything that the log must hold."""
+        """Yield (group id, kind of key, member id) of every record that the log must hold."""
         for group_id, group in self.groups.items():
             for kind, member_id in group.stored_keys():
                 yield group_id, kind, member_id
 
     def records_of(self, group_id: str, kind: int, member_id: str) -> list[ShareGroupRecord]:
-        """The record for a key as it would be written now; none when it is gone."""
+        """Return the record of a key as it would be written now; no record when its group or member
+        no longer exists.
+        """
         group = self.groups.get(group_id)
         found = None if group is None else group.record_of(kind, member_id)
         return [] if found is None else [found]
 
     def heartbeat(self, request: ShareHeartbeat, topics: Topics, effects: Effects) -> HeartbeatReply:
-        """ShareGroupHeartbeat of a checked request. Raises HeartbeatRefused."""
+        """Handle a valid ShareGroupHeartbeat. Raises HeartbeatRefused."""
         group_id, member_id = request.group_id, request.member_id
         group = self.groups.get(group_id)
         if group is None:
@@ -65,7 +67,9 @@ class ShareGroups:
         return reply
 
     def begin(self, group_id: str, place: Place, topic: str, effects: Effects) -> None:
-        """Know a group, though nobody may ever have joined it, and that a partition of it is begun."""
+        """Create the group, if it is new, and note that a partition of it is begun; nobody needs to have joined the
+        group.
+        """
         group = self.groups.get(group_id)
         if group is None:
             self._write(ShareGroupEpochRecord(group_id, ShareGroup(group_id).group_epoch), effects)
@@ -74,14 +78,16 @@ class ShareGroups:
             self._write(group.begun_record(group.begun | {place}, {place[0]: topic}), effects)
 
     def forget_topic(self, group_id: str, topic_id: uuid.UUID, effects: Effects) -> None:
-        """What was known of a topic was deleted: its partitions would be begun anew."""
+        """Forget that a topic's partitions are begun, because its delivery state was deleted; they can be begun
+        again.
+        """
         group = self.groups.get(group_id)
         if group is not None and topic_id in group.topic_names:
             kept = {place for place in group.begun if place[0] != topic_id}
             self._write(group.begun_record(kept, {}), effects)
 
     def forget_topics_but(self, topics: Topics, effects: Effects) -> None:
-        """What was begun of a topic that is gone means nothing."""
+        """Forget the begun partitions of all topics that no longer exist."""
         for group_id, group in self.groups.items():
             for topic_id, name in list(group.topic_names.items()):
                 told = topics.describe(name)
@@ -93,7 +99,7 @@ class ShareGroups:
         effects.records.append(record)
 
     def delete(self, group_id: str, effects: Effects) -> ErrorCode:
-        """A group without members is gone."""
+        """Delete a group without members; return an error code."""
         group = self.groups.get(group_id)
         if group is None:
             return ErrorCode.group_id_not_found
@@ -103,11 +109,11 @@ class ShareGroups:
         return ErrorCode.none
 
     def expire(self, group_id: str, effects: Effects) -> None:
-        """Do what is due in one group."""
+        """Remove the members of one group whose session timed out."""
         gone, records = protocol.expire(self.groups[group_id], effects.now_ms)
         effects.records += records
         effects.gone_sharers += [(group_id, member_id) for member_id in gone]
 
     def next_deadline_ms(self, group_id: str) -> int:
-        """When `expire` should be called for a group."""
+        """Return the time at which `expire` should be called for a group."""
         return protocol.next_deadline_ms(self.groups[group_id])

@@ -1,6 +1,6 @@
-"""Moving a group's committed offsets forward over what it has not read: message TTL and evicted backlogs.
+"""Moves a group's committed offsets over records that it has not read: message TTL and evicted backlogs.
 
-A member that reads behind the new offset goes on, and what it commits next counts, as any commit does.
+A member that reads behind the new offset continues there. Its next commit counts, as any commit does.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gateway.coordinator.places import TopicPartition
 
 
 class Target(NamedTuple):
-    """Where a group is to go on in a partition; `leader_epoch` is that of the record before the offset, or -1."""
+    """The new offset of a group in a partition; `leader_epoch` is that of the record before the offset, or -1."""
 
     place: TopicPartition
     offset: int
@@ -25,10 +25,11 @@ class Target(NamedTuple):
 def move_forward(
     shard: GroupShard, group_id: str, targets: Sequence[Target], effects: Effects
 ) -> dict[TopicPartition, int]:
-    """Commit what lies ahead of the group's present offsets; returns the offsets before, of what was moved.
+    """Commit the targets ahead of the group's present offsets; return the former offsets of the places that moved.
 
-    A place without a committed offset is left alone, and one that an open transaction has an offset of: a commit now
-    would have that one vanish. Metadata and the time of the commit stay, so that the offset expires when it would have.
+    A place without a committed offset is left alone. So is a place in which an open transaction has an offset: a
+    commit now would supersede it. Metadata and commit time stay, so that the offset expires when it would have
+    expired before.
     """
     moved: dict[TopicPartition, int] = {}
     for place, offset, leader_epoch in targets:

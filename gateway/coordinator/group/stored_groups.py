@@ -1,4 +1,4 @@
-"""All groups and offsets of one partition of `__consumer_offsets`, as its records say.
+"""All groups and offsets that the records of one partition of `__consumer_offsets` describe.
 
 Source: Kafka's `GroupMetadataManager.replay`, `OffsetMetadataManager.replay`.
 """
@@ -32,12 +32,16 @@ from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.transactional import Pending, TransactionEnd
 
 RecordKey = tuple[str, TopicPartition | None]
-"""A classic group, its offset in a partition, or (member id, minus the kind of key) of another group."""
+"""(group id, None) of a classic group, (group id, place) of an offset, or (group id, (member id, minus the kind of key))
+of another group.
+"""
 
 
 class StoredGroups:
-    """All groups of one partition. `max_groups` bounds them, but for share groups; `consumer_limits` and
-    `share_limits` tell those of one group; `topics` are those that members can be assigned.
+    """All groups of one partition.
+
+    `max_groups` limits classic and consumer groups. `consumer_limits` and `share_limits` return the limits of one
+    group. `topics` has the topics that members can be assigned.
     """
 
     def __init__(
@@ -56,12 +60,12 @@ class StoredGroups:
         self.consumers = ConsumerGroups(consumer_limits)
         """The groups of the consumer protocol."""
         self.shares = ShareGroups(share_limits)
-        """The share groups; no id is in two of these."""
+        """The share groups; an id is in only one of `groups`, `consumers` and `shares`."""
         self.offsets = GroupOffsets()
         self.topics = topics
 
     def clock_was_set(self, by_ms: int) -> None:
-        """Every member and rebalance has as much time left as before."""
+        """Move all deadlines by as much, so that every member and rebalance has as much time left as before."""
         for group in self.groups.values():
             group.clock_was_set(by_ms)
         for consumer_group in self.consumers.groups.values():
@@ -74,7 +78,7 @@ class StoredGroups:
     # Records.
 
     def replay(self, record: GroupRecord | Pending | TransactionEnd, now_ms: int) -> None:
-        """Fold in a record of the log as it is loaded."""
+        """Replay a record while the log is loaded."""
         if isinstance(record, OffsetRecord):
             self.replay_offset(record, now_ms)
         elif isinstance(record, ConsumerRecord):
@@ -91,13 +95,13 @@ class StoredGroups:
             self.groups[record.group_id] = ClassicGroup.restored(record.group_id, record.value, now_ms)
 
     def replay_offset(self, record: OffsetRecord, now_ms: int) -> None:
-        """Fold in what is told of offsets; the first of a group that never had members makes it known."""
+        """Replay a record about offsets; the first offset of an unknown group creates the group."""
         group_id = self.offsets.replay(record)
         if group_id is not None and not self.knows(group_id):
             self.groups[group_id] = ClassicGroup(group_id, now_ms)
 
     def stored_keys(self) -> Iterator[RecordKey]:
-        """What the log must hold a record of, so that what was written before can go."""
+        """Yield the key of every record that the log must hold, so that older records can be deleted."""
         for group_id, group in self.groups.items():
             if not group.is_simple:
                 yield group_id, None
@@ -109,7 +113,7 @@ class StoredGroups:
                 yield group_id, place
 
     def records_of(self, key: RecordKey) -> Sequence[GroupRecord | Pending]:
-        """The records for a key as they would be written now; none when it is gone."""
+        """Return the records of a key as they would be written now; none when the key no longer exists."""
         group_id, place = key
         if place is not None and place[1] < 0:
             groups = self.shares if -place[1] in SHARE_KINDS else self.consumers
@@ -121,12 +125,12 @@ class StoredGroups:
             return []
         stored = group.metadata()
         if not group.is_stored:
-            # between generations the members are about to join again
+            # between generations members are about to join again, so they are not stored
             stored = stored._replace(protocol_name=None, leader=None, members=())
         return [GroupMetadataRecord(group_id, stored)]
 
     def _count_member_bytes(self) -> int:
-        """What members of classic and consumer groups hold; a share group has few."""
+        """Count the bytes of the members of classic and consumer groups; a share group has few members."""
         classic = sum(
             MEMBER_BYTES
             + len(member.assignment)
@@ -142,23 +146,25 @@ class StoredGroups:
 
     @property
     def is_full(self) -> bool:
+        """Whether no further classic or consumer group may be created."""
         return len(self.groups) + len(self.consumers.groups) >= self.max_groups
 
     def is_read_alone(self, group_id: str) -> bool:
-        """Whether a partition has one reader there: it is a classic or consumer group."""
+        """Return whether each partition has one reader in the group: it is a classic or consumer group."""
         return group_id in self.groups or group_id in self.consumers.groups
 
     def knows(self, group_id: str) -> bool:
+        """Return whether there is a group of this id, of any kind."""
         return self.is_read_alone(group_id) or group_id in self.shares.groups
 
     def group_ids(self) -> Iterator[str]:
-        """All groups, of all kinds."""
+        """Yield the ids of all groups, of all kinds."""
         yield from self.groups
         yield from self.consumers.groups
         yield from self.shares.groups
 
     def waiters(self) -> Iterator[Waiter]:
-        """All requests that wait."""
+        """Yield all requests that wait."""
         for group in self.groups.values():
             for member in group.members.values():
                 for waiter in (member.awaiting_join, member.awaiting_sync):

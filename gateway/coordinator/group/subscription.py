@@ -1,9 +1,9 @@
-"""What a member of protocol type `consumer` tells in its JoinGroup metadata.
+"""Decodes the subscription that a member of protocol type `consumer` sends as its JoinGroup metadata.
 
     int16 version | topics: int32 count, each an int16 length and a name | user data: int32 length (-1: null) and bytes |
     v1: owned partitions: int32 count, each a topic and int32 partitions | v2: int32 generation_id | v3: rack_id?
 
-Source: Kafka's ConsumerProtocolSubscription.json; later versions add at the end.
+Source: Kafka's ConsumerProtocolSubscription.json. Later versions append fields.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _INT32: Final = struct.Struct(">i")
 
 
 class Subscription(NamedTuple):
-    """A whole subscription; `owned` are (topic, partition) that the member has not given up."""
+    """A whole subscription; `owned` has the (topic, partition) that the member has not revoked."""
 
     version: int
     topics: frozenset[str]
@@ -30,7 +30,7 @@ class Subscription(NamedTuple):
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """The names, or None when the bytes can't be read."""
+    """Return the topic names, or None when the bytes are malformed."""
     try:
         version, count = _HEAD.unpack_from(metadata)
         if version < 0 or not 0 <= count <= len(metadata):
@@ -50,7 +50,7 @@ def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
 
 
 def read_subscription(metadata: bytes) -> Subscription | None:
-    """All of it, or None when the bytes can't be read."""
+    """Return the whole subscription, or None when the bytes are malformed."""
     try:
         return _read(_Cursor(metadata))
     except (struct.error, ValueError):
@@ -58,10 +58,10 @@ def read_subscription(metadata: bytes) -> Subscription | None:
 
 
 def _read(cursor: _Cursor) -> Subscription:
-    """Raises struct.error, ValueError."""
+    """Decode the subscription. Raises struct.error, ValueError."""
     version = cursor.take(_LENGTH)
     if version < 0:
-        raise ValueError(f"version {version}")
+        raise ValueError(f"the version {version} is negative")
     topics = frozenset(cursor.text(cursor.take(_LENGTH)) for _ in range(cursor.count()))
     cursor.skip(max(cursor.take(_INT32), 0))
     owned: set[tuple[str, int]] = set()
@@ -79,7 +79,7 @@ def _read(cursor: _Cursor) -> Subscription:
 
 
 class _Cursor:
-    """A position in metadata. Raises struct.error, ValueError at its end."""
+    """A position in the metadata. Raises struct.error, ValueError at the end of the bytes."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -94,7 +94,7 @@ class _Cursor:
         start = self._position
         self._position += size
         if size < 0 or self._position > len(self._data):
-            raise ValueError(f"a length of {size} runs over the end")
+            raise ValueError(f"a length of {size} runs over the end of {len(self._data)} bytes")
         return self._data[start : self._position]
 
     def text(self, size: int) -> str:
@@ -103,5 +103,5 @@ class _Cursor:
     def count(self) -> int:
         count = self.take(_INT32)
         if not 0 <= count <= len(self._data):
-            raise ValueError(f"a count of {count}")
+            raise ValueError(f"the count {count} is negative or larger than the {len(self._data)} bytes")
         return count

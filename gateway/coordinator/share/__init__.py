@@ -1,6 +1,6 @@
-"""Share groups (KIP-932): records acquired by one member at a time, and acknowledged one by one.
+"""Delivery state of share groups (KIP-932): one member acquires a record at a time, and acknowledges it by itself.
 
-Their members are in `gateway.coordinator.group`.
+`gateway.coordinator.group` has the members of share groups.
 
 Source: Kafka's `SharePartition`, `ShareCoordinatorShard`.
 """

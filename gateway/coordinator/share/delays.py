@@ -1,4 +1,4 @@
-"""What of a partition is not due yet, as a share partition asks for it, and how much it may give out beside that."""
+"""Delayed records as a share partition sees them, and how many offsets it may hand out beside them."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from gateway.coordinator.share.ranges import Run
 
 
 class Delays(Protocol):
-    """Offsets that wait until they are due; others may be given out."""
+    """The offsets of records that are not due yet; all other offsets may be handed out."""
 
     def first_due(self, offset: int) -> int:
-        """The first offset from `offset` on that does not wait."""
+        """Return the first offset from `offset` on that is due."""
         ...
 
     def released_since(self, mark: int) -> tuple[int, int]:
-        """(lowest offset, mark): from where on offsets wait no longer that waited at `mark`, and the mark to ask with next time.
+        """Return (lowest offset, mark): the lowest offset that has come due since `mark`, and the mark for the next call.
 
-        Begins with mark 0. It may be an offset too low, never one too high.
+        The first call passes mark 0. The offset may be too low, never too high.
         """
         ...
 
     def waiting(self, first_offset: int, last_offset: int) -> list[tuple[int, int]]:
-        """The ranges of offsets that wait between two, ascending, all inclusive."""
+        """Return the ranges of offsets between the two that are not due, ascending and inclusive."""
         ...
 
 
 def due_parts(delays: Delays | None, first_offset: int, last_offset: int) -> Iterator[tuple[int, int]]:
-    """The ranges between two offsets that do not wait, all inclusive."""
+    """Yield the ranges of offsets between the two that are due, inclusive."""
     position = first_offset
     for first, last in () if delays is None else delays.waiting(first_offset, last_offset):
         if position < first:
@@ -39,36 +39,36 @@ def due_parts(delays: Delays | None, first_offset: int, last_offset: int) -> Ite
 
 
 class Room:
-    """How many offsets may be given out for the first time.
+    """The number of offsets that may still be handed out for the first time.
 
-    Without delays as many as fit between the first that is not done and the last that was given out. With delays that
-    distance says little: then those count that were given out and are not done.
+    Without delays the limit is the distance from the first offset that is not done to the last one handed out. With
+    delays that distance says little, so the limit is the number of offsets handed out and not done.
     """
 
     def __init__(
         self, max_record_locks: int, delays: Delays | None, read_from: int, *, given_out: int, is_full: bool
     ) -> None:
-        """Begin with `given_out` offsets; a share partition that `is_full` may not give out beyond its end."""
+        """Start with `given_out` offsets; a share partition that `is_full` hands out nothing beyond its end."""
         self.delays = delays
         self.read_from = read_from
-        """The log was read from here on; what comes before it waited when it was passed over."""
+        """The log was read from this offset on; earlier offsets were not due when they were passed over."""
         self._locks = max_record_locks
         self._left = max(0, max_record_locks - given_out)
         self._is_full = is_full
 
     def for_known(self, run: Run) -> int:
-        """How many offsets of a run that is available may be given out."""
+        """Return how many offsets of an available run may be handed out."""
         if self.delays is None or run.delivery_count:
             return len(run)
         return min(len(run), self._left)
 
     def for_new(self, distance: int) -> int:
-        """How many offsets that were never given out may be; the partition is `distance` offsets long."""
+        """Return how many offsets may be handed out for the first time; the partition spans `distance` offsets."""
         if self.delays is None:
             return self._locks - distance
         return 0 if self._is_full else self._left
 
     def take(self, run: Run) -> None:
-        """A run is given out."""
+        """Count a run that is handed out."""
         if not run.delivery_count:
             self._left -= len(run)

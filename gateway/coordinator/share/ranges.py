@@ -1,4 +1,4 @@
-"""Runs of offsets in one state of delivery."""
+"""Runs of neighbouring offsets in the same state of delivery."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from gateway.coordinator.deadlines import NEVER
 
 
 class DeliveryState(enum.IntEnum):
-    """The numbers are those that Kafka stores."""
+    """The states of delivery; the numbers are those that Kafka stores."""
 
     AVAILABLE = 0
     ACQUIRED = 1
     ACKNOWLEDGED = 2
     ARCHIVED = 4
-    """Rejected, given up after too many deliveries, or not in the log."""
+    """Rejected, given up after too many deliveries, or missing in the log."""
 
 
 DONE: Final = frozenset((DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED))
 
 
 class StateBatch(NamedTuple):
-    """A run as it is stored; `last_offset` is inclusive."""
+    """A run as the log stores it; `last_offset` is inclusive."""
 
     first_offset: int
     last_offset: int
@@ -35,7 +35,7 @@ class StateBatch(NamedTuple):
 
 @dataclass(slots=True)
 class Run:
-    """Offsets `first_offset` to `last_offset`, both inclusive, that went the same way; deadline in ms."""
+    """The offsets `first_offset` to `last_offset`, both inclusive, with one state; deadline in ms."""
 
     first_offset: int
     last_offset: int
@@ -48,14 +48,17 @@ class Run:
         return self.last_offset - self.first_offset + 1
 
     def stored(self) -> StateBatch:
-        """A run that is acquired is stored as it was before that: after a crash nobody has it."""
+        """Return the run as the log stores it.
+
+        An acquired run is stored as available: after a crash no member has it.
+        """
         if self.state is DeliveryState.ACQUIRED:
             available = DeliveryState.AVAILABLE
             return StateBatch(self.first_offset, self.last_offset, available, self.delivery_count - 1)
         return StateBatch(self.first_offset, self.last_offset, self.state, self.delivery_count)
 
     def is_like(self, other: Run) -> bool:
-        """Whether both can be one run."""
+        """Return whether the two can be one run."""
         return (
             self.state is other.state
             and self.delivery_count == other.delivery_count
@@ -65,7 +68,7 @@ class Run:
 
 
 class RunList:
-    """Runs in order without gaps between them."""
+    """Runs in ascending order without gaps between them."""
 
     def __init__(self) -> None:
         self._runs: list[Run] = []
@@ -77,16 +80,16 @@ class RunList:
         return len(self._runs)
 
     def starting_at(self, offset: int) -> Iterator[Run]:
-        """The runs from the one that holds `offset` on."""
+        """Return the runs from the one that holds `offset` on."""
         return islice(self._runs, self._index(offset), None)
 
     @property
     def end_offset(self) -> int | None:
-        """Behind the last one; None without any."""
+        """The offset after the last run; None without any run."""
         return self._runs[-1].last_offset + 1 if self._runs else None
 
     def _index(self, offset: int) -> int:
-        """The run that holds the offset, or how many end before it."""
+        """Return the index of the run that holds the offset: the number of runs that end before it."""
         low, high = 0, len(self._runs)
         while low < high:
             middle = (low + high) // 2
@@ -97,19 +100,19 @@ class RunList:
         return low
 
     def within(self, first_offset: int, last_offset: int) -> list[Run]:
-        """The runs that begin and end inside these offsets, after those at both ends were cut there."""
+        """Return the runs inside these offsets; runs that reach beyond either end are cut there first."""
         self._cut(first_offset)
         self._cut(last_offset + 1)
         return self._runs[self._index(first_offset) : self._index(last_offset + 1)]
 
     def overlapping(self, first_offset: int, last_offset: int) -> list[Run]:
-        """The runs that have any of these offsets."""
+        """Return the runs that hold any of these offsets."""
         start = self._index(first_offset)
         end = self._index(last_offset)
         return self._runs[start : end + 1] if start < len(self._runs) else []
 
     def _cut(self, offset: int) -> None:
-        """Have a run begin at `offset`."""
+        """Cut the run that holds `offset`, so that a run begins there."""
         index = self._index(offset)
         if index == len(self._runs) or self._runs[index].first_offset >= offset:
             return
@@ -119,16 +122,16 @@ class RunList:
         self._runs.insert(index + 1, rest)
 
     def append(self, run: Run) -> None:
-        """Add a run behind the others."""
+        """Add a run after the others."""
         self._runs.append(run)
 
     def drop_before(self, offset: int) -> None:
-        """Forget everything before `offset`."""
+        """Drop everything before `offset`."""
         self._cut(offset)
         del self._runs[: self._index(offset)]
 
     def pop_done(self) -> int | None:
-        """Take away the leading runs that are done; returns the offset behind them, None when there are none."""
+        """Remove the leading runs that are done; return the offset after them, None when there are none."""
         count = 0
         while count < len(self._runs) and self._runs[count].state in DONE:
             count += 1
@@ -139,7 +142,7 @@ class RunList:
         return offset
 
     def join_alike(self) -> None:
-        """Make one run of neighbours that went the same way."""
+        """Join neighbours in the same state to one run."""
         joined: list[Run] = []
         for run in self._runs:
             if joined and joined[-1].is_like(run):

@@ -6,7 +6,7 @@
     1       int16 0 | int32 snapshot_epoch | int32 leader_epoch | int64 start_offset | batches[] | tags
     batch   int64 first_offset | int64 last_offset | int8 delivery_state | int16 delivery_count | tags
 
-A snapshot says everything, an update what changed since. A null value deletes.
+A snapshot holds the whole state, an update the changes since the last record. A null value deletes.
 Source: Kafka's ShareSnapshotKey/Value.json, ShareUpdateKey/Value.json.
 """
 
@@ -34,30 +34,30 @@ _BATCH: Final = Struct(">qqbhB")
 _HIGHEST_OFFSET: Final = 2**63 - 1
 _STORED_STATES: Final = frozenset(DeliveryState) - {DeliveryState.ACQUIRED}
 MAX_GROUP_ID_BYTES: Final = 2**15 - 1
-"""What the length in a key can tell."""
+"""Longest group id: the key stores its length as an int16."""
 
 
 class SharePartitionKey(NamedTuple):
-    """A partition of a share group."""
+    """A partition as one share group reads it."""
 
     group_id: str
     topic_id: uuid.UUID
     partition: int
 
     def spread_text(self) -> str:
-        """The text whose hash chooses the partition of the state topic (SharePartitionKey.asCoordinatorKey)."""
+        """Return the text whose hash chooses the partition of the state topic (SharePartitionKey.asCoordinatorKey)."""
         return f"{self.group_id}:{self.topic_id}:{self.partition}"
 
 
 class ShareSnapshot(NamedTuple):
-    """Everything known of a partition; None: it is forgotten."""
+    """The whole delivery state of a partition from this record on; None deletes it."""
 
     key: SharePartitionKey
     value: ShareState | None
 
 
 class ShareState(NamedTuple):
-    """Where delivery stands."""
+    """The delivery state of a partition: all before `start_offset` is done, `batches` say what follows."""
 
     start_offset: int
     batches: tuple[StateBatch, ...]
@@ -66,7 +66,7 @@ class ShareState(NamedTuple):
 
 
 class ShareUpdate(NamedTuple):
-    """What changed in a partition."""
+    """The changes of a partition's delivery state."""
 
     key: SharePartitionKey
     start_offset: int
@@ -77,11 +77,11 @@ ShareRecord = ShareSnapshot | ShareUpdate
 
 
 class UnreadableShareRecord(ValueError):
-    """The bytes are no record of this topic, or of a newer kind than is known here."""
+    """The bytes are no record of this topic, or the record has a newer version than this release reads."""
 
 
 def encode(record: ShareRecord) -> tuple[bytes, bytes | None]:
-    """(key, value) as they lie in the log."""
+    """Return the record's (key, value) for the log."""
     kind = SNAPSHOT if isinstance(record, ShareSnapshot) else UPDATE
     group = record.key.group_id.encode()
     head = _INT16.pack(kind) + _INT16.pack(len(group)) + group
@@ -98,14 +98,14 @@ def encode(record: ShareRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode(key: bytes, value: bytes | None) -> ShareRecord | None:
-    """The record, or None for a kind of key that is not known here. Raises UnreadableShareRecord."""
+    """Return the record, or None for an unknown kind of key. Raises UnreadableShareRecord."""
     try:
         (kind,) = _INT16.unpack_from(key)
         if kind not in {SNAPSHOT, UPDATE}:
             return None
         (size,) = _INT16.unpack_from(key, 2)
         if size < 0:
-            raise UnreadableShareRecord("a group without a name")
+            raise UnreadableShareRecord(f"the group id has a length of {size}")
         topic_id, partition = _KEY_END.unpack_from(key, 4 + size)
         found = SharePartitionKey(key[4 : 4 + size].decode(), uuid.UUID(bytes=topic_id), partition)
         if value is None:
@@ -127,9 +127,9 @@ def _check(version: int, start_offset: int) -> None:
     if version > _NEWEST_READ:
         raise NewerVersion(version, _NEWEST_READ)
     if version < 0:
-        raise UnreadableShareRecord(f"a value of version {version}")
+        raise UnreadableShareRecord(f"the version {version} is negative")
     if not 0 <= start_offset < _HIGHEST_OFFSET:
-        raise UnreadableShareRecord(f"a start offset of {start_offset}")
+        raise UnreadableShareRecord(f"the start offset {start_offset} is out of range")
 
 
 def _batches(batches: Sequence[StateBatch]) -> bytes:
@@ -139,7 +139,7 @@ def _batches(batches: Sequence[StateBatch]) -> bytes:
 def _read_batches(value: memoryview, position: int) -> tuple[StateBatch, ...]:
     count, position = read_unsigned_varint(value, position)
     if not count:
-        raise UnreadableShareRecord("no list of batches")
+        raise UnreadableShareRecord("the list of batches is null")
     batches = []
     for _ in range(count - 1):
         first_offset, last_offset, state, delivery_count, _ = _BATCH.unpack_from(value, position)
@@ -149,6 +149,8 @@ def _read_batches(value: memoryview, position: int) -> tuple[StateBatch, ...]:
             or delivery_count < 0
             or state not in _STORED_STATES
         ):
-            raise UnreadableShareRecord(f"offsets {first_offset} to {last_offset} in state {state}")
+            raise UnreadableShareRecord(
+                f"the batch of offsets {first_offset} to {last_offset} has state {state}"
+            )
         batches.append(StateBatch(first_offset, last_offset, state, delivery_count))
     return tuple(batches)

@@ -1,15 +1,15 @@
-"""One partition as one share group reads it: what is acquired, by whom, and what is done.
+"""One partition as one share group reads it: which records are acquired, by whom, and which are done.
 
-    acquire      available ──► acquired, for the time of a lock
+    acquire      available ──► acquired, until its lock times out
     accept       acquired ──► acknowledged
-    release      acquired ──► available, or archived after too many deliveries; so does a lock that runs out
+    release      acquired ──► available, or archived after too many deliveries; a lock that times out does the same
     reject       acquired ──► archived
-    renew        the lock begins anew
+    renew        restarts the lock
 
-Everything before `start_offset` is done; it moves over done offsets. Everything from `end_offset` on was never
-given out. Where records are delayed, what is not due is passed over and stays available: later offsets are given
-out first, and the limit of locks is one of offsets that were given out and are not done, wherever they lie.
-Source: Kafka's `SharePartition`, KIP-932, KIP-1222 (renew).
+All offsets before `start_offset` are done; it moves over done offsets. No offset from `end_offset` on was ever handed
+out. Where records are delayed, records that are not due are passed over and stay available. Later records are then
+handed out first, and the limit of locks counts the offsets handed out and not done, wherever they are. Source:
+Kafka's `SharePartition`, KIP-932, KIP-1222 (renew).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gateway.coordinator.share.ranges import DONE, DeliveryState, Run, RunList, 
 
 
 class AcknowledgeType(enum.IntEnum):
-    """What a member says of an offset."""
+    """The acknowledgement of a member for an offset."""
 
     GAP = 0
     ACCEPT = 1
@@ -35,27 +35,27 @@ class AcknowledgeType(enum.IntEnum):
 
 
 class InvalidRecordState(Exception):
-    """A member acknowledges what it has not acquired."""
+    """A member acknowledges an offset that it has not acquired."""
 
 
 class NeverAcquired(Exception):
-    """A member acknowledges what nobody has acquired yet."""
+    """A member acknowledges an offset that nobody has acquired yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShareLimits:
-    """See the settings `group.share.*` in `docs/configuration.md`."""
+    """The limits of a share partition: the settings `group.share.*` in `docs/configuration.md`."""
 
     lock_duration_ms: int = 30_000
     delivery_count_limit: int = 5
     max_record_locks: int = 2_000
     may_renew: bool = True
     max_stretches: int = 20_000
-    """Stretches of offsets that went different ways; with so many, delayed records keep further ones from being given out."""
+    """Runs of offsets kept; with so many, no further delayed records are handed out."""
 
 
 class Acquired(NamedTuple):
-    """Offsets given to a member, both inclusive, for the `delivery_count`th time."""
+    """Offsets handed out to a member, both inclusive, for the `delivery_count`th time."""
 
     first_offset: int
     last_offset: int
@@ -63,12 +63,12 @@ class Acquired(NamedTuple):
 
 
 def len_of(acquired: Acquired) -> int:
-    """How many offsets."""
+    """Return the number of offsets."""
     return acquired.last_offset - acquired.first_offset + 1
 
 
 class Acknowledgement(NamedTuple):
-    """What a member says of offsets, both inclusive: one type for all, or one for each."""
+    """A member's acknowledgement of offsets, both inclusive: one type for all, or one type for each."""
 
     first_offset: int
     last_offset: int
@@ -76,23 +76,25 @@ class Acknowledgement(NamedTuple):
 
 
 class SharePartition:
-    """The state of one (group, partition)."""
+    """The delivery state of one partition in one share group."""
 
     def __init__(self, start_offset: int) -> None:
         self.start_offset = start_offset
         self.runs = RunList()
         self._nothing_before = 0, 0
-        """(offset, mark of the delays): before it nothing could be acquired then, nor was anything released."""
+        """(offset, mark of the delays): at that mark no offset before this one could be acquired, and none was
+        released since.
+        """
         self._delays: Delays | None = None
 
     @property
     def end_offset(self) -> int:
-        """Before it everything was given out at least once."""
+        """The offset before which every offset was handed out at least once, or passed over."""
         return self.runs.end_offset or self.start_offset
 
     @property
     def holes(self) -> int:
-        """How many stretches of done offsets lie behind the start offset."""
+        """The number of runs of done offsets after the start offset."""
         holes = 0
         was_done = False
         for run in self.runs:
@@ -102,7 +104,7 @@ class SharePartition:
         return holes
 
     def next_offset(self, delays: Delays | None = None) -> int:
-        """Where a fetch should look: the first offset that can be acquired."""
+        """Return the first offset that can be acquired: a fetch starts there."""
         if delays is None:
             return self._first_available(None, self.start_offset)
         known, mark = self._nothing_before if delays is self._delays else (0, 0)
@@ -124,7 +126,7 @@ class SharePartition:
         return offset if delays is None else delays.first_due(offset)
 
     def _given_out(self) -> int:
-        """How many offsets were given out and are not done."""
+        """Return how many offsets are handed out and not done."""
         return sum(len(run) for run in self.runs if run.delivery_count and run.state not in DONE)
 
     # Acquiring.
@@ -142,11 +144,13 @@ class SharePartition:
         delays: Delays | None = None,
         read_from: int = 0,
     ) -> list[Acquired]:
-        """Give a member what is available in these batches of the log, (base_offset, last_offset) in order.
+        """Hand out to a member the available offsets of these batches of the log, (base_offset, last_offset) in order.
 
-        They are all that the log has from `next_offset`, or from `read_from` if that is higher, to the last of them:
-        what lies between is not in the log. Where there are `delays`, only what is due is given out. Stops behind the batch with which `max_records` is reached; `is_strict` stops right there. What is given out
-        for the first time is told in stretches that end with the batch of the log that makes them `batch_size` long.
+        The batches are all that the log has from `next_offset` (or from `read_from` if that is higher) to the last
+        batch: offsets between them are not in the log. With `delays`, only records that are due are handed out. The
+        call stops after the batch that reaches `max_records`; with `is_strict` it stops at exactly that number.
+        Offsets handed out for the first time are returned in runs that end with the batch of the log that makes them
+        `batch_size` long.
         """
         acquired: list[Acquired] = []
         first_new = self.end_offset
@@ -175,7 +179,7 @@ class SharePartition:
         return _joined(acquired, first_new, batch_size)
 
     def _archive_gap(self, first_offset: int, last_offset: int) -> None:
-        """A restart forgets which offsets were found missing in the log: they came back as available."""
+        """Archive available offsets that the log lacks. A restart forgets which offsets were found missing."""
         last_offset = min(last_offset, self.end_offset - 1)
         if first_offset > last_offset:
             return
@@ -184,7 +188,7 @@ class SharePartition:
                 _end(run, DeliveryState.ARCHIVED)
 
     def _available(self, first_offset: int, last_offset: int, room: Room, most: int | None) -> list[Run]:
-        """The runs from one offset to another that can be acquired, of `most` offsets at most."""
+        """Return the runs between the two offsets that can be acquired, with at most `most` offsets."""
         found: list[Run] = []
         end_offset = self.end_offset
         if first_offset < end_offset:
@@ -208,12 +212,14 @@ class SharePartition:
             found.append(run)
             last_known = min(last_offset, new_first + locks - 1)
             if new_last < last_known:
-                # the rest of a batch is no longer new
+                # the rest of the batch is known from now on
                 self.runs.append(Run(new_last + 1, last_known, DeliveryState.AVAILABLE))
         return found
 
     def _pass_over(self, new_first: int, room: Room) -> None:
-        """Have the runs reach up to `new_first`: offsets that wait, or were not read as they did, and others that are not there."""
+        """Extend the runs up to `new_first`: offsets not due or not read become available, offsets missing in the log
+        archived.
+        """
         unread_end = min(max(self.end_offset, room.read_from), new_first)
         if self.end_offset < unread_end:
             self.runs.append(Run(self.end_offset, unread_end - 1, DeliveryState.AVAILABLE))
@@ -229,14 +235,16 @@ class SharePartition:
     def acknowledge(
         self, member_id: str, said: Sequence[Acknowledgement], limits: ShareLimits, now_ms: int
     ) -> list[StateBatch]:
-        """Take what a member says, all or nothing; returns what must be stored.
+        """Apply a member's acknowledgements, all or none; return the changes that must be stored.
 
         Raises InvalidRecordState, NeverAcquired.
         """
         end_offset = None
         for acknowledgement in said:
             if end_offset is not None and acknowledgement.first_offset < end_offset:
-                raise InvalidRecordState(f"offset {acknowledgement.first_offset} is acknowledged twice")
+                raise InvalidRecordState(
+                    f"offset {acknowledgement.first_offset} is acknowledged twice in one request"
+                )
             end_offset = acknowledgement.last_offset + 1
             self._check(member_id, acknowledgement)
             if not limits.may_renew and AcknowledgeType.RENEW in acknowledgement.types:
@@ -282,14 +290,16 @@ class SharePartition:
         return changed
 
     def release(self, member_id: str, limits: ShareLimits) -> list[StateBatch]:
-        """A member is gone: what it had can be acquired again. Returns what must be stored."""
+        """Release all that a member has acquired, because the member is gone; return the changes
+        that must be stored.
+        """
         return self._release_those(
             [run for run in self.runs if run.state is DeliveryState.ACQUIRED and run.member_id == member_id],
             limits,
         )
 
     def expire(self, limits: ShareLimits, now_ms: int) -> list[StateBatch]:
-        """Locks that ran out; returns what must be stored."""
+        """Release the runs whose lock timed out; return the changes that must be stored."""
         return self._release_those([run for run in self.runs if run.deadline_ms <= now_ms], limits)
 
     def _release_those(self, runs: list[Run], limits: ShareLimits) -> list[StateBatch]:
@@ -304,16 +314,16 @@ class SharePartition:
         self._nothing_before = min(known, run.first_offset), mark
 
     def clock_was_set(self, by_ms: int) -> None:
-        """Every lock lasts as long as before."""
+        """Move all deadlines by as much, so that every lock lasts as long as before."""
         for run in self.runs:
             run.deadline_ms = moved(run.deadline_ms, by_ms)
 
     def next_deadline_ms(self) -> int:
-        """When `expire` has something to do."""
+        """Return the earliest time at which `expire` has something to do."""
         return min((run.deadline_ms for run in self.runs), default=NEVER)
 
     def _settle(self, changed: list[StateBatch]) -> list[StateBatch]:
-        """Move the start over what is done."""
+        """Move the start offset over done offsets; return the changes at or after it."""
         moved = self.runs.pop_done()
         if moved is not None:
             self.start_offset = moved
@@ -321,7 +331,7 @@ class SharePartition:
         return [batch for batch in changed if batch.last_offset >= self.start_offset]
 
     def log_starts_at(self, offset: int) -> bool:
-        """What was deleted from the log can't be delivered; whether that changes anything."""
+        """Drop offsets that were deleted from the log; return whether that changes anything."""
         if offset <= self.start_offset:
             return False
         self.runs.drop_before(offset)
@@ -332,7 +342,7 @@ class SharePartition:
         return True
 
     def undone_before(self, offset: int) -> int:
-        """How many offsets from the start on, up to `offset` (exclusive), are not done."""
+        """Return how many offsets from the start offset up to `offset` (exclusive) are not done."""
         done = sum(
             min(run.last_offset + 1, offset) - run.first_offset
             for run in self.runs
@@ -343,7 +353,7 @@ class SharePartition:
     # What is stored.
 
     def stored_batches(self) -> list[StateBatch]:
-        """All that must be known beside the start offset."""
+        """Return all state that must be stored beside the start offset."""
         batches: list[StateBatch] = []
         for run in self.runs:
             batch = run.stored()
@@ -353,7 +363,7 @@ class SharePartition:
         return batches
 
     def restore(self, start_offset: int, batches: Sequence[StateBatch]) -> None:
-        """Fold in a stored change: a new start offset, and what became of some offsets."""
+        """Replay a stored change: a new start offset, and new states of some offsets."""
         for batch in batches:
             if batch.last_offset < start_offset:
                 continue
@@ -381,7 +391,7 @@ def _end(run: Run, state: DeliveryState) -> None:
 
 
 def _joined(acquired: list[Acquired], first_new: int, batch_size: int) -> list[Acquired]:
-    """Neighbours of the same delivery count as one; new ones only until they are `batch_size` long."""
+    """Join neighbours with the same delivery count; offsets handed out for the first time only up to `batch_size`."""
     joined: list[Acquired] = []
     for one in acquired:
         previous = joined[-1] if joined else None

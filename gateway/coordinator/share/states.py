@@ -1,4 +1,4 @@
-"""All share partitions whose state one partition of `__share_group_state` holds."""
+"""The share partitions whose state one partition of `__share_group_state` holds."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from gateway.coordinator.share.share_partition import SharePartition
 
 
 class ShareStates:
-    """By group and partition; what a member acquired is known here, but not stored."""
+    """The share partitions by key and by group; which member acquired a record is known here, but not stored."""
 
     def __init__(self) -> None:
         self.partitions: dict[SharePartitionKey, SharePartition] = {}
         self.groups: dict[str, dict[SharePartitionKey, SharePartition]] = {}
-        """The same by group."""
+        """The share partitions of each group."""
 
     def put(self, key: SharePartitionKey, partition: SharePartition) -> None:
-        """Know a partition, in place of what was known of it."""
+        """Add a share partition, or replace the one with this key."""
         self.partitions[key] = self.groups.setdefault(key.group_id, {})[key] = partition
 
     def drop(self, key: SharePartitionKey) -> bool:
-        """Forget a partition; whether it was known."""
+        """Drop a share partition; return whether there was one."""
         if self.partitions.pop(key, None) is None:
             return False
         of_group = self.groups[key.group_id]
@@ -36,8 +36,8 @@ class ShareStates:
         return True
 
     def replay(self, record: ShareRecord, now_ms: int) -> None:
-        """Fold in a record of the log as it is loaded."""
-        del now_ms  # nothing stored ends with time
+        """Replay a record while the log is loaded."""
+        del now_ms  # no stored state depends on the time
         if not isinstance(record, ShareSnapshot):
             found = self.partitions.get(record.key)
             if found is not None:
@@ -50,11 +50,11 @@ class ShareStates:
             fresh.restore(record.value.start_offset, record.value.batches)
 
     def stored_keys(self) -> Iterator[SharePartitionKey]:
-        """What the log must hold a record of."""
+        """Yield the key of every record that the log must hold."""
         yield from self.partitions
 
     def records_of(self, key: SharePartitionKey) -> list[ShareRecord]:
-        """The records for a key as they would be written now; none when it is gone."""
+        """Return the record of a key as it would be written now; none when the key no longer exists."""
         found = self.partitions.get(key)
         if found is None:
             return []

@@ -1,4 +1,7 @@
-"""Which transactional ids a listing tells. Source: Kafka's TransactionStateManager.listTransactionStates, KIP-994, KIP-1152."""
+"""Filters of a listing of transactional ids.
+
+Source: Kafka's TransactionStateManager.listTransactionStates, KIP-994, KIP-1152.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ Wanted = Callable[[str, Transaction], bool]
 
 
 class InvalidPattern(ValueError):
-    """The pattern is no regular expression of RE2."""
+    """The pattern is not a regular expression of RE2."""
 
 
 def transaction_filter(
@@ -28,10 +31,11 @@ def transaction_filter(
     pattern: str | None,
     now_ms: int,
 ) -> Wanted:
-    """Whether an id passes every filter; an empty one, a negative duration, or no pattern lets everything pass.
+    """Return a function that tells whether a transactional id passes every filter.
 
-    `pattern` must match the whole id. A state that does not exist is that of nobody. As in Kafka a duration lets an id
-    pass that never began a transaction, and counts on after the end of one. Raises InvalidPattern.
+    An empty filter, a negative duration, or no pattern passes every id. `pattern` must match the whole id. No id is
+    in a state that does not exist. As in Kafka, the duration passes an id that never began a transaction, and it
+    counts on after the transaction has ended. Raises InvalidPattern.
     """
     wanted_states = {BY_NAME.get(name) for name in states}
     wanted_producer_ids = set(producer_ids)

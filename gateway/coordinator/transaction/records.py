@@ -5,9 +5,10 @@
                topics?[topic, int32 partitions[]] | int64 last_update | int64 start
     value v1   int16 1 | the same with compact lengths and tags
     tags       0 int64 previous_producer_id | 1 int64 next_producer_id | 2 int16 client_version |
-               10000 int16 last_producer_epoch (ours: Kafka forgets it with every restart, and its readers skip it)
+                      10000 int16 last_producer_epoch (Seqgate's own: Kafka forgets it with every restart, and its
+                      readers skip it)
 
-Written is v1. A null value deletes. Source: Kafka's TransactionLogKey.json, TransactionLogValue.json.
+Values are written as v1. A null value deletes. Source: Kafka's TransactionLogKey.json, TransactionLogValue.json.
 """
 
 from __future__ import annotations
@@ -45,42 +46,42 @@ _TAGS: Final = {
 }
 _NEVER_STORED: Final = frozenset({TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE})
 MAX_TRANSACTIONAL_ID_BYTES: Final = 2**15 - 1
-"""What the length in a key can tell."""
+"""Longest transactional id: the key stores its length as an int16."""
 
 
 class Transaction(NamedTuple):
-    """All that is known of a transactional id: its producer, and the transaction that it last began."""
+    """The state of a transactional id: its producer, and the transaction that it last began."""
 
     producer_id: int
     producer_epoch: int
     timeout_ms: int
     state: TransactionState = EMPTY
     partitions: frozenset[TopicPartition] = frozenset()
-    """Where a marker is due; none once it is complete."""
+    """The partitions that still need a marker; none once the transaction is complete."""
     last_update_ms: int = NO_TIME
     start_ms: int = NO_TIME
     last_producer_epoch: int = NO_PRODUCER_EPOCH
-    """The epoch before, where a request that carries it may be one that is asked again (KIP-360, KIP-890)."""
+    """The previous epoch. A request that carries it may be a retry (KIP-360, KIP-890)."""
     previous_producer_id: int = NO_PRODUCER_ID
     next_producer_id: int = NO_PRODUCER_ID
-    """The id that follows when the present end is complete, because the epochs are used up."""
+    """The next producer id, which follows when the present end is complete, because the epochs are used up."""
     client_version: int = 0
-    """Of the protocol that began or ended it: 0 or 1, or 2 for an epoch that rises with every end (KIP-890)."""
+    """The client's transaction protocol: 0 or 1, or 2 when the epoch rises with every end (KIP-890)."""
 
 
 class TransactionRecord(NamedTuple):
-    """What a transactional id became; None: it is forgotten."""
+    """The state of a transactional id from this record on; None deletes it."""
 
     transactional_id: str
     value: Transaction | None
 
 
 class UnreadableTransactionRecord(ValueError):
-    """The bytes are no record of this topic, or of a newer kind than is known here."""
+    """The bytes are no record of this topic, or the record has a newer version than this release reads."""
 
 
 def encode(record: TransactionRecord) -> tuple[bytes, bytes | None]:
-    """(key, value) as they lie in the log."""
+    """Return the record's (key, value) for the log."""
     key = _INT16.pack(0) + string(record.transactional_id)
     value = record.value
     if value is None:
@@ -96,7 +97,7 @@ def encode(record: TransactionRecord) -> tuple[bytes, bytes | None]:
 
 
 def by_topic(partitions: frozenset[TopicPartition]) -> dict[str, list[int]]:
-    """Partitions in order, by topic in order."""
+    """Return the partitions of each topic, both in order."""
     found: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         found.setdefault(topic, []).append(partition)
@@ -130,7 +131,7 @@ def _tags(value: Transaction) -> bytes:
 
 
 def decode(key: bytes, value: bytes | None) -> TransactionRecord | None:
-    """The record, or None for a kind of key that is not known here. Raises UnreadableTransactionRecord."""
+    """Return the record, or None for an unknown kind of key. Raises UnreadableTransactionRecord."""
     try:
         (kind,) = _INT16.unpack_from(key)
         if kind != 0:
@@ -148,7 +149,7 @@ def _read_value(value: memoryview) -> Transaction:
     if version > _NEWEST_READ:
         raise NewerVersion(version, _NEWEST_READ)
     if version < 0:
-        raise UnreadableTransactionRecord(f"a value of version {version}")
+        raise UnreadableTransactionRecord(f"the version {version} is negative")
     try:
         state = TransactionState(number)
     except ValueError as error:
@@ -199,7 +200,9 @@ def _read_indexes(
     count, position = read_count(value, position)
     end = position + count * _INT32.size
     if end > len(value):
-        raise UnreadableTransactionRecord(f"{count} partitions in {len(value)} bytes")
+        raise UnreadableTransactionRecord(
+            f"a list of {count} partitions does not fit into {len(value)} bytes"
+        )
     return (index for (index,) in _INT32.iter_unpack(value[position:end])), end
 
 
@@ -226,7 +229,7 @@ def _read_compact_string(value: memoryview, position: int) -> tuple[str, int]:
 def _text(value: memoryview, position: int, size: int) -> tuple[str, int]:
     end = position + size
     if size < 0 or end > len(value):
-        raise UnreadableTransactionRecord(f"a name of {size} bytes")
+        raise UnreadableTransactionRecord(f"a name of {size} bytes does not fit into {len(value)} bytes")
     return str(value[position:end], "utf-8"), end
 
 
@@ -237,7 +240,7 @@ def _read_tags(value: memoryview, position: int) -> dict[int, int]:
         tag, position = read_unsigned_varint(value, position)
         size, position = read_unsigned_varint(value, position)
         if position + size > len(value):
-            raise UnreadableTransactionRecord(f"a tag of {size} bytes")
+            raise UnreadableTransactionRecord(f"a tag of {size} bytes does not fit into {len(value)} bytes")
         layout = _TAGS.get(tag)
         if layout is not None and layout.size == size:
             (found[tag],) = layout.unpack_from(value, position)

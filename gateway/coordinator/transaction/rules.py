@@ -1,10 +1,10 @@
-"""What follows a request: the transaction as it is becomes the transaction as it will be, or the request is refused.
+"""The rules of the transaction coordinator: each computes the next state of a transactional id, or refuses the request.
 
-Nothing here changes anything: the result is a value for a record, and what was replayed from records counts.
-A fresh producer id is asked for with `NeedsProducerId` and given in a second call.
+No function here changes state: the result is the value of a record, and the state changes when that record is
+replayed. A rule that needs a fresh producer id raises `NeedsProducerId`, and is called again with one.
 
-Epochs: a producer that begins raises the epoch, which fences the one before it. A fence, and each end of a client of
-version 2, raises it too and remembers the one before, so that the same request asked again is known (KIP-360, KIP-890).
+Epochs: a producer that begins raises the epoch, which fences the previous producer. A fence, and each end by a client
+of version 2, also raises the epoch and remembers the previous one, so that a retry is recognized (KIP-360, KIP-890).
 Source: Kafka's `TransactionCoordinator`, `TransactionMetadata`.
 """
 
@@ -42,14 +42,14 @@ from gateway.coordinator.transaction.states import (
 )
 
 VERSION_2: Final = 2
-"""The client's protocol from which on the epoch rises with every end."""
+"""The first version of the client's transaction protocol in which the epoch rises with every end."""
 MAX_EPOCH: Final = 2**15 - 1
 LAST_EPOCH_TO_BUMP: Final = MAX_EPOCH - 1
-"""From here on another producer id is needed; the epoch above it only ever stands in a marker."""
+"""At this epoch the next producer needs another producer id; the epoch above it is only used in a marker."""
 
 
 class TransactionRefused(Exception):
-    """The error that answers a request."""
+    """A request is refused; `error_code` answers it."""
 
     def __init__(self, error_code: ErrorCode) -> None:
         super().__init__(error_code.name)
@@ -57,12 +57,14 @@ class TransactionRefused(Exception):
 
 
 class NeedsProducerId(Exception):
-    """The epochs are used up, or there is no producer yet: call again with a fresh producer id."""
+    """The epochs are used up, or there is no producer yet. Call again with a fresh producer id."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionLimits:
-    """See the settings `transaction.*` and `seqgate.transaction*` in `docs/configuration.md`."""
+    """The limits of transactions: the settings `transaction.*` and `seqgate.transaction*` in
+    `docs/configuration.md`.
+    """
 
     max_timeout_ms: int = 900_000
     max_partitions: int = 10_000
@@ -70,14 +72,14 @@ class TransactionLimits:
 
 
 class Producer(NamedTuple):
-    """Who a client says it is."""
+    """The producer that a client claims to be."""
 
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
 
     @property
     def is_named(self) -> bool:
-        """Whether it says so at all."""
+        """Whether the client claims to be a producer at all."""
         return self != _NOBODY
 
 
@@ -85,7 +87,7 @@ _NOBODY: Final = Producer()
 
 
 class EndRequest(NamedTuple):
-    """An EndTxn."""
+    """An EndTxn request."""
 
     producer: Producer
     commit: bool
@@ -93,7 +95,7 @@ class EndRequest(NamedTuple):
 
 
 def check_begin(transactional_id: str, timeout_ms: int, limits: TransactionLimits) -> None:
-    """What is wrong with an InitProducerId whoever asks. Raises TransactionRefused."""
+    """Validate the fields of an InitProducerId, whoever sends it. Raises TransactionRefused."""
     if not transactional_id or len(transactional_id.encode()) > MAX_TRANSACTIONAL_ID_BYTES:
         raise TransactionRefused(ErrorCode.invalid_request)
     if not 0 < timeout_ms <= limits.max_timeout_ms:
@@ -107,9 +109,9 @@ def begin_producer(
     fresh_producer_id: int | None,
     now_ms: int,
 ) -> Transaction:
-    """InitProducerId. In PREPARE_ABORT an open transaction must end first; then the same is to be asked again.
+    """Handle an InitProducerId. A result in PREPARE_ABORT means: end the open transaction first, then ask again.
 
-    `claimed` is who the client was before, where it says so. Raises TransactionRefused, NeedsProducerId.
+    `claimed` is the client's former producer, if the request names it. Raises TransactionRefused, NeedsProducerId.
     """
     if current is None:
         producer_id = _fresh(fresh_producer_id)
@@ -120,7 +122,7 @@ def begin_producer(
         raise TransactionRefused(ErrorCode.concurrent_transactions)
     if current.state is ONGOING:
         if claimed.is_named and claimed.producer_epoch != current.producer_epoch:
-            # Kafka aborts the transaction of whoever has the epoch now, and then refuses
+            # Kafka aborts the present producer's transaction, and then refuses
             raise TransactionRefused(ErrorCode.producer_fenced)
         return fence(current, now_ms)
     changes: dict[str, Any] = {
@@ -134,7 +136,7 @@ def begin_producer(
 
 
 def _is_or_was(current: Transaction, claimed: Producer) -> bool:
-    """Whether the id is the present one, or the one before whose epochs were used up."""
+    """Return whether the claimed id is the present one, or the previous one whose epochs were used up."""
     if claimed.producer_id == current.producer_id:
         return True
     return (
@@ -158,12 +160,12 @@ def _next_producer(current: Transaction, claimed: Producer, fresh_producer_id: i
             "last_producer_epoch": last_producer_epoch,
         }
     if claimed.producer_epoch == current.last_producer_epoch:
-        return {}  # asked again: the answer was lost
+        return {}  # a retry: the answer was lost
     raise TransactionRefused(ErrorCode.producer_fenced)
 
 
 def fence(current: Transaction, now_ms: int) -> Transaction:
-    """Abort an open transaction over the head of its producer, who is fenced by the epoch of the markers."""
+    """Abort an open transaction without its producer, which the epoch of the markers fences."""
     return _become(
         current,
         PREPARE_ABORT,
@@ -182,7 +184,7 @@ def add_partitions(
     max_partitions: int,
     now_ms: int,
 ) -> Transaction | None:
-    """Have partitions take part; None when they do already. Raises TransactionRefused."""
+    """Add partitions to the transaction; return None when it has all of them already. Raises TransactionRefused."""
     transaction = _checked(current, producer)
     begins = transaction.state in IDLE
     before = frozenset() if begins else transaction.partitions
@@ -202,7 +204,7 @@ def add_partitions(
 
 
 def check_partition(current: Transaction | None, producer: Producer, partition: TopicPartition) -> None:
-    """Whether a partition takes part in the producer's present transaction. Raises TransactionRefused."""
+    """Check that a partition takes part in the producer's present transaction. Raises TransactionRefused."""
     if partition not in _checked(current, producer).partitions:
         raise TransactionRefused(ErrorCode.transaction_abortable)
 
@@ -220,7 +222,7 @@ def _checked(current: Transaction | None, producer: Producer) -> Transaction:
 def end(
     current: Transaction | None, request: EndRequest, fresh_producer_id: int | None, now_ms: int
 ) -> Transaction | None:
-    """EndTxn: the decided transaction, or None when it has ended so already.
+    """Handle an EndTxn: return the decided transaction, or None when it has already ended in this way.
 
     Raises TransactionRefused, NeedsProducerId.
     """
@@ -240,13 +242,16 @@ def end(
             changes["next_producer_id"] = _fresh(fresh_producer_id)
         changes["producer_epoch"] = min(current.producer_epoch + 1, MAX_EPOCH)
         changes["last_producer_epoch"] = current.producer_epoch
-    if current.state is not ONGOING:  # nobody knows when one that wrote nothing began
+    if current.state is not ONGOING:  # a transaction that wrote nothing has no start time
         changes |= {"start_ms": now_ms, "partitions": frozenset()}
     return _become(current, PREPARE_COMMIT if request.commit is COMMIT else PREPARE_ABORT, **changes)
 
 
 def _end_table(current: Transaction, request: EndRequest) -> dict[tuple[TransactionState, bool], End]:
-    """What the end means, by whether it is asked for the first time. Raises TransactionRefused for a strange producer."""
+    """Return the table of outcomes, by whether the request is a retry.
+
+    Raises TransactionRefused for a wrong producer.
+    """
     claimed = request.producer
     is_same_epoch = claimed.producer_epoch == current.producer_epoch
     if request.client_version < VERSION_2:
@@ -273,7 +278,7 @@ def _end_table(current: Transaction, request: EndRequest) -> dict[tuple[Transact
 
 
 def complete(current: Transaction, now_ms: int) -> Transaction:
-    """All markers are written."""
+    """Return the transaction after all its markers are written."""
     changes: dict[str, Any] = {}
     if current.next_producer_id != NO_PRODUCER_ID:
         changes = {
@@ -288,22 +293,22 @@ def complete(current: Transaction, now_ms: int) -> Transaction:
 
 
 def raised_epoch(decided: Transaction) -> bool:
-    """Whether the markers carry a newer epoch than what they end, so that what follows them can be told from it."""
+    """Return whether the markers carry a newer epoch than the batches that they end, so that later batches differ."""
     return decided.client_version >= VERSION_2 and decided.last_producer_epoch < decided.producer_epoch
 
 
 def is_overdue(transaction: Transaction, now_ms: int, grace_ms: int = 0) -> bool:
-    """Whether a transaction is open for longer than its producer asked for, and than `grace_ms` beyond that.
+    """Return whether a transaction is open for longer than its timeout and `grace_ms`.
 
-    One that begins in the future by more than that is overdue too: the clock was set back, and readers of committed
-    records would wait for it until the clock has caught up.
+    A transaction whose start lies further in the future than that is overdue too: the clock was set back. Otherwise
+    readers of committed records would wait until the clock has caught up.
     """
     allowed_ms = transaction.timeout_ms + grace_ms
     return transaction.state is ONGOING and abs(now_ms - transaction.start_ms) > allowed_ms
 
 
 def is_expired(transaction: Transaction, expiration_ms: int, now_ms: int) -> bool:
-    """Whether nobody has used a transactional id for so long that it is to be forgotten."""
+    """Return whether a transactional id was unused for so long that it expires."""
     return transaction.state in IDLE and transaction.last_update_ms + expiration_ms <= now_ms
 
 
@@ -315,7 +320,7 @@ def _fresh(producer_id: int | None) -> int:
 
 def _become(current: Transaction, state: TransactionState, **changes: Any) -> Transaction:
     if current.state not in MAY_FOLLOW[state]:
-        raise AssertionError(f"{state.text} can't follow {current.state.text}")
+        raise AssertionError(f"state {state.text} can't follow state {current.state.text}")
     return current._replace(state=state, **changes)
 
 

@@ -1,4 +1,4 @@
-"""All transactional ids whose state one partition of `__transaction_state` holds."""
+"""The transactional ids whose state one partition of `__transaction_state` holds."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from gateway.coordinator.transaction.states import DECIDED, ONGOING
 
 
 class TransactionShard:
-    """By transactional id, and by the producer id that each of them has now."""
+    """The transactions by transactional id, and the transactional ids by their present producer id."""
 
     def __init__(self) -> None:
         self.transactions: dict[str, Transaction] = {}
         self.open: set[str] = set()
-        """Those with a transaction that is not decided."""
+        """The transactional ids whose transaction is not decided."""
         self.decided: set[str] = set()
-        """Those with a transaction whose markers are due."""
+        """The transactional ids whose transaction is decided and still needs markers."""
         self.by_producer_id: dict[int, str] = {}
 
     def replay(self, record: TransactionRecord, now_ms: int) -> None:
-        """Fold in a record of the log: the one way in which anything changes here."""
-        del now_ms  # nothing of this ends with time by itself
+        """Replay a record. Nothing else changes the state of this shard."""
+        del now_ms  # replay does not depend on the time
         transactional_id, value = record
         before = self.transactions.get(transactional_id)
         if before is not None and (value is None or before.producer_id != value.producer_id):
@@ -40,20 +40,20 @@ class TransactionShard:
             self.decided.add(transactional_id)
 
     def stored_keys(self) -> Iterator[str]:
-        """What the log must hold a record of."""
+        """Yield the key of every record that the log must hold."""
         yield from self.transactions
 
     def records_of(self, key: str) -> list[TransactionRecord]:
-        """The records for a key as they would be written now; none when it is gone."""
+        """Return the record of a key as it would be written now; none when the key no longer exists."""
         found = self.transactions.get(key)
         return [] if found is None else [TransactionRecord(key, found)]
 
     def overdue(self, now_ms: int) -> list[str]:
-        """Whose open transaction must be aborted because it takes too long."""
+        """Return the transactional ids whose transaction has timed out and must be aborted."""
         return [name for name in self.open if rules.is_overdue(self.transactions[name], now_ms)]
 
     def expired(self, expiration_ms: int, now_ms: int) -> list[str]:
-        """Who was not heard of for so long that it is to be forgotten."""
+        """Return the transactional ids that were unused for so long that they expire."""
         return [
             name
             for name, transaction in self.transactions.items()

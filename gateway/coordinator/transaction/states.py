@@ -1,15 +1,15 @@
-"""The states of a transactional id, and what an EndTxn means in each, as tables.
+"""The states of a transactional id, and the outcome of an EndTxn in each, as tables.
 
     state            may follow                                      meaning
-    Empty            Empty, CompleteCommit, CompleteAbort            a producer has begun, no transaction has
-    Ongoing          Empty, Ongoing, CompleteCommit, CompleteAbort   partitions are written to
+    Empty            Empty, CompleteCommit, CompleteAbort            a producer has begun, but no transaction
+    Ongoing          Empty, Ongoing, CompleteCommit, CompleteAbort   partitions take part and are written
     PrepareCommit    Ongoing                                         decided, markers are being written
     PrepareAbort     Empty, Ongoing, CompleteCommit, CompleteAbort   decided, markers are being written
     CompleteCommit   PrepareCommit                                   every partition has its marker
     CompleteAbort    PrepareAbort                                    every partition has its marker
 
-PrepareEpochFence and Dead have a number in Kafka's format and a name in ListTransactions, but are never stored: here a
-producer is fenced, and an id forgotten, in one step. Source: Kafka's `TransactionState`.
+PrepareEpochFence and Dead have a number in Kafka's format and a name in ListTransactions, but Seqgate never stores
+them: it fences a producer, and deletes an id, in one step. Source: Kafka's `TransactionState`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final
 
 
 class TransactionState(IntEnum):
-    """The number that stands for the state in a record."""
+    """The states; the numbers are those in Kafka's records."""
 
     EMPTY = 0
     ONGOING = 1
@@ -32,7 +32,7 @@ class TransactionState(IntEnum):
 
     @property
     def text(self) -> str:
-        """The name that DescribeTransactions and ListTransactions tell."""
+        """The name that DescribeTransactions and ListTransactions report."""
         return _NAMES[self]
 
 
@@ -47,9 +47,9 @@ COMPLETE_COMMIT: Final = TransactionState.COMPLETE_COMMIT
 COMPLETE_ABORT: Final = TransactionState.COMPLETE_ABORT
 
 IDLE: Final = frozenset({EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT})
-"""No transaction is under way: the next one may begin, and the id may be forgotten."""
+"""The states without a transaction: the next one may begin, and the id may expire."""
 DECIDED: Final = frozenset({PREPARE_COMMIT, PREPARE_ABORT})
-"""How it ends is settled; it can't be stopped any more."""
+"""The states in which the outcome is decided and can't change any more."""
 
 MAY_FOLLOW: Final = {
     EMPTY: IDLE,
@@ -60,16 +60,16 @@ MAY_FOLLOW: Final = {
     COMPLETE_ABORT: frozenset({PREPARE_ABORT}),
 }
 COMPLETED: Final = {PREPARE_COMMIT: COMPLETE_COMMIT, PREPARE_ABORT: COMPLETE_ABORT}
-"""What follows when all markers are written."""
+"""The state that follows when all markers are written."""
 
 
 class End(Enum):
-    """What an EndTxn leads to."""
+    """The outcome of an EndTxn."""
 
     PREPARE = "the end is decided now"
-    DONE = "it has ended so already"
-    BUSY = "it is ending so; ask again"
-    INVALID = "there is nothing to end so"
+    DONE = "the transaction has already ended in this way"
+    BUSY = "the transaction is ending in this way; try again"
+    INVALID = "there is no transaction that can end in this way"
 
 
 COMMIT: Final = True
@@ -83,8 +83,8 @@ _SAME_END: Final = {
 _ONGOING_ENDS: Final = {(ONGOING, COMMIT): End.PREPARE, (ONGOING, ABORT): End.PREPARE}
 
 END_V1: Final = {**_ONGOING_ENDS, **_SAME_END}
-"""Of a client whose epoch stays: whether it asks again can't be told. All that is not here is INVALID."""
+"""The outcomes for a client whose epoch stays: a retry can't be recognized. Missing entries are INVALID."""
 END_V2: Final = {**_ONGOING_ENDS, **{(state, ABORT): End.PREPARE for state in IDLE}}
-"""Of a client whose epoch rises with every end (KIP-890): an abort may end a transaction that wrote nothing."""
+"""The outcomes for a client whose epoch rises with every end (KIP-890): an abort may end an empty transaction."""
 END_V2_AGAIN: Final = _SAME_END
-"""The same, when the epoch shows that it asks again."""
+"""The outcomes for such a client when the epoch shows a retry."""
