@@ -1,7 +1,7 @@
 """Decisions about configurations of topics, groups and brokers.
 
-Rules and order of checks: Kafka's ConfigAdminManager (what a broker refuses at once) and
-ConfigurationControlManager. One resource that is refused leaves the others of the request alone.
+Rules and order of checks: Kafka's ConfigAdminManager (for what a broker refuses at once) and
+ConfigurationControlManager. A refused resource does not affect the other resources of the request.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from gateway.metadata.records import ConfigRecord, MetadataRecord
 from gateway.metadata.topic_names import name_complaint
 
 NO_CLIENT_METRICS: Final = (
-    "Client metrics are not collected here, so that there are no subscriptions to them to configure."
+    "This gateway collects no client metrics, so there are no subscriptions to configure."
 )
 
 
 class Operation(enum.IntEnum):
-    """What an incremental change does to a value (AlterConfigOp.OpType)."""
+    """The operations of an incremental change (AlterConfigOp.OpType)."""
 
     SET = 0
     DELETE = 1
@@ -56,7 +56,7 @@ class Operation(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
-    """One change of one configuration; `operation` as sent, which may be no Operation."""
+    """One change of one configuration; `operation` is the number that the client sent, which may be no Operation."""
 
     name: str
     value: str | None
@@ -65,7 +65,7 @@ class ConfigChange:
 
 @dataclass(frozen=True, slots=True)
 class Alteration:
-    """The changes of one resource. `replace` drops what is set and not named (the AlterConfigs API)."""
+    """The changes of one resource. With `replace`, a configuration that is set and not named returns to its default."""
 
     resource_type: int
     resource_name: str
@@ -82,9 +82,9 @@ def alter_configs(
     loggers: Collection[str] = (),
     validate_only: bool = False,
 ) -> Decision[list[ApiError | None]]:
-    """Alter resources; the answer holds the error of each in their order, None where it was carried out.
+    """Alter resources; the answer has an error for each in order, None for a resource that was altered.
 
-    Of loggers, of which there are those named, nothing is stored: what may be altered is left to the caller.
+    Changes of loggers yield no records; `loggers` names the existing ones, and the caller sets their levels.
     """
     times = Counter((alteration.resource_type, alteration.resource_name) for alteration in alterations)
     errors: list[ApiError | None] = []
@@ -111,7 +111,7 @@ def alter_configs(
 
 
 def _is_new_group(image: MetadataImage, alteration: Alteration, records: Sequence[ConfigRecord]) -> bool:
-    """Whether a group has configurations that had none."""
+    """Return whether the records configure a group that has no configurations yet."""
     if alteration.resource_type != GROUP_RESOURCE or not records:
         return False
     return alteration.resource_name not in image.configured(GROUP_RESOURCE)
@@ -150,7 +150,7 @@ def _loggers_error(alteration: Alteration, node_id: int, loggers: Collection[str
 
 
 def _request_error(alteration: Alteration, node_id: int) -> ApiError | None:
-    """What a broker refuses before it looks at the values."""
+    """Return the error for a request that a broker refuses before it checks the values; None when it is fine."""
     error = _form_error(alteration)
     if error:
         return error
@@ -256,12 +256,12 @@ def _broker_conflict(config: Config, altered: Mapping[str, str]) -> str | None:
         return BY_NAME[name].parse(altered[name]) if name in altered else config[name]
 
     if value("max.connections") == 0:
-        return "Invalid max.connections 0: nobody could connect any more to raise it"
+        return "Invalid max.connections 0: no client could connect any more to raise it"
     return broker_conflict(value)
 
 
 def topic_config_error(config: Config, values: Mapping[str, str]) -> ApiError | None:
-    """What is wrong with the configurations of a topic, or None."""
+    """Return the error in the configurations of a topic, or None."""
     complaint = _first_complaint("topic", values, BY_TOPIC_NAME) or topic_conflict(
         lambda name: config.topic_value(name, values)
     )

@@ -1,4 +1,4 @@
-"""What a decision yields: records to append and the answer to give once they are durable."""
+"""The result of a decision: the records to append, and the answer to send once they are durable."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Answer_co = TypeVar("Answer_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[Answer_co]):
-    """Records that carry out a change, all or nothing, and the answer that is true once they are durable."""
+    """Records that carry out a change, all or none, and the answer that is true once they are durable."""
 
     records: Sequence[MetadataRecord]
     answer: Answer_co
@@ -23,7 +23,7 @@ class Decision(Generic[Answer_co]):
 
 @dataclass(frozen=True, slots=True)
 class ApiError:
-    """A refusal: Kafka's error and a sentence for people."""
+    """A refusal: Kafka's error code, and a sentence for people."""
 
     error_code: ErrorCode
     message: str | None = None

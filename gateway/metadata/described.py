@@ -1,4 +1,4 @@
-"""What DescribeConfigs shows of a resource: values, where they come from, their synonyms (Kafka's ConfigHelper)."""
+"""The configurations that DescribeConfigs returns: values, their sources, and their synonyms (Kafka's ConfigHelper)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from gateway.config.setting import Setting, render
 from gateway.config.table import BY_NAME, BY_TOPIC_NAME, SETTINGS
 
 _UNKNOWN_TYPE: Final = 0
-"""What DescribeConfigs says of the type of a logger's level."""
+"""The type that DescribeConfigs returns for a logger's level."""
 
 
 @dataclass(frozen=True, slots=True)
 class DescribedConfig:
-    """One configuration as clients see it; `synonyms` holds its values by precedence."""
+    """One configuration as clients see it; `synonyms` has its values in order of precedence."""
 
     name: str
     value: str | None
@@ -32,7 +32,7 @@ class DescribedConfig:
 def describe_topic(
     config: Config, overrides: Mapping[str, str], names: Container[str] | None = None
 ) -> Iterator[DescribedConfig]:
-    """The effective configurations of a topic, by name; `names` None means all."""
+    """Yield the effective configurations of a topic, sorted by name; `names` None means all."""
     for name in sorted(BY_TOPIC_NAME):
         setting = BY_TOPIC_NAME[name]
         if _wanted(name, setting, names):
@@ -46,7 +46,7 @@ def describe_topic(
 def describe_group(
     config: Config, overrides: Mapping[str, str], names: Container[str] | None = None
 ) -> Iterator[DescribedConfig]:
-    """The configurations of a group; a group need not exist to have them."""
+    """Yield the configurations of a group; the group need not exist."""
     for entry in GROUP_CONFIGS:
         setting = entry.setting
         if not _wanted(setting.name, setting, names):
@@ -61,7 +61,7 @@ def describe_group(
 
 
 def describe_broker(config: Config, names: Container[str] | None = None) -> Iterator[DescribedConfig]:
-    """All settings of this node; a setting that is unset has no value."""
+    """Yield all settings of this node; an unset setting has no value."""
     for setting in SETTINGS:
         if _wanted(setting.name, setting, names):
             synonyms = _broker_synonyms(config, setting)
@@ -72,7 +72,7 @@ def describe_broker(config: Config, names: Container[str] | None = None) -> Iter
 def describe_all_brokers(
     values: Mapping[str, str], names: Container[str] | None = None
 ) -> Iterator[DescribedConfig]:
-    """The configurations altered for all brokers."""
+    """Yield the configurations altered for all brokers."""
     for name, text in sorted(values.items()):
         setting = BY_NAME.get(name)
         if setting is not None and _wanted(name, setting, names):
@@ -83,7 +83,7 @@ def describe_all_brokers(
 def describe_loggers(
     levels: Mapping[str, str], names: Container[str] | None = None
 ) -> Iterator[DescribedConfig]:
-    """The levels of loggers, by name."""
+    """Yield the levels of loggers, by name."""
     for name, level in levels.items():
         if names is None or name in names:
             yield DescribedConfig(

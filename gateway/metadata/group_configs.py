@@ -1,4 +1,4 @@
-"""What may be configured on a group, and what holds for it (Kafka's GroupConfig, GroupConfigManager)."""
+"""The configurations of groups: which may be set, and which are in effect (Kafka's GroupConfig, GroupConfigManager)."""
 
 from __future__ import annotations
 
@@ -14,20 +14,23 @@ from gateway.config.table import nearest
 from gateway.metadata.decision import ApiError
 from gateway.metadata.image import GROUP_RESOURCE, MetadataImage
 
-#: (heartbeat interval, session timeout) of the protocols that have both.
+#: (heartbeat interval, session timeout) of the protocols that have both settings.
 _SESSIONS: Final = tuple(
     (f"{kind}.heartbeat.interval.ms", f"{kind}.session.timeout.ms") for kind in ("consumer", "share")
 )
 MAX_NAME_BYTES: Final = 1024
-"""No group of the consumer or share protocol has a longer name."""
+"""Longest id of a group with configurations, in bytes; no consumer or share group has a longer one."""
 
 
 def group_config_error(config: Config, group_id: str, values: Mapping[str, str]) -> ApiError | None:
-    """What is wrong with the values to be set on a group, in the order in which Kafka looks; None when nothing is."""
+    """Return the first error, in Kafka's order of checks, in the values to be set on a group.
+
+    None when there is none.
+    """
     if not group_id:
         return ApiError(ErrorCode.invalid_request, "Default group resources are not allowed.")
     if len(group_id.encode()) > MAX_NAME_BYTES:
-        text = f"The name of a group can't be longer than {MAX_NAME_BYTES} bytes."
+        text = f"Group id can't be longer than {MAX_NAME_BYTES} bytes, and this one has {len(group_id.encode())}."
         return ApiError(ErrorCode.invalid_request, text)
     complaint = _name_complaint(values) or _value_complaint(values) or _bounds_complaint(config, values)
     if complaint:
@@ -36,10 +39,13 @@ def group_config_error(config: Config, group_id: str, values: Mapping[str, str])
 
 
 def group_limit_error(image: MetadataImage, config: Config, new_groups: int) -> ApiError | None:
-    """Why one more group can't have configurations, after as many new ones in the same request; None if it can."""
+    """Return why one more group can't have configurations, or None. `new_groups` more come from the same request."""
     if len(image.configured(GROUP_RESOURCE)) + new_groups < config.int("seqgate.group.configs.max"):
         return None
-    text = "As many groups have configurations as seqgate.group.configs.max allows."
+    text = (
+        f"{config.int('seqgate.group.configs.max')} groups have configurations, as many as "
+        "seqgate.group.configs.max allows."
+    )
     return ApiError(ErrorCode.policy_violation, text)
 
 
@@ -80,9 +86,9 @@ def _bounds_complaint(config: Config, values: Mapping[str, str]) -> str | None:
 
 
 def group_value(config: Config, values: Mapping[str, str], name: str) -> SettingValue:
-    """What holds for a group that has these values set: its own value, else that of all groups.
+    """Return the value in effect for a group with these values set: its own value, or that of all groups.
 
-    A value that the bounds of this version or of the settings refuse by now is moved to the nearest they allow.
+    A stored value outside the present bounds is moved to the nearest value that they allow.
     """
     entry = BY_GROUP_NAME[name]
     text = values.get(name)
@@ -98,7 +104,7 @@ def group_value(config: Config, values: Mapping[str, str], name: str) -> Setting
 
 
 def group_number(config: Config, values: Mapping[str, str], name: str) -> int:
-    """`group_value` of a number."""
+    """Return the `group_value` of a setting that is a number."""
     value = group_value(config, values, name)
     assert isinstance(value, int)
     return value

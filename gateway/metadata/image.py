@@ -1,7 +1,7 @@
 """The state that the metadata log describes: topics, configurations, producer-id blocks.
 
-The image changes only by `replay`, live and at start alike. It changes in place and every look-up is O(1),
-so that a hundred thousand partitions cost nothing per change.
+Only `replay` changes the image, live and at the start. It changes in place and every look-up is O(1), so that a change
+costs the same with a hundred thousand partitions.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from gateway.metadata.topic_names import unify_collision_characters
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
 GROUP_RESOURCE: Final = 32
-#: Not in the image: nothing of them is stored.
+#: Resource types that the image lacks: nothing is stored for them.
 BROKER_LOGGER_RESOURCE: Final = 8
 CLIENT_METRICS_RESOURCE: Final = 16
-#: The resource name of the configuration that holds for all brokers.
+#: The resource name of the configurations that apply to all brokers.
 ALL_BROKERS: Final = ""
 
 _NOTHING: Mapping[str, str] = {}
@@ -36,7 +36,7 @@ _NO_RESOURCES: Mapping[str, Mapping[str, str]] = {}
 
 @dataclass(slots=True)
 class PartitionImage:
-    """Where a partition is and who leads it."""
+    """The replicas of a partition, its leader and its epochs."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -47,7 +47,7 @@ class PartitionImage:
 
 @dataclass(slots=True)
 class TopicImage:
-    """A topic; `partitions` by partition index, which are dense from 0."""
+    """A topic; `partitions` has every index from 0 on."""
 
     name: str
     topic_id: uuid.UUID
@@ -55,7 +55,7 @@ class TopicImage:
 
 
 class MetadataImage:
-    """All of the metadata at one point of the log."""
+    """The whole metadata at one offset of the metadata log."""
 
     def __init__(self) -> None:
         self.topics_by_name: dict[str, TopicImage] = {}
@@ -64,29 +64,29 @@ class MetadataImage:
         self.producer_id_blocks: list[ProducerIdsRecord] = []
         self.next_producer_id = 0
         self.removed_topic_ids: set[uuid.UUID] | None = set()
-        """Of the topics that are gone; None when nobody asks for it any more."""
+        """The ids of deleted topics; None when nobody needs them any more."""
         self._configs: dict[int, dict[str, dict[str, str]]] = {}
         self._unified_names: dict[str, set[str]] = {}
 
     def configs(self, resource_type: int, resource_name: str) -> Mapping[str, str]:
-        """The values set on a resource, by name; empty when none is. Not to be changed by the caller."""
+        """Return the values set on a resource, by name; empty when none is set. The caller must not change them."""
         return self._configs.get(resource_type, _NO_RESOURCES).get(resource_name, _NOTHING)
 
     def configured(self, resource_type: int) -> Collection[str]:
-        """The names of the resources of a type on which a value is set."""
+        """Return the names of the resources of a type that have values set."""
         return self._configs.get(resource_type, _NO_RESOURCES).keys()
 
     def topic_configs(self, topic: str) -> Mapping[str, str]:
-        """The values set on a topic."""
+        """Return the values set on a topic."""
         return self.configs(TOPIC_RESOURCE, topic)
 
     def colliding_topic(self, name: str) -> str | None:
-        """An existing topic whose name differs only in '.' and '_', or is the same; None when there is none."""
+        """Return an existing topic whose name is the same but for '.' and '_', or None."""
         names = self._unified_names.get(unify_collision_characters(name))
         return min(names) if names else None
 
     def replay(self, record: MetadataRecord) -> None:
-        """Fold one record in. A record about a topic that is gone changes nothing."""
+        """Replay one record. A record about a deleted topic changes nothing."""
         if isinstance(record, PartitionRecord):
             self._replay_partition(record)
         elif isinstance(record, TopicRecord):

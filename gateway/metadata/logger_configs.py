@@ -1,4 +1,4 @@
-"""What may be altered of loggers: BROKER_LOGGER resources (KIP-412). Source: Kafka's LoggingController."""
+"""Validates changes of logger levels: BROKER_LOGGER resources (KIP-412). Source: Kafka's LoggingController."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NAMES: Final = {_APPEND: "APPEND", _SUBTRACT: "SUBTRACT"}
 
 
 class Change(Protocol):
-    """One change of one logger; its value is the level."""
+    """One change of one logger; the value is the level."""
 
     @property
     def name(self) -> str: ...
@@ -28,7 +28,7 @@ class Change(Protocol):
 def logger_error(
     node: str, node_id: int, changes: Iterable[Change], loggers: Collection[str]
 ) -> ApiError | None:
-    """Why levels can't be altered so, where there are these loggers; None when they can."""
+    """Return why these levels can't be set on these loggers; None when they can."""
     if not node.removeprefix("-").isdecimal():
         return ApiError(ErrorCode.invalid_request, f"Node id must be an integer, but it is: {node}")
     if int(node) != node_id:

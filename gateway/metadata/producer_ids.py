@@ -18,10 +18,10 @@ def claim_block(
         ValueError: the size is not positive, or fewer than `size` ids are left.
     """
     if size <= 0:
-        raise ValueError(f"a block of {size} producer ids can't be claimed")
+        raise ValueError(f"the size of a block of producer ids must be at least 1, not {size}")
     first = image.next_producer_id
     if first > _LAST_ID - size:
-        raise ValueError(f"only {_LAST_ID - first} producer ids are left")
+        raise ValueError(f"only {_LAST_ID - first} producer ids are left, fewer than the {size} wanted")
     record = ProducerIdsRecord(
         broker_id=broker_id,
         broker_epoch=0,
@@ -37,11 +37,11 @@ def move_next(image: MetadataImage, *, next_producer_id: int, broker_id: int) ->
     """Skip all ids below `next_producer_id`.
 
     Raises:
-        ValueError: that would go back, and so hand out ids a second time.
+        ValueError: the next id would go back, so that ids were handed out twice.
     """
     if not image.next_producer_id <= next_producer_id <= _LAST_ID:
         raise ValueError(
-            f"the next producer id is {image.next_producer_id} and can't move to {next_producer_id}"
+            f"the next producer id must be between {image.next_producer_id} and {_LAST_ID}, not {next_producer_id}"
         )
     if next_producer_id == image.next_producer_id:
         return Decision((), None)

@@ -1,4 +1,4 @@
-"""The records of the metadata log and their stored form.
+"""The records of the metadata log and their encoding.
 
 A record's value is JSON in the shape in which Kafka's tools print the records of KRaft:
 `{"type": "TOPIC_RECORD", "version": 0, "data": {"name": ..., "topicId": ...}}`. Field names follow Kafka's
@@ -17,18 +17,18 @@ _VERSION = 0
 
 
 class UnknownRecordError(ValueError):
-    """A stored metadata record is of a type or version that this program does not know."""
+    """A stored metadata record has a type or version that this release does not know."""
 
 
 class TopicRecord(msgspec.Struct, frozen=True, rename="camel"):
-    """A topic came into being."""
+    """A topic was created."""
 
     name: str
     topic_id: uuid.UUID
 
 
 class PartitionRecord(msgspec.Struct, frozen=True, rename="camel"):
-    """A partition of a topic came into being, or its leadership was set."""
+    """A partition of a topic was created, or its leadership was set."""
 
     partition_id: int
     topic_id: uuid.UUID
@@ -40,7 +40,7 @@ class PartitionRecord(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RemoveTopicRecord(msgspec.Struct, frozen=True, rename="camel"):
-    """A topic went, with its partitions and its configuration."""
+    """A topic was deleted, with its partitions and its configurations."""
 
     topic_id: uuid.UUID
 
@@ -57,7 +57,7 @@ class ConfigRecord(msgspec.Struct, frozen=True, rename="camel"):
 class ProducerIdsRecord(msgspec.Struct, frozen=True, rename="camel"):
     """A block of producer ids was claimed: `first_producer_id` up to `next_producer_id`, exclusive.
 
-    `first_producer_id` -1 claims nothing: the next id was only moved forward.
+    With `first_producer_id` -1 nothing was claimed: the next id was only moved forward.
     """
 
     broker_id: int
@@ -91,17 +91,17 @@ _decoder = msgspec.json.Decoder(_Envelope)
 
 
 def topic_id_text(topic_id: uuid.UUID) -> str:
-    """A topic id as Kafka prints it: 22 characters of URL-safe base64."""
+    """Return a topic id as Kafka prints it: 22 characters of URL-safe base64."""
     return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode("ascii")
 
 
 def topic_id_from_text(text: str) -> uuid.UUID:
-    """The topic id that Kafka prints as `text`. Raises ValueError."""
+    """Return the topic id that Kafka prints as `text`. Raises ValueError."""
     return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))
 
 
 def encode_record(record: MetadataRecord) -> bytes:
-    """The stored form of a record."""
+    """Encode a record for the log."""
     data: dict[str, Any] = msgspec.to_builtins(record, builtin_types=(uuid.UUID,))
     topic_id = data.get("topicId")
     if topic_id is not None:
@@ -110,10 +110,10 @@ def encode_record(record: MetadataRecord) -> bytes:
 
 
 def decode_record(value: bytes) -> MetadataRecord:
-    """The record stored as `value`.
+    """Decode a record of the log.
 
     Raises:
-        UnknownRecordError: it is malformed, or a later version of the program wrote it.
+        UnknownRecordError: the record is malformed, or a later release wrote it.
     """
     try:
         envelope = _decoder.decode(value)

@@ -1,7 +1,7 @@
 """Decisions about topics: create, delete, add partitions.
 
-Rules and order of checks: Kafka's ControllerApis and ReplicationControlManager. Each request is decided as a
-whole; a topic that is refused leaves the others of the request alone.
+Rules and order of checks: Kafka's ControllerApis and ReplicationControlManager. Each request is decided as a whole; a
+refused topic does not affect the other topics of the request.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from gateway.metadata.topic_names import (
     name_complaint,
 )
 
-#: Kafka refuses a request for more (ReplicationControlManager.MAX_RECORDS_PER_USER_OP).
+#: Partitions that one request may create; Kafka refuses more, too (ReplicationControlManager.MAX_RECORDS_PER_USER_OP).
 MAX_PARTITIONS_PER_REQUEST = 10_000
 
 Assignments = Sequence[tuple[int, Sequence[int]]]
@@ -39,7 +39,7 @@ Assignments = Sequence[tuple[int, Sequence[int]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTopic:
-    """A topic to create; -1 partitions or replicas mean the default; `assignments` are (partition, brokers)."""
+    """A topic to create; -1 partitions or replicas mean the default; `assignments` has (partition, brokers)."""
 
     name: str
     num_partitions: int = -1
@@ -58,7 +58,7 @@ class TopicToDelete:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MorePartitions:
-    """A topic to bring to `count` partitions; `assignments` gives the brokers of each new one."""
+    """A topic whose number of partitions shall become `count`; `assignments` has the brokers of each new partition."""
 
     name: str
     count: int
@@ -67,7 +67,7 @@ class MorePartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicResult:
-    """What became of one topic of a request; `error` None means that it was carried out."""
+    """The result for one topic of a request; `error` is None when it was carried out."""
 
     name: str | None
     topic_id: uuid.UUID | None = None
@@ -85,7 +85,7 @@ def create_topics(
     node_id: int,
     validate_only: bool = False,
 ) -> Decision[list[TopicResult]]:
-    """Create topics; `fresh_ids` holds an unused topic id for each."""
+    """Create topics; `fresh_ids` has an unused topic id for each."""
     times = Counter(topic.name for topic in topics)
     results: list[TopicResult] = []
     records: list[MetadataRecord] = []
@@ -117,14 +117,14 @@ def create_internal_topic(
     fresh_id: uuid.UUID,
     node_id: int,
 ) -> Decision[None]:
-    """Create a topic that this gateway keeps its own state in, unless it is there."""
+    """Create a topic in which this gateway stores its own state, unless the topic exists."""
     if name in image.topics_by_name:
         return Decision((), None)
     return Decision(list(_creation(name, fresh_id, num_partitions, configs, node_id)), None)
 
 
 def _doubled(times: Mapping[str, int]) -> list[TopicResult]:
-    """One refusal for each name that a request has more than once."""
+    """Return one refusal for each name that a request repeats."""
     error = ApiError(ErrorCode.invalid_request, "Duplicate topic name.")
     return [TopicResult(name=name, error=error) for name, count in times.items() if count > 1]
 
@@ -132,6 +132,7 @@ def _doubled(times: Mapping[str, int]) -> list[TopicResult]:
 def _refusal(
     image: MetadataImage, topic: NewTopic, unified: Mapping[str, str], config: Config
 ) -> ApiError | None:
+    """Return why a topic of this name and these configurations can't be created, or None."""
     if topic.name == METADATA_TOPIC:
         return ApiError(
             ErrorCode.invalid_request, f"Creation of internal topic {METADATA_TOPIC} is prohibited."
@@ -157,7 +158,10 @@ def _refusal(
 
 
 def _shape_error(topic: NewTopic, node_id: int) -> ApiError | None:
-    """What is wrong with the numbers of partitions and replicas, or with the manual assignment."""
+    """Return the error in the numbers of partitions and replicas, or in the manual assignment.
+
+    None when there is none.
+    """
     if topic.assignments:
         return _manual_error(topic, node_id)
     if topic.replication_factor < -1 or topic.replication_factor == 0:
@@ -231,7 +235,7 @@ def _partition_count(topic: NewTopic, config: Config) -> int:
 
 
 class _Room:
-    """How many more partitions this request may create."""
+    """The number of partitions that this request may still create."""
 
     def __init__(self, image: MetadataImage, config: Config) -> None:
         self._limit = config.int("seqgate.max.partitions")
@@ -239,6 +243,7 @@ class _Room:
         self._left_in_request = MAX_PARTITIONS_PER_REQUEST
 
     def take(self, count: int) -> ApiError | None:
+        """Take `count` partitions out of the room; return an error when there is less room."""
         if count > self._left_in_request:
             return ApiError(ErrorCode.policy_violation, "Excessively large number of partitions per request.")
         if count > self._left:
@@ -261,7 +266,7 @@ def _creation(
 
 
 def new_partitions(topic_id: uuid.UUID, partitions: range, node_id: int) -> Iterator[PartitionRecord]:
-    """The records of new partitions on this node, led by it from leader epoch 0."""
+    """Yield the records of new partitions on this node, which leads them from leader epoch 0 on."""
     replicas = (node_id,)
     for partition in partitions:
         yield PartitionRecord(
@@ -275,7 +280,7 @@ def new_partitions(topic_id: uuid.UUID, partitions: range, node_id: int) -> Iter
 
 
 def delete_topics(image: MetadataImage, topics: Sequence[TopicToDelete]) -> Decision[list[TopicResult]]:
-    """Delete topics. A name or id that occurs twice, or both for one topic, is INVALID_REQUEST."""
+    """Delete topics. A name or id that the request repeats, or a topic named both ways, is INVALID_REQUEST."""
     names = Counter(topic.name for topic in topics if topic.name is not None and topic.topic_id is None)
     ids = Counter(topic.topic_id for topic in topics if topic.name is None and topic.topic_id is not None)
     results: dict[tuple[str | None, uuid.UUID | None], TopicResult] = {}
@@ -340,7 +345,7 @@ def create_partitions(
     node_id: int,
     validate_only: bool = False,
 ) -> Decision[list[TopicResult]]:
-    """Add partitions to topics. A topic that occurs twice is INVALID_REQUEST."""
+    """Add partitions to topics. A topic that the request repeats is INVALID_REQUEST."""
     times = Counter(topic.name for topic in topics)
     results = _doubled(times)
     records: list[MetadataRecord] = []
@@ -365,7 +370,8 @@ def _increase_error(found: TopicImage | None, topic: MorePartitions, node_id: in
     if topic.name in INTERNAL_TOPICS:
         return ApiError(
             ErrorCode.invalid_partitions,
-            f"The number of partitions of {topic.name} says where each group or transactional id is kept, and can't change.",
+            f"The partitions of {topic.name} can't change: their number decides where each group or "
+            "transactional id is stored.",
         )
     present = len(found.partitions)
     if topic.count == present:

@@ -1,12 +1,13 @@
-"""Who is behind in a partition, by how much, and who is moved forward.
+"""Measures the backlog of a partition's readers, and decides which readers are moved forward.
 
-    message TTL       every reader goes to the first record that is young enough
-    quota exceeded    hold, refuse   nobody moves: producers wait or are refused (`produce_gate`)
-                      evict          every reader that is too far behind goes to where the quota is kept
+    message TTL                      every reader moves to the first record that is young enough
+    quota exceeded   hold, refuse    no reader moves: producers wait or are refused (`produce_gate`)
+                     evict           every reader that is too far behind moves to where the quota is kept
 
-A quota by size is kept again when nine tenths of it are left, so that not every append moves somebody. Nobody moves beyond
-what all consumers may read, nor beyond records that are held, and nobody whose offset an open transaction is about to set.
-Source: Apache Pulsar's `BacklogQuotaManager` (its reduction factor is 0.9, too) and `PersistentMessageExpiryMonitor`.
+An eviction by size leaves nine tenths of the quota, so that not every append moves a reader. No reader moves past
+records that are not visible to all consumers, or past delayed records. A reader whose offset an open transaction is
+about to commit does not move. Source: Apache Pulsar's `BacklogQuotaManager` (its reduction factor is 0.9, too) and
+`PersistentMessageExpiryMonitor`.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from typing import Final, NamedTuple, Protocol
 
 NO_LIMIT: Final = -1
 KEPT_TENTHS: Final = 9
-"""Tenths of a quota by size that an eviction leaves."""
+"""Tenths of a size quota that an eviction leaves."""
 
 
 class Policy(StrEnum):
-    """What happens beyond a quota; the values are those of `backlog.quota.policy`."""
+    """The action when a quota is exceeded; the values are those of `backlog.quota.policy`."""
 
     HOLD = "producer_request_hold"
     REFUSE = "producer_exception"
@@ -30,7 +31,7 @@ class Policy(StrEnum):
 
 
 class Limit(StrEnum):
-    """The topic setting that a verdict or a move follows from."""
+    """The topic setting that causes a refusal or a move."""
 
     QUOTA_BYTES = "backlog.quota.bytes"
     QUOTA_MS = "backlog.quota.ms"
@@ -39,7 +40,7 @@ class Limit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BacklogRules:
-    """The settings of one topic; −1 sets no limit."""
+    """The backlog settings of one topic; −1 sets no limit."""
 
     quota_bytes: int = NO_LIMIT
     quota_ms: int = NO_LIMIT
@@ -48,7 +49,7 @@ class BacklogRules:
 
     @property
     def has_quota(self) -> bool:
-        """Whether any backlog is too much."""
+        """Whether the topic has a quota, by size or by time."""
         return self.quota_bytes >= 0 or self.quota_ms >= 0
 
     @property
@@ -58,14 +59,14 @@ class BacklogRules:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is to be done for the topic."""
+        """Whether the topic has no quota and no TTL."""
         return not self.has_quota and self.ttl_ms < 0
 
 
 class Reader(NamedTuple):
     """A group that has a committed offset in the partition, or a share group by its start offset.
 
-    One `in_transaction` has an offset that an open transaction is about to commit.
+    `in_transaction` means that an open transaction is about to commit an offset of the group.
     """
 
     group: str
@@ -75,7 +76,7 @@ class Reader(NamedTuple):
 
 
 class PartitionView(Protocol):
-    """What must be known of a partition's log; see `log.measured_log`."""
+    """The facts about a partition's log that a decision needs; see `log.measured_log`."""
 
     @property
     def log_start_offset(self) -> int:
@@ -83,27 +84,29 @@ class PartitionView(Protocol):
 
     @property
     def log_end_offset(self) -> int:
-        """After the last record."""
+        """The offset after the last record."""
 
     @property
     def skippable_end_offset(self) -> int:
-        """Nobody is moved beyond it: what lies there is undecided, not yet visible, or held."""
+        """The offset past which no reader is moved: records from there on are undecided, not yet
+        visible, or delayed.
+        """
 
     def bytes_from(self, offset: int) -> int:
-        """Bytes from an offset to the end."""
+        """Return the bytes from an offset to the end of the log."""
 
     def newest_timestamp_at(self, offset: int) -> int | None:
-        """The timestamp of the first batch from an offset on, −1 without one; None without a batch."""
+        """Return the newest timestamp of the first batch from an offset on; −1 if it has none, None without a batch."""
 
     def expired_until(self, offset: int, before_ms: int) -> int:
-        """The offset before which, from `offset` on, all is older."""
+        """Return the offset before which all records, from `offset` on, are older than `before_ms`."""
 
     def offset_with_bytes_left(self, max_bytes: int) -> int:
-        """The lowest offset of a batch from which on there are at most so many bytes."""
+        """Return the lowest offset of a batch from which on the log has at most `max_bytes`."""
 
 
 class Move(NamedTuple):
-    """A reader goes from one offset to a larger one."""
+    """A reader moves from one offset to a larger one."""
 
     reader: Reader
     from_offset: int
@@ -112,9 +115,9 @@ class Move(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """The backlog of a partition is that of its `slowest` reader; None when nobody reads it, and nothing counts then.
+    """The backlog of a partition: that of its `slowest` reader. Without readers `slowest` is None and nothing counts.
 
-    `age_ms` is that of the first record that it has not read, None when there is none or it has no timestamp.
+    `age_ms` is the age of the reader's first unread record; None when there is none, or when it has no timestamp.
     """
 
     slowest: Reader | None
@@ -127,12 +130,12 @@ NOBODY_READS: Final = Usage(None, 0, None, None)
 
 
 def position(view: PartitionView, reader: Reader) -> int:
-    """Where a reader goes on: what it committed, unless that is no longer, or not yet, in the log."""
+    """Return the offset at which a reader continues: its committed offset, moved into the log."""
     return min(max(reader.offset, view.log_start_offset), view.log_end_offset)
 
 
 def measure(view: PartitionView, readers: Iterable[Reader], rules: BacklogRules, now_ms: int) -> Usage:
-    """The backlog of a partition, and which quota it exceeds: bytes before time."""
+    """Measure the backlog of a partition, and the quota that it exceeds, if any; bytes come before time."""
     slowest = min(readers, key=lambda reader: (reader.offset, reader.group), default=None)
     if slowest is None:
         return NOBODY_READS
@@ -151,7 +154,7 @@ def measure(view: PartitionView, readers: Iterable[Reader], rules: BacklogRules,
 def expired_moves(
     view: PartitionView, readers: Iterable[Reader], rules: BacklogRules, now_ms: int
 ) -> list[Move]:
-    """Who goes on by the message TTL."""
+    """Return the moves that the message TTL causes."""
     if rules.ttl_ms < 0:
         return []
     return _moves_by_time(view, readers, now_ms - rules.ttl_ms, Limit.TTL)
@@ -160,7 +163,7 @@ def expired_moves(
 def eviction_moves(
     view: PartitionView, readers: Sequence[Reader], rules: BacklogRules, now_ms: int
 ) -> list[Move]:
-    """Who goes on because a quota is exceeded and the policy says so."""
+    """Return the moves that an exceeded quota causes under the policy EVICT."""
     if rules.policy is not Policy.EVICT:
         return []
     moves: dict[Reader, Move] = {}
@@ -169,7 +172,7 @@ def eviction_moves(
         by_size = _moves(view, readers, lambda _: target, Limit.QUOTA_BYTES)
         moves = {move.reader: move for move in by_size}
     if rules.quota_ms >= 0:
-        # from where they are by then: what is old may come behind what is young
+        # start from the positions after the moves by size: old records may come after young ones
         moved = {_after(reader, moves.get(reader)): reader for reader in readers}
         for move in _moves_by_time(view, moved, now_ms - rules.quota_ms, Limit.QUOTA_MS):
             reader = moved[move.reader]
@@ -188,7 +191,7 @@ def _moves_by_time(
     reached = -1
 
     def target(offset: int) -> int:
-        # the readers come in the order of their positions: what one skips need not be looked at again
+        # readers come in the order of their positions, so records that one reader skips need no second check
         nonlocal reached
         if offset >= reached:
             reached = view.expired_until(offset, before_ms)

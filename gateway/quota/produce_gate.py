@@ -1,8 +1,8 @@
-"""Whether a partition takes batches of producers, between two measurements of its backlog.
+"""Decides whether a partition takes batches of producers, between two measurements of its backlog.
 
-A quota by size is counted down with every append, so that nothing but the last batch goes beyond it. A batch is refused
-before anything is written, and its producer sends it again. Until it has, no later batch of that producer is taken:
-the log takes any first sequence of a producer that it does not know (KIP-360), so the one behind it must not be first.
+Each append counts a size quota down, so that only the last batch exceeds it. A batch is refused before anything is
+written, and its producer sends it again. Until then the gate refuses later batches of that producer. Otherwise the
+log would accept such a batch as the first of an unknown producer, whose first sequence may be any (KIP-360).
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from gateway.quota.backlog import BacklogRules, Limit, Policy, Usage
 
 UNLIMITED_BYTES: Final = 2**63 - 1
 REMEMBERED_MS: Final = 30_000
-"""How long a refused batch is waited for; clients send it again within seconds."""
+"""How long the gate waits for a refused batch; clients send it again within seconds."""
 _HALF_OF_SEQUENCES: Final = 2**30
 _SEQUENCE_MASK: Final = 2**31 - 1
-_AFTER_A_REFUSED_ONE: Final = "an earlier batch of this producer was refused; send that one first"
+_AFTER_A_REFUSED_ONE: Final = "an earlier batch of this producer was refused; send that batch first"
 
 
 class _Refused(NamedTuple):
@@ -27,28 +27,28 @@ class _Refused(NamedTuple):
 
 
 class ProduceGate:
-    """The gate of one partition; `max_refused` bounds the producers that are remembered."""
+    """The gate of one partition; it remembers the refused batches of at most `max_refused` producers."""
 
     __slots__ = ("_max_refused", "_refused", "_why", "holds", "refused_batches", "room_bytes")
 
     def __init__(self, max_refused: int) -> None:
-        """An open gate."""
+        """Start with an open gate."""
         self._max_refused = max_refused
         self._refused: OrderedDict[int, _Refused] = OrderedDict()
         self._why = ""
         self.room_bytes = UNLIMITED_BYTES
         self.holds = False
-        """Whether requests wait, not only are refused, while the gate is closed."""
+        """Whether requests wait while the gate is closed, instead of being refused at once."""
         self.refused_batches = 0
-        """Since the start."""
+        """Batches refused since the start."""
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing is taken now."""
+        """Whether the gate takes no batch now."""
         return self.room_bytes <= 0
 
     def measured(self, usage: Usage, rules: BacklogRules) -> None:
-        """Open or close by what was measured."""
+        """Open or close the gate according to a measurement."""
         self.holds = rules.policy is Policy.HOLD
         if usage.slowest is None:
             self.room_bytes = UNLIMITED_BYTES
@@ -59,26 +59,24 @@ class ProduceGate:
         if usage.exceeded is Limit.QUOTA_MS:
             room_bytes = 0
             self._why = (
-                f"group {usage.slowest.group} has not read a record of {usage.age_ms} ms ago, "
+                f"group {usage.slowest.group} has not read a record that is {usage.age_ms} ms old; "
                 f"{Limit.QUOTA_MS} is {rules.quota_ms}"
             )
         else:
-            self._why = (
-                f"group {usage.slowest.group} has too much unread, {Limit.QUOTA_BYTES} is {rules.quota_bytes}"
-            )
+            self._why = f"group {usage.slowest.group} has too many unread bytes; {Limit.QUOTA_BYTES} is {rules.quota_bytes}"
         self.room_bytes = room_bytes
 
     def took(self, size_bytes: int) -> None:
-        """A batch was appended."""
+        """Count the bytes of an appended batch."""
         self.room_bytes -= size_bytes
 
     @property
     def lets_all_pass(self) -> bool:
-        """Whether nothing need be known of a batch."""
+        """Whether any batch passes, so that nobody needs to ask with `refusal`."""
         return self.room_bytes > 0 and not self._refused
 
     def refusal(self, producer_id: int, producer_epoch: int, base_sequence: int, now_ms: int) -> str | None:
-        """Why a batch is not taken, None when it is; −1 stands for no producer id."""
+        """Return why a batch is refused, None when it is taken; producer id −1 means none."""
         reason = self._why if self.room_bytes <= 0 else None
         if producer_id >= 0:
             reason = self._in_order(_Refused(producer_epoch, base_sequence, now_ms), producer_id, reason)
@@ -87,11 +85,12 @@ class ProduceGate:
         return reason
 
     def refused(self, producer_id: int, producer_epoch: int, base_sequence: int, now_ms: int) -> None:
-        """A batch was refused for another reason, and will be sent again."""
+        """Remember a batch that was refused for another reason; its producer will send it again."""
         if producer_id >= 0:
             self._remember(producer_id, _Refused(producer_epoch, base_sequence, now_ms))
 
     def _in_order(self, batch: _Refused, producer_id: int, reason: str | None) -> str | None:
+        """Refuse a batch that follows a refused one of its producer, and remember a batch that `reason` refuses."""
         known = self._refused.get(producer_id)
         is_known = (
             known is not None
@@ -114,5 +113,5 @@ class ProduceGate:
 
 
 def _is_after(sequence: int, other: int) -> bool:
-    """Whether a sequence follows another one; they wrap from 2**31 - 1 to 0."""
+    """Return whether a sequence follows another one; sequences wrap from 2**31 - 1 to 0."""
     return 0 < (sequence - other) & _SEQUENCE_MASK < _HALF_OF_SEQUENCES

@@ -196,7 +196,7 @@ def test_the_topic_of_the_groups_does_not_grow(gateway: GatewayProcess, topic: s
         *("--partitions", "60"),
     )
     assert grown.exit_code != 0
-    assert "says where each group" in grown.stdout + grown.stderr
+    assert "decides where each group" in grown.stdout + grown.stderr
     assert group in _run(gateway, "--list", "--timeout", "20000").stdout
 
 

@@ -282,5 +282,5 @@ class TestLists:
 async def test_where_groups_are_kept_does_not_change(node: Node) -> None:
     answer = await grow(node, OFFSETS_TOPIC, 5)
     assert answer.error_code is ErrorCode.invalid_partitions
-    assert "says where each group" in answer.error_message
+    assert "decides where each group" in answer.error_message
     assert not node.services.partitions.has(OFFSETS_TOPIC, 1)
