@@ -1,4 +1,4 @@
-"""Settings: one table, read from file, environment and flags, under Kafka's names."""
+"""The settings: one table under Kafka's names, with values from file, environment and flags."""
 
 from __future__ import annotations
 

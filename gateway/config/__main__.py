@@ -1,4 +1,4 @@
-"""`python -m gateway.config` prints docs/configuration.md."""
+"""Prints docs/configuration.md: `python -m gateway.config`."""
 
 from __future__ import annotations
 

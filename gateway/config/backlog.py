@@ -1,4 +1,4 @@
-"""Settings of message TTL and of backlog quotas: what is not read in time, or too much of it."""
+"""Settings of backlog quotas and of message TTL."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ POLICIES = (HOLD, REFUSE, EVICT)
 
 
 def _not_zero(value: SettingValue) -> str | None:
-    return "0 would let nothing be unread; -1 sets no limit" if value == 0 else None
+    return "0 would allow no unread record; -1 sets no limit" if value == 0 else None
 
 
 def _limit(name: str, doc: str) -> Setting:
@@ -37,11 +37,11 @@ def _limit(name: str, doc: str) -> Setting:
 BACKLOG_SETTINGS = (
     _limit(
         "backlog.quota.bytes",
-        "How many bytes of a partition its slowest group may have before it; -1 for no limit. See docs/backlog.md.",
+        "Bytes of a partition that its slowest group may leave unread; -1 for no limit. See docs/backlog.md.",
     ),
     _limit(
         "backlog.quota.ms",
-        "How old the first record that the slowest group of a partition has not read may be; -1 for no limit.",
+        "Age that the first unread record of a partition's slowest group may reach; -1 for no limit.",
     ),
     Setting(
         name="seqgate.backlog.quota.policy",
@@ -51,44 +51,45 @@ BACKLOG_SETTINGS = (
         choices=POLICIES,
         dynamic=True,
         section=_SECTION,
-        doc="What happens beyond a backlog quota: producers wait for their answers, producers are refused with an error "
-        "that they retry, or slow groups are moved forward. The names are those of Apache Pulsar.",
+        doc=f"Effect of an exceeded backlog quota. `{HOLD}`: producers wait for their answers. `{REFUSE}`: producers are refused "
+        f"with a retriable error. `{EVICT}`: slow groups are moved forward. The names are those of Apache Pulsar.",
     ),
     _limit(
         "message.ttl.ms",
-        "Age at which records are skipped for groups that have not read them; -1 for never. The records stay until "
-        "retention deletes them.",
+        "Age at which groups are moved forward past unread records; -1 for never. The records stay until retention deletes them.",
     ),
     _number(
         "seqgate.backlog.check.interval.ms",
         1_000,
-        "How often the backlogs of topics with a quota or a TTL are measured.",
+        "Interval at which the gateway measures the backlogs of topics with a quota or a TTL.",
         dynamic=True,
     ),
     _number(
         "seqgate.backlog.hold.max.ms",
         60_000,
-        "How long a Produce waits at most for a backlog to shrink; it waits no longer than nine tenths of its own "
-        "time-out, and is then refused.",
+        "Longest time that a Produce request waits for a backlog to shrink. A request waits for at most nine tenths of its own "
+        "time-out. Then it is refused.",
         dynamic=True,
     ),
     _number(
         "seqgate.backlog.hold.max.requests",
         1_000,
-        "How many Produce requests wait at the same time; a further one is refused.",
+        "Produce requests that wait at the same time. A further request is refused.",
         minimum=0,
         dynamic=True,
     ),
     _number(
         "seqgate.backlog.hold.max.bytes",
         33_554_432,
-        "Bytes of the Produce requests that wait; a further one is refused. They count towards queued.max.request.bytes.",
+        "Bytes of the Produce requests that wait. A further request is refused. Waiting requests count towards "
+        "queued.max.request.bytes.",
         minimum=0,
         dynamic=True,
     ),
     _number(
         "seqgate.backlog.refused.producers.max",
         1_000,
-        "Producers of a partition of whom it is remembered which batch was refused, so that none after it is taken first.",
+        "Producers of a partition whose refused batch is remembered, so that no later batch of the producer is appended first. "
+        "Beyond the limit the oldest is forgotten.",
     ),
 )

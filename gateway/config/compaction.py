@@ -1,4 +1,4 @@
-"""Settings of log compaction: those of a topic, and what the cleaning of all of them may take."""
+"""Settings of log compaction: settings of a topic, and limits on the work for all topics."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ COMPACTED_TOPIC_SETTINGS = (
         minimum=0,
         dynamic=True,
         section=_SECTION,
-        doc="How long a record without a value (a tombstone) stays in a compacted topic after it was first cleaned; readers "
-        "from the beginning must come to the end within it to learn of every deletion.",
+        doc="Time for which a record without a value (a tombstone) stays in a compacted topic after its first compaction. A "
+        "consumer that reads from the start sees every deletion only if it reaches the end within this time.",
     ),
     Setting(
         name="log.cleaner.min.compaction.lag.ms",
@@ -29,7 +29,7 @@ COMPACTED_TOPIC_SETTINGS = (
         minimum=0,
         dynamic=True,
         section=_SECTION,
-        doc="The least age of records that are compacted.",
+        doc="Age below which a record is not compacted.",
     ),
     Setting(
         name="log.cleaner.max.compaction.lag.ms",
@@ -39,7 +39,7 @@ COMPACTED_TOPIC_SETTINGS = (
         minimum=1,
         dynamic=True,
         section=_SECTION,
-        doc="The age of records at which their log is compacted however little of it is dirty; its segments roll by then.",
+        doc="Age of a record at which its log is compacted, whatever the dirty ratio. The active segment rolls by then.",
     ),
     Setting(
         name="log.cleaner.min.cleanable.ratio",
@@ -50,7 +50,7 @@ COMPACTED_TOPIC_SETTINGS = (
         maximum=1,
         dynamic=True,
         section=_SECTION,
-        doc="The part of a log's bytes that must not have been compacted before it is.",
+        doc="Share of a log's bytes that must be dirty (not compacted yet) before the log is compacted.",
     ),
 )
 
@@ -60,7 +60,7 @@ COMPACTION_SETTINGS = (
         type=SettingType.BOOLEAN,
         default=True,
         section=_SECTION,
-        doc="Whether topics with the cleanup policy compact are compacted at all.",
+        doc="Whether topics with the cleanup policy compact are compacted.",
     ),
     Setting(
         name="log.cleaner.threads",
@@ -70,7 +70,7 @@ COMPACTION_SETTINGS = (
         maximum=64,
         dynamic=True,
         section=_SECTION,
-        doc="Processes that compact at the same time, each another partition. 0 stops compaction.",
+        doc="Processes that compact at the same time, each a different partition. 0 stops compaction.",
     ),
     Setting(
         name="log.cleaner.io.max.bytes.per.second",
@@ -79,7 +79,7 @@ COMPACTION_SETTINGS = (
         minimum=1,
         dynamic=True,
         section=_SECTION,
-        doc="Bytes that all of them together read and write in a second, on average.",
+        doc="Bytes that all compacting processes together read and write per second, on average.",
     ),
     Setting(
         name="log.cleaner.dedupe.buffer.size",
@@ -89,8 +89,8 @@ COMPACTION_SETTINGS = (
         maximum=1 << 40,
         dynamic=True,
         section=_SECTION,
-        doc="Memory for the keys of what is compacted, in bytes, of all processes together; a key takes 24. A log with more keys "
-        "is compacted in several passes.",
+        doc="Bytes of memory for keys, over all compacting processes; a key takes 24 bytes. A log with more keys is compacted in "
+        "several passes.",
     ),
     Setting(
         name="log.cleaner.io.buffer.load.factor",
@@ -100,7 +100,7 @@ COMPACTION_SETTINGS = (
         maximum=1,
         dynamic=True,
         section=_SECTION,
-        doc="The part of that memory that is used; the fuller, the longer a key is looked for.",
+        doc="Share of log.cleaner.dedupe.buffer.size that is filled. A fuller buffer makes the lookup of a key slower.",
     ),
     Setting(
         name="log.cleaner.io.buffer.size",
@@ -109,7 +109,7 @@ COMPACTION_SETTINGS = (
         minimum=0,
         dynamic=True,
         section=_SECTION,
-        doc="Bytes that all processes together read at once; a batch that is larger is read whole.",
+        doc="Bytes that all compacting processes together read at once. A larger batch is read as a whole.",
     ),
     Setting(
         name="log.cleaner.backoff.ms",
@@ -118,6 +118,6 @@ COMPACTION_SETTINGS = (
         minimum=0,
         dynamic=True,
         section=_SECTION,
-        doc="How long compaction waits when there was nothing to do.",
+        doc="Time that compaction waits after it found nothing to do.",
     ),
 )

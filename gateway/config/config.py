@@ -1,4 +1,4 @@
-"""The values of all settings of one gateway, and where each came from."""
+"""The values of all settings of one gateway, with their sources."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from gateway.config.listeners import Listener, parse_listeners
 from gateway.config.setting import InvalidValueError, Setting, SettingValue, render
 from gateway.config.table import BY_NAME, BY_TOPIC_NAME, SETTINGS, nearest
 
-# the getters of Config are named after the types they give, so its body needs other names for these
+# The getters of Config are named after types, so the body of Config needs other names for these types.
 _Text: TypeAlias = str
 _Flag: TypeAlias = bool
 
 
 class ConfigSource(enum.IntEnum):
-    """Where a value came from; the numbers are those of DescribeConfigsResponse (ConfigEntry.ConfigSource)."""
+    """The source of a value. The numbers are those of DescribeConfigsResponse (ConfigEntry.ConfigSource)."""
 
     DYNAMIC_TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -31,7 +31,7 @@ class ConfigSource(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """A value of a setting under one name and from one source; `value` is its text, None when unset."""
+    """The value of one setting from one source. `value` is the text of the value; None when unset."""
 
     name: str
     value: str | None
@@ -39,11 +39,11 @@ class ConfigEntry:
 
 
 class Config:
-    """All settings: `static` values by name (from flags, environment and file), then the defaults.
+    """All settings of one gateway.
 
-    Values altered while the gateway runs lie above the static ones: those of this broker first, then those
-    for all brokers (`set_dynamic`). Reading is one dictionary access, so most parts read a value whenever they need
-    it; a part that keeps one, or waits by one, follows its changes (`follow`).
+    The precedence is: values altered for this broker (`set_dynamic`), values altered for all brokers, `static` values
+    (from flags, environment and file), defaults. Reading is one dictionary access, so most parts read a value whenever
+    they need the value. A part that keeps a copy, or runs a timer by a value, follows changes with `follow`.
     """
 
     __slots__ = ("_dynamic_broker", "_dynamic_default", "_followers", "_static", "_values")
@@ -57,7 +57,7 @@ class Config:
         self._resolve()
 
     def __getitem__(self, name: _Text) -> SettingValue | None:
-        """The effective value; None when the setting is unset.
+        """Return the effective value; None when the setting is unset.
 
         Raises:
             KeyError: the table has no such setting.
@@ -65,40 +65,40 @@ class Config:
         return self._values[name]
 
     def bool(self, name: _Text) -> bool:
-        """The value of a BOOLEAN setting."""
+        """Return the value of a BOOLEAN setting."""
         value = self._values[name]
         if not isinstance(value, bool):
-            raise TypeError(f"{name} is {value!r}")
+            raise TypeError(f"setting {name} is {value!r}, not a boolean")
         return value
 
     def int(self, name: _Text) -> int:
-        """The value of an INT or LONG setting that is set or has a fallback."""
+        """Return the value of an INT or LONG setting that is set or has a fallback."""
         value = self._values[name]
         if not isinstance(value, int):
-            raise TypeError(f"{name} is {value!r}")
+            raise TypeError(f"setting {name} is {value!r}, not a whole number")
         return value
 
     def double(self, name: _Text) -> float:
-        """The value of a DOUBLE setting."""
+        """Return the value of a DOUBLE setting."""
         value = self._values[name]
         if not isinstance(value, int | float):
-            raise TypeError(f"{name} is {value!r}")
+            raise TypeError(f"setting {name} is {value!r}, not a number")
         return float(value)
 
     def str(self, name: _Text) -> _Text:
-        """The value of a STRING setting that is set."""
+        """Return the value of a STRING setting that is set."""
         value = self._values[name]
         if not isinstance(value, _Text):
-            raise TypeError(f"{name} is {value!r}")
+            raise TypeError(f"setting {name} is {value!r}, not a text")
         return value
 
     def optional_str(self, name: _Text) -> _Text | None:
-        """The value of a STRING setting, None when unset or empty."""
+        """Return the value of a STRING setting; None when the setting is unset or empty."""
         value = self._values[name]
         return value if isinstance(value, _Text) and value else None
 
     def list(self, name: _Text) -> tuple[_Text, ...]:
-        """The value of a LIST setting, empty when unset."""
+        """Return the value of a LIST setting; empty when the setting is unset."""
         value = self._values[name]
         return value if isinstance(value, tuple) else ()
 
@@ -109,23 +109,23 @@ class Config:
 
     @property
     def advertised_listeners(self) -> tuple[Listener, ...]:
-        """The addresses told to clients; empty when they are those listened on."""
+        """The addresses that Metadata gives to clients; empty when clients get the addresses of `listeners`."""
         texts = self.list("advertised.listeners")
         return parse_listeners(texts) if texts else ()
 
     def follow(self, apply: Callable[[], None]) -> None:
         """Call `apply` now, and again after each change of a value while the gateway runs.
 
-        The change is in effect, and answered, when all who follow have returned.
+        A change is in effect, and its request is answered, when all followers have returned.
         """
         self._followers.append(apply)
         apply()
 
     def set_dynamic(self, values: Mapping[_Text, _Text], *, all_brokers: _Flag) -> None:
-        """Replace the values altered while the gateway runs, of this broker or of all brokers.
+        """Replace the values altered while the gateway runs, for this broker or for all brokers.
 
-        A value that this version does not know or refuses is left out: it was valid when it was stored, and
-        the gateway must start.
+        Ignore a value that this version does not know or refuses. The value was valid when it was stored, and the
+        gateway must start.
         """
         parsed: dict[_Text, SettingValue] = {}
         for name, text in values.items():
@@ -147,7 +147,7 @@ class Config:
                 apply()
 
     def topic_value(self, topic_name: _Text, overrides: Mapping[_Text, _Text]) -> SettingValue | None:
-        """The effective value of a topic setting: the topic's own, else the broker's where it has one, else the default.
+        """Return the effective value of a topic setting: the topic's, otherwise the broker's, otherwise the default.
 
         Raises:
             KeyError: no topic setting has this name.
@@ -162,7 +162,7 @@ class Config:
         return self._values.get(setting.name, setting.default)
 
     def entries(self, name: _Text) -> Iterator[ConfigEntry]:
-        """Every value a broker setting has, the effective one first, as DescribeConfigs lists synonyms."""
+        """Yield every value of a broker setting, the effective value first, as DescribeConfigs lists synonyms."""
         setting = BY_NAME[name]
         layers = (
             (self._dynamic_broker, ConfigSource.DYNAMIC_BROKER),
@@ -200,7 +200,7 @@ def _fallback_value(setting: Setting, values: Mapping[str, SettingValue | None])
 
 
 def unknown_setting(name: str, origin: str) -> ConfigError:
-    """The error for a name that the table does not have."""
+    """Return the error for a name that is not in the table."""
     near = nearest(name, BY_NAME)
     hint = f"; the nearest valid name is {near}" if near else ""
     return ConfigError(f"Unknown setting {name} ({origin}){hint}.")

@@ -1,4 +1,4 @@
-"""Settings of deduplication by name: a producer name and a sequence id that the application owns, in record headers."""
+"""Settings of deduplication by name: an application sends a producer name and a sequence id in the headers of each record."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _number = partial(whole_number, _SECTION)
 def _header_complaint(value: SettingValue) -> str | None:
     if 0 < len(str(value).encode()) <= _MAX_HEADER_BYTES:
         return None
-    return f"the name of a record header that is looked for has 1 to {_MAX_HEADER_BYTES} bytes"
+    return f"the name of a record header must have 1 to {_MAX_HEADER_BYTES} bytes, not {len(str(value).encode())}"
 
 
 def _expiration_complaint(value: SettingValue) -> str | None:
-    return "0 would forget every name at once; -1 forgets none" if value == 0 else None
+    return "0 would forget every name at once; -1 forgets no name" if value == 0 else None
 
 
 def _of_topic(
@@ -53,8 +53,8 @@ DEDUPLICATION_SETTINGS = (
         "enable",
         SettingType.BOOLEAN,
         False,
-        "Whether records that carry a producer name and a sequence id are stored once: one whose sequence id is not above the "
-        "highest of its name in the partition is acknowledged and not stored. See deduplication.md.",
+        "Whether records with a producer name and a sequence id are stored once. A record whose sequence id is not above the "
+        "highest sequence id of its name in the partition is acknowledged and not stored. See deduplication.md.",
     ),
     _of_topic(
         "name.header",
@@ -72,23 +72,24 @@ DEDUPLICATION_SETTINGS = (
         "epoch.header",
         SettingType.STRING,
         "dedup.epoch",
-        "Record header that may hold the epoch of the producer name, as decimal text: records of a lower one, or of none, are refused with "
-        "PRODUCER_FENCED once the name has come with a higher one.",
+        "Record header that may hold the name epoch, as decimal text. Once a name has come with an epoch, records of the name "
+        "with a lower epoch, or without an epoch, are refused with PRODUCER_FENCED.",
     ),
     _of_topic(
         "start",
         SettingType.STRING,
         "latest",
-        "What is remembered of a partition for which deduplication is enabled for the first time: nothing of the records that it "
-        "has (latest), or all of them (earliest), which are read then.",
+        "Records whose names a partition remembers when deduplication is enabled for the first time: only later records (latest), "
+        "or also the records that the partition already holds (earliest), which are read then.",
         choices=("latest", "earliest"),
     ),
     _of_topic(
         "names.max",
         SettingType.INT,
         10_000,
-        "Producer names of a topic that are remembered. For a further one the longest idle name is forgotten, if it has been idle for "
-        "seqgate.deduplication.min.idle.ms; else the batch is refused with NOT_ENOUGH_REPLICAS, which producers send again.",
+        "Producer names that are remembered of one topic. Beyond the limit the longest idle name is evicted if it has been idle for "
+        "seqgate.deduplication.min.idle.ms. Otherwise a batch with a new name is refused with NOT_ENOUGH_REPLICAS, which "
+        "producers retry.",
         minimum=1,
         maximum=INT_MAX,
     ),
@@ -96,7 +97,7 @@ DEDUPLICATION_SETTINGS = (
         "expiration.ms",
         SettingType.LONG,
         604_800_000,
-        "How long a producer name that sends nothing is remembered; -1: for ever.",
+        "Idle time after which a producer name is forgotten; -1 for never.",
         minimum=-1,
         maximum=LONG_MAX,
         check=_expiration_complaint,
@@ -104,29 +105,30 @@ DEDUPLICATION_SETTINGS = (
     _number(
         "seqgate.deduplication.names.max",
         250_000,
-        "Producer names that are remembered in all partitions together, each counted once per partition (0.6 to 1 KiB each, by their "
-        "length). For a further one idle names of its topic are forgotten as well; where there are none the batch is refused.",
+        "Producer names that are remembered over all partitions; a name counts once per partition, and takes 0.6 to 1 KiB of "
+        "memory, by its length. Beyond the limit idle names of the new name's topic are evicted; without an idle name the batch "
+        "is refused.",
     ),
     _number(
         "seqgate.deduplication.min.idle.ms",
         3_600_000,
-        "How long a producer name must have been idle before it may be forgotten for a new one.",
+        "Idle time before which a producer name is never evicted for a new name.",
     ),
     _number(
         "seqgate.deduplication.name.max.bytes",
         256,
-        "The longest producer name; a batch with a longer one is refused with INVALID_RECORD.",
+        "Bytes of the longest producer name. A batch with a longer name is refused with INVALID_RECORD.",
         maximum=32_767,
     ),
     _number(
         "seqgate.deduplication.snapshot.records",
         100_000,
-        "After how many records with a producer name what is remembered of a partition is written down, so that a start after a "
-        "crash reads no more of the log than those.",
+        "Records with a producer name after which the names of a partition are written to a snapshot. A start after a crash "
+        "replays the log from the newest snapshot.",
     ),
     _number(
         "seqgate.deduplication.snapshot.interval.ms",
         60_000,
-        "After what time it is written down, if there was any such record.",
+        "Time after which the names of a partition are written to a snapshot, if a record with a name came since the last one.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Settings of records that are due later, and are delivered to share groups only then."""
+"""Settings of delayed records, which share groups get only when the records are due."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _number = partial(whole_number, _SECTION)
 def _name_complaint(value: SettingValue) -> str | None:
     if len(str(value).encode()) <= _MAX_NAME_BYTES:
         return None
-    return f"the name of a record header that is looked for may have {_MAX_NAME_BYTES} bytes"
+    return f"the name of a record header must have at most {_MAX_NAME_BYTES} bytes, not {len(str(value).encode())}"
 
 
 DELIVERY_TOPIC_SETTINGS = (
@@ -26,8 +26,9 @@ DELIVERY_TOPIC_SETTINGS = (
         dynamic=True,
         check=_name_complaint,
         section=_SECTION,
-        doc="Record header that says when a record is due, as decimal text of ms since the epoch: share groups get the record "
-        "no earlier. Empty: nothing is delayed. Not together with the cleanup policy compact. See delayed-records.md.",
+        doc="Record header that says when a record is due, as decimal text in ms since 1970 (UTC). Share groups get the record no "
+        "earlier. With an empty name no record is delayed. Not allowed together with the cleanup policy compact. See "
+        "delayed-records.md.",
     ),
 )
 DELIVERY_SETTINGS = (
@@ -40,7 +41,7 @@ DELIVERY_SETTINGS = (
         maximum=LONG_MAX,
         dynamic=True,
         section=_SECTION,
-        doc="How far from now a record may be due; a batch with a later one is refused with INVALID_RECORD.",
+        doc="Longest delay of a record, from now. A batch with a record that is due later is refused with INVALID_RECORD.",
     ),
     Setting(
         name="log.delivery.delay.hold.ms",
@@ -51,28 +52,30 @@ DELIVERY_SETTINGS = (
         maximum=LONG_MAX,
         dynamic=True,
         section=_SECTION,
-        doc="How long a record that was delayed is still kept from retention and TTL after it is due, so that groups can read it.",
+        doc="Time for which retention and TTL spare a delayed record after it is due, so that groups can read the record.",
     ),
     _number(
         "seqgate.delayed.records.max.per.partition",
         100_000,
-        "Records of a partition that may wait to be due; a batch with further ones is refused with NOT_ENOUGH_REPLICAS, "
-        "which producers send again.",
+        "Records of one partition that are not due yet. Beyond the limit a batch with delayed records is refused with "
+        "NOT_ENOUGH_REPLICAS, which producers retry.",
     ),
     _number(
         "seqgate.delayed.records.max",
         1_000_000,
-        "Records of all partitions that may wait to be due.",
+        "Records of all partitions together that are not due yet. The limit acts like the one of a partition.",
     ),
     _number(
         "seqgate.delayed.records.snapshot.interval.ms",
         60_000,
-        "How often it is noted beside a log which of its records wait, so that a start after a crash reads less of the log.",
+        "Interval at which the delayed records of a log are written to a snapshot. A start after a crash replays the log from "
+        "there.",
     ),
     _number(
         "seqgate.share.partition.max.stretches",
         20_000,
-        "Stretches of a partition's offsets that went different ways in a share group, as delayed records are passed over: "
-        "with so many the group gets no further ones before some of those in between are due.",
+        "Ranges of consecutive offsets with the same state that a share group keeps of a partition. Delivery past delayed records "
+        "splits ranges. At the limit the group gets no further records of the partition until delayed records in between are "
+        "due.",
     ),
 )

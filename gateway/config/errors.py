@@ -1,4 +1,4 @@
-"""What is wrong with a setting, said in one sentence."""
+"""The error of a setting."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Topic settings of Kafka that can have one value here: what tools set in vain elsewhere is refused with the reason.
+"""Kafka's topic settings that have only one possible value here. Every other value is refused with the reason.
 
-They are shown with the value that is true, so that a tool that compares or sets it goes on.
+The settings are listed with their one value, so that tools can read, compare and set it.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Callable
 from gateway.config.setting import Setting, SettingType, SettingValue
 
 _SECTION = "Settings of Kafka that can have one value only"
-_AS_SENT = "batches are stored as producers sent them, only the default level {} is supported"
-_NO_TIERS = "there is no tiered storage, only {} is supported"
-_NO_MOVES = "a partition has one replica and none is ever moved, only an empty list is supported"
+_AS_SENT = "only the default level {} is supported, because batches are stored as producers sent them"
+_NO_TIERS = "only {} is supported, because there is no tiered storage"
+_NO_MOVES = "only an empty list is supported, because a partition has one replica, which is never moved"
 
 
 def only(value: SettingValue, reason: str) -> Callable[[SettingValue], str | None]:
-    """A check that refuses all but one value, with a reason."""
+    """Return a check that refuses all values but `value`, with a reason."""
     return lambda given: None if given == value else reason
 
 
@@ -65,7 +65,7 @@ def _throttled(role: str) -> Setting:
         dynamic=True,
         check=only((), _NO_MOVES),
         section=_SECTION,
-        doc="Always empty: a partition has one replica and none is ever moved.",
+        doc="Always empty: a partition has one replica, which is never moved.",
     )
 
 
@@ -101,7 +101,7 @@ FIXED_TOPIC_SETTINGS = (
         type=SettingType.BOOLEAN,
         default=False,
         dynamic=True,
-        check=only(False, "segment files grow as they are written, only false is supported"),
+        check=only(False, "only false is supported, because segment files grow as they are written"),
         section=_SECTION,
         doc="Always false: segment files grow as they are written.",
     ),
@@ -112,10 +112,10 @@ FIXED_TOPIC_SETTINGS = (
         default=False,
         dynamic=True,
         check=only(
-            False, "a partition has one replica and there is no other to elect, only false is supported"
+            False, "only false is supported, because a partition has one replica and no other to elect"
         ),
         section=_SECTION,
-        doc="Always false: a partition has one replica, and there is no other to elect.",
+        doc="Always false: a partition has one replica and no other to elect.",
     ),
     _local_retention("ms"),
     _local_retention("bytes"),
@@ -130,4 +130,4 @@ FIXED_TOPIC_ONLY_SETTINGS = (
     _remote("remote.log.copy.disable", _NO_TIERS.format("false")),
     _remote("remote.log.delete.on.disable", _NO_TIERS.format("false")),
 )
-"""Settings of topics that have no counterpart on a broker."""
+"""The settings of topics without a counterpart on the broker."""

@@ -1,7 +1,7 @@
-"""Configurations that each group can have of its own (KIP-848, KIP-932): GROUP resources of AlterConfigs.
+"""The configurations of single groups (KIP-848, KIP-932): GROUP resources of AlterConfigs.
 
-Names, types and ranges are those of Kafka's GroupConfig; those of streams groups and of assignment intervals are left
-out, as nothing here would read them. `fallbacks` name the broker setting that holds for all groups.
+Names, types and ranges are Kafka's (GroupConfig). The configurations of streams groups and assignment intervals are left
+out, because no code here would read them. `fallbacks` names the broker setting that holds for all groups.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SECTION = "Configurations of groups"
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """A configuration; `at_least` and `at_most` name the broker settings that bound its values."""
+    """One configuration. `at_least` and `at_most` name the broker settings that bound its values."""
 
     setting: Setting
     at_least: str | None = None
@@ -31,12 +31,15 @@ class GroupConfig:
 
 
 def offset_reset_duration_ms(value: str) -> int | None:
-    """How far back `share.auto.offset.reset` begins; None when it does not say a duration. Raises ValueError."""
+    """Return the duration in a value of `share.auto.offset.reset`; None when the value is not `by_duration:…`.
+
+    Raises ValueError when the duration is malformed or negative.
+    """
     if not value.startswith(BY_DURATION):
         return None
     duration_ms = parse_iso_duration(value.removeprefix(BY_DURATION))
     if duration_ms < 0:
-        raise ValueError("a duration can't be negative")
+        raise ValueError(f"the duration of {value!r} is negative")
     return duration_ms
 
 
@@ -54,7 +57,7 @@ def _offset_reset_complaint(value: SettingValue) -> str | None:
 
 
 def _bounded(kind: str, name: str, doc: str) -> GroupConfig:
-    """`KIND.NAME` of a group, whose default is `group.KIND.NAME`, between `group.KIND.min.NAME` and `…max.NAME`."""
+    """Return the configuration `KIND.NAME`: default `group.KIND.NAME`, from `group.KIND.min.NAME` to `…max.NAME`."""
     setting = Setting(
         name=f"{kind}.{name}",
         type=SettingType.INT,
@@ -68,30 +71,43 @@ def _bounded(kind: str, name: str, doc: str) -> GroupConfig:
     return GroupConfig(setting, f"group.{kind}.min.{name}", f"group.{kind}.max.{name}")
 
 
-# Kafka checks bounds in this order (GroupConfig.validateValues)
+# Kafka checks bounds in this order (GroupConfig.validateValues).
 GROUP_CONFIGS: Final[tuple[GroupConfig, ...]] = (
     _bounded(
         "consumer",
         "heartbeat.interval.ms",
-        "How often a member of the consumer protocol is told to be heard of.",
+        "Interval at which members of the group must send heartbeats.",
     ),
     _bounded(
-        "consumer", "session.timeout.ms", "How long a member of the consumer protocol may not be heard of."
+        "consumer",
+        "session.timeout.ms",
+        "Time without a heartbeat after which a member is removed from the group.",
     ),
     _bounded(
-        "share", "heartbeat.interval.ms", "How often a member of the share group is told to be heard of."
+        "share",
+        "heartbeat.interval.ms",
+        "Interval at which members of the share group must send heartbeats.",
     ),
-    _bounded("share", "session.timeout.ms", "How long a member of the share group may not be heard of."),
+    _bounded(
+        "share",
+        "session.timeout.ms",
+        "Time without a heartbeat after which a member is removed from the share group.",
+    ),
     _bounded(
         "share",
         "record.lock.duration.ms",
-        "How long a record stays acquired before it can be acquired by others.",
+        "Time for which a member keeps an acquired record. Afterwards other members can acquire the record.",
     ),
-    _bounded("share", "delivery.count.limit", "How often a record is delivered before it is given up."),
+    _bounded(
+        "share",
+        "delivery.count.limit",
+        "Deliveries of a record after which it is archived and not delivered again.",
+    ),
     _bounded(
         "share",
         "partition.max.record.locks",
-        "Records of a partition between the first that is not done and the last that was acquired.",
+        "Records between the first unfinished record of a partition and the last acquired record. At the limit the share group "
+        "gets no further records of the partition.",
     ),
     GroupConfig(
         Setting(
@@ -101,8 +117,8 @@ GROUP_CONFIGS: Final[tuple[GroupConfig, ...]] = (
             check=_offset_reset_complaint,
             dynamic=True,
             section=_SECTION,
-            doc="Where a share group begins to read a partition that it never read: `earliest`, `latest`, or "
-            "`by_duration:` and a duration such as `PT1H30M` before now (ISO 8601).",
+            doc="Position at which a share group begins to read a new partition: `earliest`, `latest`, or `by_duration:` and a "
+            "duration before now, such as `PT1H30M` (ISO 8601).",
         )
     ),
     GroupConfig(
@@ -113,7 +129,8 @@ GROUP_CONFIGS: Final[tuple[GroupConfig, ...]] = (
             choices=(READ_COMMITTED, "read_uncommitted"),
             dynamic=True,
             section=_SECTION,
-            doc="Whether a share group reads records of transactions before these have ended.",
+            doc="Records that a share group reads: only committed records (`read_committed`), or also records of open and aborted "
+            "transactions (`read_uncommitted`).",
         )
     ),
     GroupConfig(
@@ -123,7 +140,7 @@ GROUP_CONFIGS: Final[tuple[GroupConfig, ...]] = (
             default=True,
             dynamic=True,
             section=_SECTION,
-            doc="Whether members of the share group may renew the locks of what they acquired (KIP-1222).",
+            doc="Whether members of the share group may renew the locks of acquired records (KIP-1222).",
         )
     ),
 )

@@ -1,4 +1,4 @@
-"""Settings of consumer groups and their offsets."""
+"""Settings of groups and their committed offsets."""
 
 from __future__ import annotations
 
@@ -14,43 +14,47 @@ GROUP_SETTINGS = (
     _number(
         "group.initial.rebalance.delay.ms",
         3000,
-        "How long the first rebalance of an empty group waits for more members.",
+        "Time that the first rebalance of an empty group waits for more members.",
         minimum=0,
     ),
-    _number("group.max.size", INT_MAX, "Members that a group may have."),
-    _number("group.min.session.timeout.ms", 6000, "The shortest session timeout that a member may ask for."),
+    _number("group.max.size", INT_MAX, "Members that a classic group may have."),
     _number(
-        "group.max.session.timeout.ms", 1_800_000, "The longest session timeout that a member may ask for."
+        "group.min.session.timeout.ms", 6000, "Shortest session timeout that a classic member may ask for."
+    ),
+    _number(
+        "group.max.session.timeout.ms",
+        1_800_000,
+        "Longest session timeout that a classic member may ask for.",
     ),
     _number(
         "group.consumer.session.timeout.ms",
         45_000,
-        "How long a member of the consumer protocol (KIP-848) may not be heard of.",
+        "Time without a heartbeat after which a member of the consumer protocol (KIP-848) is removed from its group.",
     ),
     _number(
         "group.consumer.heartbeat.interval.ms",
         5_000,
-        "How often a member of the consumer protocol is told to be heard of.",
+        "Interval at which members of the consumer protocol must send heartbeats.",
     ),
     _number(
         "group.consumer.min.session.timeout.ms",
         45_000,
-        "The shortest `consumer.session.timeout.ms` that a group may be configured with.",
+        "Shortest `consumer.session.timeout.ms` that a group may be configured with.",
     ),
     _number(
         "group.consumer.max.session.timeout.ms",
         60_000,
-        "The longest `consumer.session.timeout.ms` that a group may be configured with.",
+        "Longest `consumer.session.timeout.ms` that a group may be configured with.",
     ),
     _number(
         "group.consumer.min.heartbeat.interval.ms",
         5_000,
-        "The shortest `consumer.heartbeat.interval.ms` that a group may be configured with.",
+        "Shortest `consumer.heartbeat.interval.ms` that a group may be configured with.",
     ),
     _number(
         "group.consumer.max.heartbeat.interval.ms",
         15_000,
-        "The longest `consumer.heartbeat.interval.ms` that a group may be configured with.",
+        "Longest `consumer.heartbeat.interval.ms` that a group may be configured with.",
     ),
     _number("group.consumer.max.size", INT_MAX, "Members that a group of the consumer protocol may have."),
     Setting(
@@ -59,113 +63,122 @@ GROUP_SETTINGS = (
         default="bidirectional",
         choices=("bidirectional", "upgrade", "downgrade", "disabled"),
         section=_GROUPS,
-        doc="Which way a group that has members may change its protocol: a classic group becomes one of the consumer "
-        "protocol when the first such member joins (upgrade), and a classic group again when the last one is gone "
-        "(downgrade). A group without members changes in any case.",
+        doc="Direction in which a group with members may change its protocol. `upgrade`: a classic group becomes a group of the "
+        "consumer protocol when the first member of that protocol joins. `downgrade`: the group becomes classic again when the "
+        "last such member has left. `bidirectional` allows both. A group without members can always change.",
     ),
     _number(
-        "group.share.session.timeout.ms", 45_000, "How long a member of a share group may not be heard of."
+        "group.share.session.timeout.ms",
+        45_000,
+        "Time without a heartbeat after which a member is removed from its share group.",
     ),
     _number(
         "group.share.heartbeat.interval.ms",
         5_000,
-        "How often a member of a share group is told to be heard of.",
+        "Interval at which members of a share group must send heartbeats.",
     ),
     _number(
         "group.share.min.session.timeout.ms",
         45_000,
-        "The shortest `share.session.timeout.ms` that a group may be configured with.",
+        "Shortest `share.session.timeout.ms` that a group may be configured with.",
     ),
     _number(
         "group.share.max.session.timeout.ms",
         60_000,
-        "The longest `share.session.timeout.ms` that a group may be configured with.",
+        "Longest `share.session.timeout.ms` that a group may be configured with.",
     ),
     _number(
         "group.share.min.heartbeat.interval.ms",
         5_000,
-        "The shortest `share.heartbeat.interval.ms` that a group may be configured with.",
+        "Shortest `share.heartbeat.interval.ms` that a group may be configured with.",
     ),
     _number(
         "group.share.max.heartbeat.interval.ms",
         15_000,
-        "The longest `share.heartbeat.interval.ms` that a group may be configured with.",
+        "Longest `share.heartbeat.interval.ms` that a group may be configured with.",
     ),
     _number(
         "group.share.min.record.lock.duration.ms",
         15_000,
-        "The shortest `share.record.lock.duration.ms` that a group may be configured with.",
+        "Shortest `share.record.lock.duration.ms` that a group may be configured with.",
     ),
     _number(
         "group.share.max.record.lock.duration.ms",
         60_000,
-        "The longest `share.record.lock.duration.ms` that a group may be configured with.",
+        "Longest `share.record.lock.duration.ms` that a group may be configured with.",
     ),
     _number(
         "group.share.min.delivery.count.limit",
         2,
-        "The lowest `share.delivery.count.limit` that a group may be configured with.",
+        "Lowest `share.delivery.count.limit` that a group may be configured with.",
         minimum=2,
         maximum=5,
     ),
     _number(
         "group.share.max.delivery.count.limit",
         10,
-        "The highest `share.delivery.count.limit` that a group may be configured with.",
+        "Highest `share.delivery.count.limit` that a group may be configured with.",
         minimum=5,
         maximum=25,
     ),
     _number(
         "group.share.min.partition.max.record.locks",
         100,
-        "The lowest `share.partition.max.record.locks` that a group may be configured with.",
+        "Lowest `share.partition.max.record.locks` that a group may be configured with.",
         minimum=100,
         maximum=2_000,
     ),
     _number(
         "group.share.max.partition.max.record.locks",
         4_000,
-        "The highest `share.partition.max.record.locks` that a group may be configured with.",
+        "Highest `share.partition.max.record.locks` that a group may be configured with.",
         minimum=2_000,
         maximum=10_000,
     ),
     _number("group.share.max.size", 200, "Members that a share group may have."),
-    _number("group.share.max.groups", 1_000, "Share groups, those without members included."),
+    _number("group.share.max.groups", 1_000, "Share groups that may exist, with or without members."),
     _number(
         "group.share.record.lock.duration.ms",
         30_000,
-        "How long a record stays acquired before it can be acquired by others.",
+        "Time for which a member keeps an acquired record. Afterwards other members can acquire the record.",
     ),
     _number(
         "group.share.delivery.count.limit",
         5,
-        "How often a record is delivered before it is given up.",
+        "Deliveries of a record after which it is archived and not delivered again.",
         minimum=2,
         maximum=10,
     ),
     _number(
         "group.share.partition.max.record.locks",
         2_000,
-        "Records of a partition between the first that is not done and the last that was acquired.",
+        "Records between the first unfinished record of a partition and the last acquired record. At the limit a share group "
+        "gets no further records of the partition.",
         minimum=100,
         maximum=10_000,
     ),
     _number(
-        "group.share.max.share.sessions", 2_000, "Members of share groups that may fetch at the same time."
+        "group.share.max.share.sessions",
+        2_000,
+        "Share sessions that may be open at once, one for each fetching member of a share group.",
     ),
-    _number("share.coordinator.state.topic.num.partitions", 50, "Partitions of `__share_group_state`."),
+    _number(
+        "share.coordinator.state.topic.num.partitions",
+        50,
+        "Partitions that `__share_group_state` is created with.",
+    ),
     _number(
         "share.coordinator.state.topic.segment.bytes",
         104_857_600,
         "Segment size of `__share_group_state`.",
         minimum=14,
     ),
-    _number("offsets.topic.num.partitions", 50, "Partitions of `__consumer_offsets` when it is created."),
+    _number("offsets.topic.num.partitions", 50, "Partitions that `__consumer_offsets` is created with."),
     _number("offsets.topic.segment.bytes", 104_857_600, "Segment size of `__consumer_offsets`.", minimum=14),
     _number(
         "offsets.retention.minutes",
         10_080,
-        "How long committed offsets are kept after their group became empty, or after the commit where no member "
+        "Time for which committed offsets are kept after their group became empty, or after the commit when no member "
         "subscribes to the topic.",
     ),
     Setting(
@@ -174,21 +187,24 @@ GROUP_SETTINGS = (
         default=600_000,
         minimum=1,
         section=_GROUPS,
-        doc="How often offsets kept long enough, and groups without members and offsets, are looked for.",
+        doc="Interval at which expired offsets, and groups without members and offsets, are deleted.",
     ),
     _number(
-        "offset.metadata.max.bytes", 4096, "Bytes of metadata that may go with a committed offset.", minimum=0
+        "offset.metadata.max.bytes",
+        4096,
+        "Bytes of metadata that a committed offset may carry.",
+        minimum=0,
     ),
     _number(
         "seqgate.group.max",
         100_000,
-        "Groups that each partition of `__consumer_offsets` may hold; more are refused with GROUP_MAX_SIZE_REACHED.",
+        "Groups in one partition of `__consumer_offsets`. A further group is refused with GROUP_MAX_SIZE_REACHED.",
         dynamic=True,
     ),
     _number(
         "seqgate.group.configs.max",
         10_000,
-        "Groups that may have configurations of their own; more are refused with POLICY_VIOLATION.",
+        "Groups that may have configurations of their own. A further group is refused with POLICY_VIOLATION.",
         minimum=0,
         dynamic=True,
     ),

@@ -1,4 +1,4 @@
-"""Listener addresses: `NAME://HOST:PORT`."""
+"""Listener addresses, written `NAME://HOST:PORT`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SECURE_PROTOCOLS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """An address under a listener name; the host without brackets, empty for all interfaces."""
+    """The address of one listener. The host has no brackets; an empty host means all interfaces."""
 
     name: str
     host: str
@@ -22,40 +22,40 @@ class Listener:
 
 
 def parse_listener(text: str) -> Listener:
-    """The listener that a text names; a missing name means PLAINTEXT.
+    """Return the listener that `text` describes; without a name its name is PLAINTEXT.
 
     Raises:
-        ValueError: with the reason.
+        ValueError: the text is malformed or asks for another protocol; the message is the reason.
     """
     match = _LISTENER.fullmatch(text.strip())
     if match is None or int(match["port"]) > 65535:
-        raise ValueError(f"{text!r} is not NAME://HOST:PORT")
+        raise ValueError(f"{text!r} must have the form NAME://HOST:PORT")
     name = (match["name"] or "PLAINTEXT").upper()
     if name in _SECURE_PROTOCOLS:
         raise ValueError(
-            f"listener {name} asks for encryption or authentication, every listener here speaks plaintext"
+            f"listener {name} asks for encryption or authentication, but every listener here speaks plaintext"
         )
     return Listener(name, match["host"].strip("[]"), int(match["port"]))
 
 
 def parse_listeners(texts: Iterable[str]) -> tuple[Listener, ...]:
-    """All listeners of a setting, each name once.
+    """Return the listeners of a setting.
 
     Raises:
-        ValueError: with the reason.
+        ValueError: a text is malformed, a name occurs twice, or there is no listener; the message is the reason.
     """
     listeners = tuple(parse_listener(text) for text in texts)
     if not listeners:
-        raise ValueError("at least one listener is needed")
+        raise ValueError("the list is empty, and the gateway needs at least one listener")
     names = [listener.name for listener in listeners]
     doubled = sorted({name for name in names if names.count(name) > 1})
     if doubled:
-        raise ValueError(f"each listener must have a different name, {doubled[0]} is there twice")
+        raise ValueError(f"each listener must have a name of its own, and {doubled[0]} occurs twice")
     return listeners
 
 
 def listener_complaint(value: SettingValue) -> str | None:
-    """What is wrong with the value of a listeners setting, or None."""
+    """Return why a setting of listeners refuses the value; None when the value is allowed."""
     try:
         parse_listeners(value if isinstance(value, tuple) else (str(value),))
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Reading settings: flags before environment before file before default."""
+"""The loading of settings. Flags come before the environment, the environment before the file, the file before defaults."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from gateway.config.setting import InvalidValueError, SettingValue
 from gateway.config.table import BY_ENVIRONMENT_NAME, BY_NAME, nearest
 
 ENVIRONMENT_PREFIX = "SEQGATE_"
-#: The environment variable that names the settings file where no flag does.
 FILE_VARIABLE = "SEQGATE_CONFIG"
-#: Beginnings of variables that are for others: spark_kafka_compat and the tests.
+"""The environment variable that names the settings file. A flag takes precedence."""
 OTHER_PREFIXES = ("SEQGATE_SPARK_", "SEQGATE_TEST_", "SEQGATE_KILL_")
+"""The prefixes of environment variables that are no settings: those of spark_kafka_compat and of the tests."""
 
 _EVERY_INTERFACE = ("", "0.0.0.0", "::")  # noqa: S104 - refused, not bound
 
@@ -26,11 +26,11 @@ def load_config(
     environment: Mapping[str, str] | None = None,
     overrides: Iterable[str] = (),
 ) -> Config:
-    """The settings of a gateway.
+    """Return the settings of a gateway.
 
-    `file` is TOML; `environment` gives `SEQGATE_LOG_SEGMENT_BYTES` and the like, and the file as `SEQGATE_CONFIG`
-    where the caller names none; `overrides` are
-    `NAME=VALUE`, the later one counts. Precedence: override, environment, file, default.
+    `file` is a TOML file; without `file`, the variable SEQGATE_CONFIG of `environment` names the file. `environment` holds
+    variables such as `SEQGATE_LOG_SEGMENT_BYTES`. `overrides` are texts `NAME=VALUE`; the last text of a name counts.
+    Precedence: override, environment, file, default.
 
     Raises:
         ConfigError: a setting is unknown or its value is not allowed, or the file can't be read.
@@ -49,7 +49,7 @@ def load_config(
     for override in overrides:
         name, equals, text = override.partition("=")
         if not equals:
-            raise ConfigError(f"Setting {override!r} is not NAME=VALUE.")
+            raise ConfigError(f"The flag {override!r} must have the form NAME=VALUE.")
         static[name.strip()] = _parse(name.strip(), text, "given as a flag")
     _check_together(static)
     return Config(static)
@@ -81,7 +81,7 @@ def _parse(name: str, text: str, origin: str) -> SettingValue:
     except InvalidValueError as error:
         shown = "***" if setting.sensitive else repr(text)
         raise ConfigError(
-            f"Setting {name} can't be {shown} ({origin}): {error}; allowed is {setting.allowed()}."
+            f"Setting {name} can't be {shown} ({origin}): {error}; allowed: {setting.allowed()}."
         ) from None
 
 
@@ -92,7 +92,7 @@ def _file_values(file: Path) -> Iterator[tuple[str, str]]:
         raise ConfigError(f"The settings file {file} can't be read: {error.strerror}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"The settings file {file} is no valid TOML: {error} (names with dots may stand in quotes)."
+            f"The settings file {file} is not valid TOML: {error} (a name with dots can be quoted)."
         ) from None
     yield from _flatten("", document)
 
@@ -113,19 +113,19 @@ def _flatten(prefix: str, table: Mapping[str, object]) -> Iterator[tuple[str, st
 def _check_together(static: Mapping[str, SettingValue]) -> None:
     config = Config(static)
     if config.int("log.retention.ms") == 0:
-        raise ConfigError("Setting log.retention.ms can't be 0; allowed is -1 or a whole number, at least 1.")
+        raise ConfigError("Setting log.retention.ms can't be 0; allowed: -1 or a whole number, at least 1.")
     conflict = broker_conflict(lambda name: config[name])
     if conflict:
-        raise ConfigError(f"The settings don't go together: {conflict.rstrip('.')}.")
+        raise ConfigError(f"The settings contradict each other: {conflict.rstrip('.')}.")
     names = {listener.name for listener in config.listeners}
     for advertised in config.advertised_listeners:
         if advertised.name not in names:
             raise ConfigError(
-                f"Setting advertised.listeners names {advertised.name}, which is not in listeners "
-                f"({', '.join(sorted(names))})."
+                f"Setting advertised.listeners names {advertised.name}, which is not in listeners; "
+                f"allowed: {', '.join(sorted(names))}."
             )
         if advertised.host in _EVERY_INTERFACE:
             raise ConfigError(
                 f"Setting advertised.listeners can't give clients the address {advertised.host or 'without a host'}; "
-                "allowed is one they can connect to."
+                "allowed: an address that clients can connect to."
             )

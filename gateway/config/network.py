@@ -1,4 +1,4 @@
-"""Settings of the node itself, its listeners, connections and limits on the wire."""
+"""Settings of the node, its listeners and its connections."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ NODE_SETTINGS = (
         default=1,
         minimum=0,
         section=_NODE,
-        doc="Number of this node in Metadata, and the owner it writes into the producer-id blocks it claims.",
+        doc="Number of this node in Metadata, and its owner name in the blocks of producer ids that it claims.",
     ),
     Setting(
         name="broker.rack",
         type=SettingType.STRING,
         default=None,
         section=_NODE,
-        doc="Rack of this node, told to clients in Metadata.",
+        doc="Rack of this node, which clients see in Metadata.",
     ),
     Setting(
         name="log.dirs",
@@ -31,9 +31,9 @@ NODE_SETTINGS = (
         default="./data",
         section=_NODE,
         check=lambda value: (
-            None if value and "," not in str(value) else "Seqgate keeps its data in exactly one directory"
+            None if value and "," not in str(value) else "there must be exactly one data directory"
         ),
-        doc="The data directory. Exactly one; a second gateway on the same directory is refused.",
+        doc="The data directory; exactly one. A second gateway on the same directory does not start.",
     ),
 )
 
@@ -44,7 +44,7 @@ NETWORK_SETTINGS = (
         default=("PLAINTEXT://127.0.0.1:9092",),
         section=_NETWORK,
         check=listener_complaint,
-        doc="Addresses to listen on, `NAME://HOST:PORT` separated by commas; IPv6 as `[::1]`, port 0 takes a free one. "
+        doc="Addresses to listen on, `NAME://HOST:PORT` separated by commas. Write IPv6 as `[::1]`; port 0 takes a free port. "
         "Every listener speaks plaintext.",
     ),
     Setting(
@@ -53,7 +53,7 @@ NETWORK_SETTINGS = (
         default=None,
         section=_NETWORK,
         check=listener_complaint,
-        doc="Addresses told to clients, by listener name, where they differ from `listeners` (behind a proxy or NAT).",
+        doc="Addresses that clients get in Metadata, by listener name, where these differ from `listeners` (behind a proxy or NAT).",
     ),
     Setting(
         name="socket.request.max.bytes",
@@ -61,7 +61,7 @@ NETWORK_SETTINGS = (
         default=104857600,
         minimum=1,
         section=_NETWORK,
-        doc="Largest request; a connection that announces a larger one is closed.",
+        doc="Size of the largest request. A connection that announces a larger request is closed.",
     ),
     Setting(
         name="socket.send.buffer.bytes",
@@ -69,7 +69,7 @@ NETWORK_SETTINGS = (
         default=-1,
         minimum=-1,
         section=_NETWORK,
-        doc="SO_SNDBUF of connections; -1 leaves it to the operating system.",
+        doc="SO_SNDBUF of connections; -1 leaves the size to the operating system.",
     ),
     Setting(
         name="socket.receive.buffer.bytes",
@@ -77,7 +77,7 @@ NETWORK_SETTINGS = (
         default=-1,
         minimum=-1,
         section=_NETWORK,
-        doc="SO_RCVBUF of connections; -1 leaves it to the operating system.",
+        doc="SO_RCVBUF of connections; -1 leaves the size to the operating system.",
     ),
     Setting(
         name="socket.listen.backlog.size",
@@ -85,7 +85,7 @@ NETWORK_SETTINGS = (
         default=50,
         minimum=1,
         section=_NETWORK,
-        doc="Connections the operating system holds until they are accepted.",
+        doc="Connections that the operating system holds until the gateway accepts them.",
     ),
     Setting(
         name="max.connections",
@@ -94,7 +94,7 @@ NETWORK_SETTINGS = (
         minimum=0,
         dynamic=True,
         section=_NETWORK,
-        doc="Connections open at once; more are closed when they arrive.",
+        doc="Connections that are open at once. Further connections are closed when they arrive.",
     ),
     Setting(
         name="max.connections.per.ip",
@@ -103,7 +103,7 @@ NETWORK_SETTINGS = (
         minimum=0,
         dynamic=True,
         section=_NETWORK,
-        doc="Connections open at once from one address; more are closed when they arrive.",
+        doc="Connections that are open at once from one address. Further connections are closed when they arrive.",
     ),
     Setting(
         name="max.connections.per.ip.overrides",
@@ -112,8 +112,8 @@ NETWORK_SETTINGS = (
         dynamic=True,
         section=_NETWORK,
         check=overrides_complaint,
-        doc="Addresses with a limit of their own instead of `max.connections.per.ip`, `ADDRESS:COUNT` separated by commas; "
-        "IPv6 as `[::1]:5`. Host names are not looked up.",
+        doc="Addresses with a limit of their own instead of `max.connections.per.ip`, `ADDRESS:COUNT` separated by commas. "
+        "Write IPv6 as `[::1]:5`. Host names are not resolved.",
     ),
     Setting(
         name="connections.max.idle.ms",
@@ -121,8 +121,8 @@ NETWORK_SETTINGS = (
         default=600000,
         minimum=1,
         section=_NETWORK,
-        doc="A connection on which nothing was sent for so long is closed, and one whose request makes hardly any headway "
-        "for so long. One that waits for the answer of a long poll is not, unless it has sent more behind it.",
+        doc="Time after which an idle connection is closed, and a connection whose request is stalled. A connection that waits "
+        "for the answer to a long poll is not idle, unless the client has sent further requests behind the long poll.",
     ),
     Setting(
         name="queued.max.request.bytes",
@@ -130,9 +130,9 @@ NETWORK_SETTINGS = (
         default=134217728,
         minimum=-1,
         section=_NETWORK,
-        doc="Bytes of requests in flight on all connections together, as far as they have come; beyond it reading pauses, "
-        "nothing fails but requests that make hardly any headway. One whole request may come on top. "
-        "-1 sets no limit, which is Kafka's default.",
+        doc="Bytes of requests in flight that have arrived, over all connections. Beyond the limit the gateway pauses reading, "
+        "and closes connections whose request is stalled. One whole request may exceed the limit. -1, Kafka's default, "
+        "sets no limit.",
     ),
     Setting(
         name="seqgate.connection.response.backlog.bytes",
@@ -141,17 +141,17 @@ NETWORK_SETTINGS = (
         minimum=1,
         dynamic=True,
         section=_NETWORK,
-        doc="Bytes of answers that may wait for a slow reader; beyond it no more requests are read from the connection. "
-        "Fetched records do not count: they wait in their files.",
+        doc="Bytes of unread answers of one connection. Beyond the limit the gateway reads no further requests from the "
+        "connection. Fetched records do not count: they wait in their files.",
     ),
     Setting(
         name="seqgate.loopback.congestion.control",
         type=SettingType.STRING,
         default="reno",
         section=_NETWORK,
-        doc="TCP congestion control for clients on this machine, as far as the system has it; empty leaves the system's. "
-        "No network lies between, so the pacing that some systems do by default (BBR) would only cost: it halves the "
-        "speed of fetches.",
+        doc="TCP congestion control for clients on this machine, if the system has it; empty leaves the system's default. "
+        "Without a network in between, the pacing that some systems do by default (BBR) only costs: it halves the speed of "
+        "fetches.",
     ),
     Setting(
         name="seqgate.connection.max.in.flight.requests",
@@ -160,7 +160,8 @@ NETWORK_SETTINGS = (
         minimum=1,
         dynamic=True,
         section=_NETWORK,
-        doc="Requests of one connection in progress at once; beyond it no more are read from the connection.",
+        doc="Requests of one connection that are in progress at once. Beyond the limit the gateway reads no further requests "
+        "from the connection.",
     ),
     Setting(
         name="seqgate.admin.timeout.ms",
@@ -169,7 +170,7 @@ NETWORK_SETTINGS = (
         minimum=1,
         dynamic=True,
         section=_NETWORK,
-        doc="Longest wait of an administrative request for its change to be durable, whatever the request allows.",
+        doc="Longest time that an administrative request waits until its change is durable, whatever the request allows.",
     ),
     Setting(
         name="max.incremental.fetch.session.cache.slots",
@@ -177,7 +178,7 @@ NETWORK_SETTINGS = (
         default=1000,
         minimum=0,
         section=_NETWORK,
-        doc="Fetch sessions kept at once; further consumers send full fetch requests.",
+        doc="Fetch sessions that are kept at once. Further consumers send full fetch requests.",
     ),
     Setting(
         name="fetch.max.bytes",
@@ -185,6 +186,6 @@ NETWORK_SETTINGS = (
         default=57671680,
         minimum=1024,
         section=_NETWORK,
-        doc="Most bytes of records in one fetch answer, whatever the request allows.",
+        doc="Largest number of record bytes in one fetch answer, whatever the request allows.",
     ),
 )

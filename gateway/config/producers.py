@@ -1,4 +1,4 @@
-"""Settings of producer ids and of the producer state of each partition."""
+"""Settings of producer ids, and of the producer state of partitions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PRODUCER_SETTINGS = (
         minimum=1,
         dynamic=True,
         section=_STATE,
-        doc="A partition forgets a producer that wrote nothing for so long.",
+        doc="Idle time after which a partition forgets a producer.",
     ),
     Setting(
         name="producer.id.expiration.check.interval.ms",
@@ -24,7 +24,7 @@ PRODUCER_SETTINGS = (
         minimum=1,
         dynamic=True,
         section=_STATE,
-        doc="How often idle producers are looked for. An altered interval counts from the last time.",
+        doc="Interval at which partitions forget idle producers. An altered interval counts from the last pass.",
     ),
     Setting(
         name="seqgate.producer.retained.batches",
@@ -33,8 +33,8 @@ PRODUCER_SETTINGS = (
         minimum=5,
         maximum=10000,
         section=_STATE,
-        doc="Last batches kept of each producer and partition; a repeat of any of them is answered with its first offset. "
-        "Kafka keeps 5.",
+        doc="Newest batches that a partition remembers of each producer. A retry of such a batch is answered with the offset of "
+        "the original. Kafka remembers 5.",
     ),
     Setting(
         name="seqgate.producer.max.per.partition",
@@ -43,7 +43,7 @@ PRODUCER_SETTINGS = (
         minimum=1,
         dynamic=True,
         section=_STATE,
-        doc="Producers one partition remembers; beyond it the longest idle one is forgotten first.",
+        doc="Producers that one partition remembers. Beyond the limit the longest idle producer is evicted.",
     ),
     Setting(
         name="seqgate.producer.max",
@@ -52,7 +52,7 @@ PRODUCER_SETTINGS = (
         minimum=1,
         dynamic=True,
         section=_STATE,
-        doc="Producers all partitions remember together; beyond it the longest idle one is forgotten first.",
+        doc="Producers that all partitions remember together. Beyond the limit the longest idle producer is evicted.",
     ),
     Setting(
         name="seqgate.producer.min.idle.ms",
@@ -61,7 +61,8 @@ PRODUCER_SETTINGS = (
         minimum=0,
         dynamic=True,
         section=_STATE,
-        doc="A producer active within this time is never forgotten; a new producer is refused instead, and may retry.",
+        doc="Idle time before which a producer is never evicted. When no producer has been idle for so long, a new producer is "
+        "refused instead, and may retry.",
     ),
     Setting(
         name="seqgate.producer.id.block.size",
@@ -71,7 +72,7 @@ PRODUCER_SETTINGS = (
         maximum=1000000000,
         dynamic=True,
         section=_IDS,
-        doc="Producer ids claimed from the store at once.",
+        doc="Producer ids in one block, which the gateway claims at once.",
     ),
     Setting(
         name="seqgate.producer.id.prefetch.ratio",
@@ -81,7 +82,7 @@ PRODUCER_SETTINGS = (
         maximum=1.0,
         dynamic=True,
         section=_IDS,
-        doc="Share of a block after which the next one is claimed ahead of need.",
+        doc="Used share of a block at which the gateway claims the next block.",
     ),
     Setting(
         name="seqgate.producer.id.store",
@@ -89,8 +90,8 @@ PRODUCER_SETTINGS = (
         default="embedded",
         choices=("embedded", "redis"),
         section=_IDS,
-        doc="Where blocks of producer ids are claimed: in the gateway's own metadata log, or in a Redis that several "
-        "gateways share.",
+        doc="Store from which blocks of producer ids are claimed: the gateway's own metadata log (`embedded`), or a Redis that "
+        "several gateways share (`redis`).",
     ),
     Setting(
         name="seqgate.redis.url",
@@ -101,16 +102,16 @@ PRODUCER_SETTINGS = (
         check=lambda value: (
             None
             if str(value).startswith(("redis://", "rediss://", "unix://"))
-            else "it must begin with redis://, rediss:// or unix://"
+            else "the URL must begin with redis://, rediss:// or unix://"
         ),
-        doc="The Redis of the `redis` store.",
+        doc="URL of the Redis that the `redis` store uses.",
     ),
     Setting(
         name="seqgate.redis.prefix",
         type=SettingType.STRING,
         default="seqgate:",
         section=_IDS,
-        doc="Beginning of every key in Redis; gateways that share ids share the prefix.",
+        doc="Prefix of every key in Redis. Gateways that share producer ids have the same prefix.",
     ),
     Setting(
         name="seqgate.redis.timeout.ms",
@@ -118,6 +119,6 @@ PRODUCER_SETTINGS = (
         default=1000,
         minimum=1,
         section=_IDS,
-        doc="Longest wait for a connection to Redis and for each of its answers.",
+        doc="Longest wait for a connection to Redis, and for each answer of Redis.",
     ),
 )

@@ -1,4 +1,4 @@
-"""What settings must keep to together. Source: Kafka's LogConfig.validateValues, KafkaConfig.validateValues."""
+"""The rules that bind several settings together. Source: Kafka's LogConfig.validateValues, KafkaConfig.validateValues."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 from gateway.config.setting import SettingValue
 
 Values: TypeAlias = Callable[[str], SettingValue | None]
-"""The value that would hold of each setting, by its name; each is valid by itself."""
+"""The lookup of a setting's proposed value by its name. Each value is valid by itself."""
 
 _LOWER: Final = "min.compaction.lag.ms"
 _HIGHER: Final = "max.compaction.lag.ms"
@@ -16,12 +16,12 @@ _ON_BROKERS: Final = "log.cleaner."
 
 
 def topic_conflict(value: Values) -> str | None:
-    """What is wrong with the configurations of a topic taken together; None when nothing is."""
+    """Return which rule the configurations of a topic break together; None when they break no rule."""
     policies = value("cleanup.policy")
     if value("delivery.delay.header") and isinstance(policies, tuple) and "compact" in policies:
         return (
-            "A topic can't have both delivery.delay.header and the cleanup policy compact: a newer record of the same key "
-            "would remove one that is not due yet."
+            "A topic can't have both delivery.delay.header and the cleanup policy compact: compaction would remove a record "
+            "that is not due yet when a newer record has the same key."
         )
     if value("message.deduplication.enable"):
         complaint = _same_header(value, "message.deduplication.")
@@ -31,7 +31,7 @@ def topic_conflict(value: Values) -> str | None:
 
 
 def broker_conflict(value: Values) -> str | None:
-    """What is wrong with the settings of the gateway taken together; None when nothing is."""
+    """Return which rule the settings of the gateway break together; None when they break no rule."""
     if value("log.retention.ms") == 0:
         return "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"
     if value("max.connections.per.ip") == 0 and not value("max.connections.per.ip.overrides"):

@@ -1,4 +1,4 @@
-"""One row of the settings table: name, type, default, range, and how a text becomes its value."""
+"""One row of the settings table: name, type, default, range, and the parsing of its value."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LONG_MAX = 2**63 - 1
 
 
 class SettingType(enum.IntEnum):
-    """The types a setting can have; the numbers are those of DescribeConfigsResponse (ConfigEntry.ConfigType)."""
+    """The type of a setting. The numbers are those of DescribeConfigsResponse (ConfigEntry.ConfigType)."""
 
     BOOLEAN = 1
     STRING = 2
@@ -33,7 +33,7 @@ _WHOLE_NUMBERS = {
 
 
 class InvalidValueError(ValueError):
-    """A text that is no value of a setting; the message is the reason, without the setting's name."""
+    """A text that a setting refuses as its value. The message is the reason, without the name of the setting."""
 
 
 class EmptyItemError(InvalidValueError):
@@ -42,7 +42,7 @@ class EmptyItemError(InvalidValueError):
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
-    """Another setting that gives the value when this one is unset, times `factor` (hours to milliseconds)."""
+    """The setting whose value, times `factor` (hours to milliseconds), replaces the value of an unset setting."""
 
     name: str
     factor: int = 1
@@ -50,12 +50,12 @@ class Fallback:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One setting, under Kafka's name or a `seqgate.` name where Kafka has none.
+    """One setting, under Kafka's name, or a `seqgate.` name where Kafka has no such setting.
 
-    `default` None means unset: the value then comes from the first fallback that is set, else from
-    `unset_value`. `topic_name` is the name of the same setting on a topic; the broker's value is its
-    default. `dynamic` settings can be altered while the gateway runs. `check` gets a parsed value and
-    returns what is wrong with it, or None. `internal` rows are accepted but not listed to clients.
+    `default` None means unset: the value then comes from the first fallback that is set, otherwise from
+    `unset_value`. `topic_name` is the name of the same setting on a topic; the broker's value is the default of the
+    topic's value. `dynamic` settings can be altered while the gateway runs. `check` gets a parsed value and returns the
+    reason why the setting refuses the value, or None. `internal` settings are accepted, but not listed to clients.
     """
 
     name: str
@@ -76,19 +76,19 @@ class Setting:
 
     @property
     def environment_name(self) -> str:
-        """The environment variable that sets it: SEQGATE_ and the name in capitals, without a second `seqgate`."""
+        """The environment variable of the setting: SEQGATE_ and the name in capitals, without a second `seqgate`."""
         return "SEQGATE_" + self.name.removeprefix("seqgate.").upper().replace(".", "_")
 
     @property
     def nullable(self) -> bool:
-        """Whether the setting can be unset."""
+        """True when the setting can be unset."""
         return self.default is None
 
     def parse(self, text: str) -> SettingValue:
-        """The value a text stands for.
+        """Return the value that `text` stands for.
 
         Raises:
-            InvalidValueError: with the reason, when the text is malformed, out of range or not allowed.
+            InvalidValueError: the text is malformed, out of range or not allowed; the message is the reason.
         """
         value = self._convert(text.strip())
         if isinstance(value, int | float) and not isinstance(value, bool):
@@ -113,7 +113,7 @@ class Setting:
             return items
         if self.type is SettingType.STRING:
             return text
-        # Python would also read underscores, digits of other scripts and NaN
+        # Python's own parsers also accept underscores, digits of other scripts and NaN.
         if not (_DECIMAL if self.type is SettingType.DOUBLE else _WHOLE).fullmatch(text):
             raise InvalidValueError(f"Not a number of type {self.type.name}")
         number = float(text) if self.type is SettingType.DOUBLE else int(text)
@@ -129,7 +129,7 @@ class Setting:
             raise InvalidValueError(f"Value must be no more than {self.maximum}")
 
     def allowed(self) -> str:
-        """The values allowed, in words."""
+        """Return the allowed values, in words."""
         if self.type is SettingType.BOOLEAN:
             return "true or false"
         if self.choices:
@@ -148,7 +148,7 @@ class Setting:
 
 
 def render(value: SettingValue | None) -> str | None:
-    """The text of a value as DescribeConfigs and the documentation show it; None stays None."""
+    """Return the text of a value for DescribeConfigs and the documentation; None for None."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -168,7 +168,7 @@ def whole_number(
     maximum: int = INT_MAX,
     dynamic: bool = False,
 ) -> Setting:
-    """A number of ms, bytes or things; one that is not `dynamic` holds from the start on."""
+    """Return a setting that is a whole number. Its value can be altered while the gateway runs only when `dynamic`."""
     return Setting(
         name=name,
         type=SettingType.INT,

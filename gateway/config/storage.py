@@ -1,4 +1,4 @@
-"""Settings of topics in general and of the log that has no counterpart on a topic."""
+"""Settings of topics in general, and settings of logs without a counterpart on a topic."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STORAGE_SETTINGS = (
         default=1,
         minimum=1,
         section=_TOPICS,
-        doc="Partitions of a topic that is created without a number of its own.",
+        doc="Partitions of a topic that is created without a number of partitions.",
     ),
     Setting(
         name="default.replication.factor",
@@ -23,14 +23,14 @@ STORAGE_SETTINGS = (
         minimum=1,
         maximum=1,
         section=_TOPICS,
-        doc="Replicas of a partition. Always 1: the gateway is a single broker.",
+        doc="Replicas of a partition. Always 1, because the gateway is a single broker.",
     ),
     Setting(
         name="auto.create.topics.enable",
         type=SettingType.BOOLEAN,
         default=True,
         section=_TOPICS,
-        doc="Whether a client that asks for an unknown topic, and allows it, has it created.",
+        doc="Whether the gateway creates an unknown topic that a client asks for in Metadata, if the client allows it.",
     ),
     Setting(
         name="delete.topic.enable",
@@ -46,7 +46,7 @@ STORAGE_SETTINGS = (
         minimum=1,
         dynamic=True,
         section=_TOPICS,
-        doc="Partitions of all topics together; beyond it none can be created.",
+        doc="Partitions of all topics together. Beyond the limit no partition can be created.",
     ),
     Setting(
         name="log.roll.hours",
@@ -54,7 +54,15 @@ STORAGE_SETTINGS = (
         default=168,
         minimum=1,
         section=_LOG,
-        doc="Used where log.roll.ms is unset.",
+        doc="The value of log.roll.ms, in hours, where log.roll.ms is unset.",
+    ),
+    Setting(
+        name="log.roll.jitter.hours",
+        type=SettingType.INT,
+        default=0,
+        minimum=0,
+        section=_LOG,
+        doc="The value of log.roll.jitter.ms, in hours, where log.roll.jitter.ms is unset.",
     ),
     Setting(
         name="log.retention.minutes",
@@ -62,7 +70,7 @@ STORAGE_SETTINGS = (
         default=None,
         section=_LOG,
         minimum=-1,
-        doc="Used where log.retention.ms is unset.",
+        doc="The value of log.retention.ms, in minutes, where log.retention.ms is unset.",
     ),
     Setting(
         name="log.retention.hours",
@@ -70,7 +78,7 @@ STORAGE_SETTINGS = (
         default=168,
         minimum=-1,
         section=_LOG,
-        doc="Used where log.retention.ms and log.retention.minutes are unset.",
+        doc="The value of log.retention.ms, in hours, where log.retention.ms and log.retention.minutes are unset.",
     ),
     Setting(
         name="log.retention.check.interval.ms",
@@ -78,7 +86,7 @@ STORAGE_SETTINGS = (
         default=300000,
         minimum=1,
         section=_LOG,
-        doc="How often segments beyond retention are looked for.",
+        doc="Interval of the retention passes, which remove old segments.",
     ),
     Setting(
         name="log.flush.offset.checkpoint.interval.ms",
@@ -86,7 +94,7 @@ STORAGE_SETTINGS = (
         default=60000,
         minimum=1,
         section=_LOG,
-        doc="How often the recovery points and log start offsets are written to their checkpoint files.",
+        doc="Interval at which recovery points and log start offsets are written to their checkpoint files.",
     ),
     Setting(
         name="seqgate.flush.inline.max.ms",
@@ -95,8 +103,8 @@ STORAGE_SETTINGS = (
         minimum=0,
         dynamic=True,
         section=_LOG,
-        doc="A flush for one waiting request that by experience takes less than this runs in the event loop, because "
-        "handing it to a thread costs more. 0 hands over every flush.",
+        doc="Expected duration below which a flush for a single waiting request runs in the event loop. A thread would cost "
+        "more than such a flush. With 0 every flush runs in a thread.",
     ),
     Setting(
         name="seqgate.log.max.open.files",
@@ -105,8 +113,8 @@ STORAGE_SETTINGS = (
         minimum=8,
         dynamic=True,
         section=_LOG,
-        doc="Segment files open at once; the least recently used is closed first. Beyond a lowered limit they are closed when "
-        "the next one is opened.",
+        doc="Segment files that are open at once. Beyond the limit the least recently used file is closed; after the limit is "
+        "lowered, files are closed when the next file is opened.",
     ),
     Setting(
         name="seqgate.log.deep.validation",
@@ -114,6 +122,6 @@ STORAGE_SETTINGS = (
         default=False,
         dynamic=True,
         section=_LOG,
-        doc="Whether the records inside each batch are decoded and checked on the way in; costs work per record.",
+        doc="Whether the gateway decodes and checks every record of a batch before the append. Costs work per record.",
     ),
 )

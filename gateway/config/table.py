@@ -1,4 +1,4 @@
-"""THE table of settings: what flags, environment, file, DescribeConfigs, AlterConfigs and the documentation read."""
+"""THE table of settings. Flags, environment, file, DescribeConfigs, AlterConfigs and the documentation all read it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from collections.abc import Iterable
 
 from gateway.config.backlog import BACKLOG_SETTINGS
 from gateway.config.compaction import COMPACTED_TOPIC_SETTINGS, COMPACTION_SETTINGS
-from gateway.config.decoding import DECODING_SETTINGS
 from gateway.config.deduplication import DEDUPLICATION_SETTINGS
-from gateway.config.deletion import DELETION_SETTINGS
 from gateway.config.delivery import DELIVERY_SETTINGS, DELIVERY_TOPIC_SETTINGS
 from gateway.config.disk import DISK_SETTINGS
 from gateway.config.fixed_topics import FIXED_TOPIC_ONLY_SETTINGS, FIXED_TOPIC_SETTINGS
@@ -17,7 +15,6 @@ from gateway.config.groups import GROUP_SETTINGS
 from gateway.config.network import NETWORK_SETTINGS, NODE_SETTINGS
 from gateway.config.producers import PRODUCER_SETTINGS
 from gateway.config.reads import READ_SETTINGS
-from gateway.config.retention import RETENTION_SETTINGS
 from gateway.config.setting import Setting
 from gateway.config.shared_limits import SHARED_LIMIT_SETTINGS
 from gateway.config.storage import STORAGE_SETTINGS
@@ -30,11 +27,8 @@ SETTINGS: tuple[Setting, ...] = (
     *SHARED_LIMIT_SETTINGS,
     *STORAGE_SETTINGS,
     *READ_SETTINGS,
-    *DECODING_SETTINGS,
-    *DELETION_SETTINGS,
     *DISK_SETTINGS,
     *TOPIC_SETTINGS,
-    *RETENTION_SETTINGS,
     *FIXED_TOPIC_SETTINGS,
     *BACKLOG_SETTINGS,
     *COMPACTED_TOPIC_SETTINGS,
@@ -46,7 +40,7 @@ SETTINGS: tuple[Setting, ...] = (
     *TRANSACTION_SETTINGS,
 )
 TOPIC_ONLY_SETTINGS: tuple[Setting, ...] = (*FIXED_TOPIC_ONLY_SETTINGS, *DELIVERY_TOPIC_SETTINGS)
-"""Settings of topics that have no counterpart on a broker."""
+"""The settings of topics without a counterpart on the broker."""
 BY_NAME: dict[str, Setting] = {setting.name: setting for setting in SETTINGS}
 BY_TOPIC_NAME: dict[str, Setting] = {
     setting.topic_name: setting
@@ -57,6 +51,6 @@ BY_ENVIRONMENT_NAME: dict[str, Setting] = {setting.environment_name: setting for
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The name most like a given one, or None when none is like it."""
+    """Return the entry of `names` that is most similar to `name`; None when no entry is similar."""
     matches = difflib.get_close_matches(name, list(names), n=1, cutoff=0.5)
     return matches[0] if matches else None

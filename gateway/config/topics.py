@@ -1,4 +1,4 @@
-"""Settings that are the same on the broker and on a topic: the broker's value is the topic's default."""
+"""Settings that exist on the broker and on a topic: the broker's value is the topic's default."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MS_PER_MINUTE = 60000
 def _only_producer(value: SettingValue) -> str | None:
     if value == "producer":
         return None
-    return "only the compression type producer is supported, batches are stored as they were sent"
+    return "only the compression type producer is supported, because batches are stored as they were sent"
 
 
 TOPIC_SETTINGS = (
@@ -24,7 +24,7 @@ TOPIC_SETTINGS = (
         minimum=1048576,
         dynamic=True,
         section=_SECTION,
-        doc="Size at which a log goes on in a new segment.",
+        doc="Size at which a log begins a new segment.",
     ),
     Setting(
         name="log.internal.segment.bytes",
@@ -35,7 +35,7 @@ TOPIC_SETTINGS = (
         dynamic=True,
         internal=True,
         section=_SECTION,
-        doc="Segment size below the minimum of segment.bytes, for tests only; it takes precedence when set.",
+        doc="Segment size below the minimum of segment.bytes, for tests only. A value takes precedence over segment.bytes.",
     ),
     Setting(
         name="log.roll.ms",
@@ -46,7 +46,19 @@ TOPIC_SETTINGS = (
         dynamic=True,
         fallbacks=(Fallback("log.roll.hours", _MS_PER_HOUR),),
         section=_SECTION,
-        doc="Age at which a log goes on in a new segment; unset means log.roll.hours.",
+        doc="Age at which a log begins a new segment; unset means log.roll.hours.",
+    ),
+    Setting(
+        name="log.roll.jitter.ms",
+        topic_name="segment.jitter.ms",
+        type=SettingType.LONG,
+        default=None,
+        minimum=0,
+        dynamic=True,
+        fallbacks=(Fallback("log.roll.jitter.hours", _MS_PER_HOUR),),
+        section=_SECTION,
+        doc="Largest time by which a segment rolls earlier than segment.ms; the time differs from segment to segment, so that many do not "
+        "roll at once. Unset means log.roll.jitter.hours.",
     ),
     Setting(
         name="log.index.interval.bytes",
@@ -66,7 +78,7 @@ TOPIC_SETTINGS = (
         minimum=4,
         dynamic=True,
         section=_SECTION,
-        doc="Size of an index at which its log goes on in a new segment.",
+        doc="Size of an index at which the log begins a new segment.",
     ),
     Setting(
         name="message.max.bytes",
@@ -76,7 +88,7 @@ TOPIC_SETTINGS = (
         minimum=0,
         dynamic=True,
         section=_SECTION,
-        doc="Largest record batch, as it was sent, compressed or not.",
+        doc="Size of the largest record batch as it was sent, compressed or not. A larger batch is refused.",
     ),
     Setting(
         name="log.message.timestamp.type",
@@ -86,7 +98,7 @@ TOPIC_SETTINGS = (
         choices=("CreateTime", "LogAppendTime"),
         dynamic=True,
         section=_SECTION,
-        doc="Whose time a record carries: that of the producer, or that of the append.",
+        doc="Timestamp that records carry: the producer's (`CreateTime`), or the time of the append (`LogAppendTime`).",
     ),
     Setting(
         name="log.message.timestamp.before.max.ms",
@@ -96,7 +108,7 @@ TOPIC_SETTINGS = (
         minimum=0,
         dynamic=True,
         section=_SECTION,
-        doc="How far a producer's timestamp may lie in the past; ignored with LogAppendTime.",
+        doc="Largest distance of a producer's timestamp into the past; ignored with LogAppendTime.",
     ),
     Setting(
         name="log.message.timestamp.after.max.ms",
@@ -106,7 +118,7 @@ TOPIC_SETTINGS = (
         minimum=0,
         dynamic=True,
         section=_SECTION,
-        doc="How far a producer's timestamp may lie in the future; ignored with LogAppendTime.",
+        doc="Largest distance of a producer's timestamp into the future; ignored with LogAppendTime.",
     ),
     Setting(
         name="log.flush.interval.messages",
@@ -116,8 +128,8 @@ TOPIC_SETTINGS = (
         minimum=1,
         dynamic=True,
         section=_SECTION,
-        doc="Messages after which a log is flushed to disk. 1: every answer to acks=all waits for a flush, which requests "
-        f"share. {LONG_MAX}, Kafka's default: answers wait for the page cache only.",
+        doc="Records after which a log is flushed to the disk. With 1 every answer to acks=all waits for a flush, which requests "
+        f"share. With {LONG_MAX}, Kafka's default, answers wait only until the records are in the page cache.",
     ),
     Setting(
         name="log.flush.interval.ms",
@@ -128,7 +140,7 @@ TOPIC_SETTINGS = (
         unset_value=LONG_MAX,
         dynamic=True,
         section=_SECTION,
-        doc="Longest time that messages stay unflushed; unset means no limit.",
+        doc="Longest time for which records stay unflushed; unset means no limit.",
     ),
     Setting(
         name="log.retention.ms",
@@ -142,7 +154,7 @@ TOPIC_SETTINGS = (
             Fallback("log.retention.hours", _MS_PER_HOUR),
         ),
         section=_SECTION,
-        doc="Age at which segments are deleted, -1 for never; unset means log.retention.minutes or log.retention.hours.",
+        doc="Age at which segments are deleted; -1 for never. Unset means log.retention.minutes or log.retention.hours.",
     ),
     Setting(
         name="log.retention.bytes",
@@ -151,7 +163,7 @@ TOPIC_SETTINGS = (
         default=-1,
         dynamic=True,
         section=_SECTION,
-        doc="Size of a partition beyond which its oldest segments are deleted, -1 for no limit.",
+        doc="Size of a partition beyond which its oldest segments are deleted; -1 for no limit.",
     ),
     Setting(
         name="log.segment.delete.delay.ms",
@@ -161,7 +173,7 @@ TOPIC_SETTINGS = (
         minimum=0,
         dynamic=True,
         section=_SECTION,
-        doc="Time between the removal of a segment from its log and that of its files.",
+        doc="Time between the removal of a segment from its log and the deletion of the segment's files.",
     ),
     Setting(
         name="log.cleanup.policy",
@@ -171,8 +183,8 @@ TOPIC_SETTINGS = (
         dynamic=True,
         choices=("compact", "delete"),
         section=_SECTION,
-        doc="What happens to old segments: `delete` removes them by age and size, `compact` keeps the newest value of each key, "
-        "both do both, and empty does nothing.",
+        doc="Treatment of old segments. `delete` removes segments by age and size, `compact` keeps the newest record of each key, "
+        "`compact,delete` does both, and an empty list keeps everything.",
     ),
     Setting(
         name="compression.type",
@@ -182,7 +194,7 @@ TOPIC_SETTINGS = (
         dynamic=True,
         check=_only_producer,
         section=_SECTION,
-        doc="Codec that batches are stored with: always the one the producer chose.",
+        doc="Codec of stored batches: always the codec that the producer chose.",
     ),
     Setting(
         name="min.insync.replicas",
@@ -193,6 +205,6 @@ TOPIC_SETTINGS = (
         maximum=INT_MAX,
         dynamic=True,
         section=_SECTION,
-        doc="Accepted for clients that set it. A partition has one replica, and acks=all succeeds with it.",
+        doc="Accepted without effect, for clients that set it. A partition has one replica, and acks=all succeeds with one.",
     ),
 )

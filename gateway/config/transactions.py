@@ -1,4 +1,4 @@
-"""Settings of transactions and the transactional ids that producers give."""
+"""Settings of transactions and of transactional ids."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ TRANSACTION_SETTINGS = (
     _number(
         "transaction.max.timeout.ms",
         900_000,
-        "The longest time that a producer may ask for before its open transaction is aborted.",
+        "Longest transaction timeout that a producer may ask for.",
     ),
     _number(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
         10_000,
-        "How often open transactions that take too long are looked for, to be aborted.",
+        "Interval at which open transactions that have timed out are aborted.",
     ),
     _number(
         "transactional.id.expiration.ms",
         604_800_000,
-        "How long a transactional id is known after its last transaction.",
+        "Time after its last transaction for which a transactional id is remembered.",
     ),
     _number(
         "transaction.remove.expired.transaction.cleanup.interval.ms",
         3_600_000,
-        "How often transactional ids that are known for long enough are looked for, to be forgotten.",
+        "Interval at which expired transactional ids are forgotten.",
     ),
     Setting(
         name="transaction.partition.verification.enable",
@@ -36,11 +36,13 @@ TRANSACTION_SETTINGS = (
         default=True,
         dynamic=True,
         section=_TRANSACTIONS,
-        doc="Whether a transactional batch of a producer that adds its partitions itself (before Produce v12) is "
-        "refused unless the partition was added to the open transaction.",
+        doc="Whether a transactional batch is refused when its partition was not added to the open transaction. Applies to "
+        "producers that add partitions themselves (before Produce v12).",
     ),
     _number(
-        "transaction.state.log.num.partitions", 50, "Partitions of `__transaction_state` when it is created."
+        "transaction.state.log.num.partitions",
+        50,
+        "Partitions that `__transaction_state` is created with.",
     ),
     _number(
         "transaction.state.log.segment.bytes",
@@ -50,13 +52,13 @@ TRANSACTION_SETTINGS = (
     _number(
         "seqgate.transactional.id.max",
         100_000,
-        "Transactional ids that are known at the same time; a further one is refused with POLICY_VIOLATION.",
+        "Transactional ids that are remembered at once. A further transactional id is refused with POLICY_VIOLATION.",
         dynamic=True,
     ),
     _number(
         "seqgate.transaction.partitions.max",
         10_000,
-        "Partitions that may take part in one transaction; a further one is refused with POLICY_VIOLATION.",
+        "Partitions that may take part in one transaction. A further partition is refused with POLICY_VIOLATION.",
         dynamic=True,
     ),
 )

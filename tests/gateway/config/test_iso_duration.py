@@ -21,7 +21,7 @@ from gateway.config.iso_duration import parse_iso_duration
         ("PT1.S", 1000),
     ],
 )
-def test_as_java_reads_them(text: str, milliseconds: int) -> None:
+def test_durations_parse_as_in_java(text: str, milliseconds: int) -> None:
     assert parse_iso_duration(text) == milliseconds
 
 
@@ -43,6 +43,6 @@ def test_as_java_reads_them(text: str, milliseconds: int) -> None:
         "PT" + "9" * 19 + "S",
     ],
 )
-def test_what_is_none(text: str) -> None:
-    with pytest.raises(ValueError, match=r"duration|too long"):
+def test_malformed_durations_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"duration|longer than"):
         parse_iso_duration(text)

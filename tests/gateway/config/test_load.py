@@ -21,7 +21,7 @@ def refusal(**arguments: object) -> str:
 
 
 class TestPrecedence:
-    def test_the_default_holds_without_anything(self) -> None:
+    def test_without_any_value_the_default_holds(self) -> None:
         config = load_config()
         assert config.int("log.segment.bytes") == 1073741824
         assert next(config.entries("log.segment.bytes")).source is ConfigSource.DEFAULT
@@ -61,17 +61,17 @@ class TestFile:
     def test_a_missing_file_is_named(self, tmp_path: Path) -> None:
         assert "nowhere.toml" in refusal(file=tmp_path / "nowhere.toml")
 
-    def test_broken_toml_is_a_sentence(self, tmp_path: Path) -> None:
+    def test_broken_toml_is_explained_in_a_sentence(self, tmp_path: Path) -> None:
         file = write(tmp_path, "max.connections = 1\nmax.connections.per.ip = 2\n")
-        assert "names with dots may stand in quotes" in refusal(file=file)
+        assert "a name with dots can be quoted" in refusal(file=file)
 
 
 class TestEnvironment:
-    def test_a_setting_of_our_own_has_one_prefix_only(self) -> None:
+    def test_the_variable_of_a_seqgate_setting_has_one_prefix(self) -> None:
         config = load_config(environment={"SEQGATE_REDIS_PREFIX": "x:"})
         assert config.str("seqgate.redis.prefix") == "x:"
 
-    def test_other_variables_are_left_alone(self) -> None:
+    def test_variables_of_other_programs_are_ignored(self) -> None:
         load_config(environment={"PATH": "/bin", "SEQGATE_SPARK_JARS": "a.jar", "SEQGATE_TEST_PORT": "1"})
 
     def test_a_variable_can_name_the_file(self, tmp_path: Path) -> None:
@@ -81,23 +81,23 @@ class TestEnvironment:
         other.write_text('"node.id" = 6\n', encoding="utf-8")
         assert load_config(other, {FILE_VARIABLE: str(file)}).int("node.id") == 6
 
-    def test_an_unknown_variable_names_the_nearest(self) -> None:
+    def test_an_unknown_variable_suggests_the_nearest_name(self) -> None:
         text = refusal(environment={"SEQGATE_LOG_SEGMNT_BYTES": "1"})
         assert "SEQGATE_LOG_SEGMNT_BYTES" in text
         assert "SEQGATE_LOG_SEGMENT_BYTES" in text
 
 
 class TestRefusals:
-    def test_an_unknown_name_names_the_nearest(self) -> None:
+    def test_an_unknown_name_suggests_the_nearest_name(self) -> None:
         text = refusal(overrides=["log.segmnt.bytes=1"])
         assert text == (
             "Unknown setting log.segmnt.bytes (given as a flag); the nearest valid name is log.segment.bytes."
         )
 
-    def test_a_name_like_nothing_gets_no_hint(self) -> None:
+    def test_a_name_without_a_similar_name_gets_no_suggestion(self) -> None:
         assert "nearest" not in refusal(overrides=["zzzzzzzz=1"])
 
-    def test_a_value_out_of_range_tells_the_range(self) -> None:
+    def test_a_value_out_of_range_is_refused_with_the_range(self) -> None:
         text = refusal(overrides=["log.segment.bytes=5"])
         assert "log.segment.bytes" in text
         assert "'5'" in text
@@ -160,7 +160,7 @@ class TestValues:
         assert minutes.int("log.retention.ms") == 60000
         assert load_config(overrides=["log.retention.hours=-1"]).int("log.retention.ms") == -1
 
-    def test_an_unset_value_without_fallback(self) -> None:
+    def test_an_unset_setting_without_fallback_has_its_unset_value(self) -> None:
         assert load_config().int("log.flush.interval.ms") == 2**63 - 1
         assert load_config()["broker.rack"] is None
         assert load_config().optional_str("broker.rack") is None
@@ -169,7 +169,7 @@ class TestValues:
         with pytest.raises(TypeError):
             load_config().bool("node.id")
 
-    def test_a_topic_value_is_its_own_or_the_brokers(self) -> None:
+    def test_a_topic_has_its_own_value_or_the_brokers(self) -> None:
         config = load_config(overrides=["log.segment.bytes=2097152"])
         assert config.topic_value("segment.bytes", {}) == 2097152
         assert config.topic_value("segment.bytes", {"segment.bytes": "3145728"}) == 3145728
@@ -193,7 +193,7 @@ class TestDynamicValues:
         config.set_dynamic({}, all_brokers=True)
         assert config.int("message.max.bytes") == 1
 
-    def test_what_can_not_be_altered_is_left_out(self) -> None:
+    def test_stored_values_that_can_not_be_altered_are_ignored(self) -> None:
         config = Config()
         config.set_dynamic({"node.id": "9", "unknown": "1", "message.max.bytes": "x"}, all_brokers=True)
         assert config.int("node.id") == 1

@@ -28,7 +28,7 @@ def test_every_row_is_sound(setting: Setting) -> None:
 
 
 def test_defaults_that_differ_from_kafka_are_these_only() -> None:
-    """Kafka 4.3.1's defaults as its DescribeConfigs tells them."""
+    """Compare with the defaults that Kafka 4.3.1 reports in DescribeConfigs."""
     kafka = {
         "log.segment.bytes": "1073741824",
         "log.index.interval.bytes": "4096",
@@ -104,7 +104,7 @@ def test_limits_of_addresses() -> None:
     assert parse_overrides("127.0.0.1:5, [::1]:0,::2:7") == {"127.0.0.1": 5, "::1": 0, "::2": 7}
 
 
-def test_numbers_as_java_reads_them() -> None:
+def test_numbers_parse_as_in_java() -> None:
     assert BY_NAME["num.partitions"].parse(" +5 ") == 5
     assert BY_NAME["seqgate.producer.id.prefetch.ratio"].parse(".5") == 0.5
     assert BY_NAME["seqgate.producer.id.prefetch.ratio"].parse("5e-1") == 0.5
@@ -114,14 +114,14 @@ def test_an_empty_cleanup_policy_is_accepted() -> None:
     assert BY_NAME["log.cleanup.policy"].parse("") == ()
 
 
-def test_rendering() -> None:
+def test_values_render_as_text() -> None:
     assert render(None) is None
     assert render(True) == "true"
     assert render(("a", "b")) == "a,b"
     assert render(0.9) == "0.9"
 
 
-def test_the_nearest_name() -> None:
+def test_nearest_returns_the_most_similar_name() -> None:
     assert nearest("retention.m", BY_TOPIC_NAME) == "retention.ms"
     assert nearest("????", BY_TOPIC_NAME) is None
 
