@@ -11,7 +11,9 @@ import pytest
 from tests.support.gateway_process import GatewayProcess
 from tests.support.long_files import longest_first
 from tests.support.postgresql_server import PostgresqlServer
+from tests.support.seeds import register_profiles
 
+register_profiles()
 # A Spark here lives for seconds: the quick compiler and the serial collector spare it half of its processor time.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 # Hundreds of gateways and clients start from the same modules: only the first compiles them.

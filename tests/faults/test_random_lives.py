@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from tests.faults.disk_contents import File
 from tests.faults.random_lives import Breach, RandomLife
 
-FIRST_SEED = int(os.environ.get("SEQGATE_DISK_SEED", "1000"))
+FIRST_SEED = 1000
 LIVES = 40
 
 

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +22,8 @@ ROOT = Path(__file__).parents[2]
 CRASHES_PER_TARGET = 5
 """After so many a target is given up: what it finds is mostly the same."""
 LEAST_SECONDS = 1
+UNLIMITED = -1
+"""libFuzzer's word for as many inputs as the time allows."""
 START_S = 120
 """A process that has not ended so long after its time is stuck; libFuzzer ends any input after a minute."""
 COUNTS = struct.Struct("<qq")
@@ -42,12 +44,23 @@ class Outcome:
     breaches: list[str] = field(default_factory=list)
 
 
-def fuzz(names: Sequence[str], seconds: float, seed: int, *, keep: bool = False) -> Outcome:
-    """Fuzz each target for its share of the time. The same seed tries the same inputs, as far as the time allows."""
+def fuzz(
+    names: Sequence[str],
+    seconds: float,
+    seed: int,
+    *,
+    inputs: Mapping[str, int] | None = None,
+    keep: bool = False,
+) -> Outcome:
+    """Fuzz each target for its share of the time, or until it was fed so many `inputs`.
+
+    The same seed tries the same inputs, as far as the time allows.
+    """
     outcome = Outcome(Counter(targets=0, inputs=0, bytes_fuzzed=0, edges=0, features=0, crashes=0))
     for name in names:
         with tempfile.TemporaryDirectory(prefix="seqgate-fuzzing-") as directory:
-            _fuzz_target(name, seconds / len(names), seed, Path(directory), outcome)
+            most = (inputs or {}).get(name, UNLIMITED)
+            _fuzz_target(name, seconds / len(names), most, seed, Path(directory), outcome)
             if keep:
                 from tests.fuzzing.keeping import keep_fewest
 
@@ -55,13 +68,15 @@ def fuzz(names: Sequence[str], seconds: float, seed: int, *, keep: bool = False)
     return outcome
 
 
-def _fuzz_target(name: str, seconds: float, seed: int, directory: Path, outcome: Outcome) -> None:
+def _fuzz_target(
+    name: str, seconds: float, most_inputs: int, seed: int, directory: Path, outcome: Outcome
+) -> None:
     outcome.counts["targets"] += 1
     deadline = time.monotonic() + seconds
     edges = features = 0
     for attempt in range(CRASHES_PER_TARGET):
         left = max(LEAST_SECONDS, round(deadline - time.monotonic()))
-        said, status = _guided(name, left, seed + attempt, directory)
+        said, status = _guided(name, left, most_inputs, seed + attempt, directory)
         counts = directory / "counts"
         inputs, size_bytes = COUNTS.unpack(counts.read_bytes()) if counts.exists() else (0, 0)
         outcome.counts["inputs"] += inputs
@@ -79,10 +94,11 @@ def _fuzz_target(name: str, seconds: float, seed: int, directory: Path, outcome:
     print(f"{name}: {edges} edges, {features} features", file=sys.stderr)
 
 
-def _guided(name: str, seconds: int, seed: int, directory: Path) -> tuple[str, int]:
-    """What the process said, and its exit status."""
+def _guided(name: str, seconds: int, most_inputs: int, seed: int, directory: Path) -> tuple[str, int]:
+    """Return what the process said, and its exit status."""
     command = [sys.executable, "-m", "tests.fuzzing.guided", name, str(directory)]
-    command += [f"-max_total_time={seconds}", f"-seed={seed & 0xFFFFFFFF or 1}"]
+    command += [f"-max_total_time={seconds}", f"-runs={most_inputs}", f"-seed={seed & 0xFFFFFFFF or 1}"]
+    command += ["-reload=0"]  # inputs that it reads back while it runs depend on the time
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0"}
     process = subprocess.Popen(
         command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT

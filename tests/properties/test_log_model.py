@@ -145,5 +145,5 @@ class PartitionLife(RuleBasedStateMachine):
         check_producers(self.life.log, self.life.promises.written)
 
 
-PartitionLife.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+PartitionLife.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
 TestPartitionLife = PartitionLife.TestCase

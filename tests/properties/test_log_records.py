@@ -17,7 +17,7 @@ record = st.builds(NewRecord, value=content, key=content, timestamp=st.integers(
 codec = st.sampled_from(["none", "gzip", "snappy", "lz4", "zstd"])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(record, min_size=1, max_size=30), codec, st.integers(0, 2**62), st.integers(0, 2**31 - 1))
 def test_round_trip(records: list[NewRecord], codec: str, base_offset: int, base_sequence: int) -> None:
     data = build_batch(
@@ -39,7 +39,7 @@ def test_round_trip(records: list[NewRecord], codec: str, base_offset: int, base
     assert view.base_sequence == base_sequence
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(record, min_size=1, max_size=5), codec, st.data())
 def test_damage_is_refused_and_nothing_else_happens(
     records: list[NewRecord], codec: str, data: st.DataObject
@@ -56,7 +56,7 @@ def test_damage_is_refused_and_nothing_else_happens(
     assert 12 <= position < 16, "only the leader epoch is covered by nothing, and it is the gateway's to set"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.binary(max_size=200))
 def test_garbage_is_refused(garbage: bytes) -> None:
     for config in (LogConfig(), LogConfig(deep_validation=True)):

@@ -51,7 +51,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Batch
     return directory, whole
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.data())
 def test_cut_or_flipped_anywhere(original: tuple[Path, list[BatchView]], data: st.DataObject) -> None:
     source, whole = original

@@ -379,7 +379,7 @@ class ProducerTables(RuleBasedStateMachine):
 
 
 TestProducerTables = ProducerTables.TestCase
-TestProducerTables.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestProducerTables.settings = settings(max_examples=150, stateful_step_count=40)
 
 
 @given(
@@ -388,7 +388,6 @@ TestProducerTables.settings = settings(max_examples=150, stateful_step_count=40,
     snapshot_at=st.integers(0, 40),
     retained_batches=st.integers(1, 12),
 )
-@settings(deadline=None)
 def test_a_snapshot_and_the_log_after_it_give_the_same_state(
     first: int, sent: list[tuple[int, int]], snapshot_at: int, retained_batches: int
 ) -> None:

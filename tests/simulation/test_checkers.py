@@ -17,14 +17,14 @@ SEEDS = st.integers(0, 2**32)
 
 
 @given(SEEDS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_a_sound_history_has_no_breach(seed: int) -> None:
     assert breaches(NaiveGateway(Random(seed)).run(80)) == []
 
 
 @pytest.mark.parametrize("alteration", ALTERATIONS, ids=lambda alteration: alteration.__name__)
 @given(seed=SEEDS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_one_alteration_of_a_sound_history_is_a_breach(alteration: Alteration, seed: int) -> None:
     chance = Random(seed)
     history = NaiveGateway(chance).run(80)

@@ -10,13 +10,13 @@ import argparse
 import sys
 import time
 from pathlib import Path
-from random import SystemRandom
 
 from rich.console import Console
 
 from tests.soak.parts import PARTS, Part
 from tests.soak.report import Result, print_table, print_totals
 from tests.soak.running import run_part
+from tests.support.seeds import fresh_seed
 
 console = Console(soft_wrap=True)
 
@@ -37,7 +37,7 @@ def main() -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make soak ARGS=...", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0, help="for all parts together, about")
-    parser.add_argument("--seed", type=int, default=SystemRandom().randrange(2**31), help="the same again")
+    parser.add_argument("--seed", type=int, default=fresh_seed(), help="the same again")
     parser.add_argument("--parts", nargs="*", choices=[part.name for part in PARTS], help="only these")
     parser.add_argument("--keep", type=Path, help="where the whole output of each part goes")
     return parser

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
-from random import Random, SystemRandom
+from random import Random
 
 from confluent_kafka import Producer
 
@@ -17,9 +16,9 @@ from spark_kafka_compat.positions import stored_positions
 from tests.compat.spark.topics import TIMEOUT_S, Topics
 from tests.spark_kafka_compat.lines_by_reader import CREATE_LINES
 from tests.support.gateway_process import GatewayProcess
+from tests.support.seeds import SEED_VARIABLE, chosen_seed
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-SEED_VARIABLE = "SEQGATE_TEST_READER_KILL_SEED"
 LIVES, MOMENTS_OF_A_LIFE = 8, 60
 TRANSACTIONS, LINES_OF_ONE, AT_ONCE, PARTITIONS = 120, 20, 20, 2
 PATIENCE_S = 120
@@ -61,8 +60,7 @@ def live(bootstrap: str, topic: str, url: str, dies_at: int | None) -> None:
 
 
 def test_every_line_is_there_once(shared_gateway: GatewayProcess, database_url: str) -> None:
-    seed = int(os.environ.get(SEED_VARIABLE) or SystemRandom().randrange(2**32))
-    print(f"{SEED_VARIABLE}={seed}")
+    seed = chosen_seed()
     random = Random(seed)
     topic = Topics(shared_gateway.bootstrap).fresh(partitions=PARTITIONS)
     committed = fill(shared_gateway.bootstrap, topic, random)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import subprocess
 import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from random import SystemRandom
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
@@ -21,18 +19,10 @@ from tests.support.gateway_process import REPOSITORY
 from tests.support.kafka_tools import java_command
 
 PATIENCE_S = 120.0
-SEED_VARIABLE = "TRANSACTIONS_SEED"
 MESSAGE_COPIER = "org.apache.kafka.tools.TransactionalMessageCopier"
 TRANSACTION_SIZE = 10
 TRANSACTION_TIMEOUT_MS = 4_000
 """It looks for its position before it has the transaction of a dead predecessor aborted, so that it waits for this."""
-
-
-def chosen_seed() -> int:
-    """The seed of a run, printed so that a failure can be repeated."""
-    seed = int(os.environ.get(SEED_VARIABLE) or SystemRandom().randrange(2**32))
-    print(f"{SEED_VARIABLE}={seed}")
-    return seed
 
 
 def python_command(library: str) -> Callable[[Work], list[str]]:

@@ -14,13 +14,13 @@ from tests.compat.topics import fresh_topic
 from tests.compat.transactions.copier import COPIERS, Work, transformed
 from tests.compat.transactions.copying import (
     Copying,
-    chosen_seed,
     copying,
     message_copier_command,
     python_command,
 )
 from tests.faults.kill.load import fixed_port
 from tests.support.gateway_process import GatewayProcess
+from tests.support.seeds import chosen_seed
 from tests.support.setup_peers import spark_connector_libs
 
 PARTITIONS = 2
@@ -88,7 +88,7 @@ def _kill_while_copying(
 ) -> None:
     seed = chosen_seed()
     chance = Random(seed)
-    with GatewayProcess(directory / "data", settings=SETTINGS, port=fixed_port(chance)) as gateway:
+    with GatewayProcess(directory / "data", settings=SETTINGS, port=fixed_port()) as gateway:
         topics = [fresh_topic(gateway.bootstrap, name, partitions=PARTITIONS) for name in ("in", "out")]
         address = ("127.0.0.1", gateway.port)
         with LossyProxy(address, fault_rate=FAULT_RATE, seed=seed, losing=LOSING) as proxy:

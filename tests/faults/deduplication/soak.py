@@ -16,8 +16,9 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
-from tests.faults.deduplication.story import Plot, any_roles, chosen_seed, play
+from tests.faults.deduplication.story import Plot, any_roles, play
 from tests.faults.processes.scene import Outcome
+from tests.support.seeds import fresh_seed
 from tests.support.spark_session import small_session
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ WITH_DELETED_RECORDS = 0.5
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults.deduplication.soak", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="begin no further round after so long")
-    parser.add_argument("--seed", type=int, default=chosen_seed(), help="what everything is drawn from")
+    parser.add_argument("--seed", type=int, default=fresh_seed(), help="what everything is drawn from")
     arguments = parser.parse_args()
     print(f"--seed {arguments.seed}", file=sys.stderr)
     deadline_s = time.monotonic() + arguments.seconds

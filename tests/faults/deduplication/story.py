@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from random import Random, SystemRandom
+from random import Random
 from typing import TYPE_CHECKING
 
 from tests.faults.deduplication.checker import Row, check, shown
@@ -25,7 +24,6 @@ from tests.faults.processes.scene import Outcome
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SEED_VARIABLE = "SEQGATE_TEST_DEDUPLICATION_SEED"
 PARTITIONS = 4
 SETTINGS = {
     "offsets.topic.num.partitions": "1",
@@ -112,11 +110,6 @@ def any_roles(rng: Random) -> list[Role]:
     return list({role.name: role for role in roles}.values())
 
 
-def chosen_seed() -> int:
-    """The seed to replay, or any."""
-    return int(os.environ.get(SEED_VARIABLE) or SystemRandom().randrange(2**32))
-
-
 class Story:
     """One gateway, one file and one name for each role."""
 
@@ -133,9 +126,7 @@ class Story:
 
     def play(self, spark: SparkSession) -> Outcome:
         """Everything from the first start to Spark's count."""
-        gateway = KillableGateway(
-            self._directory / "data", settings=dict(SETTINGS), port=fixed_port(self._rng)
-        )
+        gateway = KillableGateway(self._directory / "data", settings=dict(SETTINGS), port=fixed_port())
         topics = dict.fromkeys(role.topic for role in self._plot.roles)
         with gateway:
             for topic in topics:

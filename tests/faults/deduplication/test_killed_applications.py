@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.faults.deduplication.story import PLAIN, ROLES, SEED_VARIABLE, Plot, chosen_seed, play
+from tests.faults.deduplication.story import PLAIN, ROLES, Plot, play
+from tests.support.seeds import SEED_VARIABLE, chosen_seed
 
 KILLS = 50
 PLOT = Plot(application_kills=8, gateway_kills=8, lines=2500)
@@ -23,9 +24,7 @@ WITHOUT = Plot(
 
 @pytest.fixture
 def seed() -> int:
-    chosen = chosen_seed()
-    print(f"{SEED_VARIABLE}={chosen}")
-    return chosen
+    return chosen_seed()
 
 
 def test_every_line_once(tmp_path: Path, spark: SparkSession, seed: int) -> None:

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from random import Random
+from random import SystemRandom
 from types import TracebackType
 from typing import Self
 
@@ -28,14 +28,14 @@ FINISH_TIMEOUT_S = 180.0
 READ_TIMEOUT_S = 180.0
 
 
-def fixed_port(rng: Random) -> int:
-    """A free port below those that the system hands out by itself.
+def fixed_port() -> int:
+    """Return a free port below those that the system hands out by itself; which one decides nothing, so no seed does.
 
     A client that dials such a port while nobody listens there can end up connected to itself and keep the port taken.
     """
     while True:
         with contextlib.suppress(OSError):
-            return kept_port(rng.randrange(10_000, 32_000))
+            return kept_port(SystemRandom().randrange(10_000, 32_000))
 
 
 class KillableGateway(GatewayProcess):

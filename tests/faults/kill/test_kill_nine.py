@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from random import Random, SystemRandom
+from random import Random
 
 from tests.faults.kill.checker import check, summary
 from tests.faults.kill.load import KillableGateway, Producers, create_topic, fixed_port, read_back
+from tests.support.seeds import SEED_VARIABLE, chosen_seed
 
 KILLS = 50
 AT_ONCE = 0.15
@@ -19,14 +19,12 @@ START_TICKS = (5, 45)
 MOST_RECORDS_BETWEEN = 1500
 TOPIC = "killed"
 PARTITIONS = 6
-SEED_VARIABLE = "SEQGATE_KILL_SEED"
 
 
 def test_fifty_kills_under_load(tmp_path: Path) -> None:
-    seed = int(os.environ.get(SEED_VARIABLE) or SystemRandom().randrange(2**32))
-    print(f"{SEED_VARIABLE}={seed}")
+    seed = chosen_seed()
     rng = Random(seed)
-    gateway = KillableGateway(tmp_path / "data", port=fixed_port(rng))
+    gateway = KillableGateway(tmp_path / "data", port=fixed_port())
     with gateway:
         create_topic(gateway.bootstrap, TOPIC, PARTITIONS)
         with Producers(gateway.bootstrap, TOPIC, PARTITIONS, tmp_path) as producers:

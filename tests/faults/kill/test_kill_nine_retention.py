@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from random import Random, SystemRandom
+from random import Random
 
 from tests.faults.kill.checker import Ledger, check, summary
 from tests.faults.kill.load import KillableGateway, Producers, create_topic, fixed_port, read_back
-from tests.faults.kill.test_kill_nine import SEED_VARIABLE
+from tests.support.seeds import chosen_seed
 from tests.support.wire import Wire
 
 KILLS = 6
@@ -32,15 +31,14 @@ CONFIGS = {
 
 @contextmanager
 def running(tmp_path: Path, rng: Random) -> Iterator[KillableGateway]:
-    with KillableGateway(tmp_path / "data", settings=SETTINGS, port=fixed_port(rng)) as gateway:
+    with KillableGateway(tmp_path / "data", settings=SETTINGS, port=fixed_port()) as gateway:
         create_topic(gateway.bootstrap, TOPIC, PARTITIONS, **CONFIGS)
         yield gateway
         assert "Traceback" not in gateway.stderr_text()
 
 
 def test_kills_while_segments_roll_and_go(tmp_path: Path) -> None:
-    seed = int(os.environ.get(SEED_VARIABLE) or SystemRandom().randrange(2**32))
-    print(f"{SEED_VARIABLE}={seed}")
+    seed = chosen_seed()
     rng = Random(seed)
     with (
         running(tmp_path, rng) as gateway,

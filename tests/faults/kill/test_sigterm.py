@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from random import Random
 
 from tests.faults.kill.checker import check, summary
 from tests.faults.kill.load import Producers, create_topic, fixed_port, read_back
@@ -34,7 +33,7 @@ def _append_much(gateway: GatewayProcess) -> None:
 
 
 def test_stops_cleanly_under_load_and_loses_nothing(tmp_path: Path) -> None:
-    with GatewayProcess(tmp_path / "data", port=fixed_port(Random())) as gateway:
+    with GatewayProcess(tmp_path / "data", port=fixed_port()) as gateway:
         create_topic(gateway.bootstrap, TOPIC, PARTITIONS)
         with Producers(gateway.bootstrap, TOPIC, PARTITIONS, tmp_path) as producers:
             for _ in range(STOPS):

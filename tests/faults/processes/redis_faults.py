@@ -94,7 +94,7 @@ def run(directory: Path, seed: int, rounds: int) -> Outcome:
 @contextmanager
 def _second_gateway(scene: Scene, settings: dict[str, str]) -> Iterator[KillableGateway]:
     second = KillableGateway(
-        scene.directory / "second", settings={**settings, "node.id": "2"}, port=fixed_port(scene.rng)
+        scene.directory / "second", settings={**settings, "node.id": "2"}, port=fixed_port()
     )
     with second:
         yield second

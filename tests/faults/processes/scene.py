@@ -5,7 +5,6 @@ A part of these tests is a function that gets a `Scene` and does the bad things;
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -14,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from random import Random, SystemRandom
+from random import Random
 from typing import Protocol
 
 from tests.faults.kill.checker import SHOWN, check
@@ -29,17 +28,11 @@ from tests.faults.kill.load import (
 )
 from tests.support.gateway_process import REPOSITORY
 
-SEED_VARIABLE = "SEQGATE_TEST_PROCESSES_SEED"
 TOPIC = "suffering"
 PARTITIONS = 4
 WAIT_S = 60.0
 POLL_S = 0.01
 COMMAND_TIMEOUT_S = 60.0
-
-
-def chosen_seed() -> int:
-    """The seed to replay, or any."""
-    return int(os.environ.get(SEED_VARIABLE) or SystemRandom().randrange(2**32))
 
 
 def until(condition: Callable[[], object], what: str, timeout_s: float = WAIT_S) -> None:
@@ -113,7 +106,7 @@ def play(directory: Path, seed: int, act: Act, setting: Setting) -> Outcome:
     gateway = KillableGateway(
         setting.data_dir or directory / "data",
         settings=dict(setting.settings),
-        port=fixed_port(rng),
+        port=fixed_port(),
         environment=setting.environment,
         under=setting.under,
     )

@@ -17,7 +17,8 @@ from pathlib import Path
 from random import Random
 
 from tests.faults.processes.parts import PARTS
-from tests.faults.processes.scene import Outcome, chosen_seed
+from tests.faults.processes.scene import Outcome
+from tests.support.seeds import fresh_seed
 
 ROUNDS_FACTOR = 3
 """So many times as much of each part as in its test."""
@@ -63,11 +64,9 @@ def _round(name: str, seed: int) -> Outcome:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.faults.processes.soak", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="begin no further part after so long")
-    parser.add_argument("--seed", type=int, default=None, help="what everything is drawn from")
+    parser.add_argument("--seed", type=int, default=fresh_seed(), help="what everything is drawn from")
     parser.add_argument("--part", choices=PARTS, default=None, help="this part only")
     arguments = parser.parse_args()
-    if arguments.seed is None:
-        arguments.seed = chosen_seed()
     print(f"--seed {arguments.seed}", file=sys.stderr)
     return arguments
 

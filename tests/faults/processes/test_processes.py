@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.faults.processes.parts import PARTS, SHARE
-from tests.faults.processes.scene import SEED_VARIABLE, chosen_seed
+from tests.support.seeds import SEED_VARIABLE, chosen_seed
 
 
 @pytest.mark.parametrize("name", SHARE)
 def test_nothing_acknowledged_is_lost_or_doubled(name: str, tmp_path: Path) -> None:
     part = PARTS[name]
     seed = chosen_seed()
-    print(f"{SEED_VARIABLE}={seed}")
     outcome = part.run(tmp_path, seed, part.rounds)
     print(dict(outcome.counts))
     assert not outcome.breaches, f"{SEED_VARIABLE}={seed}\n" + "\n".join(outcome.breaches[:10])

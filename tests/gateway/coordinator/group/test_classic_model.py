@@ -305,5 +305,5 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         self.every_waiter_is_answered_or_kept_once()
 
 
-ClassicGroupMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+ClassicGroupMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=60)
 TestClassicGroup = ClassicGroupMachine.TestCase

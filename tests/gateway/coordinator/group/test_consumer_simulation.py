@@ -206,4 +206,4 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 
 
 TestConsumerGroup = ConsumerGroupMachine.TestCase
-TestConsumerGroup.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestConsumerGroup.settings = settings(max_examples=150, stateful_step_count=40)

@@ -127,7 +127,7 @@ class PendingOffsetsMachine(RuleBasedStateMachine):
 
 
 TestPendingOffsets = PendingOffsetsMachine.TestCase
-TestPendingOffsets.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+TestPendingOffsets.settings = settings(max_examples=200, stateful_step_count=40)
 
 
 def test_who_holds_what_is_told() -> None:

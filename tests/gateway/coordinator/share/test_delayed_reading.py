@@ -216,7 +216,7 @@ class DelayedReading(RuleBasedStateMachine):
 
 
 TestDelayedReading = DelayedReading.TestCase
-TestDelayedReading.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestDelayedReading.settings = settings(max_examples=150, stateful_step_count=40)
 
 
 def test_many_that_wait_in_front_hold_nobody_up() -> None:

@@ -214,4 +214,4 @@ class SharedReading(RuleBasedStateMachine):
 
 
 TestSharedReading = SharedReading.TestCase
-TestSharedReading.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestSharedReading.settings = settings(max_examples=150, stateful_step_count=40)
