@@ -1,4 +1,4 @@
-"""What handlers may use, put together once by the composition root."""
+"""The parts that handlers may use, put together once by the composition root."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pid_allocator import ProducerIdAllocator
 
 
 class Endpoint(NamedTuple):
-    """Where clients of one listener reach this node."""
+    """The address at which clients of one listener reach this node."""
 
     host: str
     port: int
@@ -53,14 +53,14 @@ class Services:
     transactions: TransactionCoordinator
     backlog: Backlog
     advertised: dict[str, Endpoint]
-    """By listener name."""
+    """The advertised address of each listener, by its name."""
     disk_room: DiskRoom
     duplicates: int = 0
     """Batches answered with the offset of their original since the start."""
     rejections: int = 0
     """Batches refused for their sequence or epoch since the start."""
     tasks: TaskList = field(init=False)
-    """Long work that goes on beside requests."""
+    """Long work that runs beside requests."""
 
     def __post_init__(self) -> None:
         self.tasks = TaskList(self.clock)

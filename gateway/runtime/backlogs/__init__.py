@@ -1,1 +1,1 @@
-"""Backlog quotas and TTL."""
+"""Backlog quotas and message TTL of this node's topics."""

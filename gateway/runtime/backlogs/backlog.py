@@ -1,7 +1,7 @@
-"""Keeps backlog quotas and message TTL: measures every so often, opens and closes partitions, moves slow groups.
+"""Enforces backlog quotas and message TTL: measures at intervals, opens and closes gates, moves slow groups forward.
 
-Only partitions that some group reads are looked at, of topics that have one of these settings. All others have no gate
-(`Partition.gate` is None), and are not opened for this.
+Only partitions of topics with one of these settings that some group reads are measured. All other partitions have no
+gate (`Partition.gate` is None), and are not opened for a measurement.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Decide = Callable[[PartitionView, Sequence[Reader], BacklogRules, int], list[Mov
 
 
 class _LogView:
-    """A log as the rules look at it."""
+    """A log as the backlog rules see it."""
 
     def __init__(self, log: UnifiedLog) -> None:
         self._log = log
@@ -88,16 +88,16 @@ class Backlog:
         self._tasks: set[asyncio.Task[None]] = set()
         self._passes = asyncio.Lock()
         self.holds = False
-        """Whether any partition has producers wait when it is full."""
+        """Whether producers wait while the gate of some partition is closed."""
         self.held = HeldRequests()
-        config.follow(self._take_limits)
+        config.follow(self._apply_limits)
 
     @property
     def skipped(self) -> SkippedRecords:
-        """What groups were moved over."""
+        """The records that groups were moved over."""
         return self._moves.skipped
 
-    def _take_limits(self) -> None:
+    def _apply_limits(self) -> None:
         config = self._config
         self.held.max_requests = config.int("seqgate.backlog.hold.max.requests")
         self.held.max_bytes = config.int("seqgate.backlog.hold.max.bytes")
@@ -106,16 +106,16 @@ class Backlog:
     # Beginning and end.
 
     def start(self) -> None:
-        """Take up the settings of all topics, and follow them from now on."""
+        """Load the settings of all topics, and follow them from now on."""
         self._rules.load()
         self._metadata_log.add_listener(self.metadata_changed)
 
     def run(self) -> None:
-        """Measure every so often."""
+        """Start measuring at intervals."""
         self._tasks.add(asyncio.create_task(self._repeat(), name="backlog"))
 
     async def stop(self) -> None:
-        """Measure no more; whoever waits is refused."""
+        """Stop measuring, and refuse the requests that wait."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -129,32 +129,34 @@ class Backlog:
             await self.measure_all_safely()
 
     async def measure_all_safely(self) -> None:
-        """As `measure_all`; what goes wrong is logged."""
+        """Run `measure_all`, and log an error instead of raising it."""
         try:
             await self.measure_all()
         except Exception:
-            logger.exception("backlogs could not be measured; tried again at the next turn")
+            logger.exception(
+                "backlogs could not be measured; the next measurement follows after its interval"
+            )
 
     # Settings.
 
     def rules_of(self, topic: str) -> BacklogRules:
-        """The rules of a topic."""
+        """Return the rules of a topic."""
         return self._rules.of(topic)
 
     async def metadata_changed(self, records: Sequence[MetadataRecord]) -> None:
-        """Take up new settings at once: what is not limited any more is open when the change is answered."""
+        """Apply new settings at once: a partition without a limit is open before the change is answered."""
         if not self._rules.changed(records):
             return
         for partition in list(self._gated):
             self._fit_gate(partition)
         self._note_gates()
-        # not awaited: it may wait for the disk, and the change need not wait for it
+        # not awaited: the measurement may wait for the disk, and the change need not wait for it
         task = asyncio.create_task(self.measure_all_safely())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def _fit_gate(self, partition: Partition) -> ProduceGate | None:
-        """The gate of a partition, if its topic has one."""
+        """Add or remove the gate of a partition as its topic's rules say; return the gate, if there is one."""
         if partition.closed or not self._rules.of(partition.topic).limits_producers:
             partition.gate = None
             self._gated.pop(partition, None)
@@ -169,7 +171,7 @@ class Backlog:
     # Measuring.
 
     async def measure_all(self) -> None:
-        """Measure every partition that has rules, move whom they say, and let producers go on or not."""
+        """Measure every partition that has rules, move the readers that the rules move, and open or close the gates."""
         async with self._passes:
             if self._rules or self._gated:
                 await self._measure_all()
@@ -191,7 +193,7 @@ class Backlog:
         self._note_gates()
 
     def _partition_to_measure(self, place: TopicPartition, readers: Iterable[Reader]) -> Partition | None:
-        """The partition if it is open; opens it when a reader is behind."""
+        """Return the partition if it is open; open it when a reader is behind."""
         topic = self._partitions.by_name.get(place[0])
         if topic is None:
             return None
@@ -204,7 +206,7 @@ class Backlog:
         return topic.get(place[1]) if any(reader.offset < end_offset for reader in readers) else None
 
     def usage_of(self, partition: Partition, readers: Sequence[Reader]) -> Usage:
-        """The backlog of a partition now. Raises LogError."""
+        """Measure the backlog of a partition now. Raises LogError."""
         rules = self._rules.of(partition.topic)
         return measure(_LogView(partition.log), readers, rules, self._clock.now_ms())
 
@@ -215,22 +217,22 @@ class Backlog:
             gate.measured(usage, self._rules.of(partition.topic))
 
     async def _move(self, partitions: Sequence[Partition], readers: Readers, decide: Decide) -> None:
-        """Move those whom `decide` names, durably, and have `readers` tell where they are then."""
+        """Move the readers that `decide` moves, durably, and note their new offsets in `readers`."""
         moves: list[tuple[Partition, Move]] = []
 
-        def look(partition: Partition) -> None:
+        def decide_one(partition: Partition) -> None:
             found = readers.get((partition.topic, partition.index))
             if found:
                 rules = self._rules.of(partition.topic)
                 decided = decide(_LogView(partition.log), found, rules, self._clock.now_ms())
                 moves.extend((partition, move) for move in decided)
 
-        await for_each_partition(partitions, look, PURPOSE)
+        await for_each_partition(partitions, decide_one, PURPOSE)
         if moves:
             await self._moves.carry_out(moves, readers)
 
     async def readers(self, names: Container[str]) -> Readers:
-        """Who reads some topics: groups by their committed offsets, share groups by their start."""
+        """Return the readers of these topics: groups at their committed offset, share groups at their start offset."""
         found: Readers = {}
         for shard in self._groups.loaded_shards():
             async for group_id in in_slices(shard.offsets.groups()):

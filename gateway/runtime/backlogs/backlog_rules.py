@@ -1,4 +1,4 @@
-"""The backlog quotas and message TTL of every topic, as they are set now."""
+"""The present backlog quotas and message TTL of every topic."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NO_RULES: Final = BacklogRules()
 
 
 def backlog_rules(config: Config, overrides: Mapping[str, str]) -> BacklogRules:
-    """The rules of a topic with the given configurations of its own."""
+    """Return the rules of a topic with the given configurations of its own."""
     quota_bytes, quota_ms, policy, ttl_ms = (config.topic_value(name, overrides) for name in SETTINGS)
     return BacklogRules(
         cast("int", quota_bytes), cast("int", quota_ms), Policy(cast("str", policy)), cast("int", ttl_ms)
@@ -24,24 +24,24 @@ def backlog_rules(config: Config, overrides: Mapping[str, str]) -> BacklogRules:
 
 
 class TopicRules:
-    """Rules by topic. A topic is `in` here when it has any that is not empty; internal topics have none."""
+    """The rules by topic. A topic is `in` this object when its rules are not empty; internal topics have none."""
 
     def __init__(self, config: Config, image: MetadataImage) -> None:
         self._config = config
         self._image = image
         self._default = NO_RULES
         self._own: dict[str, BacklogRules] = {}
-        """Of topics with settings of their own."""
+        """The rules of topics with settings of their own."""
 
     def load(self) -> None:
-        """Take up what is set on all topics and on the broker."""
+        """Load the settings of all topics and of the broker."""
         self._default = backlog_rules(self._config, {})
         self._own.clear()
         for name in self._image.configured(TOPIC_RESOURCE):
-            self._take(name)
+            self._load_topic(name)
 
     def changed(self, records: Sequence[MetadataRecord]) -> bool:
-        """Take up what the records of one change set; whether any rules may be others now."""
+        """Apply the records of one change; return whether any rules may have changed."""
         if any(isinstance(record, RemoveTopicRecord) for record in records):
             topics = self._image.topics_by_name
             self._own = {name: rules for name, rules in self._own.items() if name in topics}
@@ -56,10 +56,10 @@ class TopicRules:
             if record.resource_type == TOPIC_RESOURCE and record.name in SETTINGS
         ]
         for name in dict.fromkeys(altered):
-            self._take(name)
+            self._load_topic(name)
         return bool(altered)
 
-    def _take(self, name: str) -> None:
+    def _load_topic(self, name: str) -> None:
         overrides = self._image.topic_configs(name)
         if any(setting in overrides for setting in SETTINGS):
             self._own[name] = backlog_rules(self._config, overrides)
@@ -67,11 +67,11 @@ class TopicRules:
             self._own.pop(name, None)
 
     def of(self, name: str) -> BacklogRules:
-        """The rules of a topic."""
+        """Return the rules of a topic."""
         return NO_RULES if name in INTERNAL_TOPICS else self._own.get(name, self._default)
 
     def names(self) -> Container[str]:
-        """The topics that have any; looked into for every committed offset, so a set where that is known."""
+        """Return the topics that have rules: a set if possible, because each committed offset is looked up in it."""
         if not self._default.is_empty:
             return self
         return {name for name, rules in self._own.items() if not rules.is_empty} - INTERNAL_TOPICS
@@ -80,5 +80,5 @@ class TopicRules:
         return isinstance(name, str) and not self.of(name).is_empty
 
     def __bool__(self) -> bool:
-        """Whether any topic can have rules."""
+        """Return whether any topic can have rules."""
         return bool(self._own) or not self._default.is_empty

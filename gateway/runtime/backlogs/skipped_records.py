@@ -1,4 +1,4 @@
-"""How many records each group was moved over unread, since the gateway started."""
+"""Counts the unread records that each group was moved over since the gateway started."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from gateway.quota.backlog import Limit, Move, Reader
 
 @dataclass(slots=True)
 class Skipped:
-    """Records by what they were skipped for; `up_to` is the highest offset that the group was moved to."""
+    """Skipped records by the limit that skipped them; `up_to` is the highest offset that the group was moved to."""
 
     records: dict[Limit, int] = field(default_factory=dict)
     up_to: int = 0
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """The number of skipped records, for all limits together."""
         return sum(self.records.values())
 
 
@@ -26,16 +26,16 @@ NOTHING = Skipped()
 
 
 class SkippedRecords:
-    """By group and partition, for as long as the group reads it.
+    """The skipped records by group and partition, for as long as the group reads the partition.
 
-    What a group skips twice, because a member went back and committed behind the move, counts once.
+    A record that a group skips twice, because a member committed an offset behind the move, counts once.
     """
 
     def __init__(self) -> None:
         self._skipped: dict[tuple[str, TopicPartition], Skipped] = {}
 
     def note(self, place: TopicPartition, move: Move, records: int) -> int:
-        """Take account of a move over as many records; returns how many of them count."""
+        """Count a move over `records` records; return how many of them are counted for the first time."""
         skipped = self._skipped.setdefault((move.reader.group, place), Skipped())
         counted = max(0, min(records, move.to_offset - skipped.up_to))
         skipped.records[move.limit] = skipped.records.get(move.limit, 0) + counted
@@ -43,11 +43,11 @@ class SkippedRecords:
         return counted
 
     def of(self, group: str, place: TopicPartition) -> Skipped:
-        """What a group skipped in a partition."""
+        """Return the records that a group skipped in a partition."""
         return self._skipped.get((group, place), NOTHING)
 
     def keep_only(self, readers: Mapping[TopicPartition, Iterable[Reader]]) -> None:
-        """Forget groups that no longer read."""
+        """Drop the groups that no longer read a partition."""
         if self._skipped:
             known = {(reader.group, place) for place, entries in readers.items() for reader in entries}
             self._skipped = {key: value for key, value in self._skipped.items() if key in known}

@@ -1,1 +1,1 @@
-"""The event loop's own things: clock, timers, slices, tasks, and what the machine gives."""
+"""Parts of the event loop: clock, timers, slices, tasks, and the machine's resources."""

@@ -1,7 +1,7 @@
-"""Notices that the machine's clock was set, so that what waits for a time goes on waiting for as long as it should.
+"""Notices when the machine's clock is set, so that deadlines move with the clock.
 
-Sessions of members, rebalances and locks of share groups last a while, whatever the clock says meanwhile: Kafka measures
-them with a clock that is never set. Here their deadlines are wall-clock times, which move with the clock instead.
+Sessions of members, rebalances and locks of share groups last a fixed time, whatever the clock does. Kafka measures
+that time with a clock that is never set. Here the deadlines are wall-clock times, so they move when the clock is set.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from gateway.runtime.loop.clock import Clock
 logger = logging.getLogger(__name__)
 
 TOLERATED_MS: Final = 1000
-"""Smaller corrections are taken for what clocks do."""
+"""Smaller jumps are ordinary corrections of a clock and are ignored."""
 
 
 class ClockChanges:
-    """A clock that looks, each time it is asked, whether the one behind it was set; `listeners` get by how many ms."""
+    """A clock that checks at each call whether the clock behind it was set; `listeners` then get the jump in ms."""
 
     def __init__(self, clock: Clock, seconds: Callable[[], float]) -> None:
-        """Compare `clock` with `seconds`, which only ever goes on."""
+        """Compare `clock` with `seconds`, a clock that is never set."""
         self._clock = clock
         self._seconds = seconds
-        self._ahead_ms = self._look()[1]
+        self._ahead_ms = self._read()[1]
         self.listeners: list[Callable[[int], None]] = []
 
     def now_ms(self) -> int:
-        """Milliseconds since the Unix epoch, after the listeners were told of a change."""
-        now_ms, ahead_ms = self._look()
+        """Return milliseconds since the Unix epoch, after the listeners were told of a jump."""
+        now_ms, ahead_ms = self._read()
         by_ms = ahead_ms - self._ahead_ms
         self._ahead_ms = ahead_ms
         if abs(by_ms) > TOLERATED_MS:
@@ -39,6 +39,6 @@ class ClockChanges:
                 listener(round(by_ms))
         return now_ms
 
-    def _look(self) -> tuple[int, float]:
+    def _read(self) -> tuple[int, float]:
         now_ms = self._clock.now_ms()
         return now_ms, now_ms - self._seconds() * 1000

@@ -1,6 +1,7 @@
-"""The process that cleans logs: started when there is something to clean, given one log after the other, ended after that.
+"""The process that compacts logs: started when there is work, given one log after another, stopped after that.
 
-Jobs go to its standard input, reports come from its standard output, each as a length (uint32, big-endian) and msgpack.
+Jobs go to the process's standard input, reports come from its standard output. Each is a length (uint32, big-endian)
+and msgpack.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ _START: Final = (
     "import os, sys; sys.path[:] = sys.argv[1].split(os.pathsep); "
     "from log.compaction.worker import main; main(int(sys.argv[2]))"
 )
-"""It imports from where this process does, whatever the working directory holds."""
+"""The program of the process; it imports from where this process does, whatever the working directory holds."""
 
 
 class CompactionWorker:
-    """One such process, if it runs. Belongs to one task at a time, but for `kill`."""
+    """One compaction process. Only one task at a time may use it, except for `kill`."""
 
     def __init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
@@ -41,10 +42,10 @@ class CompactionWorker:
     async def clean(
         self, job: CleaningJob, take: Callable[[CleanedSegment], Awaitable[None]]
     ) -> CleaningFinished | CleaningFailed:
-        """Have a log cleaned; `take` gets each segment when it is durable.
+        """Clean a log in the process; await `take` with each cleaned segment once it is durable.
 
-        A process that dies is a CleaningFailed; the next call starts another one. Raises what `take` raises, after which
-        the process is killed.
+        When the process dies, the result is a CleaningFailed, and the next call starts another process. When `take`
+        raises, the process is killed and the error is raised.
         """
         try:
             process = await self._started()
@@ -58,7 +59,7 @@ class CompactionWorker:
                     return report
                 await take(report)
         except (OSError, asyncio.IncompleteReadError) as error:
-            return CleaningFailed(await self._obituary(error))
+            return CleaningFailed(await self._death(error))
         except BaseException:
             self.kill()
             raise
@@ -84,22 +85,22 @@ class CompactionWorker:
         length = int.from_bytes(await process.stdout.readexactly(_LENGTH_BYTES), "big")
         return await process.stdout.readexactly(length)
 
-    async def _obituary(self, error: Exception) -> str:
+    async def _death(self, error: Exception) -> str:
         process, self._process = self._process, None
         if process is None:
-            return f"no process could be started: {error}"
+            return f"no compaction process could be started: {error}"
         with contextlib.suppress(ProcessLookupError):
             process.kill()
-        return f"its process ended with {await process.wait()}"
+        return f"the compaction process ended with exit status {await process.wait()}"
 
     def kill(self) -> None:
-        """End the process at once, whatever it does."""
+        """Kill the process at once."""
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
 
     async def close(self) -> None:
-        """End the process, which has nothing to do."""
+        """End the process, which must be idle, and wait for it."""
         process, self._process = self._process, None
         if process is None:
             return

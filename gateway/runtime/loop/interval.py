@@ -1,4 +1,4 @@
-"""The time between two runs of a background job, as its setting says at each moment."""
+"""The time between two runs of a background job, which follows its setting."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gateway.config import Config
 
 
 class Interval:
-    """A setting in ms that a job waits by. Belongs to one event loop."""
+    """An interval in ms that a setting gives. Belongs to one event loop."""
 
     def __init__(self, config: Config, name: str) -> None:
         self._config = config
@@ -18,11 +18,11 @@ class Interval:
 
     @property
     def seconds(self) -> float:
-        """The time as it is set now."""
+        """The present value of the setting, in seconds."""
         return self._config.int(self._name) / 1000
 
     async def passed(self) -> None:
-        """Wait for as long from now on; one that is altered meanwhile counts from the same moment."""
+        """Wait for the interval. When the setting changes meanwhile, the new interval counts from the same start."""
         loop = asyncio.get_running_loop()
         begun_s = loop.time()
         while (left_s := begun_s + self.seconds - loop.time()) > 0:

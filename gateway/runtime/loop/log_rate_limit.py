@@ -1,7 +1,7 @@
 """Keeps a hostile or broken client from filling the log, or from writing lines of its own into it.
 
-Each kind of line comes at most so often per second, no line is longer than a page, and what clients chose is in it
-without line breaks and other control characters.
+Each kind of line is limited per second, no line is longer than a page, and texts that clients chose appear without line
+breaks and other control characters.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import Final
 
 LINES_PER_SECOND = 20
 KINDS = 1000
-"""Kinds of line remembered; beyond it all are forgotten and counted anew."""
+"""Kinds of line remembered; beyond that all counts start anew."""
 MAX_CHARACTERS: Final = 2_000
-"""What is longer is cut."""
+"""Longer lines are cut."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 class LineLimit(logging.Filter):
-    """A filter for the log handler. A kind of line is its place in the code; errors always pass, unless they come with
-    a traceback: a request that always fails can be sent for ever.
+    """A filter for the log handler: at most `lines_per_second` lines of one kind, which is a place in the code.
 
-    The first line that passes after others were dropped says how many there were.
+    Errors always pass, except those with a traceback: a client can repeat a request that always fails. The first line
+    after dropped ones says how many were dropped.
     """
 
     def __init__(self, now_s: Callable[[], float], lines_per_second: int = LINES_PER_SECOND) -> None:

@@ -1,4 +1,4 @@
-"""The loggers of this process and their levels, under Kafka's names of levels. A level lasts until the process ends."""
+"""The levels of this process's loggers, under Kafka's names. A level lasts until the process ends."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _LEVELS: Final[Mapping[str, int]] = {
 
 
 def levels() -> dict[str, str]:
-    """The level in effect of every logger, by its name; `root` is the one that all inherit from.
+    """Return the level in effect of every logger by its name; all loggers inherit from `root`.
 
-    Packages are among them: what is set on `gateway.server` holds for all its modules that have no level of their own.
+    Packages are loggers too: a level of `gateway.server` applies to all its modules without a level of their own.
     """
     root = logging.getLogger()
     names = sorted(root.manager.loggerDict)
@@ -30,7 +30,7 @@ def levels() -> dict[str, str]:
 
 
 def set_level(name: str, level: str | None) -> None:
-    """Set the level of a logger; None has it inherit again, and the root go back to where it started."""
+    """Set the level of a logger. With None the logger inherits again, and `root` returns to its level at the start."""
     inherited = START_LEVEL if name == ROOT else logging.NOTSET
     logger = logging.getLogger(None if name == ROOT else name)
     logger.setLevel(inherited if level is None else _LEVELS[level])

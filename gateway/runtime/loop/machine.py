@@ -1,4 +1,4 @@
-"""What a gateway takes from the machine it runs on: time, files, threads, processes. A simulation gives others."""
+"""The machine's resources that a gateway uses: time, files, threads, processes. A simulation provides others."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class Workers(Protocol[T_contra]):
-    """A few threads that do one kind of work, beside the event loop."""
+    """A few threads beside the event loop that do one kind of work."""
 
     def put(self, item: T_contra) -> None:
-        """Have one of them do this, after what was put before."""
+        """Queue an item; the threads take items in the order they were put."""
         ...
 
     def stop(self) -> None:
-        """Return when everything that was put is done, and they are gone."""
+        """Finish all queued items, end the threads, and return."""
         ...
 
 
 class Cleaner(Protocol):
-    """Who cleans logs apart from the event loop; see `CompactionWorker`."""
+    """A cleaner of logs outside the event loop; see `CompactionWorker`."""
 
     async def clean(
         self, job: CleaningJob, take: Callable[[CleanedSegment], Awaitable[None]]
@@ -47,10 +47,10 @@ class Cleaner(Protocol):
 
 
 class WorkerThreads(Generic[T]):
-    """`count` threads called `name`-0, `name`-1, ... that do `work`, which raises nothing."""
+    """`count` threads called `name`-0, `name`-1, ... that call `work`, which must not raise."""
 
     def __init__(self, name: str, count: int, work: Callable[[T], None]) -> None:
-        """Start them."""
+        """Start the threads."""
         self._work = work
         self._items: SimpleQueue[tuple[T] | None] = SimpleQueue()
         self._threads = [
@@ -75,7 +75,7 @@ class WorkerThreads(Generic[T]):
 
 
 class FileHandles(NamedTuple):
-    """How many connections and data files may be open at once."""
+    """How many connections and how many data files may be open at once."""
 
     connections: int
     files: int
@@ -92,21 +92,21 @@ def split_file_handles(limit: int, wanted_files: int) -> FileHandles:
 
 
 class Machine:
-    """The real one."""
+    """The machine's own clock, storage, threads and processes."""
 
     def __init__(self, clock: Clock | None = None, storage: Storage | None = None) -> None:
-        """Take another clock or storage than the machine's own, if given."""
+        """Use another clock or storage than the machine's own, if given."""
         self.clock = clock or SystemClock()
         self.storage = storage or Storage()
 
     def seconds(self) -> float:
-        """What durations are measured with."""
+        """Return seconds of a clock that is never set, for durations."""
         return time.perf_counter()
 
     def workers(self, name: str, count: int, work: Callable[[T], None]) -> Workers[T]:
-        """Start `count` threads that do `work`, which raises nothing."""
+        """Start `count` threads that call `work`, which must not raise."""
         return WorkerThreads(name, count, work)
 
     def cleaner(self) -> Cleaner:
-        """One who can clean logs, and has not begun."""
+        """Return a cleaner of logs, which starts its process with its first job."""
         return CompactionWorker()

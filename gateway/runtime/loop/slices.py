@@ -1,7 +1,7 @@
-"""Long work on the event loop, cut so that requests go first whenever a slice of time is over.
+"""Cuts long work on the event loop into slices of time, so that requests run between them.
 
-All long work shares the slices: one turn of the event loop has one, however many clients ask for much at once, and
-whoever began first goes on first.
+All long work shares the slices: each turn of the event loop has one slice, however much work there is. The work that
+began first continues first.
 """
 
 from __future__ import annotations
@@ -13,24 +13,27 @@ from typing import Final, TypeVar
 from weakref import WeakKeyDictionary
 
 SLICE_S: Final = 0.005
-"""What has run for so long lets requests go first."""
+"""Length of a slice: work that has run for this long lets requests run."""
 
 T = TypeVar("T")
 
 
 class _Turns:
-    """The slices of one event loop and who waits for one."""
+    """The slices of one event loop, and the work that waits for one."""
 
     __slots__ = ("_ends_s", "_loop", "_waiting")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._ends_s: float | None = None
-        """When the slice of this turn of the loop is over; None while nobody has taken it."""
+        """The end of the slice in this turn of the loop; None before any work has used the turn."""
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     def has_time(self, *, has_begun: bool) -> bool:
-        """Whether there is time in this turn, for work that has begun before all other."""
+        """Return whether this turn has time left.
+
+        Work that `has_begun` comes before work that waits for its first slice.
+        """
         now_s = self._loop.time()
         if self._ends_s is None:
             if self._waiting and not has_begun:
@@ -41,7 +44,7 @@ class _Turns:
         return now_s <= self._ends_s
 
     async def wait(self, *, has_begun: bool) -> None:
-        """Wait for a turn that may have time."""
+        """Wait for a turn that may have time left."""
         turn: asyncio.Future[None] = self._loop.create_future()
         if has_begun:
             self._waiting.appendleft(turn)
@@ -69,7 +72,7 @@ _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, _Turns] = WeakKeyDictionary
 
 
 async def in_slices(things: Iterable[T]) -> AsyncIterator[T]:
-    """Each thing in turn; whenever what is done with them has taken a slice of time, requests go first."""
+    """Yield each thing; when the loop body has used up a slice of time, let requests run first."""
     loop = asyncio.get_running_loop()
     turns = _turns.get(loop)
     if turns is None:

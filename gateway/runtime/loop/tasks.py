@@ -1,6 +1,6 @@
-"""Long work that goes on beside requests, so that it can be seen: what it is, since when, how far, and how it ended.
+"""A list of long work that runs beside requests: its name, start, progress and outcome.
 
-What an administrative request began goes on when its time is over; `seqgate tasks` tells of it.
+Work that an administrative request started continues when the request times out; `seqgate tasks` shows it.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Any, Final, TypeVar
 from gateway.runtime.loop.clock import Clock
 
 KEPT_FINISHED: Final = 100
-"""Tasks that are over and still told of; the oldest go first."""
+"""Finished tasks that are listed; beyond that the oldest are dropped."""
 
 LONG_MS: Final = 1_000
-"""Brief work that took less is not told of afterwards."""
+"""A brief task that took less than this is not listed afterwards."""
 
 T = TypeVar("T")
 
 
 class Task:
-    """One piece of work. `done` counts up to `total`, which is None while nobody knows it; times in ms."""
+    """One piece of work. `done` counts up to `total`, which is None while unknown; times in ms."""
 
     __slots__ = ("begun_ms", "done", "ended_ms", "failure", "is_brief", "name", "number", "total")
 
@@ -30,16 +30,16 @@ class Task:
         self.name = name
         self.begun_ms = begun_ms
         self.is_brief = is_brief
-        """Whether nobody needs to know of it afterwards unless it took long."""
+        """Whether the task is dropped from the list when it ends, unless it took long."""
         self.ended_ms: int | None = None
         self.failure: str | None = None
-        """Why it ended without having done what it was to do."""
+        """Why the task failed; None when it succeeded or still runs."""
         self.done = 0
         self.total: int | None = None
 
 
 class TaskList:
-    """What goes on, and the last that is over."""
+    """The running tasks, and the last finished ones."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -49,22 +49,22 @@ class TaskList:
         self._last_number = 0
 
     def __iter__(self) -> Iterator[Task]:
-        """Those that run, then those that are over, each by their beginning."""
+        """Yield the running tasks, then the finished ones, each in the order of their start."""
         return iter([*self._running.values(), *self._finished.values()])
 
     def get(self, number: int) -> Task | None:
-        """A task that runs or is over not long ago."""
+        """Return a task that runs or has finished lately; None for any other number."""
         return self._running.get(number) or self._finished.get(number)
 
     def begin(self, name: str, *, is_brief: bool = False) -> Task:
-        """Note that a piece of work begins; `end` must follow."""
+        """Add a running task; `end` must follow."""
         self._last_number += 1
         task = Task(self._last_number, name, self._clock.now_ms(), is_brief=is_brief)
         self._running[task.number] = task
         return task
 
     def end(self, task: Task, failure: str | None = None) -> None:
-        """Note that it is over."""
+        """Mark a task as finished, and as failed when `failure` is given."""
         task.ended_ms = self._clock.now_ms()
         task.failure = failure
         self._running.pop(task.number, None)
@@ -75,7 +75,7 @@ class TaskList:
             del self._finished[next(iter(self._finished))]
 
     def start(self, task: Task, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Do the work of a task that was begun; whoever waits for it may give up, it goes on."""
+        """Run the work of a task that `begin` added; the work continues even if its caller stops waiting."""
         doing = asyncio.get_running_loop().create_task(work)
         self._work.add(doing)
         doing.add_done_callback(lambda done: self._over(task, done))
@@ -84,13 +84,13 @@ class TaskList:
     def _over(self, task: Task, doing: asyncio.Task[Any]) -> None:
         self._work.discard(doing)
         if doing.cancelled():
-            self.end(task, "it was cancelled")
+            self.end(task, "the task was cancelled")
         else:
             error = doing.exception()
             self.end(task, None if error is None else f"{error}" or type(error).__name__)
 
     async def stop(self) -> None:
-        """Cancel what runs."""
+        """Cancel all running work, and wait until it has ended."""
         for doing in list(self._work):
             doing.cancel()
         await asyncio.gather(*self._work, return_exceptions=True)

@@ -1,1 +1,1 @@
-"""Topics and the metadata log they are stored in."""
+"""Topics, and the metadata log that stores them."""

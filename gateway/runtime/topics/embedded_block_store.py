@@ -1,4 +1,4 @@
-"""Blocks of producer ids in the metadata log: the store of a gateway that shares its ids with nobody."""
+"""Stores blocks of producer ids in the metadata log, for a gateway that shares its ids with no other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pid_allocator import NextIdBehind, ProducerIdBlock, ProducerIdsExhausted, S
 
 
 class EmbeddedBlockStore:
-    """pid_allocator's BlockStore over the metadata log; `node_id` is written into each record."""
+    """A BlockStore of `pid_allocator` over the metadata log; each record names `node_id`."""
 
     def __init__(self, metadata_log: MetadataLog, node_id: int) -> None:
         self._metadata_log = metadata_log
@@ -20,7 +20,7 @@ class EmbeddedBlockStore:
     async def claim(self, size: int, owner: str, now_ms: int) -> ProducerIdBlock:
         """Claim the next block. Raises StoreUnavailable, ProducerIdsExhausted, ValueError for a size below 1."""
         if size < 1:
-            raise ValueError(f"a block holds at least one producer id, not {size}")
+            raise ValueError(f"the size of a block of producer ids must be at least 1, not {size}")
         try:
             record = await self._metadata_log.commit(
                 lambda image: claim_block(
@@ -34,11 +34,11 @@ class EmbeddedBlockStore:
         return block_of(record)
 
     async def blocks(self) -> list[ProducerIdBlock]:
-        """All blocks claimed so far, in the order of their claims."""
+        """Return all blocks claimed so far, in the order of their claims."""
         return blocks_of(self._metadata_log.image)
 
     async def move_next(self, producer_id: int) -> int:
-        """Skip the ids below `producer_id`; returns the next id before. Raises NextIdBehind, StoreUnavailable."""
+        """Skip the ids below `producer_id`; return the former next id. Raises NextIdBehind, StoreUnavailable."""
         previous = self._metadata_log.image.next_producer_id
         try:
             await self._metadata_log.commit(
@@ -52,7 +52,7 @@ class EmbeddedBlockStore:
 
 
 def block_of(record: ProducerIdsRecord) -> ProducerIdBlock:
-    """The block that a record claims."""
+    """Return the block that a record claims."""
     return ProducerIdBlock(
         first_producer_id=record.first_producer_id,
         last_producer_id=record.next_producer_id - 1,
@@ -62,5 +62,5 @@ def block_of(record: ProducerIdsRecord) -> ProducerIdBlock:
 
 
 def blocks_of(image: MetadataImage) -> list[ProducerIdBlock]:
-    """All blocks of an image, in the order of their claims; for a gateway that is not running, too."""
+    """Return all blocks of an image in the order of their claims; works without a running gateway, too."""
     return [block_of(record) for record in image.producer_id_blocks]

@@ -1,4 +1,4 @@
-"""Limits of parts that know nothing of settings, kept as the settings say while the gateway runs."""
+"""Keeps the limits of parts that know no settings at the settings' values while the gateway runs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from seq_validator import ProducerLimit
 
 
 def follow_open_files(config: Config, storage: Storage, handles_limit: int) -> None:
-    """`seqgate.log.max.open.files`, as far as the process may open so many (`handles_limit`).
+    """Follow `seqgate.log.max.open.files`, as far as the process may open so many (`handles_limit`).
 
-    What is open beyond a lowered limit is closed when the next file is opened.
+    After the limit was lowered, surplus files are closed when the next file is opened.
     """
 
     def apply() -> None:
@@ -26,7 +26,10 @@ def follow_open_files(config: Config, storage: Storage, handles_limit: int) -> N
 
 
 def follow_producer_limit(config: Config, limit: ProducerLimit) -> None:
-    """`seqgate.producer.max` and its kin: beyond a lowered limit idle producers go when the next new one comes."""
+    """Follow `seqgate.producer.max` and related settings.
+
+    After a limit was lowered, idle producers are evicted when the next new producer comes.
+    """
 
     def apply() -> None:
         limit.max_per_partition = config.int("seqgate.producer.max.per.partition")
@@ -37,7 +40,7 @@ def follow_producer_limit(config: Config, limit: ProducerLimit) -> None:
 
 
 def follow_flusher(config: Config, flusher: Flusher) -> None:
-    """`seqgate.flush.inline.max.ms`, from the next flush on."""
+    """Follow `seqgate.flush.inline.max.ms`, from the next flush on."""
 
     def apply() -> None:
         flusher.inline_limit_s = config.double("seqgate.flush.inline.max.ms") / 1000
@@ -46,7 +49,7 @@ def follow_flusher(config: Config, flusher: Flusher) -> None:
 
 
 def follow_producer_ids(config: Config, producer_ids: ProducerIdAllocator) -> None:
-    """The size of the next block that is claimed, and when that is."""
+    """Follow the settings for the size of the next block, and for when it is claimed."""
 
     def apply() -> None:
         producer_ids.block_size = config.int("seqgate.producer.id.block.size")
@@ -56,7 +59,7 @@ def follow_producer_ids(config: Config, producer_ids: ProducerIdAllocator) -> No
 
 
 def follow_fetch_sessions(config: Config, sessions: FetchSessionCache) -> None:
-    """`seqgate.fetch.session.max.partitions`."""
+    """Follow `seqgate.fetch.session.max.partitions`."""
 
     def take() -> None:
         sessions.room.limit = config.int("seqgate.fetch.session.max.partitions")

@@ -1,4 +1,4 @@
-"""Topics that coordinators keep their own state in, created when they are first needed."""
+"""Creates the topics in which coordinators store their state, when they are first needed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MASK = 0xFFFFFFFF
 
 
 def java_hash(text: str) -> int:
-    """Java's String.hashCode, by which Kafka spreads groups over partitions (UTF-16 units, 32 bits)."""
+    """Return Java's String.hashCode (UTF-16 units, 32 bits), which Kafka uses to spread groups over partitions."""
     value = 0
     raw = text.encode("utf-16-be", "surrogatepass")
     for position in range(0, len(raw), 2):
@@ -23,7 +23,7 @@ def java_hash(text: str) -> int:
 
 
 class InternalTopics:
-    """Creates them, as Kafka's AutoTopicCreationManager does."""
+    """Creates internal topics, as Kafka's AutoTopicCreationManager does."""
 
     def __init__(self, metadata_log: MetadataLog, partitions: Partitions, node_id: int) -> None:
         self._metadata_log = metadata_log
@@ -32,10 +32,10 @@ class InternalTopics:
         self._spread: dict[str, tuple[uuid.UUID, int]] = {}
 
     def index_for(self, name: str, text: str) -> int | None:
-        """The partition of a topic that keeps the state of whatever is called `text`; None while there is no topic.
+        """Return the partition of a topic that stores the state of the group or id `text`; None while there is no such topic.
 
-        Counts the partitions of the metadata, of which some may not be open yet, and only those that were there when it
-        was first asked: others that are added would move state away from where it was stored.
+        The number of partitions comes from the metadata, where some may not be open yet, at the first call.
+        Partitions added later do not count: they would move state away from where it is stored.
         """
         topic = self._metadata_log.image.topics_by_name.get(name)
         if topic is None or not topic.partitions:
@@ -46,7 +46,7 @@ class InternalTopics:
         return (java_hash(text) & 0x7FFFFFFF) % known[1]
 
     async def ensure(self, name: str, *, num_partitions: int, segment_bytes: int) -> None:
-        """Create the topic unless it is there. Raises LogError."""
+        """Create the topic unless it exists. Raises LogError."""
         if name in self._partitions.by_name:
             return
         configs = {

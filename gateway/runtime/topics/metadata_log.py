@@ -1,8 +1,8 @@
-"""The metadata log: every change of topics, configurations and producer-id blocks, durable before it is true.
+"""The metadata log: every change of topics, configurations and producer-id blocks is durable before it takes effect.
 
-A change is decided on the image, appended to the log of `__cluster_metadata` as one batch, flushed, and only then
-replayed into the image and told to the listeners. The same replay builds the image at start, so there is one
-code path for both. A batch that a crash tore is cut off by the log's recovery: a change is there whole or not at all.
+A change is decided on the image, appended to the log of `__cluster_metadata` as one batch, and flushed. Only then is it
+replayed into the image and passed to the listeners. The start builds the image by the same replay. Recovery cuts off a
+batch that a crash tore, so a change is there whole or not at all.
 """
 
 from __future__ import annotations
@@ -28,26 +28,27 @@ logger = logging.getLogger(__name__)
 #: Kafka gives the metadata topic this id (org.apache.kafka.common.Uuid.METADATA_TOPIC_ID).
 METADATA_TOPIC_ID: Final = uuid.UUID(int=1)
 MOST_UNDER_WAY: Final = 1_000
-"""Changes that nobody waits for; whoever wants a further one asks again, as clients do that miss a topic."""
+"""Background changes in progress; a further one is dropped, and its client asks again, as for a missing topic."""
 _INT32_MAX: Final = 2**31 - 1
 
 T = TypeVar("T")
 Decide = Callable[[MetadataImage], Decision[T]]
-#: Called after a change was replayed, with its records; the next change waits for it.
+#: A function called with the records of each change after their replay; the next change waits for it.
 Listener = Callable[[Sequence[MetadataRecord]], Awaitable[None]]
 
 METADATA_LOG_CONFIG: Final = LogConfig(max_message_bytes=_INT32_MAX, retention_ms=-1, retention_bytes=-1)
 
 
 def open_metadata_log(directory: LogDirectory) -> UnifiedLog:
-    """The partition log of `__cluster_metadata`, created at the first start.
+    """Open the partition log of `__cluster_metadata`, and create it at the first start.
 
-    Raises LogError, OSError, IncompatibleFormat. CorruptRecord also tells of records of topics that nothing is known of any more.
+    Raises LogError, OSError, IncompatibleFormat. Raises CorruptRecord also when the log is missing or empty although
+    there are partitions with records.
     """
     log = directory.get(METADATA_TOPIC, 0, is_mended=False)
     if (log is None or not log.log_end_offset) and _holds_records(directory):
         raise CorruptRecord(
-            f"{METADATA_TOPIC}-0 is missing, empty or kept as *-stray, and there are partitions with records; put it back"
+            f"{METADATA_TOPIC}-0 is missing, empty or kept as *-stray, but there are partitions with records; put it back"
         )
     if log is None:
         log = directory.create(METADATA_TOPIC, METADATA_TOPIC_ID, 0, METADATA_LOG_CONFIG)
@@ -61,10 +62,10 @@ def _holds_records(directory: LogDirectory) -> bool:
 
 
 def read_records(log: UnifiedLog, offset: int) -> Iterator[MetadataRecord]:
-    """All records from `offset` to the end of the log.
+    """Yield all records from `offset` to the end of the log.
 
     Raises:
-        UnknownRecordError: a later version of the program wrote the log.
+        UnknownRecordError: a later release wrote the log.
         LogError: the log can't be read.
     """
     for record in replay_records(log, offset):
@@ -72,7 +73,7 @@ def read_records(log: UnifiedLog, offset: int) -> Iterator[MetadataRecord]:
 
 
 def replay_log(log: UnifiedLog, image: MetadataImage) -> int:
-    """Replay all of the log into the image; returns the number of records. Raises as `read_records`."""
+    """Replay the whole log into the image; return the number of records. Raises UnknownRecordError, LogError."""
     count = 0
     for record in read_records(log, log.log_start_offset):
         image.replay(record)
@@ -81,7 +82,7 @@ def replay_log(log: UnifiedLog, image: MetadataImage) -> int:
 
 
 class MetadataLog:
-    """The image of the metadata and the only way to change it."""
+    """The metadata image, and the only way to change it."""
 
     def __init__(self, log: UnifiedLog, flusher: Flusher, clock: Clock) -> None:
         self.image = MetadataImage()
@@ -95,7 +96,7 @@ class MetadataLog:
         self._replayed_end_offset = log.log_start_offset
 
     def replay(self) -> None:
-        """Build the image from the log; before anything else, once. Raises what `replay_log` raises."""
+        """Build the image from the log, once and before anything else. Raises UnknownRecordError, LogError."""
         count = replay_log(self._log, self.image)
         self._log.advance_high_watermark(self._log.log_end_offset)
         self._replayed_end_offset = self._log.log_end_offset
@@ -108,35 +109,35 @@ class MetadataLog:
 
     @property
     def last_offset(self) -> int:
-        """The offset of the newest record that the image has; -1 without any."""
+        """The offset of the newest record in the image; -1 without any."""
         return self._replayed_end_offset - 1
 
     @property
     def is_changing(self) -> bool:
-        """Whether a change is being made true: its listeners may not have carried it out yet."""
+        """Whether a change is in progress, so that listeners may not have carried it out yet."""
         return self._lock.locked()
 
     @property
     def log(self) -> UnifiedLog:
-        """The log that it writes."""
+        """The log that stores the metadata."""
         return self._log
 
     def add_listener(self, listener: Listener) -> None:
-        """Have `listener` told of every later change."""
+        """Call `listener` with the records of every later change."""
         self._listeners.append(listener)
 
     async def commit(self, decide: Decide[T]) -> T:
-        """Decide on the present image and carry the decision out; returns its answer once it is durable.
+        """Decide on the present image and carry the decision out; return its answer once it is durable.
 
-        A caller that is cancelled leaves the change to go on: it may be in the log already.
+        The change continues when the caller is cancelled, because it may be in the log already.
 
         Raises:
-            StorageFailed: the change could not be made durable; it is not in the image.
+            StorageFailed: the change could not be made durable and is not in the image.
         """
         return await asyncio.shield(self._start(self._commit(decide)))
 
     def commit_soon(self, key: Hashable, decide: Decide[Any]) -> None:
-        """Carry a decision out in the background, unless one under the same key is under way, or too many are."""
+        """Carry a decision out in the background, unless one with this key is in progress, or too many are."""
         if key in self._under_way or len(self._under_way) >= MOST_UNDER_WAY:
             return
         self._under_way.add(key)
@@ -170,11 +171,13 @@ class MetadataLog:
             return decision.answer
 
     async def _catch_up(self) -> None:
-        """Replay what was written, could not be flushed, and is in the log again after it was reopened."""
+        """Replay records that could not be flushed when they were written, and are in the log again after it was
+        reopened.
+        """
         await self._make_true(list(read_records(self._log, self._replayed_end_offset)))
 
     async def _make_true(self, records: Sequence[MetadataRecord]) -> None:
-        """Flush the log up to its end, then let the image and the listeners know its last `records`."""
+        """Flush the log up to its end, then replay its last `records` into the image and pass them to the listeners."""
         end_offset = self._log.log_end_offset
         await self._flusher.flushed(self._log)
         self._log.advance_high_watermark(end_offset)
@@ -185,6 +188,6 @@ class MetadataLog:
             await listener(records)
 
     async def close(self) -> None:
-        """Wait for the changes under way."""
+        """Wait for the changes in progress."""
         while self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)

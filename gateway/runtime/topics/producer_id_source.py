@@ -1,4 +1,4 @@
-"""Where producer ids come from, as `seqgate.producer.id.store` chooses."""
+"""Opens the store of producer ids that `seqgate.producer.id.store` chooses."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from pid_allocator.redis_store import RedisBlockStore
 
 SEEN_FILE = "producer-id-store-seen.json"
-"""What this gateway last saw of a shared store, in the data directory."""
+"""File in the data directory with this gateway's last view of a shared store."""
 
 
 def open_store(config: Config, metadata_log: MetadataLog) -> EmbeddedBlockStore | RedisBlockStore:
-    """The store of blocks that the settings name."""
+    """Return the store of blocks that the settings choose."""
     if config.str("seqgate.producer.id.store") == "embedded":
         return EmbeddedBlockStore(metadata_log, config.int("node.id"))
     return open_redis_store(config, Path(config.str("log.dirs")))
 
 
 def open_redis_store(config: Config, data_dir: Path) -> RedisBlockStore:
-    """The store shared through Redis; imported late, since most gateways do without."""
+    """Return the store shared through Redis; its modules are imported only here, because most gateways need none."""
     from pid_allocator.redis_store import RedisBlockStore  # noqa: PLC0415
     from pid_allocator.seen_file import SeenFile  # noqa: PLC0415
 
@@ -43,7 +43,7 @@ def open_redis_store(config: Config, data_dir: Path) -> RedisBlockStore:
 def open_producer_ids(
     config: Config, store: EmbeddedBlockStore | RedisBlockStore, clock: Clock
 ) -> ProducerIdAllocator:
-    """The allocator that hands out the ids of the store's blocks."""
+    """Return the allocator that hands out the ids of the store's blocks."""
     producer_ids = ProducerIdAllocator(
         store,
         owner=f"node-{config.int('node.id')}",

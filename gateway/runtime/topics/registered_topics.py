@@ -1,4 +1,4 @@
-"""The topics of this node as the group coordinator's pure side asks for them."""
+"""The topics of this node for the group coordinator's pure side."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gateway.runtime.partitions.registry import Partitions
 
 
 class RegisteredTopics:
-    """The topics of this node as the consumer protocol sees them."""
+    """The topics of this node, without internal ones, as members of consumer and share groups can be assigned them."""
 
     def __init__(self, partitions: Partitions) -> None:
         self._topics = partitions.by_name

@@ -1,7 +1,8 @@
-"""What happens to partition logs when topics and configurations change, and what must be mended at start.
+"""Creates, changes and deletes partition logs as topics and configurations change, and mends both at the start.
 
-The metadata image is the truth. A crash between a record and its directory leaves one without the other: at start a
-missing directory is created, and one whose topic is gone, or came back under another topic id, is deleted.
+The metadata image is the truth. A crash between a record and its directory leaves one without the other. A missing
+directory is created when its partition is first opened. At the start, a directory of no topic is deleted when its topic
+was deleted or it is empty; otherwise it is set aside.
 """
 
 from __future__ import annotations
@@ -32,16 +33,16 @@ from log import IncompatibleFormat, LogConfig, LogDirectory, LogError
 logger = logging.getLogger(__name__)
 
 _LOGS_AT_ONCE = 4
-"""Partition logs created or deleted before other work of the event loop gets its turn."""
+"""Partition logs created or deleted before other work of the event loop runs."""
 
 
 _POLICIES_AT_ONCE = 500
-"""Topics and partitions that get a new policy before other work of the event loop gets its turn."""
+"""Topics and partitions that get a new policy before other work of the event loop runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicPolicy:
-    """The effective configuration of a topic: what its logs need, and when they are flushed."""
+    """The effective configuration of a topic: that of its logs, and when they are flushed."""
 
     log_config: LogConfig
     flush_messages: int
@@ -49,7 +50,7 @@ class TopicPolicy:
 
 
 def topic_policy(config: Config, overrides: Mapping[str, str]) -> TopicPolicy:
-    """The policy of a topic with the given configurations of its own."""
+    """Return the policy of a topic with the given configurations of its own."""
 
     def number(name: str) -> int:
         return cast("int", config.topic_value(name, overrides))
@@ -60,14 +61,14 @@ def topic_policy(config: Config, overrides: Mapping[str, str]) -> TopicPolicy:
     internal_segment_bytes = config.topic_value("internal.segment.bytes", overrides)
     policies = cast("tuple[str, ...]", config.topic_value("cleanup.policy", overrides))
     delay_header = text("delivery.delay.header")
-    # a topic is refused both; a policy that brokers get later must not remove what is not due
+    # topic creation refuses both together; a policy that brokers get later must not delete records that are not due
     deletes, compacts = "delete" in policies, "compact" in policies and not delay_header
     max_compaction_lag_ms = number("max.compaction.lag.ms")
     log_config = LogConfig(
         segment_bytes=(
             number("segment.bytes") if internal_segment_bytes is None else cast("int", internal_segment_bytes)
         ),
-        # only closed segments are compacted, so they must be closed by then
+        # only closed segments are compacted, so segments must close in time
         segment_ms=min(number("segment.ms"), max_compaction_lag_ms) if compacts else number("segment.ms"),
         segment_jitter_ms=number("segment.jitter.ms"),
         index_interval_bytes=number("index.interval.bytes"),
@@ -76,7 +77,7 @@ def topic_policy(config: Config, overrides: Mapping[str, str]) -> TopicPolicy:
         message_timestamp_type=text("message.timestamp.type"),
         message_timestamp_before_max_ms=number("message.timestamp.before.max.ms"),
         message_timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
-        # what is compacted is decoded later, and a batch that can't be would end that for good
+        # compaction decodes the batches later, and a batch that can't be decoded would stop compaction for good
         deep_validation=compacts or config.bool("seqgate.log.deep.validation"),
         max_decompressed_bytes=config.int("seqgate.batch.decompressed.max.bytes"),
         max_decoded_records=config.int("seqgate.batch.decoded.max.records"),
@@ -127,15 +128,15 @@ class TopicLifecycle:
         self._flusher = flusher
         self._policies: dict[str, TopicPolicy] = {}
         self._plain_policy: TopicPolicy | None = None
-        """That of every topic without configurations of its own."""
+        """The policy of every topic without configurations of its own."""
         self._altering: str | None = None
-        """The topic whose partitions are told that their records wait by another header."""
+        """The topic whose partitions are about to be told that another header delays their records."""
 
     async def start(self) -> None:
         """Bring the data directory in line with the image, then follow its changes.
 
-        Open are the partitions that had to be checked, and those with transactions that are open; the others are opened
-        when they are asked for. One that can't be is logged, and tried again when it is asked for again.
+        This opens the partitions that recovery had to check, and those with open transactions; the others open when
+        they are first used. A partition that can't be opened is logged, and tried again when it is used again.
         """
         self._apply_broker_configs()
         await self._delete_strays()
@@ -149,7 +150,7 @@ class TopicLifecycle:
         self._metadata_log.add_listener(self.changed)
 
     async def changed(self, records: Sequence[MetadataRecord]) -> None:
-        """Carry out what the records of one change mean for partition logs."""
+        """Carry out the records of one change on the partition logs."""
         image = self._metadata_log.image
         topic_ids = dict.fromkeys(
             record.topic_id for record in records if isinstance(record, TopicRecord | PartitionRecord)
@@ -175,13 +176,13 @@ class TopicLifecycle:
         self._partitions.register(topic.name, topic.topic_id, len(topic.partitions), self)
 
     def open_if_retention_is_due(self, key: tuple[str, int], now_ms: int) -> None:
-        """Open a partition (topic, index) if it is not and may hold what retention deletes."""
+        """Open a partition (topic, index) that is closed and may hold records which retention deletes."""
         stored = self._directory.stored().get(key)
         if stored is not None and stored.may_outlive_retention(self._policy(key[0]).log_config, now_ms):
             self._partitions.get(*key)
 
     def open_if_compaction_is_due(self, key: tuple[str, int], clean_end_offset: int | None) -> None:
-        """Open a partition (topic, index) if it is not and may hold what has not been compacted yet."""
+        """Open a partition (topic, index) that is closed and may hold records which are not compacted yet."""
         stored = self._directory.stored().get(key)
         if stored is not None and self._policy(key[0]).log_config.compact:
             stop = stored.stop
@@ -202,7 +203,8 @@ class TopicLifecycle:
             return self._plain_policy
         policy = topic_policy(self._config, overrides)
         if topic in INTERNAL_TOPICS:
-            # The coordinator decides what may go, and only the coordinator writes here: no client's batch must be decoded.
+            # The coordinator decides what may go, and only the coordinator writes here: no client's batch must be
+            # decoded.
             kept = replace(
                 policy.log_config,
                 retention_ms=-1,
@@ -223,7 +225,7 @@ class TopicLifecycle:
         self._config.set_dynamic(image.configs(BROKER_RESOURCE, str(self._node_id)), all_brokers=False)
 
     async def _alter_delays(self, topics: Iterable[str]) -> None:
-        """Have records wait by another header, or by none, from now on: in partitions that are not open too."""
+        """Apply a new delay header to a topic's partitions, closed ones included."""
         for name in topics:
             self._policies.pop(name, None)
             served = self._partitions.by_name.get(name)
@@ -246,10 +248,10 @@ class TopicLifecycle:
                 try:
                     partition.log.update_config(policy.log_config)
                 except LogError as error:
-                    # it must not go on as before: what it was told to remember it could not read
+                    # the log must not continue: it could not read the names that it is configured to know
                     partition.log.take_offline(f"its configuration can't be applied: {error}")
                 if deduplicated:
-                    await asyncio.sleep(0)  # its names may have been flushed
+                    await asyncio.sleep(0)  # `update_config` may have flushed the snapshot of names
                 self._partitions.set_flush_policy(partition, policy.flush_messages, policy.flush_ms)
                 done += 1
             done += 1
@@ -258,11 +260,11 @@ class TopicLifecycle:
                 await asyncio.sleep(0)
 
     def is_empty(self, topic: str, index: int) -> bool:
-        """Whether a partition surely has no records; opens nothing."""
+        """Return whether a partition surely has no records; this opens nothing."""
         return self._directory.is_empty(topic, index)
 
     def open(self, topic: str, index: int) -> Partition | None:
-        """Open or create a partition's log; None when the disk fails, which is logged."""
+        """Open or create a partition's log; log the error and return None when the disk fails."""
         image = self._metadata_log.image.topics_by_name.get(topic)
         if image is None:
             return None
@@ -270,7 +272,7 @@ class TopicLifecycle:
         try:
             log = self._directory.get(topic, index)
             if log is not None and log.topic_id != image.topic_id:
-                self._take_away(topic, index, log.topic_id, "it is of another topic of this name")
+                self._take_away(topic, index, log.topic_id, "it belongs to another topic of this name")
                 log = None
             is_new = log is None
             if log is None:
@@ -294,7 +296,7 @@ class TopicLifecycle:
         self._partitions.opened_count += 1
         self._partitions.set_flush_policy(partition, policy.flush_messages, policy.flush_ms)
         if is_new:
-            partition.start_flush()  # which makes its names durable
+            partition.start_flush()  # this also makes its directory entries durable
         return partition
 
     async def _delete_removed(self, records: Sequence[MetadataRecord]) -> None:
@@ -307,9 +309,10 @@ class TopicLifecycle:
                     await self._delete((served.name, index) for index in range(served.count))
 
     async def _delete_strays(self) -> None:
-        """Take away what is of no topic.
+        """Delete or set aside the logs that belong to no topic.
 
-        Of a topic that was deleted it may be a crash that kept it; any other should be here, and the metadata has lost it.
+        A crash may have kept the log of a deleted topic; such a log is deleted. A log of any other topic should be
+        here, and the metadata has lost it; such a log is set aside.
         """
         image = self._metadata_log.image
         count = 0
@@ -318,10 +321,10 @@ class TopicLifecycle:
         for key, topic_id in (*stored, *opened):
             name, index = key
             topic = image.topics_by_name.get(name)
-            # of one that can't be read nobody knows whose it is
+            # a log whose topic id can't be read may belong to the topic
             is_its = topic is not None and topic_id in {None, topic.topic_id} and index in topic.partitions
             if name != METADATA_TOPIC and not is_its:
-                self._take_away(name, index, topic_id, "it is of no topic")
+                self._take_away(name, index, topic_id, "it belongs to no topic")
                 count += 1
                 if count % _LOGS_AT_ONCE == 0:
                     await asyncio.sleep(0)
@@ -336,7 +339,7 @@ class TopicLifecycle:
             else:
                 kept = self._directory.set_aside(topic, index)
                 logger.error(
-                    "%s-%d is not served: %s, and none of its id was deleted; its records are kept as %s",
+                    "%s-%d is not served: %s, and no topic of its id was deleted; its records are kept as %s",
                     topic,
                     index,
                     why,

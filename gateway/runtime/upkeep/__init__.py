@@ -1,1 +1,1 @@
-"""Background jobs: retention, compaction, checkpoints, sweeps."""
+"""Background jobs: retention, compaction, checkpoints, deletion of files, sweeps."""

@@ -1,6 +1,6 @@
-"""What happens by itself: retention, expiry of producers, flush by time, checkpoints, deletion of files.
+"""The background jobs: retention, expiration of producers, flush by time, checkpoints, deletion of files.
 
-Each job runs on the event loop in slices, so that no request waits longer than one partition's share.
+Each job runs on the event loop in slices, so that no request waits for longer than a slice.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ FREEZE_CHECK_S: Final = 2.0
 FREEZE_AFTER: Final = 500
 """Partitions opened since the last freeze that make another one worth its cost."""
 FLUSH_CHECK_S: Final = 0.25
-"""How often partitions are looked over for `flush.ms`."""
+"""Time between two checks of `flush.ms`."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Job:
     name: str
     every_s: float | Interval
-    """An `Interval` where the setting can be altered."""
+    """An `Interval` when the setting can be altered while the gateway runs."""
     work: Callable[[Partition], object] | None
     once: Callable[[], Awaitable[None] | None] | None = None
-    """Runs before the partitions that are open are looked over with `work`."""
+    """Runs before `work` runs for each open partition."""
 
 
 class BackgroundJobs:
-    """Starts the jobs and stops them."""
+    """Starts and stops the background jobs."""
 
     def __init__(
         self,
@@ -121,10 +121,10 @@ class BackgroundJobs:
                 if job.work is not None:
                     await for_each_partition(self._partitions, job.work, job.name)
             except Exception:
-                logger.exception("the job %s failed and will run again after its interval", job.name)
+                logger.exception("the job %s failed and runs again after its interval", job.name)
 
     async def _open_due(self) -> None:
-        """Open those partitions of which retention may have to delete something."""
+        """Open the closed partitions in which retention may have to delete records."""
         async for key in in_slices(list(self._log_directory.stored())):
             self._lifecycle.open_if_retention_is_due(key, self._clock.now_ms())
 
@@ -142,8 +142,8 @@ class BackgroundJobs:
 class LongLived:
     """Hides objects that live for ever from the garbage collector, so that it never holds a request up for long.
 
-    A full collection visits every object: with a hundred thousand partitions open it takes half a second. The objects of
-    open partitions stay, so they are frozen, which costs nothing.
+    A full collection visits every object: with a hundred thousand partitions open it takes half a second. The objects
+    of open partitions stay, so they are frozen, which costs nothing.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Noting how far the logs are durable, beside requests: looked at in slices, written in a thread."""
+"""Writes the checkpoint of recovery points beside requests: collected in slices, written in a thread."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from log import LogDirectory
 
 
 async def write_checkpoint(log_directory: LogDirectory) -> None:
-    """What was durable when this was called is noted afterwards. Raises OSError."""
+    """Write the recovery points of this moment to the checkpoint. Raises OSError."""
     async for _ in in_slices(log_directory.gather_checkpoint()):
         pass
     await asyncio.to_thread(log_directory.write_checkpoint)

@@ -1,7 +1,7 @@
-"""Compaction as the gateway runs it: which partition is cleaned next, by which process, and what becomes of the result.
+"""Compacts the gateway's logs: chooses the next partition and its process, and swaps the cleaned segments in.
 
-Of all partitions that have something to clean the one with the largest dirty part goes first. The event loop only decides
-and swaps files; records are decoded in another process. Source: Kafka's `LogCleaner`, `LogCleanerManager`.
+The partition with the largest dirty part is cleaned first. The event loop only decides and swaps files; another process
+decodes the records. Source: Kafka's `LogCleaner`, `LogCleanerManager`.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ logger = logging.getLogger(__name__)
 
 _LEAST_PAUSE_S: Final = 0.005
 _MAX_FAILURES: Final = 3
-"""Cleanings of a partition that fail in a row for no reason of its own before it is left alone."""
+"""Failed cleanings in a row, for reasons that are not the disk's, after which a partition is left alone."""
 _UNLIMITED: Final = 1e18
 
 
 class _GivenUp(Exception):
-    """The log is no longer what it was when its cleaning began."""
+    """The log has changed since its cleaning began, so the result can't be used."""
 
 
 class Compaction:
-    """Cleans what is to be cleaned, until it is stopped."""
+    """Cleans the dirty partitions, until it is stopped."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Compaction:
         lifecycle: TopicLifecycle,
         cleaner: Callable[[], Cleaner],
     ) -> None:
-        """Each of the `log.cleaner.threads` has a `cleaner` of its own while there is something to clean."""
+        """Create the job; each of the `log.cleaner.threads` gets its own `cleaner` while there is work."""
         self._config = config
         self._clock = clock
         self._partitions = partitions
@@ -72,7 +72,7 @@ class Compaction:
         self._task = asyncio.create_task(self._run(), name="compaction")
 
     async def stop(self) -> None:
-        """Kill the processes; a swap that has begun is finished."""
+        """Kill the processes, and finish a swap that has begun."""
         for worker in self._workers:
             worker.kill()
         if self._task is not None:
@@ -81,7 +81,7 @@ class Compaction:
         await asyncio.gather(*self._swaps, return_exceptions=True)
 
     async def metadata_changed(self, records: Sequence[MetadataRecord]) -> None:
-        """Look again when a configuration was altered, and forget topics that were deleted."""
+        """Check all partitions again after a configuration changed, and forget deleted topics."""
         gone = [record.topic_id for record in records if isinstance(record, RemoveTopicRecord)]
         if gone:
             self._progress.forget(gone)
@@ -98,7 +98,7 @@ class Compaction:
                 if threads and self._config.bool("log.cleaner.enable"):
                     did_something = await self._clean_all(await self._due(), threads)
             except Exception:
-                logger.exception("compaction failed and will be tried again")
+                logger.exception("compaction failed and will be tried again after log.cleaner.backoff.ms")
             if not did_something:
                 await self._pause()
 
@@ -110,10 +110,10 @@ class Compaction:
         except TimeoutError:
             return
 
-    # What is cleaned.
+    # Choosing partitions.
 
     async def _due(self) -> list[Partition]:
-        """The partitions that are to be cleaned, the dirtiest first."""
+        """Return the partitions to clean, the dirtiest first."""
         if self._configs_changed:
             self._configs_changed = False
             async for key in in_slices(list(self._log_directory.stored())):
@@ -134,7 +134,7 @@ class Compaction:
         return due
 
     def _cleanable(self, partition: Partition) -> Cleanable | None:
-        """What is to be cleaned of a partition now; None when nothing is."""
+        """Return what is to clean in a partition now; None when nothing is."""
         log, progress = partition.log, self._progress.of(partition)
         if log.offline or progress.uncleanable:
             return None
@@ -149,7 +149,7 @@ class Compaction:
         if found.checkpoint_was_wrong:
             if log.config.retention_ms < 0 and log.config.retention_bytes < 0:
                 logger.warning(
-                    "%s-%d was cleaned up to offset %s, which is none of its offsets now; all of it counts as dirty",
+                    "%s-%d was cleaned up to offset %s, which is outside its log now; the whole log counts as dirty",
                     partition.topic,
                     partition.index,
                     clean_end_offset,
@@ -158,14 +158,14 @@ class Compaction:
         return found if found.reason is not None else None
 
     async def _checkpoint(self, due: Sequence[Partition]) -> None:
-        """Have the recovery points on the disk: a start takes offsets that are missing beyond them for lost."""
+        """Persist the recovery points: at a start, missing offsets beyond the recovery point count as lost."""
         points = [(partition, partition.log.recovery_point) for partition in due]
         await write_checkpoint(self._log_directory)
         for partition, recovery_point in points:
             self._progress.of(partition).durable_end_offset = recovery_point
 
     async def _clean_all(self, due: list[Partition], threads: int) -> bool:
-        """Clean the partitions with as many processes; whether anything was cleaned."""
+        """Clean the partitions in up to `threads` processes; return whether anything was cleaned."""
         queue = list(reversed(due))
         processes = min(threads, len(queue))
         outcomes = await asyncio.gather(*(self._clean_some(queue, threads) for _ in range(processes)))
@@ -187,7 +187,7 @@ class Compaction:
     # One partition.
 
     async def _clean(self, partition: Partition, worker: Cleaner, threads: int) -> bool:
-        """Clean a partition; whether it is cleaner now."""
+        """Clean a partition; return whether it is cleaner now."""
         found = None if partition.closed else self._cleanable(partition)
         progress = self._progress.of(partition)
         if found is None or found.first_uncleanable_offset > progress.durable_end_offset:
@@ -199,15 +199,19 @@ class Compaction:
         try:
             cleaning = partition.log.begin_cleaning(found, self._limits(threads), token=token, now_ms=now_ms)
             outcome = await worker.clean(
-                cleaning.job, lambda cleaned: self._take(partition, cleaning, cleaned)
+                cleaning.job, lambda cleaned: self._put_in_place(partition, cleaning, cleaned)
             )
         except _GivenUp:
-            logger.info("the compaction of %s-%d was given up", partition.topic, partition.index)
+            logger.info(
+                "the compaction of %s-%d was given up, because its log has changed",
+                partition.topic,
+                partition.index,
+            )
             outcome = CleaningFailed("")
         except (StorageFailed, OSError) as error:
             outcome = CleaningFailed(str(error), is_of_disk=True)
         except asyncio.CancelledError:
-            await worker.close()  # which was killed, and must not write any more
+            await worker.close()  # the process was killed, and must have stopped writing
             await asyncio.to_thread(self._delete_cleaned, partition.log.directory, token)
             raise
         if isinstance(outcome, CleaningFinished):
@@ -228,8 +232,11 @@ class Compaction:
             bytes_per_s=bytes_per_s / threads if bytes_per_s < _UNLIMITED else 0,
         )
 
-    async def _take(self, partition: Partition, cleaning: Cleaning, cleaned: CleanedSegment) -> None:
-        """Put a cleaned segment in its place, whole even when the task is cancelled. Raises _GivenUp, StorageFailed, OSError."""
+    async def _put_in_place(self, partition: Partition, cleaning: Cleaning, cleaned: CleanedSegment) -> None:
+        """Put a cleaned segment in its place, even when the task is cancelled.
+
+        Raises _GivenUp, StorageFailed, OSError.
+        """
         swap = asyncio.create_task(self._swap(partition, cleaning, cleaned))
         self._swaps.add(swap)
         swap.add_done_callback(self._swaps.discard)
@@ -262,7 +269,7 @@ class Compaction:
         progress.failures = 0
         self._progress.save()
         logger.info(
-            "%s-%d was compacted because %s: offsets %d to %d, %d keys, %d of %d records and %d bytes stay, in %.1f s",
+            "%s-%d was compacted because %s: offsets %d to %d, %d keys; %d of %d records and %d bytes stay; took %.1f s",
             partition.topic,
             partition.index,
             found.reason,
@@ -276,7 +283,7 @@ class Compaction:
         )
         if outcome.keyless_records:
             logger.warning(
-                "%s-%d: %d records without a key, from before the topic was compacted, are gone",
+                "%s-%d: %d records without a key, from before the topic was compacted, were deleted",
                 partition.topic,
                 partition.index,
                 outcome.keyless_records,
@@ -289,7 +296,7 @@ class Compaction:
             self._mark_uncleanable(partition, outcome.reason)
         else:
             logger.warning(
-                "%s-%d could not be compacted and is tried again: %s",
+                "%s-%d could not be compacted and will be tried again: %s",
                 partition.topic,
                 partition.index,
                 outcome.reason,
@@ -298,7 +305,7 @@ class Compaction:
     def _mark_uncleanable(self, partition: Partition, reason: str) -> None:
         self._progress.of(partition).uncleanable = True
         logger.error(
-            "%s-%d is not compacted any more until the gateway is started anew: %s",
+            "%s-%d is not compacted any more until the gateway restarts: %s",
             partition.topic,
             partition.index,
             reason,

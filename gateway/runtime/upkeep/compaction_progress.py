@@ -1,6 +1,6 @@
-"""Up to where each partition was compacted, kept in `cleaner-offset-checkpoint` (Kafka's format) in the data directory.
+"""The offset up to which each partition was compacted, kept in `cleaner-offset-checkpoint` (Kafka's format).
 
-Losing it costs time only: what it does not know of is cleaned again. Source: Kafka's `LogCleanerManager`.
+Losing this file only costs time: a partition without an entry is cleaned again. Source: Kafka's `LogCleanerManager`.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class PartitionProgress:
-    """What is known of one partition's compaction."""
+    """The progress of one partition's compaction."""
 
     topic_id: uuid.UUID
     clean_end_offset: int | None = None
-    """Where the last cleaning ended (exclusive)."""
+    """The offset at which the last cleaning ended (exclusive); None before the first cleaning."""
     durable_end_offset: int = 0
-    """The recovery point that is known to be in the checkpoint: a start takes gaps below it for compaction's."""
+    """The recovery point that the checkpoint surely has; a start attributes gaps below it to compaction."""
     failures: int = 0
-    """In a row."""
+    """Failed cleanings in a row."""
     uncleanable: bool = False
 
 
 class CompactionProgress:
-    """One entry for each partition that was looked at and still exists."""
+    """One entry for each partition that was checked and still exists."""
 
     def __init__(self, storage: Storage, log_directory: LogDirectory, partitions: Partitions) -> None:
         self._storage = storage
@@ -43,13 +43,13 @@ class CompactionProgress:
         self._entries: dict[tuple[str, int], PartitionProgress] = {}
 
     def load(self) -> None:
-        """Read the checkpoint; of what no longer exists nothing is kept."""
+        """Load the checkpoint, without partitions that no longer exist."""
         if not self._storage.exists(self._path):
             return
         try:
             offsets = decode_offsets(self._storage.read_file(self._path), self._path)
         except (CorruptCheckpoint, OSError) as error:
-            logger.warning("%s: every compacted topic is taken for dirty", error)
+            logger.warning("%s: every compacted topic counts as dirty", error)
             return
         for (name, index), offset in offsets.items():
             topic = self._partitions.by_name.get(name)
@@ -57,12 +57,15 @@ class CompactionProgress:
                 self._entries[name, index] = PartitionProgress(topic.topic_id, clean_end_offset=offset)
 
     def clean_end_offset(self, key: tuple[str, int]) -> int | None:
-        """Where the last cleaning of a partition (topic, index) ended, which need not be open."""
+        """Return the offset at which the last cleaning of a partition (topic, index) ended.
+
+        The partition may be closed.
+        """
         entry = self._entries.get(key)
         return None if entry is None else entry.clean_end_offset
 
     def of(self, partition: Partition) -> PartitionProgress:
-        """The entry of a partition; that of a deleted topic of the same name does not count."""
+        """Return the entry of a partition; an entry of a deleted topic of the same name is replaced."""
         entry = self._entries.get((partition.topic, partition.index))
         if entry is None or entry.topic_id != partition.topic_id:
             entry = PartitionProgress(partition.topic_id)
@@ -70,7 +73,7 @@ class CompactionProgress:
         return entry
 
     def forget(self, topic_ids: Iterable[uuid.UUID]) -> None:
-        """These topics were deleted; the checkpoint must not speak for others of their names."""
+        """Drop the entries of deleted topics, so that the checkpoint can't be used for new topics of these names."""
         gone = set(topic_ids)
         keys = [key for key, entry in self._entries.items() if entry.topic_id in gone]
         for key in keys:
@@ -79,7 +82,7 @@ class CompactionProgress:
             self.save()
 
     def save(self) -> None:
-        """Write the checkpoint. It need not be durable; when it can't be written, that is logged."""
+        """Write the checkpoint without a flush; log an error."""
         offsets = {
             key: entry.clean_end_offset
             for key, entry in self._entries.items()

@@ -1,6 +1,6 @@
-"""Keeps what is known of records that are due later up to date: what is due lets go of its log, the rest is noted beside it.
+"""Keeps the memory of delayed records up to date: releases records that are due, and writes snapshots of the others.
 
-Nobody waits for this: a share group's fetch asks the log itself, and wakes up when the next record is due.
+No request waits for this job: a share group's fetch asks the log itself, and wakes up when the next record is due.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from log.delayed_log import DelayedLog
 
 RUN_EVERY_S: Final = 1.0
 SNAPSHOTS_AT_ONCE: Final = 10
-"""Files written in one look, so that many such logs hold nobody up."""
+"""Snapshots written in one run, so that many such logs hold up no request; the rest follow in the next runs."""
 
 
 class DelayedDelivery:
-    """Looks after the logs whose topics delay records."""
+    """Maintains the logs whose topics delay records."""
 
     def __init__(self, clock: Clock, log_directory: LogDirectory, snapshot_every_ms: int) -> None:
         self._clock = clock
@@ -27,7 +27,7 @@ class DelayedDelivery:
         self._to_snapshot: list[DelayedLog] = []
 
     def run(self) -> None:
-        """Let go of what is due; note some of the rest, all of it once in an interval."""
+        """Release the records that are due, and write some of the snapshots; each interval writes every log's once."""
         now_ms = self._clock.now_ms()
         for log in self._environment.delaying:
             log.release_due(now_ms)

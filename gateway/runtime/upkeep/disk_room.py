@@ -1,8 +1,8 @@
-"""A disk that fills up: producers are refused before it is full, and what it took offline comes back when it has room.
+"""Refuses producers before the disk is full, and reopens partitions that a full disk took offline.
 
-A full disk takes more than records: without a few bytes for metadata and offsets nobody could delete a topic to make
-room. So the last `seqgate.log.min.free.bytes` are not for producers. A partition that a failed write took offline all
-the same, because another program was faster or no file handle was left, is reopened as `seqgate reopen` does it.
+A full disk blocks more than records: without a few bytes for metadata and offsets, nobody could delete a topic to make
+room. So producers may not use the last `seqgate.log.min.free.bytes`. A failed write can still take a partition offline,
+because another program was faster or no file handle was left. Such a partition is reopened as `seqgate reopen` does it.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from log.durable_log import DurableLog
 logger = logging.getLogger(__name__)
 
 CHECK_EVERY_S: Final = 0.1
-"""What the fastest producers write meanwhile must fit into the reserve."""
+"""Time between two checks; the reserve must hold what the fastest producers write in it."""
 CHECKS_BETWEEN_TRIES: Final = 10
-"""A partition that could not be reopened is tried again after so many looks."""
+"""Checks after a failed reopening before the next attempt."""
 ENOUGH_BYTES: Final = 1 << 20
-"""With less than this free nothing is reopened, whatever the reserve."""
+"""Free bytes below which nothing is reopened, whatever the reserve."""
 
 
 class DiskRoom:
-    """Looks at the free space every so often between `start` and `stop`.
+    """Checks the free space at intervals between `start` and `stop`.
 
-    `is_short` tells whether producers are to be refused now, `refused_batches` how many were since the start.
+    `is_short` says whether producers are refused now, `refused_batches` how many batches were refused since the start.
     """
 
     def __init__(
@@ -54,22 +54,22 @@ class DiskRoom:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Look now, and then every so often."""
+        """Check now, and then at intervals."""
         self.check_free_space()
         self._timer = asyncio.get_running_loop().call_later(CHECK_EVERY_S, self.start)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop checking."""
         if self._timer is not None:
             self._timer.cancel()
 
     @property
     def min_free_bytes(self) -> int:
-        """What producers may not use."""
+        """The free bytes that producers may not use."""
         return self._config.int("seqgate.log.min.free.bytes")
 
     def check_free_space(self) -> None:
-        """Decide whether there is room, and reopen what was offline for want of it."""
+        """Decide whether there is room for producers, and reopen partitions that lacked room."""
         try:
             free_bytes = self._environment.storage.free_bytes(self._path)
         except OSError as error:

@@ -1,6 +1,6 @@
-"""Deletes the files that the log directory wants deleted, in a thread of its own and at a bounded rate.
+"""Deletes the files that the log directory has queued for deletion, in a thread of its own and at a limited rate.
 
-Giving up the space of a file can hold up the caller for as long as the file is large, so the event loop never does it.
+Freeing the space of a large file can take long, so the event loop never does it.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from gateway.runtime.loop.clock import Clock
 from log import DeletionTicket, LogDirectory
 
 FILES_PER_TICKET = 500
-"""Files of one ticket: so many entries are taken from the queue between two turns of the event loop."""
+"""Files of one ticket, all taken from the queue in one turn of the event loop."""
 
 
 class FileDeletion:
-    """The background job; `run` is called every second and deletes what one second's bounds allow."""
+    """The background job; `run` is called every second and deletes the files that one second's limits allow."""
 
     def __init__(self, config: Config, clock: Clock, log_directory: LogDirectory) -> None:
         self._clock = clock
@@ -25,7 +25,7 @@ class FileDeletion:
         self._max_files = config.int("seqgate.deletion.max.files.per.second")
         self._max_bytes = config.int("seqgate.deletion.max.bytes.per.second")
         self._bytes_left = 0
-        """What of the bounds is left; below 0 after a file larger than they allow."""
+        """Bytes that may still be deleted; below 0 after a file larger than the limit."""
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="deletion")
         self._ticket: DeletionTicket | None = None
 
@@ -49,7 +49,7 @@ class FileDeletion:
             self._bytes_left -= ticket.size_bytes
 
     def stop(self) -> None:
-        """End the thread after the file it is at; the rest is deleted after the next start."""
+        """End the thread after its present file; the other files are deleted after the next start."""
         if self._ticket is not None:
             self._ticket.cancelled = True
         self._thread.shutdown(wait=True, cancel_futures=True)

@@ -1,8 +1,8 @@
-"""Looks for files that belong to nothing, and has them deleted, beside everything else that goes on.
+"""Finds files that belong to nothing, and deletes them, while the gateway serves requests.
 
-Directories are listed and compared in a thread, a few at a time; what a log knows is asked between listing and
-comparing, so that a file made meanwhile is known by then. What was found is looked at a second time. In the time between
-two steps others have their turn.
+Directories are listed and compared in a thread, a few at a time. Between listing and comparing, the sweep asks the
+log for the files it knows, so that a file created meanwhile is known. Each find is checked a second time. Between two
+steps other work of the event loop runs.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from log.files.file_names import DELETED_SUFFIX, parse_partition_directory
 logger = logging.getLogger(__name__)
 
 MAX_FOUND: Final = 20_000
-"""Leaks of one sweep; another sweep finds the next ones."""
+"""Leaks that one sweep reports; the next sweep finds further ones."""
 NAMES_PER_STEP: Final = 500
 
 T = TypeVar("T")
 
 
 class FileSweep:
-    """One sweep over the data directory of a gateway that runs."""
+    """One sweep over the data directory of a running gateway."""
 
     def __init__(
         self,
@@ -50,7 +50,9 @@ class FileSweep:
         now_ms: Callable[[], int],
         min_age_ms: int,
     ) -> None:
-        """Pass over what changed within `min_age_ms`, and over `other_names`, files of other parts of the gateway."""
+        """Prepare a sweep that ignores files changed within `min_age_ms`, and `other_names`: files of other parts of
+        the gateway.
+        """
         self._directory = log_directory
         self._storage = log_directory.environment.storage
         self._deletions = log_directory.environment.deletions
@@ -60,7 +62,7 @@ class FileSweep:
         self._before_ms = now_ms() - min_age_ms
 
     async def find(self, task: Task) -> list[FileLeak]:
-        """Everything that belongs to nothing; `task` counts directories. Raises OSError."""
+        """Return the files that belong to nothing; `task` counts directories. Raises OSError."""
         root = str(self._directory.path)
         entries = await asyncio.to_thread(self._storage.entries, root)
         found = await self._twice(self._leaks_of_root)
@@ -76,12 +78,12 @@ class FileSweep:
                 break
         return found[:MAX_FOUND]
 
-    async def _twice(self, look: Callable[[], Awaitable[list[FileLeak]]]) -> list[FileLeak]:
-        """What a first and a second look both find: what only passes by is gone by then."""
-        first = await look()
+    async def _twice(self, find: Callable[[], Awaitable[list[FileLeak]]]) -> list[FileLeak]:
+        """Return the leaks that two searches both find; a file that only exists for a moment is gone in the second."""
+        first = await find()
         if not first:
             return []
-        again = set(await look())
+        again = set(await find())
         return [leak for leak in first if leak in again]
 
     async def _leaks_of_root(self) -> list[FileLeak]:
@@ -97,7 +99,7 @@ class FileSweep:
             )
             await asyncio.sleep(0)
         if self._metadata_log.is_changing:
-            # the directories of a topic that is being deleted still have their names
+            # the directories of a topic that is being deleted still have their final names
             found = [leak for leak in found if leak.kind is not LeakKind.PARTITION]
         return found
 
@@ -135,10 +137,10 @@ class FileSweep:
         return f"{self._directory.path}/{path}" in self._deletions
 
     async def remove(self, leaks: Iterable[FileLeak], task: Task, *, unknown: bool) -> list[FileLeak]:
-        """Have what may go deleted in the background, as everything else is; returns what was given to it.
+        """Delete the leaks in the background, as all files are deleted; return the leaks that were queued.
 
-        Files of no known name go only with `unknown`. Each loses its name first, in one step of the event loop, so that
-        nobody else's file of the same name is deleted later.
+        Files of unknown names are deleted only with `unknown`. Each file is renamed first, in one step of the event
+        loop, so that a new file of the same name is not deleted later.
         """
         removed = []
         chosen = [leak for leak in leaks if is_chosen(leak, unknown=unknown)]
@@ -172,7 +174,7 @@ class FileSweep:
 
 
 def is_partition(image: MetadataImage, topic: str, index: int) -> bool:
-    """Whether the metadata has such a partition."""
+    """Return whether the metadata has such a partition."""
     if topic == METADATA_TOPIC:
         return index == 0
     found = image.topics_by_name.get(topic)
@@ -180,7 +182,7 @@ def is_partition(image: MetadataImage, topic: str, index: int) -> bool:
 
 
 def is_chosen(leak: FileLeak, *, unknown: bool) -> bool:
-    """Whether a leak is removed when its finder is told to remove."""
+    """Return whether a leak is deleted when the operator asks for deletion."""
     return leak.removable and (unknown or leak.kind is not LeakKind.UNKNOWN)
 
 

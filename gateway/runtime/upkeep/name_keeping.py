@@ -1,7 +1,7 @@
-"""Keeps what logs remember of producer names at hand: reads on where that is not complete yet, has it written down, forgets.
+"""Maintains the producer names of logs: completes their replay, writes snapshots, and expires idle names.
 
-A log that was not stopped cleanly is read from where its names were last written down; until that is done it refuses
-batches with names, so it is done at once, in slices.
+A log that was not stopped cleanly is replayed from its last snapshot of names. Until the replay is complete, the log
+refuses batches with names, so the replay starts at once and runs in slices.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ READ_FOR_S: Final = 1.0
 
 
 class NameKeeping:
-    """Looks after the logs whose topics deduplicate."""
+    """Maintains the logs whose topics deduplicate."""
 
     def __init__(
         self, config: Config, clock: Clock, partitions: Partitions, log_directory: LogDirectory
@@ -38,10 +38,10 @@ class NameKeeping:
         self._environment = log_directory.environment
         self._captured_at_ms = clock.now_ms()
         self._unreadable: set[NamedLog] = set()
-        """Logs that could not be read on; they are tried again after an interval."""
+        """Logs that could not be replayed; they are tried again after an interval."""
 
     async def run(self) -> None:
-        """Read on what is behind; write down what changed, all of it once in an interval."""
+        """Continue replays, and write snapshots of changed names; each interval writes every log's once."""
         now_ms = self._clock.now_ms()
         interval_ms = self._config.int("seqgate.deduplication.snapshot.interval.ms")
         wanted = self._environment.names_overdue
@@ -63,7 +63,10 @@ class NameKeeping:
         await self._complete_topics()
 
     async def _complete_topics(self) -> None:
-        """Open what topics have further where names are to be forgotten for others. Once: who still wants it asks again."""
+        """Open all partitions of topics that wait for them before they evict names.
+
+        A log that still waits asks again.
+        """
         partial = list(self._environment.names_partial)
         self._environment.names_partial.clear()
         for log in partial:
@@ -72,7 +75,7 @@ class NameKeeping:
                 log.note_whole_topic()
 
     async def expire(self) -> None:
-        """Forget names that are idle in all partitions of their topic: those that are not open are opened to be asked."""
+        """Expire names that are idle in all partitions of their topic; closed partitions are opened for the check."""
         now_ms = self._clock.now_ms()
         topics = {
             log.topic
@@ -87,7 +90,7 @@ class NameKeeping:
                         partition.log.expire_names(now_ms)
 
     async def _is_known(self, topic: TopicPartitions) -> bool:
-        """Whether all that a topic's partitions remember is at hand."""
+        """Return whether the names of all the topic's partitions are in memory; this opens the partitions."""
         stored = self._log_directory.stored()
         async for index in in_slices(range(topic.count)):
             if self._partitions.by_name.get(topic.name) is not topic:
@@ -97,7 +100,7 @@ class NameKeeping:
         return not any(is_behind(partition.log) for partition in topic.opened())
 
     def _partition_of(self, log: NamedLog) -> Partition | None:
-        """The partition that serves a log; None of one that nobody can use."""
+        """Return the partition that serves a log; None for a log that is not in use."""
         topic = self._partitions.by_name.get(log.topic)
         partition = None if topic is None else topic.peek(log.partition)
         if partition is None or partition.log is not log or partition.closed or log.offline:
@@ -105,14 +108,17 @@ class NameKeeping:
         return partition
 
     async def _read_on(self, behind: list[Partition]) -> None:
-        """A slice of each in turn, so that none waits for the longest; for a while, then those that were opened meanwhile join."""
+        """Replay a slice of each log in turn for a while, so that no log waits for the longest one.
+
+        Others join the next run.
+        """
         loop = asyncio.get_running_loop()
         until_s = loop.time() + READ_FOR_S
         while behind and loop.time() < until_s:
             behind = [partition async for partition in in_slices(behind) if not self._is_done(partition)]
 
     def _is_done(self, partition: Partition) -> bool:
-        """Read a slice more; whether there is nothing left to read, or it can't be."""
+        """Replay a slice more; return whether the log is complete, or can't be read."""
         if partition.closed or not is_behind(partition.log):
             return True
         try:
@@ -120,6 +126,6 @@ class NameKeeping:
         except LogError as error:
             self._unreadable.add(partition.log)
             logger.error(  # noqa: TRY400 - the sentence says it
-                "%s-%d can't be read for producer names: %s", partition.topic, partition.index, error
+                "%s-%d can't be replayed for producer names: %s", partition.topic, partition.index, error
             )
             return True

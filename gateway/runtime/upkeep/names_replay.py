@@ -1,4 +1,4 @@
-"""Where producer names are remembered, and how what is remembered of them becomes complete: the log is read on in slices."""
+"""Tells where producer names are tracked, and completes the replay of a log's names in slices."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from gateway.runtime.services import Services
 from log import UnifiedLog
 
 REPLAY_BYTES: Final = 32 << 10
-"""Read of a log before requests have their turn."""
+"""Bytes of a log that are replayed before requests run."""
 
 
 def deduplicates(config: Config, image: MetadataImage, topic: str) -> bool:
-    """Whether producer names are remembered in a topic's partitions."""
+    """Return whether a topic's partitions track producer names."""
     return topic not in INTERNAL_TOPICS and bool(
         config.topic_value("message.deduplication.enable", image.topic_configs(topic))
     )
 
 
 async def deduplicating_topics(services: Services, names: Iterable[str]) -> AsyncIterator[TopicPartitions]:
-    """Those of the named topics in whose partitions producer names are remembered, in slices."""
+    """Yield the named topics whose partitions track producer names, in slices."""
     image, by_name = services.metadata_log.image, services.partitions.by_name
     async for name in in_slices(names):
         topic = by_name.get(name)
@@ -38,13 +38,16 @@ async def deduplicating_topics(services: Services, names: Iterable[str]) -> Asyn
 
 
 def may_know_names(services: Services, topic: TopicPartitions, index: int) -> bool:
-    """Whether there is a log that may have been written to; opens nothing."""
+    """Return whether a partition has a log that may have been written to; this opens nothing."""
     is_known = topic.peek(index) is not None or index in topic.failed
     return is_known or (topic.name, index) in services.log_directory.stored()
 
 
 async def complete_names(partition: Partition, clock: Clock, deadline_s: float) -> None:
-    """Have all that is remembered of names at hand. Raises TimeoutError after `deadline_s` of the loop's time, StorageFailed."""
+    """Replay a partition's log until its producer names are complete.
+
+    Raises TimeoutError at `deadline_s` of the loop's time, StorageFailed.
+    """
     if not is_behind(partition.log):
         return
     loop = asyncio.get_running_loop()
@@ -57,5 +60,5 @@ async def complete_names(partition: Partition, clock: Clock, deadline_s: float) 
 
 
 def is_behind(log: UnifiedLog) -> bool:
-    """Whether a part of the log must still be read before it is known which names were in it."""
+    """Return whether a part of the log must still be replayed before its producer names are complete."""
     return log.names is not None and not log.names_ready

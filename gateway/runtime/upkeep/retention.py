@@ -1,7 +1,7 @@
-"""Retention while the gateway serves: segments of idle partitions roll by time, old segments go, and it is told why.
+"""Applies retention while the gateway serves: rolls segments of idle partitions by time, and deletes old segments.
 
-What must be durable before a segment goes is made durable in a worker thread. A log of many old segments is worked off
-in slices, between which requests get their turn.
+A worker thread persists what must be durable before a segment is deleted. A log with many old segments is processed in
+slices, between which requests run.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ WORKERS: Final = 4
 
 
 class Retention:
-    """Applies retention to partitions; what went since the start is counted by the rule it went by."""
+    """Applies retention to partitions, and counts deleted segments by the rule that deleted them."""
 
     def __init__(self, clock: Clock) -> None:
         self.deleted_segments: Counter[DeletionReason] = Counter()
         self.deleted_bytes: Counter[DeletionReason] = Counter()
         self.rolled_segments = 0
-        """Closed by time although nothing was appended."""
+        """Segments that were closed by time although nothing was appended."""
         self._clock = clock
         self._due: dict[Partition, None] = {}
         self._workers: set[asyncio.Task[None]] = set()
 
     def apply(self, partition: Partition) -> None:
-        """Roll what is due, and begin to delete what is old. Raises LogError."""
+        """Roll a segment that is due, and begin to delete old segments. Raises LogError."""
         log = partition.log
         now_ms = self._clock.now_ms()
         if log.roll_by_time(now_ms):
@@ -51,7 +51,7 @@ class Retention:
                 worker.add_done_callback(self._workers.discard)
 
     async def stop(self) -> None:
-        """Begin nothing more, and wait for what is under way."""
+        """Begin no further deletion, and wait for those in progress."""
         self._due.clear()
         await asyncio.gather(*self._workers)
 
@@ -67,7 +67,7 @@ class Retention:
                 logger.exception("retention of %s-%d failed", partition.topic, partition.index)
 
     async def _delete_old_segments(self, partition: Partition) -> None:
-        """Slice by slice, until nothing is left to go."""
+        """Delete old segments slice by slice, until none is left."""
         log = partition.log
         while not partition.closed and not log.offline:
             now_ms = self._clock.now_ms()
@@ -76,10 +76,10 @@ class Retention:
                 return
             await make_durable(partition, ticket)
             if not partition.closed and not log.offline:
-                self._tell(partition, log.delete_old_segments(now_ms))
+                self._report(partition, log.delete_old_segments(now_ms))
             await asyncio.sleep(0)
 
-    def _tell(self, partition: Partition, deleted: Sequence[DeletedSegment]) -> None:
+    def _report(self, partition: Partition, deleted: Sequence[DeletedSegment]) -> None:
         for reason, group in groupby(deleted, key=lambda segment: segment.reason):
             segments = list(group)
             size_bytes = sum(segment.size_bytes for segment in segments)

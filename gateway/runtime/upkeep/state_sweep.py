@@ -1,7 +1,7 @@
-"""State of groups and transactions that is about topics which are gone.
+"""Finds state of groups and transactions about topics that no longer exist.
 
-The coordinators forget it when a topic is deleted. What they could not forget then, because a log failed or the gateway
-was killed in between, stays for as long as its group: until it is swept.
+The coordinators delete such state when a topic is deleted. When a log fails or the gateway is killed in between, the
+state stays for as long as its group, until a sweep deletes it.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from gateway.runtime.upkeep.file_sweep import is_partition
 
 OWNERS_PER_STEP: Final = 100
 ALL: Final = -1
-"""All partitions of a topic."""
+"""The partition number that means all partitions of a topic."""
 GRACE_MS: Final = 60_000
-"""How much longer than its time-out (ms) a transaction may be open: until then its coordinator aborts it."""
+"""Time (ms) beyond its timeout for which a transaction may be open; its coordinator aborts it within that time."""
 
 logger = logging.getLogger(__name__)
 
 
 class StateKind(StrEnum):
-    """Whose state is about a topic that is gone."""
+    """The kinds of state about a topic that no longer exists."""
 
     OFFSET = "committed offset without a topic"
     SHARE_STATE = "share group state without a topic"
@@ -37,7 +37,10 @@ class StateKind(StrEnum):
 
 
 class StateLeak(NamedTuple):
-    """`owner` is a group or a transactional id; `topic` a name, or an id where no name is known."""
+    """One piece of such state.
+
+    `owner` is a group or a transactional id; `topic` a name, or an id without a known name.
+    """
 
     kind: StateKind
     owner: str
@@ -47,16 +50,16 @@ class StateLeak(NamedTuple):
 
 
 class StateSweep:
-    """One sweep over what the coordinators of a running gateway hold. A shard that can't be loaded is left out."""
+    """One sweep over the coordinators of a running gateway. A shard that can't be loaded is left out."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._image = services.metadata_log.image
 
     async def find(self, task: Task, most: int) -> list[StateLeak]:
-        """At most `most` leaks; `task` counts groups and transactional ids."""
+        """Return at most `most` leaks; `task` counts groups and transactional ids."""
         if self._services.metadata_log.is_changing:
-            # the coordinators are told of a deletion last
+            # the coordinators hear of a deletion last
             return []
         task.done, task.total = 0, None
         found: list[StateLeak] = []
@@ -80,7 +83,7 @@ class StateSweep:
                 ]
 
     def _share_groups(self) -> Iterator[list[StateLeak]]:
-        """What share groups say they have begun."""
+        """Yield the begun partitions of share groups."""
         for shard in self._services.groups.loaded_shards():
             for group_id, group in list(shard.shares.groups.items()):
                 yield [
@@ -92,7 +95,7 @@ class StateSweep:
                 ]
 
     def _share_states(self) -> Iterator[list[StateLeak]]:
-        """Where share groups stand."""
+        """Yield the delivery states of share groups."""
         shards = self._services.shares.shards
         shards.load_stored()
         for loaded in shards:
@@ -103,7 +106,7 @@ class StateSweep:
                 yield [] if self._share_exists(key) else [leak]
 
     def _transactions(self) -> Iterator[list[StateLeak]]:
-        """Open transactions that nobody has ended although they are long overdue."""
+        """Yield open transactions that are long overdue and that nobody has ended."""
         now_ms = self._services.clock.now_ms()
         for name, transaction in self._services.transactions.all():
             is_late = rules.is_overdue(transaction, now_ms, GRACE_MS)
@@ -114,7 +117,7 @@ class StateSweep:
         return is_partition(self._image, topic, partition)
 
     async def remove(self, leaks: Iterable[StateLeak], task: Task) -> list[StateLeak]:
-        """Forget what was found, durably, and have what is overdue aborted; returns what that was done for."""
+        """Delete the leaks durably, and abort overdue transactions; return the leaks that were removed."""
         removed: list[StateLeak] = []
         by_owner: dict[tuple[StateKind, str], list[StateLeak]] = {}
         for leak in leaks:

@@ -213,7 +213,7 @@ def test_a_damaged_partition_is_left_alone(eager: GatewayProcess) -> None:
         "the other is compacted",
         timeout_s=TIMEOUT_S,
     )
-    said = f"{damaged}-0 is not compacted any more until the gateway is started anew: CorruptRecord"
+    said = f"{damaged}-0 is not compacted any more until the gateway restarts: CorruptRecord"
     await_that(lambda: said in eager.stderr_text(), said, timeout_s=TIMEOUT_S)
     alter(eager, damaged, "delete.retention.ms", "5")
     before = cleanings(eager)

@@ -51,4 +51,4 @@ async def test_a_stop_cancels_what_goes_on() -> None:
     tasks = TaskList(FixedClock())
     tasks.start(tasks.begin("endless"), asyncio.Event().wait())
     await tasks.stop()
-    assert ended(tasks) == [("endless", "it was cancelled")]
+    assert ended(tasks) == [("endless", "the task was cancelled")]

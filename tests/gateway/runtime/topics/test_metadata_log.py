@@ -216,7 +216,7 @@ class TestEmbeddedBlockStore:
     async def test_sizes_that_are_refused(self, tmp_path: Path) -> None:
         async with open_node(tmp_path) as node:
             store = EmbeddedBlockStore(node.services.metadata_log, 1)
-            with pytest.raises(ValueError, match="at least one"):
+            with pytest.raises(ValueError, match="must be at least 1, not 0"):
                 await store.claim(0, "n1", 0)
             with pytest.raises(ProducerIdsExhausted):
                 await store.claim(2**63, "n1", 0)
