@@ -1,6 +1,6 @@
 """The `seqgate` command.
 
-Imports are late on purpose: `serve` must be up in a fraction of a second.
+Functions import what they need when they run, because `serve` must be up in a fraction of a second.
 """
 
 from __future__ import annotations
@@ -25,15 +25,19 @@ app = typer.Typer(
 
 ConfigFile = Annotated[
     Path | None,
-    typer.Option("--config", help="Settings as TOML.", exists=True, dir_okay=False, show_default=False),
+    typer.Option(
+        "--config", help="A TOML file with settings.", exists=True, dir_okay=False, show_default=False
+    ),
 ]
 DataDir = Annotated[
-    Path | None, typer.Option("--data-dir", help="Where data lies (log.dirs).", show_default="./data")
+    Path | None, typer.Option("--data-dir", help="The data directory (log.dirs).", show_default="./data")
 ]
 Settings = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", help="A setting, NAME=VALUE; may be repeated. See docs/configuration.md.", show_default=False
+        "--set",
+        help="A setting, NAME=VALUE. Can be given several times. See docs/configuration.md.",
+        show_default=False,
     ),
 ]
 
@@ -44,7 +48,7 @@ def read_config(
     settings: list[str] | None,
     listen: list[str] | None = None,
 ) -> Config:
-    """Settings from file, environment and flags; ends the command with a sentence when one is wrong."""
+    """Return the settings from file, environment and flags; end the command with a message when a setting is wrong."""
     import os
 
     overrides = list(settings or [])
@@ -70,19 +74,19 @@ def serve(
         list[str] | None,
         typer.Option(
             "--listen",
-            help="HOST:PORT to listen on, or NAME://HOST:PORT; may be repeated. Loopback unless told otherwise.",
+            help="The address to listen on, HOST:PORT or NAME://HOST:PORT. Can be given several times.",
             show_default="127.0.0.1:9092",
         ),
     ] = None,
     data_dir: DataDir = None,
     settings: Settings = None,
     config_file: ConfigFile = None,
-    guide: Annotated[bool, typer.Option("--guide", help="Also print one command to try.")] = False,
+    guide: Annotated[bool, typer.Option("--guide", help="Also print a command to try.")] = False,
 ) -> None:
-    """Run the gateway until Ctrl-C or SIGTERM. Prints one line when it answers."""
+    """Run the gateway until Ctrl-C or SIGTERM. Print one line when the gateway answers."""
     import gc
 
-    gc.disable()  # what is imported stays; looking it through over and over is a sixth of the start
+    gc.disable()  # Imported modules stay. Collections during the imports would take a sixth of the start.
     from gateway.gateway import StartFailed, run
 
     config = read_config(config_file, data_dir, settings, listen)
@@ -99,7 +103,7 @@ def demo(
         typer.Option("--keep", help="Keep the gateway's data in this directory.", show_default=False),
     ] = None,
     rows: Annotated[
-        int | None, typer.Option("--rows", help="Send only so many flights.", min=1, show_default="all")
+        int | None, typer.Option("--rows", help="The number of flights to send.", min=1, show_default="all")
     ] = None,
 ) -> None:
     """Send real flights through a lossy proxy with three client libraries, and count them with Spark."""
@@ -107,7 +111,7 @@ def demo(
         from gateway.demo import run_demo
     except ImportError as error:
         raise stop(
-            f"the demo needs more packages ({error.name} is missing): pip install 'seqgate[demo]'"
+            f"the package {error.name}, which the demo needs, is not installed; run: pip install 'seqgate[demo]'"
         ) from None
     raise typer.Exit(run_demo(keep=keep, rows=rows))
 
@@ -125,5 +129,5 @@ app.command("tasks")(sweep.tasks)
 
 
 def main() -> None:
-    """Entry point of the console script."""
+    """Run the command line: the entry point of the console script."""
     app()

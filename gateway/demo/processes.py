@@ -1,4 +1,4 @@
-"""The processes the demo starts: a gateway, and producers that report their progress."""
+"""The processes that the demo starts: a gateway, and producers that report their progress."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _READY = "seqgate ready on "
 
 
 class DemoFailedError(Exception):
-    """The demo can't go on; the message is a sentence for people."""
+    """The demo can't continue; the message is a sentence for the user."""
 
 
 class DemoGateway:
@@ -31,7 +31,7 @@ class DemoGateway:
 
     @property
     def bootstrap(self) -> str:
-        """`host:port` for clients."""
+        """The address for clients, `host:port`."""
         return f"{self.host}:{self.port}"
 
     def __enter__(self) -> Self:
@@ -45,7 +45,9 @@ class DemoGateway:
             self._process.kill()
             self._process.wait()
             self._process.stdout.close()
-            raise DemoFailedError(f"The gateway did not start:\n{self._log_path.read_text(errors='replace')}")
+            raise DemoFailedError(
+                f"The gateway did not start. Its log:\n{self._log_path.read_text(errors='replace')}"
+            )
         self.host, _, port = line.removeprefix(_READY).split()[0].rpartition(":")
         self.port = int(port)
         return self
@@ -64,7 +66,7 @@ class DemoGateway:
         self._process.stdout.close()
 
     def duplicates_rejected(self) -> int:
-        """How many batches the gateway answered as duplicates, by its own count (`seqgate producers`)."""
+        """Return the number of duplicates that the gateway counted (`seqgate producers`)."""
         from gateway.control.client import ask
         from gateway.control.messages import StatusRequest
         from gateway.control.results import Status
@@ -73,7 +75,7 @@ class DemoGateway:
 
 
 class Sender(NamedTuple):
-    """One producer: its name, its client library, and how much of the work it gets."""
+    """One producer: its name, its client library, and its share of the work, relative to the others."""
 
     name: str
     library: str
@@ -87,7 +89,7 @@ def run_senders(
     topic: str,
     on_progress: Callable[[Sender, int], None],
 ) -> None:
-    """Let all senders send their shares of the file at once; raises `DemoFailedError` when one gives up."""
+    """Run all senders at once, each with its share of the file. Raises DemoFailedError when a sender gives up."""
     shares = file.shares([sender.weight for sender in senders])
     running = [_start(*work, file, bootstrap, topic) for work in zip(senders, shares, strict=True)]
     readers = [
@@ -108,7 +110,9 @@ def run_senders(
             for pipe in filter(None, (process.stdout, process.stderr)):
                 pipe.close()
     if failures:
-        raise DemoFailedError("A producer gave up:\n" + "\n".join(text[-2000:] for text in failures))
+        raise DemoFailedError(
+            "A producer gave up. Its output:\n" + "\n".join(text[-2000:] for text in failures)
+        )
 
 
 def _start(

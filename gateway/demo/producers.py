@@ -1,8 +1,8 @@
 """One idempotent producer of the demo, in a process of its own: `python -m gateway.demo.producers LIBRARY ...`.
 
-It sends its share of the flights and prints how many are acknowledged, a number to a line. Retries, reconnects and
-order are left to the library: that is what the demo shows. Every record carries the producer's name and its running
-number as headers.
+The producer sends its share of the flights and prints the number of acknowledged records, one number per line. The library
+handles retries, reconnects and order: that is what the demo shows. Every record carries the producer's name and its
+number in the producer's sequence as headers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ UNACKNOWLEDGED_LIMIT = 20_000
 
 
 class Task(NamedTuple):
-    """What one producer has to do."""
+    """The work of one producer."""
 
     name: str
     bootstrap: str
@@ -46,7 +46,7 @@ class Flight(NamedTuple):
 
 
 class Progress:
-    """Counts acknowledgements and prints the count now and then; thread-safe."""
+    """The count of acknowledged records, printed every REPORT_EVERY_S. Thread-safe."""
 
     def __init__(self) -> None:
         self.acknowledged = 0
@@ -55,7 +55,7 @@ class Progress:
         self._lock = threading.Lock()
 
     def acknowledge(self, *_: object) -> None:
-        """One more record is acknowledged."""
+        """Count one more acknowledged record."""
         with self._lock:
             self.acknowledged += 1
             if time.monotonic() - self._printed_at < REPORT_EVERY_S:
@@ -64,12 +64,12 @@ class Progress:
             print(self.acknowledged, flush=True)
 
     def fail(self, error: BaseException | str) -> None:
-        """A record was given up."""
+        """Note that the library gave up a record; keep the first error."""
         self.failure = self.failure or error
 
 
 def flights(task: Task) -> Iterator[Flight]:
-    """The records of a task."""
+    """Yield the records of a task."""
     name = task.name.encode()
     with task.path.open("rb") as file:
         file.seek(task.position)
@@ -125,7 +125,7 @@ async def _send_with_aiokafka(task: Task, progress: Progress) -> None:
         linger_ms=LINGER_MS,
         max_batch_size=BATCH_BYTES,
         retry_backoff_ms=RETRY_BACKOFF_MS,
-        request_timeout_ms=DELIVERY_TIMEOUT_MS,  # aiokafka gives a batch up after this, retries included
+        request_timeout_ms=DELIVERY_TIMEOUT_MS,  # aiokafka gives up a batch after this time, retries included.
     )
     await producer.start()
     for flight in flights(task):
@@ -135,7 +135,7 @@ async def _send_with_aiokafka(task: Task, progress: Progress) -> None:
 
 
 def send_with_confluent_kafka(task: Task, progress: Progress) -> None:
-    """Send with confluent-kafka, the Python face of librdkafka."""
+    """Send with confluent-kafka, the Python binding of librdkafka."""
     from confluent_kafka import KafkaError, Producer
 
     def delivered(error: KafkaError | None, _: object) -> None:
@@ -186,7 +186,7 @@ LIBRARIES: dict[str, Callable[[Task, Progress], None]] = {
 
 
 def main() -> int:
-    """Send one task; exit status 0 when every record was acknowledged."""
+    """Send the records of one task; return the exit status, 0 when every record was acknowledged."""
     parser = argparse.ArgumentParser(prog="python -m gateway.demo.producers", description=__doc__)
     parser.add_argument("library", choices=sorted(LIBRARIES))
     for name in ("--name", "--bootstrap", "--topic"):
@@ -195,14 +195,14 @@ def main() -> int:
     parser.add_argument("--position", type=int, required=True)
     parser.add_argument("--records", type=int, required=True)
     chosen = vars(parser.parse_args())
-    logging.disable(logging.CRITICAL)  # the libraries report every lost connection
+    logging.disable(logging.CRITICAL)  # The libraries log every lost connection.
     send = LIBRARIES[chosen.pop("library")]
     task, progress = Task(**chosen), Progress()
     send(task, progress)
     print(progress.acknowledged, flush=True)
     if progress.failure is not None or progress.acknowledged != task.records:
         print(
-            f"{task.name}: {progress.acknowledged} of {task.records} acknowledged: {progress.failure}",
+            f"{task.name}: {progress.acknowledged} of {task.records} records were acknowledged: {progress.failure}",
             file=sys.stderr,
         )
         return 1

@@ -1,9 +1,8 @@
-"""A TCP proxy before a Kafka endpoint that loses acknowledgements: the fault idempotent producers exist for.
+"""A TCP proxy in front of a Kafka endpoint that loses acknowledgements: the fault that idempotent producers exist for.
 
-Every request reaches the endpoint whole. Of the Produce requests, or those of other APIs it is told, a seeded choice never
-sees its answer: either the answer is taken from the endpoint and the client's connection closed instead of passing it on, or the
-connection is closed as soon as the request is on its way. Answers that name brokers are rewritten to name the proxy, so that
-clients stay on it.
+Every request reaches the endpoint whole. A seeded choice of the Produce requests, or of requests of other chosen APIs, gets
+no answer: the proxy closes the client's connection either when the answer arrives, or as soon as the request is sent.
+The proxy rewrites answers that name brokers to name itself, so that clients stay connected to it.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _MAX_FRAME_BYTES = 256 << 20
 
 
 class Fault(StrEnum):
-    """What happens to a chosen request."""
+    """The fault that a chosen request meets."""
 
     LOSE_ACKNOWLEDGEMENT = "acknowledgement lost"
     DROP_CONNECTION = "connection dropped"
@@ -41,10 +40,10 @@ class Fault(StrEnum):
 
 @dataclass
 class ProxyReport:
-    """What the proxy did and saw.
+    """The counts of a proxy.
 
-    `duplicate_answers` counts the batches the endpoint acknowledged with a base offset that it had given before: retries that it
-    recognised. `unknown_to_clients` counts batches whose acknowledgement never reached a client.
+    `duplicate_answers` counts batches that the endpoint acknowledged with a base offset of an earlier answer: retries that
+    the endpoint recognized. `unknown_to_clients` counts batches whose acknowledgement never reached a client.
     """
 
     connections: int = 0
@@ -64,17 +63,17 @@ class _Pending:
 
 @dataclass
 class _Exchange:
-    """The requests of one connection that wait for their answers, oldest first; none follows once `requests_ended`."""
+    """The requests of one connection that wait for answers, oldest first. No request follows after `requests_ended`."""
 
     pending: deque[_Pending] = field(default_factory=deque)
     requests_ended: bool = False
 
 
 class LossyProxy:
-    """Runs in a thread of its own between `start` and `stop`; `address` is what clients connect to.
+    """The proxy; runs in a thread of its own between `start` and `stop`. Clients connect to `address`.
 
-    `fault_rate` is the share of requests of the `losing` APIs that lose their answer; `seed` makes the choice repeatable for the
-    same sequence of requests.
+    `fault_rate` is the share of requests of the `losing` APIs that lose their answer. `seed` makes the choice repeatable
+    for the same sequence of requests.
     """
 
     def __init__(
@@ -100,7 +99,7 @@ class LossyProxy:
 
     @property
     def address(self) -> str:
-        """`host:port`, known after `start`."""
+        """The address for clients, `host:port`, known after `start`."""
         return f"127.0.0.1:{self._port}"
 
     def start(self) -> Self:
@@ -152,7 +151,7 @@ class LossyProxy:
         try:
             await self._relay(reader, writer, upstream_reader, upstream_writer)
         except asyncio.CancelledError:
-            pass  # stopping; asyncio's server would report a cancelled callback as an error
+            pass  # The proxy stops. Otherwise asyncio's server would report the cancelled callback as an error.
         finally:
             writer.close()
             upstream_writer.close()
@@ -194,7 +193,7 @@ class LossyProxy:
                     return
 
     async def _send(self, writer: asyncio.StreamWriter, frame: bytes) -> None:
-        """Pass one whole frame on."""
+        """Forward one whole frame."""
         writer.write(frame)
         await writer.drain()
 
@@ -226,7 +225,7 @@ class LossyProxy:
                         await self._send(writer, frame)
                 if exchange.requests_ended and not exchange.pending:
                     return
-        writer.close()  # of an endpoint that is gone no answer comes any more
+        writer.close()  # The endpoint is gone, so no further answer comes.
 
     def _note_answer(self, frame: bytes, api_version: int, *, delivered: bool) -> None:
         answer, _ = _decoded(PRODUCE, api_version, frame)
@@ -253,7 +252,7 @@ class LossyProxy:
             if hasattr(answer, rows):
                 named = tuple(self._with_address(row) for row in getattr(answer, rows))
                 return dataclasses.replace(answer, **{rows: named})
-        return self._with_address(answer)  # FindCoordinator before version 4 tells of one
+        return self._with_address(answer)  # FindCoordinator before version 4 names one coordinator.
 
     def _with_address(self, row: Any) -> Any:
         return dataclasses.replace(row, host="127.0.0.1", port=self._port)
@@ -263,7 +262,7 @@ async def _read_frame(reader: asyncio.StreamReader) -> bytes:
     prefix = await reader.readexactly(4)
     (size,) = struct.unpack(">i", prefix)
     if not 0 <= size <= _MAX_FRAME_BYTES:
-        raise ConnectionError(f"a frame of {size} bytes")
+        raise ConnectionError(f"a frame must have 0 to {_MAX_FRAME_BYTES} bytes, not {size}")
     return prefix + await reader.readexactly(size)
 
 

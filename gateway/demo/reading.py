@@ -1,4 +1,4 @@
-"""What Spark finds in the topic of the demo."""
+"""The read of the demo's topic with Spark."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Findings:
-    """Counts of one read of the whole topic.
+    """The counts of one read of the whole topic, by three accounts.
 
-    `missing_rows` and `duplicate_rows` go by the row numbers 0 to the number sent (exclusive); `verdicts` by what each
-    producer numbered itself, `audit` by the producer ids and sequences in the batch headers.
+    `missing_rows` and `duplicate_rows` compare row numbers, 0 to the number of sent rows (exclusive). `verdicts` compares
+    the numbers that each producer put into headers. `audit` compares producer ids and sequences in the batch headers.
     """
 
     records: int
@@ -32,27 +32,27 @@ class Findings:
 
     @property
     def gaps(self) -> int:
-        """Records missing, by whichever account finds more."""
+        """The number of missing records, by the account that finds most."""
         by_producer = sum(row.missing_records for row in self.verdicts)
         by_batch = sum(row.missing_records for row in self.audit.producers)
         return max(self.missing_rows, by_producer, by_batch)
 
     @property
     def duplicates(self) -> int:
-        """Records there more than once, by whichever account finds more."""
+        """The number of duplicate records, by the account that finds most."""
         by_producer = sum(row.duplicate_records for row in self.verdicts)
         by_batch = sum(row.duplicate_records for row in self.audit.producers)
         return max(self.duplicate_rows, by_producer, by_batch)
 
     @property
     def reorderings(self) -> int:
-        """Records behind a later one of the same producer in the same partition."""
+        """The number of records that lie behind a later record of the same producer in the same partition."""
         by_batch = sum(row.reordered_batches for row in self.audit.producers)
         return max(sum(row.reordered_records for row in self.verdicts), by_batch)
 
 
 def read_topic(spark: SparkSession, bootstrap: str, topic: str, sent: int) -> Findings:
-    """Read the whole topic with `format("kafka")` and look for what is lost, doubled or out of order."""
+    """Read the whole topic with `format("kafka")`; return how many records are lost, doubled or out of order."""
     from pyspark.sql import functions
 
     records = source(spark, bootstrap, topic, includeHeaders=True).select(

@@ -1,4 +1,4 @@
-"""The demo's result as tables, and whether everything agrees."""
+"""The result of the demo as tables, and the comparison of its counts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gateway.demo.reading import Findings
 
 @dataclass(frozen=True)
 class Outcome:
-    """Everything the demo counted: what was sent, broken on the way, rejected by the gateway, found by Spark."""
+    """All counts of the demo: flights sent, faults of the proxy, duplicates of the gateway, findings of Spark."""
 
     sent: int
     flights_by_carrier: Counter[str]
@@ -23,10 +23,10 @@ class Outcome:
     findings: Findings
 
     def disagreements(self) -> list[str]:
-        """What does not add up, as sentences; empty when all is well."""
+        """Return the counts that contradict each other, as sentences; empty when everything adds up."""
         found, wrong = self.findings, []
         if found.records != self.sent:
-            wrong.append(f"{self.sent:,} flights were sent, Spark reads {found.records:,}.")
+            wrong.append(f"{self.sent:,} flights were sent, but Spark reads {found.records:,}.")
         if found.gaps:
             wrong.append(f"Spark finds {found.gaps:,} flights missing.")
         if found.duplicates:
@@ -34,15 +34,17 @@ class Outcome:
         if found.reorderings:
             wrong.append(f"Spark finds {found.reorderings:,} flights out of order.")
         if not found.audit.is_clean:
-            wrong.append("The audit of the batch headers finds breaches.")
+            wrong.append("The audit of the batch headers finds gaps, duplicates or reorderings.")
         if found.audit.records_without_producer_id:
-            wrong.append("Some records were sent without idempotence.")
+            wrong.append(
+                f"{found.audit.records_without_producer_id:,} records were sent without a producer id."
+            )
         if found.flights_by_carrier != self.flights_by_carrier:
             wrong.append("Flights per carrier differ from those in the file.")
         if self.duplicates_rejected != self.proxy.duplicate_answers:
             wrong.append(
-                f"The gateway counts {self.duplicates_rejected:,} duplicates, "
-                f"the proxy saw {self.proxy.duplicate_answers:,} answered."
+                f"The gateway counts {self.duplicates_rejected:,} duplicates, but the proxy saw answers to "
+                f"{self.proxy.duplicate_answers:,}."
             )
         return wrong
 
@@ -63,14 +65,12 @@ def _partitions(outcome: Outcome) -> Table:
 
 
 def _faults(outcome: Outcome) -> Table:
-    table = _table("What went wrong on the way, and what the gateway made of it", "", "batches")
+    table = _table("Faults on the way, and what the gateway did about them", "", "batches")
     proxy = outcome.proxy
     table.add_row("Produce requests through the proxy", f"{proxy.produce_requests:,}")
-    table.add_row(
-        "connections closed instead of passing an answer on", f"{proxy.faults[Fault.LOSE_ACKNOWLEDGEMENT]:,}"
-    )
+    table.add_row("connections closed in place of an answer", f"{proxy.faults[Fault.LOSE_ACKNOWLEDGEMENT]:,}")
     table.add_row("connections closed right after a request", f"{proxy.faults[Fault.DROP_CONNECTION]:,}")
-    table.add_row("batches stored whose producer never heard of it", f"{proxy.unknown_to_clients:,}")
+    table.add_row("batches stored whose acknowledgement was lost", f"{proxy.unknown_to_clients:,}")
     table.add_section()
     rejected = f"[bold]{outcome.duplicates_rejected:,}"
     table.add_row("duplicates rejected by the gateway (retries answered with their first offset)", rejected)

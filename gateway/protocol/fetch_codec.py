@@ -1,4 +1,4 @@
-"""The Fetch answer, written by hand so that record bytes go to the socket without another copy.
+"""The encoder of Fetch answers, written by hand so that record bytes go to the socket without another copy.
 
     v4–v6    throttle, topics[name, partitions[index, error, high_watermark, last_stable_offset,
              (v5: log_start_offset), aborted_transactions, records]]
@@ -20,7 +20,7 @@ from gateway.protocol.primitives import string, unsigned_varint
 from log import FileRegion
 
 Piece = bytes | FileRegion
-"""Piece, or where they lie in a segment file."""
+"""A piece of a frame: bytes, or a region of a segment file that holds the bytes."""
 
 _INT32 = Struct(">i")
 _TOP_V4 = Struct(">i")
@@ -33,11 +33,11 @@ _EPOCH_AND_OFFSET = Struct(">iq")
 
 
 class FetchRow(NamedTuple):
-    """One partition's answer.
+    """The answer for one partition.
 
-    `aborted_transactions` is None under read_uncommitted; each item is (producer_id, first_offset).
-    `diverging_epoch` is (leader_epoch, end_offset) where the reader's last epoch does not match (KIP-595).
-    `current_leader` is (leader_id, leader_epoch) beside errors about leadership (KIP-951).
+    `aborted_transactions` holds (producer_id, first_offset) items, and is None under read_uncommitted. `diverging_epoch` is
+    (leader_epoch, end_offset) when the reader's last leader epoch does not match the log (KIP-595). `current_leader` is
+    (leader_id, leader_epoch) beside errors about leadership (KIP-951).
     """
 
     partition: int
@@ -52,12 +52,13 @@ class FetchRow(NamedTuple):
 
 
 TopicRows = tuple[str | bytes, Sequence[FetchRow]]
+"""The topic name or the 16 bytes of the topic id, and the rows of the topic."""
 
 
 def encode_fetch_response(
     version: int, correlation_id: int, error_code: int, session_id: int, topics: Sequence[TopicRows]
 ) -> list[Piece]:
-    """The frame of a Fetch answer as pieces to write one after the other."""
+    """Return the frame of a Fetch answer, as pieces in the order of their bytes."""
     pieces: list[Piece] = []
     flexible = version >= 12
     head = bytearray(8)

@@ -1,4 +1,4 @@
-"""Fetch requests, read by hand: consumers send one for every answer.
+"""The decoder of Fetch requests, written by hand because consumers send one for every answer.
 
     v4       int32 replica_id, int32 max_wait_ms, int32 min_bytes, int32 max_bytes, int8 isolation_level,
              topics[name, partitions[int32 index, int64 fetch_offset, int32 partition_max_bytes]]
@@ -28,7 +28,7 @@ from gateway.protocol.frames import (
 from gateway.protocol.schema_reader import Read
 
 TopicKey = str | bytes
-"""Topic name, or from v13 on the 16 bytes of the topic id."""
+"""The topic name, or from v13 on the 16 bytes of the topic id."""
 
 _INT32 = Struct(">i")
 _LIMITS = Struct(">iiib")
@@ -38,7 +38,7 @@ _REPLICA_STATE_TAG = 1
 
 
 class FetchPosition(NamedTuple):
-    """Where one partition is read. Epochs are −1 where the reader names none."""
+    """The position of a read in one partition. A leader epoch is −1 when the reader names none."""
 
     fetch_offset: int
     partition_max_bytes: int
@@ -47,7 +47,7 @@ class FetchPosition(NamedTuple):
 
 
 class FetchRequest(NamedTuple):
-    """What a consumer asks. Session fields are 0 and −1 where the version has none."""
+    """A Fetch request. In versions without fetch sessions `session_id` is 0 and `session_epoch` −1."""
 
     max_wait_ms: int
     min_bytes: int
@@ -58,18 +58,18 @@ class FetchRequest(NamedTuple):
     positions: dict[tuple[TopicKey, int], FetchPosition]
     forgotten: list[tuple[TopicKey, int]]
     replica_id: int
-    """-1 of a consumer, otherwise the broker that follows."""
+    """The node id of a follower; -1 for a consumer."""
 
 
 def fetch_reader(version: int) -> Read:
-    """The reader of requests of one version; it raises MalformedRequest."""
+    """Return the reader of requests of one version. The reader raises MalformedRequest."""
 
     def read_request(frame: memoryview, position: int) -> tuple[FetchRequest, int]:
         cursor = _Cursor(frame, position, version)
         try:
             request = _read(cursor, version)
         except struct.error:
-            raise MalformedRequest("the request ends too early") from None
+            raise MalformedRequest(f"the request ends within a field, after {len(frame)} bytes") from None
         return request, cursor.position
 
     return read_request
@@ -138,7 +138,7 @@ def _position(version: int, row: tuple[int, ...]) -> tuple[int, FetchPosition]:
 
 
 class _Cursor:
-    """A position in a frame, and how lengths and topics look in its version."""
+    """A position in a frame, with the layout of lengths and topics in the request's version."""
 
     __slots__ = ("_items", "flexible", "frame", "position", "with_ids")
 
@@ -155,7 +155,7 @@ class _Cursor:
         return values
 
     def count(self) -> int:
-        """The length of an array or text that may not be null. Raises MalformedRequest for one that can't fit."""
+        """Read the length of an array or text that can't be null. Raises MalformedRequest when fewer bytes are left."""
         if self.flexible:
             value, self.position = read_unsigned_varint(self.frame, self.position)
             value -= 1
@@ -164,7 +164,7 @@ class _Cursor:
         return self._checked(value)
 
     def items(self) -> int:
-        """The length of an array, counted against what one request may name."""
+        """Read the length of an array. Raises MalformedRequest when the request names more than MAX_ITEMS in all."""
         count = self.count()
         self._items += count
         check_items(self._items)
@@ -172,7 +172,9 @@ class _Cursor:
 
     def _checked(self, count: int) -> int:
         if not 0 <= count <= len(self.frame) - self.position:
-            raise MalformedRequest(f"a length of {count} with {len(self.frame) - self.position} bytes left")
+            raise MalformedRequest(
+                f"a length is {count}, and {len(self.frame) - self.position} bytes are left"
+            )
         return count
 
     def _text_size(self) -> int:
@@ -193,7 +195,7 @@ class _Cursor:
         self.position += size
 
     def replica_id(self) -> int:
-        """The follower named in the tagged fields at the end, -1 when there is none."""
+        """Read the tagged fields at the end; return the node id of the follower, -1 when the request names none."""
         replica_id = -1
         for _ in range(self._varint()):
             tag = self._varint()

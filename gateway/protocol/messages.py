@@ -1,7 +1,7 @@
-"""Every message but Produce and Fetch, through kio's schemas (generated from Kafka's own message definitions).
+"""The codec of every message but Produce and Fetch, by kio's schemas (generated from Kafka's message definitions).
 
-A handler serves all versions of its API with one piece of code: it reads the request's fields that its
-version has and builds the answer with `build`, which leaves out what that version of the answer lacks.
+A handler serves all versions of its API with one piece of code. The handler reads the fields that the request's version
+has, and builds the answer with `build`, which leaves out fields that the answer's version lacks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ API_VERSIONS = 18
 
 
 class RequestSchema(NamedTuple):
-    """How a request of one API and version is read."""
+    """The reader of requests of one API and version."""
 
     read: Read
     flexible: bool
@@ -34,25 +34,26 @@ class RequestSchema(NamedTuple):
 
 @cache
 def request_schema(api_key: int, version: int) -> RequestSchema:
-    """The reader of a request, and whether its header and fields are of the flexible kind (KIP-482)."""
+    """Return the reader of a request, and whether its header and fields are flexible (KIP-482)."""
     entity_type: Any = load_request_schema(api_key, version)
     return RequestSchema(entity_reader(entity_type), entity_type.__flexible__)
 
 
 def is_flexible(api_key: int, version: int) -> bool:
-    """Whether requests of this version have a header with tagged fields."""
+    """Return True when requests of this version have a header with tagged fields."""
     entity_type: Any = load_request_schema(api_key, version)
     return bool(entity_type.__flexible__)
 
 
 @cache
 def response_module(api_key: int, version: int) -> ModuleType:
-    """The module of kio with the response class of this API and version and the classes nested in it."""
+    """Return kio's module with the response class of this API and version, and the classes of its nested fields."""
     return load_payload_module(api_key, version, EntityType.response)
 
 
 @cache
 def response_type(api_key: int, version: int) -> Any:
+    """Return kio's response class of this API and version."""
     return load_response_schema(api_key, version)
 
 
@@ -66,7 +67,7 @@ def _field_names(entity_type: Any) -> tuple[frozenset[str], bool]:
 
 
 def build(entity_type: Any, **values: Any) -> Any:
-    """An entity of the given kio class from the values whose fields its version has."""
+    """Return an entity of a kio class with `values`; leave out values for which the class has no field."""
     names, needs_throttle = _field_names(entity_type)
     if not names >= values.keys():
         values = {name: value for name, value in values.items() if name in names}
@@ -76,12 +77,12 @@ def build(entity_type: Any, **values: Any) -> Any:
 
 
 def milliseconds(duration: timedelta) -> int:
-    """A duration as requests hold it, in whole ms."""
+    """Return a duration of a request in whole milliseconds."""
     return duration // ONE_MILLISECOND
 
 
 def written(entity: Any) -> bytes:
-    """The bytes of a part of an answer."""
+    """Return the bytes of an entity, a part of an answer."""
     entity_type: Any = type(entity)
     pieces: list[bytes] = []
     entity_writer(entity_type)(pieces.append, entity)
@@ -89,9 +90,9 @@ def written(entity: Any) -> bytes:
 
 
 def encode_response(api_key: int, correlation_id: int, response: Any) -> bytes:
-    """The whole frame of an answer: int32 size, response header v0 or v1, body.
+    """Return the whole frame of an answer: int32 size, response header v0 or v1, body.
 
-    ApiVersions is always answered with header v0, because its reader may not know the version (KIP-511).
+    ApiVersions always has header v0, because its reader may not know the version (KIP-511).
     """
     entity_type: Any = type(response)
     pieces = [b"", b"\0"] if entity_type.__flexible__ and api_key != API_VERSIONS else [b""]

@@ -1,4 +1,4 @@
-"""The few primitive types that the hand-written answers need (Kafka protocol guide, "Protocol Primitive Types")."""
+"""The primitive types of the hand-written answers (Kafka protocol guide, "Protocol Primitive Types")."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _INT16 = Struct(">h")
 
 
 def unsigned_varint(value: int) -> bytes:
-    """Unsigned LEB128."""
+    """Return a number as unsigned LEB128."""
     if value < 0x80:
         return bytes((value,))
     out = bytearray()
@@ -20,17 +20,17 @@ def unsigned_varint(value: int) -> bytes:
 
 
 def string(text: str) -> bytes:
-    """int16 length and UTF-8 bytes."""
+    """Return a text as int16 length and UTF-8 bytes."""
     raw = text.encode()
     return _INT16.pack(len(raw)) + raw
 
 
 def nullable_string(text: str | None) -> bytes:
-    """int16 length, −1 for null, and UTF-8 bytes."""
+    """Return a text as int16 length (−1 for null) and UTF-8 bytes."""
     return b"\xff\xff" if text is None else string(text)
 
 
 def compact_string(text: str) -> bytes:
-    """Unsigned varint of length + 1 and UTF-8 bytes."""
+    """Return a text as unsigned varint of its length + 1, and UTF-8 bytes."""
     raw = text.encode()
     return unsigned_varint(len(raw) + 1) + raw

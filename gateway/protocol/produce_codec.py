@@ -1,4 +1,4 @@
-"""Produce requests and answers, read and written by hand: they come and go once per batch.
+"""The codec of Produce requests and answers, written by hand because they come and go once per batch.
 
 Request:
 
@@ -44,21 +44,21 @@ _TOPIC_ID_BYTES = 16
 
 
 class PartitionRecords(NamedTuple):
-    """One partition's part of a request. `records` is a view of the frame, gone when the request is begun."""
+    """The part of a request for one partition. `records` is a view of the frame, valid until the request has begun."""
 
     partition: int
     records: memoryview | None
 
 
 class TopicRecords(NamedTuple):
-    """A topic's part of a request: its name, or from v13 on the 16 bytes of its id."""
+    """The part of a request for one topic. `key` is the topic name, or from v13 on the 16 bytes of the topic id."""
 
     key: str | bytes
     partitions: list[PartitionRecords]
 
 
 class ProduceRequest(NamedTuple):
-    """What a producer asks; acks is 0, 1 or -1 (all) when it is valid."""
+    """A Produce request. A valid `acks` is 0, 1 or -1 (all)."""
 
     transactional_id: str | None
     acks: int
@@ -67,7 +67,7 @@ class ProduceRequest(NamedTuple):
 
 
 def produce_reader(version: int) -> Read:
-    """The reader of requests of one version; it raises MalformedRequest."""
+    """Return the reader of requests of one version. The reader raises MalformedRequest."""
     read = _read_flexible if version >= 9 else _read_legacy
     with_ids = version >= 13
 
@@ -75,7 +75,7 @@ def produce_reader(version: int) -> Read:
         try:
             return read(frame, position, with_ids)
         except struct.error:
-            raise MalformedRequest("the request ends too early") from None
+            raise MalformedRequest(f"the request ends within a field, after {len(frame)} bytes") from None
 
     return read_request
 
@@ -144,7 +144,10 @@ def _read_legacy(frame: memoryview, position: int, with_ids: bool) -> tuple[Prod
 
 
 def _count(frame: memoryview, position: int) -> tuple[int, int]:
-    """A compact length that may not be null. Raises MalformedRequest when the frame can't hold as many bytes."""
+    """Read a compact length that can't be null; return it with the next position.
+
+    Raises MalformedRequest when the frame has fewer bytes left than the length.
+    """
     value, position = read_unsigned_varint(frame, position)
     return _checked(value - 1, len(frame) - position), position
 
@@ -156,14 +159,14 @@ def _legacy_count(frame: memoryview, position: int) -> tuple[int, int]:
 
 def _checked(count: int, left: int) -> int:
     if not 0 <= count <= left:
-        raise MalformedRequest(f"a length of {count} with {left} bytes left")
+        raise MalformedRequest(f"a length is {count}, and {left} bytes are left")
     return count
 
 
 def _text(frame: memoryview, position: int, size: int) -> tuple[str, int]:
     end = position + size
     if end > len(frame):
-        raise MalformedRequest(f"a text of {size} bytes runs over the end of the request")
+        raise MalformedRequest(f"a text of {size} bytes ends {end - len(frame)} bytes behind the request")
     return str(frame[position:end], "utf-8", "replace"), end
 
 
@@ -172,12 +175,12 @@ def _records(frame: memoryview, position: int, size: int) -> tuple[memoryview | 
         return None, position
     end = position + size
     if end > len(frame):
-        raise MalformedRequest(f"records of {size} bytes run over the end of the request")
+        raise MalformedRequest(f"the records of {size} bytes end {end - len(frame)} bytes behind the request")
     return frame[position:end], end
 
 
 class ProduceRow(NamedTuple):
-    """What became of one partition's records. Offsets and times are −1 where there is none."""
+    """The answer for the records of one partition. A missing offset or time is −1."""
 
     partition: int
     error_code: int
@@ -186,15 +189,15 @@ class ProduceRow(NamedTuple):
     log_start_offset: int
     error_message: str | None = None
     record_errors: tuple[tuple[int, str], ...] = ()
-    """(number in the batch, message) of each record that is at fault."""
+    """The number in the batch, and the message, of each invalid record."""
 
 
 TopicRows = tuple[str | bytes, Sequence[ProduceRow]]
-"""Topic name (v3–v12) or the 16 bytes of its id (v13), and its rows."""
+"""The topic name (v3–v12) or the 16 bytes of the topic id (v13), and the rows of the topic."""
 
 
 def encode_produce_response(version: int, correlation_id: int, topics: Sequence[TopicRows]) -> bytes:
-    """The whole frame of a Produce answer, size included."""
+    """Return the whole frame of a Produce answer, size included."""
     if version >= 9:
         body = _flexible_body(topics)
         return _FRAME.pack(len(body) + 5, correlation_id) + b"\0" + body

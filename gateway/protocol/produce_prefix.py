@@ -1,13 +1,13 @@
-"""Produce requests that repeat an earlier one in all but correlation id and records, as nearly all of a producer do.
+"""The prefix of Produce requests. Nearly all requests of a producer differ only in correlation id and records.
 
-What stands before the records of a request for one partition (client id, acks, topic, partition: its prefix) is
-the same each time, so whoever has read it once looks it up instead of reading it again. Behind its api key,
-version and correlation id such a request is
+The prefix of a request for one partition is the part before its records: client id, acks, topic, partition. A producer
+sends the same prefix each time, so the gateway decodes it once and then looks it up. After its api key, version and
+correlation id such a request is
 
     v9–v13   client_id | 0 | null | acks | timeout | 2 | name or id | 2 | index ‖ compact size | records | 0 0 0
     v5–v8    client_id | null | acks | timeout | 1 | name | 1 | index ‖ int32 size | records
 
-where ‖ is the end of the prefix. Source: Kafka's ProduceRequest.json and ProduceResponse.json.
+where ‖ marks the end of the prefix. Source: Kafka's ProduceRequest.json and ProduceResponse.json.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gateway.protocol.frames import FIXED_HEADER_BYTES, read_unsigned_varint
 from gateway.protocol.produce_codec import ProduceRow, encode_produce_response
 
 FIRST_VERSION: Final = 5
-"""Older answers have another row."""
+"""The first version whose answers have rows with log_start_offset. Older requests are always decoded."""
 PREFIX_START: Final = 8
 _FIRST_FLEXIBLE: Final = 9
 _FIRST_WITH_IDS: Final = 13
@@ -32,7 +32,10 @@ _MARK: Final = Struct(">qqq").pack(*_MARKED_ROW)
 
 
 def prefix_end(frame: memoryview, api_version: int, client_id_bytes: int) -> int:
-    """Where the prefix of a request for one partition ends; says nothing about any other. Raises IndexError."""
+    """Return the end of the prefix of a request for one partition.
+
+    For any other request the result is meaningless. Raises IndexError.
+    """
     body = FIXED_HEADER_BYTES
     if client_id_bytes > 0:
         body += client_id_bytes
@@ -44,7 +47,7 @@ def prefix_end(frame: memoryview, api_version: int, client_id_bytes: int) -> int
 
 
 def is_for_one_partition(frame: memoryview, api_version: int, client_id_bytes: int) -> bool:
-    """Whether a request that was read well has the layout that `prefix_end` takes for granted."""
+    """Return True when a well-formed request has the layout that `prefix_end` assumes."""
     body = FIXED_HEADER_BYTES + max(client_id_bytes, 0)
     end = prefix_end(frame, api_version, client_id_bytes)
     if end >= len(frame):
@@ -58,7 +61,7 @@ def is_for_one_partition(frame: memoryview, api_version: int, client_id_bytes: i
 
 
 def records_of(frame: memoryview, end: int, api_version: int) -> memoryview | None:
-    """The records after a prefix that ends at `end`; None when they are null or not all that follows it.
+    """Return the records after a prefix that ends at `end`; None when they are null, or when more than records follows.
 
     Raises MalformedRequest.
     """
@@ -74,12 +77,15 @@ def records_of(frame: memoryview, end: int, api_version: int) -> memoryview | No
 
 
 class RepeatedAnswer:
-    """The answer to such a request when its batch was appended: always the same but for four numbers."""
+    """The answer to a request with a known prefix whose batch was appended. Only four numbers change."""
 
     __slots__ = ("_after", "_before", "_pack", "_size_bytes")
 
     def __init__(self, api_version: int, key: str | bytes, partition: int) -> None:
-        """`key` is the topic as the request names it. Raises struct.error for a name that is too long to answer."""
+        """Pack the answer for a topic and partition. `key` is the topic name or id, as the request names the topic.
+
+        Raises struct.error for a name that is too long for an answer.
+        """
         frame = encode_produce_response(api_version, 0, [(key, [ProduceRow(partition, 0, *_MARKED_ROW)])])
         row_at = frame.index(_MARK)
         self._size_bytes = len(frame) - 4
@@ -90,7 +96,7 @@ class RepeatedAnswer:
     def encode(
         self, correlation_id: int, base_offset: int, log_append_time_ms: int, log_start_offset: int
     ) -> bytes:
-        """The whole frame, size included."""
+        """Return the whole frame, size included."""
         return self._pack(
             self._size_bytes,
             correlation_id,

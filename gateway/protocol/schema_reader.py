@@ -1,9 +1,9 @@
-"""Reads requests by walking kio's generated classes, field by field, as Kafka's generated readers do.
+"""The reader of requests: walks kio's generated classes, field by field, as Kafka's generated readers do.
 
-kio's own native reader is not used on what clients send: it reserves memory for whatever an array count
-claims, and a count of billions in a request of ten bytes ends the process. It also refuses what Kafka
-answers: array counts below -1 (null), unknown or repeated tags, invalid UTF-8, bytes after the body.
-Produce and Fetch have readers of their own beside their writers; for all others this one is fast enough.
+kio's own native reader is not safe for requests of clients: kio reserves memory for whatever an array count claims, and a
+count of billions in a request of ten bytes ends the process. kio also refuses requests that Kafka answers: array counts
+below -1 (null), unknown or repeated tags, invalid UTF-8, bytes after the body. Produce and Fetch have readers of their
+own; for all other requests this reader is fast enough.
 Source: org.apache.kafka.common.protocol.Readable and the classes Kafka 4.3 generates.
 """
 
@@ -20,7 +20,10 @@ from typing import Any, get_args, get_origin
 from gateway.protocol.frames import MalformedRequest, check_items, read_unsigned_varint
 
 Read = Callable[[memoryview, int], tuple[Any, int]]
-"""Takes the frame and a position; returns the value and the position after it. Raises MalformedRequest."""
+"""The reader of one type: takes the frame and a position, returns the value and the next position.
+
+Raises MalformedRequest.
+"""
 
 _NUMBERS = {
     "int8": ">b",
@@ -39,7 +42,7 @@ _LONGEST_WAIT_MS = 2**31 - 1
 
 @cache
 def entity_reader(entity_type: Any) -> Read:
-    """The reader of one of kio's classes."""
+    """Return the reader of a kio class."""
     plain: list[tuple[str, Read]] = []
     tagged: dict[int, tuple[str, Read]] = {}
     flexible: bool = entity_type.__flexible__
@@ -77,14 +80,18 @@ def _read_tagged_fields(
             name, read_field = found
             values[name], position = read_field(frame, position)
             if position != end:
-                raise MalformedRequest(f"the tagged field {tag} is not as long as it says")
+                raise MalformedRequest(
+                    f"the tagged field {tag} claims {size} bytes and has {size + position - end}"
+                )
         position = end
     return position
 
 
 def _check_room(frame: memoryview, position: int, size: int) -> None:
     if position + size > len(frame):
-        raise MalformedRequest(f"{size} bytes wanted at {position} of {len(frame)}")
+        raise MalformedRequest(
+            f"a field of {size} bytes at position {position} ends behind the request of {len(frame)} bytes"
+        )
 
 
 def _field_reader(field: Field[Any], flexible: bool) -> Read:
@@ -102,7 +109,7 @@ def _is_entity(annotation: Any) -> bool:
 
 
 def _shape(annotation: Any) -> tuple[Any, bool, bool]:
-    """The inner type of a field, whether it may be null, and whether it is an array."""
+    """Return the inner type of a field, whether the field can be null, and whether the field is an array."""
     nullable = False
     if type(None) in get_args(annotation):
         nullable = True
@@ -121,7 +128,7 @@ def _array(name: str, item: Read, nullable: bool, flexible: bool) -> Read:
             if not nullable:
                 raise MalformedRequest(f"{name} is null")
             return None, position
-        # an item takes at least a byte, so a count beyond the bytes that are left is a lie
+        # An item takes at least one byte, so no sound count exceeds the bytes that are left.
         _check_room(frame, position, count)
         check_items(count)
         items = []
@@ -144,7 +151,7 @@ def _nullable_entity(read_entity: Read) -> Read:
 
 
 def _length(flexible: bool, legacy: str) -> Read:
-    """Length of a string, bytes or array; -1 for null."""
+    """Return the reader of the length of a string, bytes or array; the length is -1 for null."""
     read_legacy = _number(legacy)
 
     def read(frame: memoryview, position: int) -> tuple[int, int]:
@@ -211,7 +218,7 @@ def _text(raw: memoryview) -> str:
 
 
 def _milliseconds(value: int) -> timedelta:
-    # no handler waits longer than an int32 of milliseconds; a timedelta could not hold every int64
+    # A timedelta can't hold every int64, and no handler waits longer than an int32 of milliseconds.
     return timedelta(milliseconds=max(-_LONGEST_WAIT_MS, min(value, _LONGEST_WAIT_MS)))
 
 

@@ -1,6 +1,6 @@
-"""Writes answers by walking kio's generated classes; the counterpart of `schema_reader`.
+"""The writer of answers: walks kio's generated classes, like `schema_reader`.
 
-kio's own writer calls a function and packs a number for every field. This one packs neighbouring numbers at once, in a
+kio's own writer calls a function and packs a number for every field. This writer packs neighbouring numbers at once, in a
 third of the time.
 Source: org.apache.kafka.common.protocol.Writable and the classes Kafka 4.3 generates (KIP-482: tagged fields).
 """
@@ -20,7 +20,10 @@ from gateway.protocol.primitives import unsigned_varint
 
 Append = Callable[[bytes], None]
 Write = Callable[[Append, Any], None]
-"""Appends the bytes of a value. Raises struct.error for a number out of its range, TypeError for a null that must not be."""
+"""The writer of one type: appends the bytes of a value.
+
+Raises struct.error for a number out of its range, and TypeError for a null in a field that can't be null.
+"""
 
 _NULL_UUID: Final = bytes(16)
 _EMPTY_TAGS: Final = b"\0"
@@ -42,7 +45,7 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 @cache
 def entity_writer(entity_type: Any) -> Write:
-    """The writer of one of kio's classes."""
+    """Return the writer of a kio class."""
     flexible: bool = entity_type.__flexible__
     steps = _steps([field for field in fields(entity_type) if "tag" not in field.metadata], flexible)
     write_tags = _tagged_fields(entity_type) if flexible else None
@@ -59,7 +62,7 @@ def entity_writer(entity_type: Any) -> Write:
 
 
 def _steps(plain: Sequence[Field[Any]], flexible: bool) -> list[Write]:
-    """Writers that together write all fields of an entity; neighbouring numbers are one step."""
+    """Return the writers that together write all fields of an entity. Neighbouring numbers share one writer."""
     steps: list[Write] = []
     numbers: list[Field[Any]] = []
     for field in plain:
@@ -94,7 +97,7 @@ def _of_attribute(name: str, write_value: Write) -> Write:
 
 
 def _value_writer(field: Field[Any], flexible: bool) -> Write:
-    """Writes a value of the field's type, whether it is a field or tagged."""
+    """Return the writer of a value of the field's type, for plain and tagged fields."""
     annotation, nullable, is_array = _shape(field.type)
     if _is_entity(annotation):
         write_one = entity_writer(annotation)
@@ -110,7 +113,7 @@ def _is_entity(annotation: Any) -> bool:
 
 
 def _shape(annotation: Any) -> tuple[Any, bool, bool]:
-    """The inner type of a field, whether it may be null, and whether it is an array."""
+    """Return the inner type of a field, whether the field can be null, and whether the field is an array."""
     nullable = type(None) in get_args(annotation)
     if nullable:
         annotation = next(option for option in get_args(annotation) if option is not type(None))
@@ -120,7 +123,7 @@ def _shape(annotation: Any) -> tuple[Any, bool, bool]:
 
 
 class Written(bytes):
-    """An entity of an array that is written already, as the version of the answer has it."""
+    """The bytes of an array's entity that was encoded before, for the same version of the answer."""
 
 
 def _array(write_one: Write, flexible: bool) -> Write:
@@ -162,7 +165,7 @@ def _primitive(kafka_type: str, flexible: bool, nullable: bool) -> Write:
         return lambda append, value: append(pack_duration(round(value / _MILLISECOND)))
     if kafka_type == "datetime_i64":
         return _write_datetime
-    raise TypeError(f"{kafka_type} is no type of Kafka's protocol")
+    raise TypeError(f"{kafka_type} is not a type of Kafka's protocol")
 
 
 def _sized(legacy_length: str, flexible: bool, nullable: bool) -> Write:
@@ -171,7 +174,7 @@ def _sized(legacy_length: str, flexible: bool, nullable: bool) -> Write:
     def write(append: Append, value: str | bytes | None) -> None:
         if value is None:
             if not nullable:
-                raise TypeError("a string or bytes that can't be null is None")
+                raise TypeError("the value is None, and the field can't be null")
             append(b"\0" if flexible else pack(-1))
             return
         raw = value.encode() if isinstance(value, str) else value
@@ -190,7 +193,7 @@ def _write_datetime(append: Append, value: datetime | None) -> None:
 
 
 def _tagged_fields(entity_type: Any) -> Write:
-    """Writes the fields that have a tag and differ from their default, in the order of their tags."""
+    """Return the writer of the tagged fields. It writes fields that differ from their default, in the order of tags."""
     tagged = [
         (field.metadata["tag"], attrgetter(field.name), _value_writer(field, flexible=True), field.default)
         for field in sorted(

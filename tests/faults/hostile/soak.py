@@ -34,7 +34,7 @@ LIMITS: Final = (
     "is not whole after more than",
     "idle for more than",
     "its client is gone",
-    "things; at most 200000 are read",
+    "items; at most 200000 are allowed",
     "malformed request",
 )
 """What the log says when a limit is reached."""

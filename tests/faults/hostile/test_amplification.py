@@ -163,7 +163,7 @@ def test_more_things_than_a_request_may_name(scene: Scene) -> None:
     with scene.connect() as client:
         client.sendall(frame(payload))
         assert is_closed(client)
-    assert scene.log_has("names 200001 things; at most 200000 are read")
+    assert scene.log_has("names 200001 items; at most 200000 are allowed")
 
 
 def test_who_hangs_up_is_worked_for_no_longer(tmp_path: Path) -> None:

@@ -37,6 +37,6 @@ def test_shares_cover_every_line_once(tmp_path: Path) -> None:
     assert sent == list(range(100))
 
 
-def test_more_producers_than_flights(tmp_path: Path) -> None:
+def test_with_more_producers_than_flights_every_flight_has_one_sender(tmp_path: Path) -> None:
     shares = write_flights(tmp_path / "flights", 1).shares([1, 1, 1])
     assert sum(share.records for share in shares) == 1

@@ -41,7 +41,7 @@ def test_lost_acknowledgements_make_duplicates_that_are_not_stored(shared_gatewa
     expect_unbroken(stored_batches(shared_gateway.bootstrap, topic), RECORDS)
 
 
-def test_without_faults_nothing_is_lost_or_repeated(shared_gateway: GatewayProcess) -> None:
+def test_without_faults_no_batch_is_lost_or_duplicated(shared_gateway: GatewayProcess) -> None:
     topic = fresh_topic(shared_gateway.bootstrap, "lossless")
     with LossyProxy(("127.0.0.1", shared_gateway.port), fault_rate=0.0, seed=7) as proxy:
         send(proxy.address, topic)
@@ -50,7 +50,7 @@ def test_without_faults_nothing_is_lost_or_repeated(shared_gateway: GatewayProce
     assert proxy.report.acknowledged_batches == RECORDS / 5
 
 
-def test_nobody_behind_it_closes_the_connection() -> None:
+def test_without_an_endpoint_the_proxy_closes_the_connection() -> None:
     import socket
 
     with LossyProxy(("127.0.0.1", 1), fault_rate=0.0, seed=7) as proxy:
@@ -59,7 +59,7 @@ def test_nobody_behind_it_closes_the_connection() -> None:
             assert client.recv(1) == b""
 
 
-def test_clients_stay_on_it_whomever_they_look_for(shared_gateway: GatewayProcess) -> None:
+def test_answers_that_name_brokers_name_the_proxy(shared_gateway: GatewayProcess) -> None:
     with (
         LossyProxy(("127.0.0.1", shared_gateway.port), fault_rate=0.0, seed=7) as proxy,
         Wire(proxy.address) as wire,

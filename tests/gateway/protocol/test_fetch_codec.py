@@ -1,4 +1,4 @@
-"""The hand-written Fetch answer reads back, through kio's reader, as what was meant, in every version."""
+"""kio's reader decodes the hand-written Fetch answer to the rows that were encoded, in every version."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ rows = st.lists(
 @pytest.mark.parametrize("version", range(4, 19))
 @settings(max_examples=30)
 @given(topics=st.lists(rows, max_size=3))
-def test_reads_back(version: int, topics: list[list[FetchRow]]) -> None:
+def test_kio_decodes_the_encoded_rows(version: int, topics: list[list[FetchRow]]) -> None:
     names = [f"topic-{number}" for number in range(len(topics))]
     ids = [uuid.uuid5(uuid.NAMESPACE_OID, name) for name in names]
     keys: list[str | bytes] = [i.bytes for i in ids] if version >= 13 else list(names)

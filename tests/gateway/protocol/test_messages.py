@@ -1,4 +1,4 @@
-"""Requests are read as Kafka reads them, in every version, and no bytes do more than be refused."""
+"""Requests are decoded as Kafka decodes them, in every version. Malformed bytes raise MalformedRequest and nothing else."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def test_bytes_after_the_body_are_ignored() -> None:
     assert metadata_request(b"\0\0\0\0\0junk").topics == ()
 
 
-def test_unknown_and_repeated_tags_are_passed_over() -> None:
+def test_unknown_and_repeated_tags_are_ignored() -> None:
     plain = metadata_request(b"\1\0\0\0\0", version=9)
     tagged = metadata_request(b"\1\0\0\0\2\x63\2ab\x63\0", version=9)
     assert plain == tagged
 
 
 @pytest.mark.parametrize("body", [b"", b"\0\0\0\1", b"\x7f\xff\xff\xff\0", b"\0\0\0\1\0\x09abc"])
-def test_bytes_that_end_too_early_are_malformed(body: bytes) -> None:
+def test_cut_bytes_are_malformed(body: bytes) -> None:
     with pytest.raises(MalformedRequest):
         metadata_request(body)
 
@@ -69,7 +69,7 @@ def test_bytes_that_end_too_early_are_malformed(body: bytes) -> None:
 @pytest.mark.parametrize(("key", "version"), EVERY_VERSION)
 @settings(max_examples=30)
 @given(body=st.binary(max_size=120))
-def test_no_bytes_raise_anything_else(key: int, version: int, body: bytes) -> None:
+def test_bytes_raise_nothing_but_malformed_request(key: int, version: int, body: bytes) -> None:
     with contextlib.suppress(MalformedRequest):
         _, end = reader_of(key, version)(memoryview(body), 0)
         assert end <= len(body)
@@ -84,29 +84,29 @@ def test_counts_of_billions_take_no_memory(key: int, version: int, fill: bytes) 
 
 
 class TestTooManyItems:
-    """A request may not keep all others waiting while it is read."""
+    """A request must not block all other clients while it is decoded."""
 
     def test_topics_of_a_produce_request(self) -> None:
         body = b"\xff\xff\0\1\0\0\0\1" + (MAX_ITEMS + 1).to_bytes(4, "big") + bytes(6 * (MAX_ITEMS + 1))
-        with pytest.raises(MalformedRequest, match="names 200001 things"):
+        with pytest.raises(MalformedRequest, match="names 200001 items"):
             reader_of(0, 7)(memoryview(body), 0)
 
     def test_partitions_of_all_topics_together(self) -> None:
         half = MAX_ITEMS // 2
         topic = b"\0\1t" + half.to_bytes(4, "big") + b"\0\0\0\0\xff\xff\xff\xff" * half
         body = b"\xff\xff\0\1\0\0\0\1" + (2).to_bytes(4, "big") + topic * 2
-        with pytest.raises(MalformedRequest, match="names 200002 things"):
+        with pytest.raises(MalformedRequest, match="names 200002 items"):
             reader_of(0, 7)(memoryview(body), 0)
 
     def test_partitions_of_a_fetch_request(self) -> None:
         head = bytes(4 * 4 + 1) + (1).to_bytes(4, "big") + b"\0\1t"
         body = head + (MAX_ITEMS + 1).to_bytes(4, "big") + bytes(16 * (MAX_ITEMS + 1))
-        with pytest.raises(MalformedRequest, match="names 200002 things"):
+        with pytest.raises(MalformedRequest, match="names 200002 items"):
             reader_of(1, 4)(memoryview(body), 0)
 
     def test_topics_of_a_metadata_request(self) -> None:
         body = (MAX_ITEMS + 1).to_bytes(4, "big") + b"\0\1t" * (MAX_ITEMS + 1)
-        with pytest.raises(MalformedRequest, match="names 200001 things"):
+        with pytest.raises(MalformedRequest, match="names 200001 items"):
             metadata_request(body)
 
 
@@ -121,7 +121,7 @@ def request_module(name: str, version: int) -> Any:
 
 
 def made(entity_type: Any, **values: Any) -> Any:
-    """An entity with those of the values that its version has."""
+    """Return an entity with the values whose fields its version has."""
     return entity_type(
         **{key: value for key, value in values.items() if key in entity_type.__dataclass_fields__}
     )
@@ -138,7 +138,7 @@ TOPIC_ID = uuid.UUID("0123456789abcdef0123456789abcdef")
     rack=st.text(max_size=20),
     indexes=st.lists(st.integers(0, 2**31 - 1), max_size=3, unique=True),
 )
-def test_fetch_requests_are_read_as_kio_wrote_them(
+def test_fetch_requests_decode_to_what_kio_encoded(
     version: int, session_id: int, offset: int, rack: str, indexes: list[int]
 ) -> None:
     module = request_module("fetch", version)
@@ -191,7 +191,7 @@ def test_fetch_requests_are_read_as_kio_wrote_them(
     transactional_id=st.none() | st.text(max_size=20),
     batches=st.lists(st.none() | st.binary(max_size=300), max_size=3),
 )
-def test_produce_requests_are_read_as_kio_wrote_them(
+def test_produce_requests_decode_to_what_kio_encoded(
     version: int, transactional_id: str | None, batches: list[bytes | None]
 ) -> None:
     module = request_module("produce", version)
@@ -214,7 +214,7 @@ def test_produce_requests_are_read_as_kio_wrote_them(
 
 
 @given(names=st.lists(st.text(max_size=10), max_size=4), flag=st.booleans())
-def test_cold_requests_are_read_as_kio_reads_them(names: list[str], flag: bool) -> None:
+def test_other_requests_decode_as_with_kio(names: list[str], flag: bool) -> None:
     module = request_module("metadata", 12)
     entity = module.MetadataRequest(
         topics=tuple(module.MetadataRequestTopic(topic_id=TOPIC_ID, name=name) for name in names),
@@ -244,7 +244,7 @@ class TestRequestHeader:
         assert skip_tagged_fields(memoryview(b"\1\5\2ab!"), 0) == 5
 
     @given(st.binary(max_size=30))
-    def test_header_bytes_raise_only_malformed(self, frame: bytes) -> None:
+    def test_header_bytes_raise_nothing_but_malformed_request(self, frame: bytes) -> None:
         try:
             header = parse_request_header(memoryview(frame))
             skip_tagged_fields(memoryview(frame), header.body_position)

@@ -1,4 +1,4 @@
-"""The hand-written Produce answer reads back, through kio's reader, as what was meant, in every version."""
+"""kio's reader decodes the hand-written Produce answer to the rows that were encoded, in every version."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def read_back(version: int, frame: bytes) -> tuple[int, Any]:
     topics=st.lists(rows, max_size=3),
     names=st.lists(st.text(min_size=1, max_size=20), min_size=3, max_size=3),
 )
-def test_reads_back(version: int, topics: list[list[ProduceRow]], names: list[str]) -> None:
+def test_kio_decodes_the_encoded_rows(version: int, topics: list[list[ProduceRow]], names: list[str]) -> None:
     ids = [uuid.uuid5(uuid.NAMESPACE_OID, name) for name in names]
     keys: list[str | bytes] = [i.bytes for i in ids] if version == 13 else list(names)
     correlation_id, response = read_back(

@@ -1,4 +1,4 @@
-"""A repeated Produce is understood as the same bytes are when they are read whole, or not taken for a repeat."""
+"""A repeat of a Produce request gives the same result as the whole decoder, or is not taken for a repeat."""
 
 from __future__ import annotations
 
@@ -92,15 +92,15 @@ def test_other_requests_are_not_for_one_partition(version: int) -> None:
 
 
 @versions
-def test_null_records_are_no_repeat(version: int) -> None:
+def test_null_records_are_not_taken_for_a_repeat(version: int) -> None:
     assert read_as_repeat(request(version, "t", (0, None)), version) is None
 
 
 @versions
 @settings(max_examples=200)
 @given(data=st.data(), name=st.text("abc", min_size=1, max_size=4))
-def test_damaged_bytes_are_no_repeat_or_mean_the_same(version: int, data: st.DataObject, name: str) -> None:
-    """What passes for a repeat of a well-read request is what reading it whole gives."""
+def test_damaged_bytes_are_no_repeat_or_decode_the_same(version: int, data: st.DataObject, name: str) -> None:
+    """When damaged bytes pass for a repeat of a decoded request, the whole decoder gives the same result."""
     original = request(version, name, (3, b"r" * 70))
     end = prefix_end(memoryview(original), version, client_id_bytes(original))
     damaged = bytearray(original)
@@ -127,8 +127,8 @@ def test_damaged_bytes_are_no_repeat_or_mean_the_same(version: int, data: st.Dat
 @versions
 @settings(max_examples=100)
 @given(data=st.data())
-def test_what_counts_as_one_partition_is_read_as_one(version: int, data: st.DataObject) -> None:
-    """Whatever bytes the whole reader takes: if their layout is the plain one, both find the same records."""
+def test_both_ways_agree_on_requests_for_one_partition(version: int, data: st.DataObject) -> None:
+    """When the whole decoder accepts bytes in the plain layout, both ways find the same records."""
     damaged = bytearray(request(version, "abc", (3, b"r" * 70)))
     for _ in range(data.draw(st.integers(1, 3))):
         damaged[data.draw(st.integers(8, 48))] = data.draw(st.integers(0, 255))
@@ -153,7 +153,7 @@ def test_what_counts_as_one_partition_is_read_as_one(version: int, data: st.Data
     log_append_time_ms=st.integers(-1, 2**40),
     log_start_offset=st.integers(-1, 2**63 - 1),
 )
-def test_the_answer_is_the_one_encoded_whole(
+def test_the_packed_answer_equals_the_encoded_answer(
     version: int,
     correlation_id: int,
     name: str,
