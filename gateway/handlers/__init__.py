@@ -1,6 +1,6 @@
-"""One module per API of the Kafka protocol, named after it, and the one list of them.
+"""The handlers: one module per API of the Kafka protocol, named after it, and the one list of them.
 
-Dispatch, ApiVersions and `docs/protocol-support.md` are made from `APIS`.
+Dispatch, ApiVersions and `docs/protocol-support.md` are generated from `APIS`.
 """
 
 from __future__ import annotations
@@ -106,4 +106,4 @@ _SERVED: tuple[Api, ...] = (
 )
 
 APIS: tuple[Api, ...] = (*_SERVED, api_versions(_SERVED))
-"""Everything this gateway answers; nothing else is advertised."""
+"""All APIs that this gateway serves and advertises."""

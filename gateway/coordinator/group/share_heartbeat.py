@@ -71,7 +71,9 @@ def check(request: ShareHeartbeat) -> None:
     if not request.group_id.strip():
         raise HeartbeatRefused(invalid, "GroupId can't be empty.")
     if len(request.group_id.encode()) > MAX_GROUP_ID_BYTES:
-        raise HeartbeatRefused(ErrorCode.invalid_group_id, "The group's id is too long.")
+        raise HeartbeatRefused(
+            ErrorCode.invalid_group_id, f"GroupId can't be longer than {MAX_GROUP_ID_BYTES} bytes."
+        )
     if request.rack_id is not None and not request.rack_id.strip():
         raise HeartbeatRefused(invalid, "RackId can't be empty.")
     if not request.member_id.strip():

@@ -1,1 +1,1 @@
-"""Topics, configurations and the cluster."""
+"""Handlers for topics, configurations and the cluster."""

@@ -1,4 +1,4 @@
-"""CreatePartitions (key 37, versions 0-3): more partitions for topics that exist.
+"""CreatePartitions (key 37, versions 0-3): add partitions to existing topics.
 
 Source: Kafka's ControllerApis.createPartitions, ReplicationControlManager.createPartitions.
 """

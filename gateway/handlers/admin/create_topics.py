@@ -1,7 +1,7 @@
-"""CreateTopics (key 19, versions 2-7): topics with their partitions and configurations.
+"""CreateTopics (key 19, versions 2-7): create topics with their partitions and configurations.
 
-Each topic succeeds or fails by itself. The answer leaves when the topics are durable and their logs exist; from v5 on it
-tells the effective configuration, from v7 on the topic id. Source: Kafka's ControllerApis.createTopics.
+Each topic succeeds or fails by itself. The answer leaves when the topics are durable and their logs exist. From v5 on
+it has the effective configuration, from v7 on the topic id. Source: Kafka's ControllerApis.createTopics.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""DeleteTopics (key 20, versions 1-6): topics by name, from v6 on also by id.
+"""DeleteTopics (key 20, versions 1-6): delete topics by name, from v6 on also by id.
 
 Source: Kafka's ControllerApis.deleteTopics. The results come in the order of the request; Kafka shuffles them.
 """

@@ -1,7 +1,7 @@
-"""DescribeCluster (key 60, versions 0-2): the brokers, which are this node.
+"""DescribeCluster (key 60, versions 0-2): list the brokers, which is this node only.
 
-Source: Kafka's AuthHelper.computeDescribeClusterResponse. From v1 on a client says whether it means brokers or
-controllers; here are only brokers.
+From v1 on a client asks for brokers or for controllers; this node only knows brokers. Source: Kafka's
+AuthHelper.computeDescribeClusterResponse.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
 def _refused(response_type: Any, endpoint_type: int) -> Any:
     if endpoint_type == _CONTROLLERS:
         code = ErrorCode.mismatched_endpoint_type
-        text = "The request asks for controllers, and was sent to a broker."
+        text = "The request asks for controllers, but this endpoint serves brokers."
     else:
         code = ErrorCode.unsupported_endpoint_type
         text = f"Unsupported endpoint type {endpoint_type}"

@@ -1,7 +1,7 @@
-"""DescribeConfigs (key 32, versions 1-4): configurations of topics, of groups, of this broker and of its loggers.
+"""DescribeConfigs (key 32, versions 1-4): describe configurations of topics, groups, this broker and its loggers.
 
-A resource kind that Kafka does not know refuses the whole request, as in Kafka; the one that only Seqgate lacks (client
-metrics) is refused one by one. Source: Kafka's ConfigHelper.
+As in Kafka, a resource type that Kafka does not know refuses the whole request. A type that only Seqgate lacks (client
+metrics) refuses that resource. Source: Kafka's ConfigHelper.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _KNOWN_KINDS: Final = {
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
-    """Describe each resource, or say why not."""
+    """Describe each resource, or return its error."""
     module = response_module(32, context.api_version)
     unknown = [resource for resource in request.resources if resource.resource_type not in _KNOWN_KINDS]
     refusal = None
@@ -157,7 +157,7 @@ def _entry(module: ModuleType, entry: DescribedConfig, *, synonyms: bool, docume
             for synonym in (entry.synonyms if synonyms else ())
         ),
         config_type=entry.type,
-        # of a logger, which has none, Kafka says so whether it is asked for or not
+        # Kafka sends the empty documentation of a logger's level whether or not the request asks for documentation
         documentation=entry.documentation if documented or not entry.documentation else None,
     )
 

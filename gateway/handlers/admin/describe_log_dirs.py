@@ -1,6 +1,6 @@
-"""DescribeLogDirs (key 35, versions 1-5): the data directory and the size of each partition in it.
+"""DescribeLogDirs (key 35, versions 1-5): describe the data directory and the size of each partition in it.
 
-Partitions that are asked for and not here are left out. Source: Kafka's ReplicaManager.describeLogDirs.
+The answer leaves out partitions that this node does not have. Source: Kafka's ReplicaManager.describeLogDirs.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
 async def _topics(
     context: RequestContext, module: ModuleType, limit: TimeLimit, request: Any
 ) -> tuple[Any, ...]:
-    """Raises TimeoutError."""
+    """Describe the partitions, topic by topic. Raises TimeoutError."""
     rows: dict[str, list[Any]] = {}
     wanted = _wanted(context, request).items()
     async for topic, index in limit.each((topic, index) for topic, indexes in wanted for index in indexes):
@@ -67,7 +67,7 @@ def _data_directory(context: RequestContext) -> str:
 
 
 def _wanted(context: RequestContext, request: Any) -> dict[str, Iterable[int]]:
-    """The partitions to describe, by topic; none is opened for it."""
+    """Return the partitions to describe, by topic; this opens no partition."""
     partitions = context.services.partitions
     if request.topics is None:
         return {topic.name: range(topic.count) for topic in partitions.by_name.values() if topic.count}

@@ -1,6 +1,6 @@
-"""DescribeTopicPartitions (key 75, version 0): topics by name, in pages of at most 2,000 partitions.
+"""DescribeTopicPartitions (key 75, version 0): describe topics by name, in pages of at most 2,000 partitions.
 
-A page ends with a cursor: the topic and partition that the next page begins with. Nothing is created here.
+A page ends with a cursor: the topic and partition with which the next page begins. This API creates no topics.
 Source: KIP-966, Kafka's DescribeTopicPartitionsRequestHandler, KRaftMetadataCache.describeTopicResponse.
 """
 
@@ -18,12 +18,12 @@ from gateway.metadata.image import TopicImage
 from gateway.metadata.topic_names import INTERNAL_TOPICS, name_complaint
 from gateway.protocol.messages import build, response_module
 
-#: Kafka's default of max.request.partition.size.limit.
+#: Partitions of one page: Kafka's default of max.request.partition.size.limit.
 MAX_PARTITIONS_PER_PAGE: Final = 2000
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
-    """One page of the topics asked for, or of all topics, by name."""
+    """Return one page of the topics in the request, or of all topics, sorted by name."""
     module = response_module(75, context.api_version)
     cursor = request.cursor
     names = {topic.name for topic in request.topics}
@@ -97,7 +97,7 @@ def _unknown(module: ModuleType, name: str) -> Any:
 
 
 def _refused(module: ModuleType, request: Any) -> Any:
-    """A cursor outside the list, or before the first partition: every topic carries INVALID_REQUEST."""
+    """Refuse a cursor outside the list or before the first partition: every topic gets INVALID_REQUEST."""
     return build(
         module.DescribeTopicPartitionsResponse,
         topics=tuple(

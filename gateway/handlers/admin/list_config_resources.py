@@ -1,8 +1,8 @@
-"""ListConfigResources (key 74, versions 0–1): which resources there are to configure (KIP-1142).
+"""ListConfigResources (key 74, versions 0–1): list the resources that can be configured (KIP-1142).
 
-Version 0 asks for client metrics only (it was ListClientMetricsResources), of which there are none here. Topics and
-this broker, its loggers too, are listed whether or not something is set on them, groups only then.
-Source: Kafka's KafkaApis.handleListConfigResources.
+Version 0 lists only client metrics (it was ListClientMetricsResources), which this node lacks. Topics, this broker
+and its loggers are always listed; a group is listed only when configurations are set on it. Source: Kafka's
+KafkaApis.handleListConfigResources.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _NAMES: Final[Mapping[int, Callable[[RequestContext], Collection[str]]]] = {
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
-    """List the resources of the types asked for, of all types when none is."""
+    """List the resources of the types in the request, or of all types when it names none."""
     module = response_module(API_KEY, context.api_version)
     if context.api_version < FIRST_WITH_TYPES:
         asked = {CLIENT_METRICS_RESOURCE}

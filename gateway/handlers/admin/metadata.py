@@ -1,13 +1,13 @@
-"""Metadata (key 3, versions 0-13): this broker, and topics with their partitions, leaders and leader epochs.
+"""Metadata (key 3, versions 0-13): describe this broker, and topics with their partitions, leaders and leader epochs.
 
     request                      answer
     topics null (v0: empty)      all topics
-    topics empty                 none, only the broker
-    topic ids (v12 on)           these; names beside ids are ignored, as in Kafka
-    unknown name                 UNKNOWN_TOPIC_OR_PARTITION; created in the background where that is allowed
-    unknown id                   UNKNOWN_TOPIC_ID
+    topics empty                 no topics, only the broker
+    topic ids (v12 on)           these topics; names beside ids are ignored, as in Kafka
+    unknown name                 UNKNOWN_TOPIC_OR_PARTITION; the topic is created in the background where that is
+    allowed unknown id                   UNKNOWN_TOPIC_ID
 
-`__cluster_metadata` and the logs of coordinators that are not built are never created this way.
+`__cluster_metadata` and the internal topics of coordinators are never created in this way.
 Source: Kafka's KafkaApis.handleTopicMetadataRequest, KIP-516 (topic ids), KIP-430 (authorized operations).
 """
 
@@ -36,13 +36,13 @@ from gateway.runtime.loop.slices import in_slices
 logger = logging.getLogger(__name__)
 
 FEW_PARTITIONS: Final = 32
-"""Beyond so many it pays to write what their rows have in common once."""
+"""A topic with more partitions than this gets its rows from `_written_rows`, which encodes the common bytes once."""
 INDEX_IN_ROW: Final = slice(2, 6)
-"""A row begins with error_code int16, partition_index int32, in all versions."""
+"""The bytes of partition_index in a row: after error_code, an int16, in all versions."""
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
-    """Answer from the image, and begin the creation of topics that are unknown."""
+    """Answer from the image, and start the creation of unknown topics."""
     module = response_module(3, context.api_version)
     if context.api_version < 12 and request.topics and context.api_version >= 10:
         refused = [topic for topic in request.topics if topic.name is None or topic.topic_id is not None]
@@ -78,7 +78,7 @@ def _names_nothing(topic: Any) -> bool:
 
 
 def _refuse_all(module: ModuleType, topics: Sequence[Any]) -> Any:
-    """The answer to a request that can't be understood: every topic carries INVALID_REQUEST, no broker is told."""
+    """Refuse a malformed request: every topic gets INVALID_REQUEST, and no broker is listed."""
     return build(
         module.MetadataResponse,
         brokers=(),
@@ -102,7 +102,7 @@ def _refuse_all(module: ModuleType, topics: Sequence[Any]) -> Any:
 def _topics(context: RequestContext, module: ModuleType, request: Any, operations: int) -> Iterator[Any]:
     image = context.services.metadata_log.image
     if request.topics is None or (context.api_version == 0 and not request.topics):
-        # others create and delete topics between the slices
+        # other requests create and delete topics between the slices
         for topic in list(image.topics_by_name.values()):
             yield _topic(context, module, topic, operations)
         return
@@ -165,7 +165,7 @@ def _create_soon(context: RequestContext, name: str) -> None:
         )
         error = decision.answer[0].error
         if error is not None and error.error_code is not ErrorCode.topic_already_exists:
-            logger.warning("topic %s is not created for a client that asked for it: %s", name, error.message)
+            logger.warning("topic %s is not created although a client asked for it: %s", name, error.message)
         return decision
 
     services.metadata_log.commit_soon(("create", name), decide)
@@ -192,7 +192,7 @@ def _rows(context: RequestContext, module: ModuleType, topic: TopicImage) -> Ite
 
 
 def _written_rows(context: RequestContext, module: ModuleType, topic: TopicImage) -> Iterator[Written]:
-    """As `_rows`; the rows of partitions that differ in their index alone are written once."""
+    """Yield the rows of `_rows` already encoded; rows that differ only in their index are encoded once."""
     served = context.services.partitions.by_name.get(topic.name)
     seen: dict[Any, tuple[bytes, bytes]] = {}
     for index, image in topic.partitions.items():

@@ -1,4 +1,4 @@
-"""How administrative handlers change metadata: within a time, and with storage errors as answers."""
+"""Changes metadata for administrative handlers: within a time limit, with storage errors as answers."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ T = TypeVar("T")
 async def change_metadata(
     context: RequestContext, decide: Decide[T], time_limit: timedelta | None = None
 ) -> T | ApiError:
-    """Carry a decision out; the answer, or why it is not known to be durable.
+    """Carry a decision out; return its answer, or the error because of which it is not known to be durable.
 
-    `time_limit` is the request's, bounded by `seqgate.admin.timeout.ms`. A change that takes longer goes on; one that
-    has no time at all is not begun, as in Kafka.
+    `time_limit` is the request's, bounded by `seqgate.admin.timeout.ms`. A change that takes longer continues. A
+    request without any time left begins no change, as in Kafka.
     """
     limit = TimeLimit(context, time_limit)
     if limit.left_s <= 0:
@@ -35,14 +35,17 @@ async def change_metadata(
     try:
         return await limit.run(context.services.metadata_log.commit(decide))
     except TimeoutError:
-        return ApiError(ErrorCode.request_timed_out, "The change is not durable yet and goes on.")
+        return ApiError(ErrorCode.request_timed_out, "The change is not durable yet and continues.")
     except LogError as error:
         logger.error("a metadata change failed: %s", error)  # noqa: TRY400 - an expected failure of the disk
         return ApiError(ErrorCode(error.kafka_error_code), str(error))
 
 
 def fresh_topic_id() -> uuid.UUID:
-    """A random topic id; like Kafka's (Uuid.randomUuid) its text begins with no '-', which tools take for an option."""
+    """Return a random topic id whose text does not begin with '-', which tools take for an option.
+
+    Kafka's Uuid.randomUuid does the same.
+    """
     while True:
         topic_id = uuid.uuid4()
         if not topic_id_text(topic_id).startswith("-"):

@@ -1,1 +1,1 @@
-"""What all handlers answer with: the API type, limits of time and size, partition state."""
+"""Parts that all handlers use: the API type, limits of time and size, partition state."""

@@ -1,4 +1,4 @@
-"""What a handler is: an API with its versions and the function that answers it."""
+"""The interface of a handler: an API, its versions, and the function that answers it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from gateway.runtime.services import Services
 from log import FileRegion
 
 Answer = bytes | Sequence[bytes | FileRegion]
-"""A whole frame: in memory, or with records that are still in their file, to be sent piece after piece."""
+"""A whole frame: bytes in memory, or pieces of which some are still in their file, sent one after another."""
 
 
 class CloseConnection(Exception):
-    """The only answer left is to close the connection, as Kafka does (an error under acks=0)."""
+    """The connection must be closed instead of an answer, as Kafka does (an error under acks=0)."""
 
 
 class Deferred:
@@ -28,27 +28,29 @@ class Deferred:
         """Whether nobody waits for the answer any more."""
         self.answer: Answer | None = None
         self.holds_back = holds_back
-        """Whether later requests of the connection begin only after this one (long polls)."""
+        """Whether later requests of the connection begin only after this answer (long polls)."""
         self.on_abandoned: Callable[[], object] | None = None
-        """Called when the connection went away before the answer."""
+        """Called when the connection has closed before the answer."""
         self.failed = False
-        """Whether the connection must be closed instead, because a bug kept the answer from being made."""
+        """Whether the connection must be closed, because a bug kept the answer from being made."""
         self._callback: Callable[[], None] | None = None
 
     def resolve(self, answer: Answer) -> None:
+        """Set the answer and call back whoever waits for it."""
         self.answer = answer
-        # whoever waited refers to this, and an answer should go with its last reference, not when cycles are looked for
+        # the waiter refers to this object; without the cycle the answer is freed with its last reference, not by the
+        # collector
         self.on_abandoned = None
         if self._callback is not None:
             self._callback()
 
     def fail(self) -> None:
-        """Give up: what was asked can't be answered, the connection is closed when its turn comes."""
+        """Give up: there will be no answer, and the connection is closed when it is this answer's turn."""
         self.failed = True
         self.resolve(b"")
 
     def follow(self, answer: Answer | Deferred | None) -> None:
-        """Have the answer of another part of the work, now or when that has it."""
+        """Take over the answer of another part of the work, now or when it is resolved."""
         if not isinstance(answer, Deferred):
             self.resolve(b"" if answer is None else answer)
         elif answer.answer is not None:
@@ -66,9 +68,11 @@ class Deferred:
             self.resolve(other.answer or b"")
 
     def when_resolved(self, callback: Callable[[], None]) -> None:
+        """Call `callback` when the answer is set."""
         self._callback = callback
 
     def abandon(self) -> None:
+        """Note that nobody waits for the answer any more."""
         self.abandoned = True
         self._callback = None
         if self.on_abandoned is not None:
@@ -76,20 +80,20 @@ class Deferred:
 
 
 class Peer(Protocol):
-    """Who sent a request."""
+    """The connection that sent a request."""
 
     peer_host: str
     listener_name: str
 
     def when_gone(self, key: Hashable, callback: Callable[[], None]) -> None:
-        """Call back once when the connection has ended, at once if it has."""
+        """Call back once when the connection has closed, at once if it has already."""
 
     def forget_gone(self, key: Hashable) -> None:
-        """Call nobody back for this key."""
+        """Cancel the callback of this key."""
 
 
 class RequestContext:
-    """One request's surroundings."""
+    """The surroundings of one request: its header fields, its connection, and the gateway's services."""
 
     __slots__ = (
         "api_key",
@@ -125,11 +129,11 @@ ColdHandler = Callable[[RequestContext, Any], Awaitable[Any]]
 """Takes kio's request entity, returns kio's response entity; the connection's later requests wait."""
 
 HotHandler = Callable[[RequestContext, Any], Answer | Deferred | None]
-"""Begins the request at once; returns the frame, or where it will be, or None for no answer."""
+"""Begins the request at once; returns the frame, or its Deferred, or None for no answer."""
 
 
 class NotRepeated:
-    """Says that a request is to be read as any other. The one instance is `NOT_REPEATED`."""
+    """Says that a request must be decoded as any other. `NOT_REPEATED` is the only instance."""
 
     __slots__ = ()
 
@@ -138,27 +142,27 @@ NOT_REPEATED: Final = NotRepeated()
 
 
 class Repeats(Protocol):
-    """A shorter way for requests of one API and version that repeat most of an earlier one."""
+    """A shorter way for requests of one API and version that repeat most of an earlier request."""
 
     def begin(
         self, peer: Peer, frame: memoryview, correlation_id: int, client_id_bytes: int
     ) -> Answer | Deferred | NotRepeated | None:
-        """Begin the request as the handler would. May raise what the handler raises."""
+        """Begin the request as the handler would. May raise the handler's errors."""
 
     def learn(self, frame: memoryview, context: RequestContext, request: Any) -> None:
-        """Remember what may be repeated of a request that the handler has begun."""
+        """Remember the part of a request, which the handler has begun, that later requests may repeat."""
 
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One API of the Kafka protocol as served here. Exactly one of `handle` and `begin` is set.
+    """One API of the Kafka protocol as this gateway serves it. Exactly one of `handle` and `begin` is set.
 
-    `is_eager` has `handle` begin without a task, for what mostly has nothing to wait for; it must not use a timeout
-    before it first waits. `reader` gives the request reader of a version where it is not the one made from kio's schema.
-    `is_long` has a thread write the answer, which may have a row for everything there is.
-    `may_be_given_up` ends the work for a client that is gone; what changes something is always carried out.
-    `names_much` has a thread read large requests of one that has `begin`; those that have `handle` do so anyway.
-    `advertised_min_version` differs from `min_version` where Kafka's own ApiVersions does.
+    `is_eager`: `handle` starts without a task, because it mostly waits for nothing; it must not use a timeout before
+    it first waits. `reader` returns the request reader of a version that does not use the one made from kio's schema.
+    `is_long`: a thread encodes the answer, which may have a row for every topic, partition or group.
+    `may_be_given_up`: the work ends when the client disconnects; a request that changes something is always carried
+    out. `names_much`: a thread decodes large requests although the API has `begin`; with `handle` a thread always
+    does. `advertised_min_version` differs from `min_version` where Kafka's own ApiVersions does.
     """
 
     key: int

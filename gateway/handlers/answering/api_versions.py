@@ -1,9 +1,9 @@
-"""ApiVersions (key 18, versions 0–4): what this node serves; the first question of every client.
+"""ApiVersions (key 18, versions 0–4): list the APIs that this node serves; the first request of every client.
 
-A client software name or version that Kafka would not accept is INVALID_REQUEST (KIP-511). Of Kafka's features those are told
-that concern what is served, at the level of a new cluster (KIP-584): by transactions of version 2 clients choose between
-both protocols of transactions (KIP-890).
-Source: Kafka's KafkaApis.handleApiVersionsRequest, ApiVersionsRequest.isValid.
+A client software name or version that Kafka refuses gets INVALID_REQUEST (KIP-511). The answer lists those of Kafka's
+features that this node serves, at the level of a new cluster (KIP-584). By `transaction.version` 2 clients choose
+between the two protocols of transactions (KIP-890). Source: Kafka's KafkaApis.handleApiVersionsRequest,
+ApiVersionsRequest.isValid.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ MAX_VERSION = 4
 FIRST_WITH_FEATURES = 3
 FIRST_WITH_MIN_VERSION_0 = 4
 FEATURES = {"group.version": 1, "share.version": 1, "transaction.version": 2}
-"""Their level, which is the greatest that there is; the least is 0."""
+"""The features and their level, which is the highest one; the lowest is 0."""
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def api_versions(apis: Sequence[Api]) -> Api:
-    """The handler that advertises `apis` and itself."""
+    """Return the handler that advertises `apis` and itself."""
     served = sorted(
         [
             *((api.key, api.advertised_min_version, api.min_version, api.max_version) for api in apis),
@@ -66,7 +66,7 @@ def _begin(served: Sequence[tuple[int, int | None, int, int]]) -> HotHandler:
 
 
 def _features(context: RequestContext, module: Any) -> dict[str, Any]:
-    """The features' fields of an answer that has them; before v4 one whose least version is 0 is not told as supported."""
+    """Return the feature fields of an answer; versions before 4 can't list a feature whose lowest level is 0."""
     if context.api_version < FIRST_WITH_FEATURES:
         return {}
     supported = tuple(

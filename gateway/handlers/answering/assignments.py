@@ -1,4 +1,4 @@
-"""What members of consumer and share groups are assigned, in the answers that tell it."""
+"""Encodes the assignments of members of consumer and share groups."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Topics: TypeAlias = Mapping[uuid.UUID, TopicPartitions]
 
 
 def assignment(module: Any, places: Iterable[Place]) -> Any:
-    """As a heartbeat is answered."""
+    """Return the assignment for the answer to a heartbeat."""
     topics = tuple(
         build(module.TopicPartitions, topic_id=topic_id, partitions=tuple(partitions))
         for topic_id, partitions in by_topic(places).items()
@@ -23,7 +23,7 @@ def assignment(module: Any, places: Iterable[Place]) -> Any:
 
 
 def named_assignment(module: Any, places: Iterable[Place], topics: Topics) -> Any:
-    """As a group is described: with the names of the topics, and without those that are gone."""
+    """Return the assignment for a description: with topic names, and without topics that no longer exist."""
     found = tuple(
         build(
             module.TopicPartitions,

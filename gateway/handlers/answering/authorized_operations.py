@@ -1,4 +1,4 @@
-"""The authorized-operations fields, as Kafka without an authorizer fills them: everything is allowed.
+"""The authorized-operations fields, filled as Kafka without an authorizer does: everything is allowed.
 
 The bits are the codes of org.apache.kafka.common.acl.AclOperation.
 """

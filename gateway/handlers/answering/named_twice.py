@@ -1,7 +1,7 @@
-"""Requests that name the same thing several times.
+"""Limits the answer to a request that names the same thing several times.
 
-Apache Kafka answers it as often as it is named. A few bytes that name what has a large answer over and over would so
-get gigabytes; no client asks like that, so requests that name very much get each answer once.
+Apache Kafka answers a thing as often as the request names it. A few bytes that name a large thing over and over would
+get gigabytes. No ordinary client does that, so a request that names many things gets each answer once.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ from typing import Final, TypeVar
 from gateway.runtime.loop.slices import in_slices
 
 REPEATING_MAX_NAMED: Final = 100
-"""How many things a request may name for those that it names again to be answered again."""
+"""Things that a request may name and still get an answer for each repetition.
+
+A longer request gets each answer once.
+"""
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T", bound=Hashable)
@@ -20,10 +23,10 @@ R = TypeVar("R")
 
 
 def to_answer(named: Sequence[T], name: Callable[[T], Hashable] = lambda thing: thing) -> Sequence[T]:
-    """What is answered of what a request names, in its order: everything, as in Apache Kafka.
+    """Return the things to answer, in the request's order: all of them, as in Apache Kafka.
 
-    Of more than `REPEATING_MAX_NAMED` things it is the first of each name. `name` tells which things ask for the same,
-    also when they are not equal.
+    From more than `REPEATING_MAX_NAMED` things only the first of each name is answered. `name` returns the name by
+    which two things are the same, even if they are not equal.
     """
     if len(named) <= REPEATING_MAX_NAMED:
         return named
@@ -34,7 +37,10 @@ def to_answer(named: Sequence[T], name: Callable[[T], Hashable] = lambda thing: 
 
 
 def places_to_answer(topics: Sequence[tuple[K, Sequence[int]]]) -> Iterator[tuple[K, Sequence[int]]]:
-    """`to_answer` of partitions, which are named by (topic, indexes): every topic with those indexes that are answered."""
+    """Yield the partitions to answer, (topic, indexes), by the rule of `to_answer`.
+
+    Every topic comes with some indexes.
+    """
     if sum(len(indexes) for _, indexes in topics) <= REPEATING_MAX_NAMED:
         yield from topics
         return
@@ -48,7 +54,10 @@ def places_to_answer(topics: Sequence[tuple[K, Sequence[int]]]) -> Iterator[tupl
 async def answer_each(
     named: Sequence[T], answer: Callable[[T], R], name: Callable[[T], Hashable] = lambda thing: thing
 ) -> tuple[R, ...]:
-    """The answers to what `to_answer` chooses. Each is worked out once, in slices; what is named again shares it."""
+    """Return the answers to the things that `to_answer` chooses.
+
+    Each answer is computed once, in slices, and shared.
+    """
     asked = to_answer(named, name)
     answers = {thing: answer(thing) async for thing in in_slices(dict.fromkeys(asked))}
     return tuple([answers[thing] for thing in asked])

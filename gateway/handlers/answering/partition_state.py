@@ -1,4 +1,4 @@
-"""Who leads a partition as Metadata and DescribeTopicPartitions tell it."""
+"""The leader and state of a partition, as Metadata and DescribeTopicPartitions report them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NO_LEADER: Final = -1
 
 
 class PartitionState(NamedTuple):
-    """What clients are told of a partition."""
+    """The state of a partition as clients see it."""
 
     error_code: ErrorCode
     leader_id: int
@@ -26,7 +26,7 @@ class PartitionState(NamedTuple):
 def partition_state(
     context: RequestContext, image: PartitionImage, topic: TopicPartitions | None, index: int
 ) -> PartitionState:
-    """The state of a partition of the image; without a usable log it has no leader, as with Kafka's failed disks."""
+    """Return the state of a partition; one without a usable log has no leader, as with Kafka's failed disks."""
     if topic is None or not topic.has(index) or index in topic.failed or _is_offline(topic.peek(index)):
         return PartitionState(
             ErrorCode.leader_not_available, NO_LEADER, image.leader_epoch, (context.services.node_id,)

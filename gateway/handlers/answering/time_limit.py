@@ -1,7 +1,7 @@
-"""How long an administrative request may take: its own time-out, and `seqgate.admin.timeout.ms` at most.
+"""Limits the time of an administrative request: to its own timeout, and to `seqgate.admin.timeout.ms`.
 
-What was begun when the time is over goes on, and `seqgate tasks` tells of it; what was not is not begun. The answer is
-REQUEST_TIMED_OUT for both, as in Kafka.
+When the time is up, work in progress continues, and `seqgate tasks` shows it; work not yet begun is dropped. The
+answer is REQUEST_TIMED_OUT in both cases, as in Kafka.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ T = TypeVar("T")
 
 
 class TimeLimit:
-    """The time of one request, which begins now."""
+    """The time limit of one request, which begins now."""
 
     def __init__(self, context: RequestContext, asked: timedelta | None = None) -> None:
-        """Allow what the request asks for, but no more than the gateway does."""
+        """Allow the time that the request asks for, but no more than the gateway does."""
         services = context.services
         limit = timedelta(milliseconds=services.config.int("seqgate.admin.timeout.ms"))
         if asked is not None:
@@ -34,11 +34,11 @@ class TimeLimit:
 
     @property
     def left_s(self) -> float:
-        """Seconds until the time is over; not above 0 when it is."""
+        """The seconds that are left; 0 or less when the time is up."""
         return self._deadline_s - self._services.loop.time()
 
     async def run(self, work: Coroutine[Any, Any, T], of: str = "") -> T:
-        """Wait for the work while there is time; `of` says what it is about. Raises TimeoutError."""
+        """Wait for the work while there is time; `of` names its subject for `seqgate tasks`. Raises TimeoutError."""
         left_s = self.left_s
         if left_s <= 0:
             work.close()
@@ -48,7 +48,7 @@ class TimeLimit:
         return await asyncio.wait_for(asyncio.shield(tasks.start(task, work)), left_s)
 
     async def each(self, things: Iterable[T]) -> AsyncIterator[T]:
-        """Each thing in turn, others' requests in between. Raises TimeoutError when the time is over."""
+        """Yield each thing, with other requests in between. Raises TimeoutError when the time is up."""
         async for thing in in_slices(things):
             if self.left_s <= 0:
                 raise TimeoutError

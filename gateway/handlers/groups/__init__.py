@@ -1,1 +1,1 @@
-"""Classic and consumer groups and their offsets."""
+"""Handlers for classic and consumer groups and their offsets."""

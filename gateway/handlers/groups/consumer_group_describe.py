@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe (key 69, versions 0–1): groups of the consumer protocol, their members and assignments.
+"""ConsumerGroupDescribe (key 69, versions 0–1): describe consumer groups, their members and assignments.
 
 Source: Kafka's GroupMetadataManager.consumerGroupDescribe, ConsumerGroup.asDescribedGroup.
 """

@@ -1,6 +1,6 @@
-"""ConsumerGroupHeartbeat (key 68, versions 0–1): the whole life of a member of the consumer protocol (KIP-848).
+"""ConsumerGroupHeartbeat (key 68, versions 0–1): the only request of a member of the consumer protocol (KIP-848).
 
-In v0 the coordinator names a member that comes without a name; from v1 on members name themselves.
+In v0 the coordinator gives a member without an id one; from v1 on members choose their ids.
 Source: Kafka's KafkaApis.handleConsumerGroupHeartbeat, GroupCoordinatorService.consumerGroupHeartbeat.
 """
 
@@ -21,7 +21,7 @@ FIRST_WITH_REGEX: Final = 1
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
-    """Take the heartbeat; the answer is durable."""
+    """Handle the heartbeat; the answer leaves when its effects are durable."""
     version = context.api_version
     heartbeat = _heartbeat(context, request)
     try:

@@ -1,4 +1,4 @@
-"""DeleteGroups (key 42, versions 0–2): empty groups go with all their offsets.
+"""DeleteGroups (key 42, versions 0–2): delete empty groups with all their offsets.
 
 Source: Kafka's GroupCoordinatorService.deleteGroups.
 """
@@ -18,7 +18,7 @@ API_KEY: Final = 42
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
-    """Delete one after the other; each has its own answer, one that is named twice has one."""
+    """Delete the groups one after another; each gets its own result, and a repeated group only one."""
     module = response_module(API_KEY, context.api_version)
     results = []
     limit = TimeLimit(context)

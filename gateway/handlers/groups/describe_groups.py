@@ -1,6 +1,6 @@
-"""DescribeGroups (key 15, versions 0–6): state, protocol and members of classic groups.
+"""DescribeGroups (key 15, versions 0–6): describe the state, protocol and members of classic groups.
 
-A group that does not exist is Dead; v6 says GROUP_ID_NOT_FOUND as well.
+A group that does not exist is reported as Dead, from v6 on with GROUP_ID_NOT_FOUND.
 Source: Kafka's GroupMetadataManager.describeGroups.
 """
 
@@ -23,7 +23,7 @@ FIRST_WITH_NOT_FOUND: Final = 6
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
-    """Describe each group that is asked for."""
+    """Describe each group of the request."""
     module = response_module(API_KEY, context.api_version)
     asked = context.api_version >= FIRST_WITH_OPERATIONS and request.include_authorized_operations
     groups = await answer_each(request.groups, lambda group_id: _describe(context, module, group_id, asked))

@@ -1,10 +1,10 @@
-"""FindCoordinator (key 10, versions 0–6): which node answers for a group or transactional id, which is this one.
+"""FindCoordinator (key 10, versions 0–6): return the node that coordinates a group or transactional id: this node.
 
     key_type 0   a group
     key_type 1   a transactional id
     key_type 2   the state of a share group's partition, "group:topic_id:partition" (v6)
 
-From v4 on several keys at once. The first one of its type creates the topic of the coordinator's state.
+From v4 on a request names several keys. The first request of a key type creates the coordinator's internal topic.
 Source: Kafka's KafkaApis.handleFindCoordinatorRequest.
 """
 
@@ -28,7 +28,7 @@ FIRST_WITH_SHARE: Final = 6
 FIRST_BATCHED_VERSION: Final = 4
 _SHARE_KEY: Final = re.compile(r".+:[A-Za-z0-9_-]{22}:-?\d{1,10}")
 NO_ERROR: Final = "NONE"
-"""What Kafka says when all is well, before it answered several keys at once."""
+"""The message that Kafka sends without an error in versions with one key."""
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
@@ -65,7 +65,7 @@ def _coordinator(
 
 
 def _is_share_key(key: str) -> bool:
-    """Source: Kafka's SharePartitionKey.validate."""
+    """Return whether the key has the form of Kafka's SharePartitionKey.validate."""
     return _SHARE_KEY.fullmatch(key) is not None
 
 
@@ -83,7 +83,7 @@ async def _error(context: RequestContext, key_type: int) -> tuple[ErrorCode, str
             return ErrorCode.none, ""
     except Unavailable as error:
         return error.error_code, "The coordinator's topic could not be created."
-    return ErrorCode.invalid_request, f"Coordinators of type {key_type} are not served."
+    return ErrorCode.invalid_request, f"Coordinators of key type {key_type} are not served."
 
 
 def _address(context: RequestContext, error: ErrorCode) -> dict[str, Any]:

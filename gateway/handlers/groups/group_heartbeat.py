@@ -1,4 +1,4 @@
-"""What the answers to ConsumerGroupHeartbeat and ShareGroupHeartbeat have in common: all of their fields."""
+"""The answers to ConsumerGroupHeartbeat and ShareGroupHeartbeat, which have the same fields."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ NO_TIME: Final = timedelta(0)
 
 
 def accepted(api_key: int, version: int, reply: HeartbeatReply, interval_ms: int) -> Any:
-    """The member is at its epoch, or has left with a negative one; what it was told before is not told again."""
+    """Return the answer to an accepted heartbeat; a negative epoch means that the member has left.
+
+    The assignment is left out when the member has it already.
+    """
     assigned = reply.assignment
     return build(
         response_type(api_key, version),
@@ -29,7 +32,7 @@ def accepted(api_key: int, version: int, reply: HeartbeatReply, interval_ms: int
 
 
 def refused(api_key: int, version: int, error: ErrorCode, message: str | None) -> Any:
-    """Nothing came of the heartbeat."""
+    """Return the answer to a refused heartbeat."""
     return build(
         response_type(api_key, version),
         error_code=error,

@@ -1,4 +1,4 @@
-"""Heartbeat (key 12, versions 0–4): a member is alive; it learns of a rebalance.
+"""Heartbeat (key 12, versions 0–4): keep a member's session alive; the answer announces a rebalance.
 
 Source: Kafka's GroupMetadataManager.classicGroupHeartbeat.
 """
@@ -17,7 +17,7 @@ FIRST_WITH_INSTANCE_ID: Final = 3
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
-    """Tell the coordinator."""
+    """Pass the heartbeat to the coordinator."""
     version = context.api_version
     member = Committer(
         group_id=request.group_id,

@@ -1,6 +1,6 @@
-"""JoinGroup (key 11, versions 0–9): become a member, or join again; answered when the rebalance has everyone.
+"""JoinGroup (key 11, versions 0–9): become a member, or join again; answered at the end of the rebalance.
 
-From v4 on a new member is first given an id to come back with (KIP-394), unless it is static (v5, KIP-345).
+From v4 on a new member first gets an id, with which it must join again (KIP-394), unless it is static (v5, KIP-345).
 Source: Kafka's GroupCoordinatorService.joinGroup, GroupMetadataManager.classicGroupJoin.
 """
 
@@ -26,7 +26,7 @@ FIRST_SKIPPING_ASSIGNMENT: Final = 9
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
-    """Hand the member to the coordinator and wait."""
+    """Pass the request to the coordinator, and wait for its answer."""
     version = context.api_version
     session_timeout_ms = milliseconds(request.session_timeout)
     instance_id = request.group_instance_id if version >= FIRST_WITH_INSTANCE_ID else None

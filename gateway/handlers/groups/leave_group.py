@@ -1,4 +1,4 @@
-"""LeaveGroup (key 13, versions 0–5): members go, from v3 on several at once and static ones by their instance id.
+"""LeaveGroup (key 13, versions 0–5): remove members; from v3 on several at once, static ones by their instance id.
 
 Source: Kafka's GroupMetadataManager.classicGroupLeave, LeaveGroupResponse, KIP-345.
 """
@@ -18,7 +18,7 @@ FIRST_BATCHED_VERSION: Final = 3
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
-    """Let them go; before v3 the one member's error is that of the request."""
+    """Remove the members; before v3 the one member's error is the error of the request."""
     version = context.api_version
     module = response_module(API_KEY, version)
     if version < FIRST_BATCHED_VERSION:

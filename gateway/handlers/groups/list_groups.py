@@ -1,4 +1,4 @@
-"""ListGroups (key 16, versions 0–5): the groups of this node, by state (v4) and by type (v5) where asked.
+"""ListGroups (key 16, versions 0–5): list this node's groups, filtered by state (v4) and by type (v5).
 
 Source: Kafka's GroupMetadataManager.listGroups, KIP-518, KIP-848.
 """
@@ -24,7 +24,7 @@ SHARE: Final = "share"
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
-    """List all groups; filters know no case and no spaces around."""
+    """List all groups; filters ignore case, and the state filter ignores spaces around a state."""
     version = context.api_version
     module = response_module(API_KEY, version)
     states = (
@@ -52,7 +52,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
 
 
 def _all_groups(context: RequestContext) -> Iterator[tuple[str, str, str, str]]:
-    """(group id, protocol type, state, type) of every group."""
+    """Yield (group id, protocol type, state, type) of every group."""
     for shard in context.services.groups.loaded_shards():
         for group in list(shard.groups.values()):
             yield group.group_id, group.protocol_type or "", group.state.value, CLASSIC

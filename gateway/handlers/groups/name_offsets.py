@@ -1,8 +1,8 @@
-"""What OffsetFetch tells of a producer name: how far it has come in the partitions of topics that deduplicate.
+"""Answers OffsetFetch for a producer name: how far the name has come in the partitions of topics that deduplicate.
 
-The offset is the name's last persisted sequence id, not the one after it; the metadata tells the same, and the epoch, as
-JSON. What is not known yet, because the log is still read after a start, is not told as unknown: it is read on for a while
-within the request, and then the client is told to ask again (COORDINATOR_LOAD_IN_PROGRESS, which all client libraries do).
+The offset is the name's last persisted sequence id, not the one after it; the metadata has the same number and the
+epoch, as JSON. After a start a log may still be in replay. Then the request replays it for a while. If that is not
+enough, the client gets COORDINATOR_LOAD_IN_PROGRESS, after which all client libraries try again.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from log import LogError
 from seq_validator.names import NO_NAME_EPOCH, NameState
 
 REQUEST_S: Final = 5.0
-"""How long one request may look through partitions, open them and have their logs read on, for all its names together."""
+"""Time that one request may spend on opening partitions and replaying their logs, for all its names together."""
 
 
 class NameOffset(NamedTuple):
-    """What is told of a name in one partition, and whether an open transaction may change it."""
+    """The state of a name in one partition as an offset, and whether an open transaction may change it."""
 
     told: CommittedOffset
     is_pending: bool
 
 
 class NameOffsets:
-    """What one request asks of names: the time it has, and what all its names have in common."""
+    """The name lookups of one request: its deadline, and the list of topics that all its names share."""
 
     def __init__(self, context: RequestContext) -> None:
-        """Begin now."""
+        """Start the deadline now."""
         self._services = context.services
         self._deadline_s = context.services.loop.time() + REQUEST_S
         self._deduplicating: list[TopicPartitions] | None = None
@@ -52,7 +52,10 @@ class NameOffsets:
     async def fetch(
         self, name: bytes, topics: Sequence[tuple[TopicPartitions, Iterable[int]]] | None
     ) -> dict[TopicPartition, NameOffset]:
-        """Where a name is known, of the partitions asked for, or of all with None. Opens them. Raises Unavailable."""
+        """Return the offsets of a name in the given partitions, or in all with None.
+
+        Opens partitions. Raises Unavailable.
+        """
         by_name = self._services.partitions.by_name
         found: dict[TopicPartition, NameOffset] = {}
         async for topic, index in self._places(topics):
@@ -71,7 +74,7 @@ class NameOffsets:
     async def _places(
         self, topics: Sequence[tuple[TopicPartitions, Iterable[int]]] | None
     ) -> AsyncIterator[tuple[TopicPartitions, int]]:
-        """The partitions that may know names, of those asked for or of all, in slices."""
+        """Yield the partitions that may know names, among the given ones or all, in slices."""
         services = self._services
         if topics is None:
             if self._deduplicating is None:
@@ -86,7 +89,7 @@ class NameOffsets:
                         yield topic, index
 
     async def _partition(self, topic: TopicPartitions, index: int) -> Partition:
-        """A partition that knows all its names. Raises Unavailable."""
+        """Return a partition that knows all its names. Raises Unavailable."""
         partition = topic.get(index)
         if partition is None:
             raise Unavailable

@@ -1,6 +1,6 @@
-"""OffsetCommit (key 8, versions 2–10): how far a group, or a consumer outside any, has come.
+"""OffsetCommit (key 8, versions 2–10): commit the offsets of a group, or of a consumer outside any group.
 
-A commit is answered when it is as durable as a record. From v10 on topics are named by id.
+The answer leaves when the offsets are as durable as a record under acks=all. From v10 on topics are named by id.
 Source: Kafka's KafkaApis.handleOffsetCommitRequest, OffsetMetadataManager.commitOffset.
 """
 
@@ -26,7 +26,7 @@ FIRST_WITH_TOPIC_IDS: Final = 10
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
-    """Commit what can be; each partition has its own answer."""
+    """Commit the valid offsets; each partition gets its own result."""
     refused, accepted = _sorted_out(context, request)
     committed: list[tuple[Any, list[tuple[int, ErrorCode]]]] = []
     if accepted:
@@ -53,7 +53,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
 def _sorted_out(
     context: RequestContext, request: Any
 ) -> tuple[dict[Any, list[tuple[int, ErrorCode]]], list[tuple[Any, list[Any]]]]:
-    """What does not exist, by topic with the error of each partition; and the rest, by topic."""
+    """Split the request: (topics and partitions that do not exist, with their errors; the other entries by topic)."""
     by_id = context.api_version >= FIRST_WITH_TOPIC_IDS
     refused: dict[Any, list[tuple[int, ErrorCode]]] = {}
     accepted: list[tuple[Any, list[Any]]] = []
@@ -83,7 +83,10 @@ def _topic(context: RequestContext, key: Any) -> Any:
 
 
 def fits(context: RequestContext, entry: Any) -> bool:
-    """Whether the metadata of an offset is not too long. Kafka counts UTF-16 units, whatever the setting is called."""
+    """Return whether the metadata of an offset is short enough.
+
+    Kafka counts UTF-16 units, whatever the setting's name says.
+    """
     units = len((entry.committed_metadata or "").encode("utf-16-le", "surrogatepass")) // 2
     return units <= context.services.config.int("offset.metadata.max.bytes")
 

@@ -1,4 +1,4 @@
-"""OffsetDelete (key 47, version 0): forget a group's offsets, but for topics that its members subscribe to.
+"""OffsetDelete (key 47, version 0): delete a group's offsets, except for topics that its members subscribe to.
 
 Source: Kafka's OffsetMetadataManager.deleteOffsets, KIP-496.
 """
@@ -18,7 +18,7 @@ API_KEY: Final = 47
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
-    """Delete durably; a partition that does not exist has its own error."""
+    """Delete the offsets durably; a partition that does not exist gets its own error."""
     group_id = request.group_id
     refused, known = _sorted_out(context, request)
     places = [(name, index) for name, indexes in known for index in indexes]
@@ -60,7 +60,10 @@ async def handle(context: RequestContext, request: Any) -> Any:
 def _sorted_out(
     context: RequestContext, request: Any
 ) -> tuple[dict[str, list[tuple[int, ErrorCode]]], list[tuple[str, list[int]]]]:
-    """What does not exist, by topic with the error of each partition; and the rest, by topic."""
+    """Split the request: (topics and partitions that do not exist, with their errors.
+
+    The other partitions by topic).
+    """
     refused: dict[str, list[tuple[int, ErrorCode]]] = {}
     known: list[tuple[str, list[int]]] = []
     for wanted in request.topics:

@@ -1,10 +1,10 @@
-"""OffsetFetch (key 9, versions 1–10): how far groups have come; from v8 on several groups at once.
+"""OffsetFetch (key 9, versions 1–10): return the committed offsets of groups; from v8 on of several groups at once.
 
-A partition without a committed offset has −1. No topics (null, from v2 on) asks for all that is committed.
-Nothing is told before it is durable, and nothing that an open transaction may change where `require_stable` asks for
-that (KIP-447). From v10 on topics are named by id. Of a group id that stands for a producer name the sequence ids are told
-that are persisted (see `name_offsets`).
-Source: Kafka's KafkaApis.handleOffsetFetchRequest, OffsetMetadataManager.fetchOffsets.
+A partition without a committed offset gets −1. A request without topics (null, from v2 on) gets all committed
+offsets. The answer has only durable offsets. With `require_stable` it has no offset that an open transaction may
+change (KIP-447). From v10 on topics are named by id. For a group id that stands for a producer name the answer has
+the name's persisted sequence ids (see `name_offsets`). Source: Kafka's KafkaApis.handleOffsetFetchRequest,
+OffsetMetadataManager.fetchOffsets.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ FIRST_WITH_MEMBER: Final = 9
 FIRST_WITH_TOPIC_IDS: Final = 10
 NOTHING: Final = CommittedOffset(-1, -1, "", -1)
 UNSTABLE: Final = CommittedOffset(-1, -1, "", -2)
-"""Stands for an offset that an open transaction may change."""
+"""The placeholder for an offset that an open transaction may change."""
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
-    """Look up every group that is asked for."""
+    """Return the offsets of every group of the request."""
     version = context.api_version
     module = response_module(API_KEY, version)
     names = NameOffsets(context)
@@ -54,7 +54,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
         error, committed = committed, {}
     else:
         error = ErrorCode.none
-    # aiokafka (v3) looks at the errors of partitions only, and would take a name for an unknown one
+    # aiokafka (v3) only checks the errors of partitions, and would take the name for an unknown one
     in_rows = version < FIRST_WITH_ERROR or is_name_group(request.group_id)
     topics = await _topics(context, request.topics, committed, error if in_rows else None)
     return build(
@@ -94,7 +94,10 @@ async def _group(
 
 
 def _check_member(context: RequestContext, group: Any) -> ErrorCode:
-    """The shard may have been lost with its log while what it tells was awaited."""
+    """Return whether the member may fetch: an error code.
+
+    The shard may have been lost while the offsets were awaited.
+    """
     try:
         return context.services.groups.check_fetch(group.group_id, group.member_id, group.member_epoch)
     except Unavailable as error:
@@ -109,7 +112,7 @@ async def _committed(
     *,
     require_stable: bool,
 ) -> Mapping[TopicPartition, CommittedOffset] | ErrorCode:
-    """What is committed; `UNSTABLE` where an open transaction may change it and that matters."""
+    """Return the committed offsets; with `require_stable`, `UNSTABLE` where an open transaction may change one."""
     try:
         name = producer_name(group_id)
         if name is not None:
@@ -134,7 +137,7 @@ async def _persisted(
     *,
     require_stable: bool,
 ) -> Mapping[TopicPartition, CommittedOffset]:
-    """As `_committed`, of a producer name. Raises Unavailable."""
+    """Return the persisted sequence ids of a producer name in the form of `_committed`. Raises Unavailable."""
     by_id = context.api_version >= FIRST_WITH_TOPIC_IDS
     topics = None
     if asked is not None:
@@ -154,7 +157,10 @@ async def _topics(
     committed: Mapping[TopicPartition, CommittedOffset],
     error: ErrorCode | None,
 ) -> list[tuple[Any, list[tuple[int, CommittedOffset, ErrorCode]]]]:
-    """(topic as it was named, rows). `error` is that of every row where the version has no other place for it."""
+    """Return (topic name or id as requested, rows).
+
+    Every row gets `error` where the version has no other field for it.
+    """
     by_id = context.api_version >= FIRST_WITH_TOPIC_IDS
     partitions = context.services.partitions
     topics: list[tuple[Any, list[tuple[int, CommittedOffset, ErrorCode]]]] = []

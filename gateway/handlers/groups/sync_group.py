@@ -1,4 +1,4 @@
-"""SyncGroup (key 14, versions 0–5): the leader brings the assignment, everyone gets their part of it.
+"""SyncGroup (key 14, versions 0–5): the leader sends the assignment, and every member gets its part.
 
 Source: Kafka's GroupMetadataManager.classicGroupSync.
 """
@@ -21,7 +21,7 @@ FIRST_WITH_PROTOCOL: Final = 5
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
-    """Hand the assignment to the coordinator and wait for one's own."""
+    """Pass the request to the coordinator, and wait for the member's assignment."""
     version = context.api_version
     reply = await _sync(context, request)
     return build(

@@ -1,1 +1,1 @@
-"""Share groups."""
+"""Handlers for share groups."""

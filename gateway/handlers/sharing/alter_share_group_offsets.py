@@ -1,6 +1,6 @@
-"""AlterShareGroupOffsets (key 91, version 0): have a share group without members begin elsewhere.
+"""AlterShareGroupOffsets (key 91, version 0): set the start offsets of a share group without members.
 
-A group that nobody knows comes into being. Source: Kafka's GroupCoordinatorService.alterShareGroupOffsets, KIP-932.
+A group that does not exist is created. Source: Kafka's GroupCoordinatorService.alterShareGroupOffsets, KIP-932.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ API_KEY: Final = 91
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
-    """Begin each partition anew at its offset, durably."""
+    """Start each partition again at its new offset, durably."""
     module = response_module(API_KEY, context.api_version)
     limit = TimeLimit(context)
     error, message = await group_error(context, limit, request.group_id)

@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets (key 92, version 0): have a share group without members forget topics.
+"""DeleteShareGroupOffsets (key 92, version 0): delete the offsets of topics in a share group without members.
 
 Source: Kafka's GroupCoordinatorService.deleteShareGroupOffsets, KIP-932.
 """
@@ -19,7 +19,7 @@ API_KEY: Final = 92
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
-    """Forget each topic durably."""
+    """Delete the share group's state of each topic durably."""
     module = response_module(API_KEY, context.api_version)
     limit = TimeLimit(context)
     error, message = await group_error(context, limit, request.group_id)

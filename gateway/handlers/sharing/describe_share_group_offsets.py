@@ -1,4 +1,4 @@
-"""DescribeShareGroupOffsets (key 90, versions 0–1): from where on a share group has not done everything, and its lag.
+"""DescribeShareGroupOffsets (key 90, versions 0–1): describe the start offsets and the lag of share groups.
 
 Source: Kafka's GroupCoordinatorService.describeShareGroupOffsets, KIP-932, KIP-1226 (lag).
 """
@@ -23,7 +23,10 @@ UNKNOWN: Final = -1
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
-    """Describe each group; null topics ask for all that it ever read. What nobody knows has no offset, and no error."""
+    """Describe each group; null topics mean all partitions that it ever read.
+
+    An unknown partition gets no offset, no error.
+    """
     module = response_module(API_KEY, context.api_version)
     groups = await answer_each(
         request.groups, lambda group: _group(context, module, group), lambda group: group.group_id
@@ -94,7 +97,7 @@ def _topic(
 
 
 def _lag(topic: TopicPartitions, index: int, found: SharePartition) -> int:
-    """Records that are not done."""
+    """Return the number of records that are not done, or UNKNOWN."""
     partition = topic.get(index)
     if partition is None:
         return UNKNOWN

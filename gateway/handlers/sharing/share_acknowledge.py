@@ -25,7 +25,7 @@ API_KEY: Final = 79
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
-    """Take the acknowledgements; the answer is durable."""
+    """Apply the acknowledgements; the answer leaves when they are durable."""
     module = response_module(API_KEY, context.api_version)
     shares = context.services.shares
     try:

@@ -1,8 +1,8 @@
 """ShareFetch (key 78, versions 1–2): acquire records, and acknowledge earlier ones in the same request (KIP-932).
 
-What is answered stays acquired by the member until it acknowledges it or the lock runs out. Waits for
-`max_wait` when nothing can be acquired. Records that are due later (`delivery.delay.header`) are passed over until they
-are; whoever waits then looks again. Source: Kafka's KafkaApis.handleShareFetchRequest, DelayedShareFetch.
+The member holds the records of the answer until it acknowledges them or their lock times out. When no record can be
+acquired, the request waits for `max_wait`. Delayed records (`delivery.delay.header`) are passed over until they are
+due; a waiting request then tries again. Source: Kafka's KafkaApis.handleShareFetchRequest, DelayedShareFetch.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ API_KEY: Final = 78
 FIRST_WITH_STRICT_LIMIT: Final = 2
 RECORD_LIMIT: Final = 1
 DELAYED_READ_BYTES: Final = 1 << 20
-"""Read at once where few of many records may be due."""
+"""Bytes read at once from a log with delayed records, of which only a few may be due."""
 NO_ERROR: Final = Outcome(ErrorCode.none)
 
 
 class Row(NamedTuple):
-    """One partition's part of the answer."""
+    """The part of the answer for one partition."""
 
     error_code: ErrorCode = ErrorCode.none
     records: bytes = b""
@@ -59,7 +59,7 @@ class Row(NamedTuple):
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
-    """Acknowledge, then acquire, waiting for records if there are none."""
+    """Apply the acknowledgements, then acquire records, and wait for records when there are none."""
     services = context.services
     answer_type = response_type(API_KEY, context.api_version)
     try:
@@ -84,7 +84,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
 
 
 def _check_renewing(context: RequestContext, request: Any) -> None:
-    """A request that renews asks for nothing (KIP-1222). Raises ShareRequestRefused."""
+    """Refuse a request that renews locks and asks for records (KIP-1222). Raises ShareRequestRefused."""
     if context.api_version < FIRST_WITH_RENEW or not request.is_renew_ack:
         return
     if request.max_wait or request.min_bytes or request.max_bytes or request.max_records:
@@ -93,7 +93,7 @@ def _check_renewing(context: RequestContext, request: Any) -> None:
 
 
 def _session(context: RequestContext, request: Any) -> ShareSession:
-    """The session with the partitions that the request adds and without those it forgets."""
+    """Return the session, with the partitions that the request adds and without those that it forgets."""
     if request.share_session_epoch == INITIAL_EPOCH:
         session = begin_session(context, request)
     else:
@@ -109,7 +109,7 @@ def _session(context: RequestContext, request: Any) -> ShareSession:
 
 
 def _check_room(context: RequestContext, request: Any, session: ShareSession) -> None:
-    """Raises ShareRequestRefused."""
+    """Refuse a request that adds more partitions than all share sessions may have. Raises ShareRequestRefused."""
     wanted = {
         (topic.topic_id or NO_TOPIC, entry.partition_index)
         for topic in request.topics
@@ -119,8 +119,12 @@ def _check_room(context: RequestContext, request: Any, session: ShareSession) ->
     if not more:
         return
     held = sum(len(other.places) for other in context.services.shares.sessions.values())
-    if held + more > context.services.config.int("seqgate.fetch.session.max.partitions"):
-        text = "There are as many partitions in share sessions as are allowed."
+    limit = context.services.config.int("seqgate.fetch.session.max.partitions")
+    if held + more > limit:
+        text = (
+            f"Share sessions hold {held} partitions, and {more} more would exceed "
+            f"seqgate.fetch.session.max.partitions ({limit})."
+        )
         raise ShareRequestRefused(ErrorCode.share_session_limit_reached, text)
 
 
@@ -137,11 +141,11 @@ async def _fetch(
             return rows
         if not await _wait(context, request, session.places, left_s):
             waits = False
-    return {}  # the member is gone, and would only hold what it acquired now
+    return {}  # the member is gone, and nobody would acknowledge what it acquired now
 
 
 async def _acquire_all(context: RequestContext, request: Any, session: ShareSession) -> dict[Place, Row]:
-    """Acquire partition after partition until enough; who had records goes last next time."""
+    """Acquire from partition after partition until there is enough; partitions that gave records go last next time."""
     rows: dict[Place, Row] = {}
     left_bytes = min(request.max_bytes, context.services.config.int("fetch.max.bytes"))
     left_records = request.max_records
@@ -155,7 +159,7 @@ async def _acquire_all(context: RequestContext, request: Any, session: ShareSess
         row = await _acquire(context, request, session, place, partition, left_bytes, left_records)
         if row.error_code is not ErrorCode.none or row.acquired:
             rows[place] = row
-            if place in session.places:  # another request may have forgotten it meanwhile
+            if place in session.places:  # another request may have removed it meanwhile
                 session.places.move_to_end(place)
         left_bytes -= len(row.records)
         left_records -= sum(len_of(one) for one in row.acquired)
@@ -177,27 +181,27 @@ async def _acquire(
         found = await shares.open(SharePartitionKey(request.group_id, *place), partition)
         while True:
             if shares.sessions.get((request.group_id, request.member_id)) is not session:
-                return Row()  # the client is gone, or has begun anew
+                return Row()  # the client has disconnected, or has begun a new session
             log.release_due(context.services.clock.now_ms())
             batches = await read(context, request.group_id, log, found, max_bytes)
             if batches is None or shares.sessions.get((request.group_id, request.member_id)) is not session:
                 return Row()
-            acquired = _give(context, request, log, found, batches, max_records)
+            acquired = _acquire_from(context, request, log, found, batches, max_records)
             if acquired:
                 break
             if found.next_offset(log.delays) <= batches.first_offset:
-                return Row()  # nothing was found to be missing either
+                return Row()  # no offset was found to be missing in the log either
     except Unavailable as error:
         return Row(error.error_code)
     except LogError as error:
         return Row(ErrorCode(error.kafka_error_code))
     shares.acquired(found)
-    # what waits between the batches that are due is not sent in vain
+    # with delays, batches between those that are due are not sent
     records = batches.spanning(acquired) if log.delays is None else batches.holding(acquired)
     return Row(records=records, acquired=tuple(acquired))
 
 
-def _give(
+def _acquire_from(
     context: RequestContext,
     request: Any,
     log: UnifiedLog,
@@ -205,7 +209,7 @@ def _give(
     batches: Batches,
     max_records: int,
 ) -> list[Acquired]:
-    """Have the member acquire what is available in the batches."""
+    """Acquire the available offsets of the batches for the member."""
     return found.acquire(
         request.member_id,
         [(place.base_offset, place.last_offset) for place in batches.places],
@@ -223,7 +227,7 @@ def _give(
 async def read(
     context: RequestContext, group_id: str, log: UnifiedLog, found: SharePartition, max_bytes: int
 ) -> Batches | None:
-    """The first batches of which any may be acquired; None when there are none. Raises LogError."""
+    """Return the first batches of which any offset may be acquired; None when there are none. Raises LogError."""
     cold_reads = context.services.cold_reads
     reading = context.services.group_configs.of(group_id).share_reading
     if log.delays is not None:
@@ -231,7 +235,7 @@ async def read(
     end_offset = reading.end_offset(log)
     next_offset = offset = max(found.next_offset(log.delays), log.log_start_offset)
     first_offset = offset
-    # a group may have been told to begin at an offset that does not exist yet
+    # a group's start offset may have been set beyond the end of the log
     while offset < end_offset:
         batches = await cold_reads.run(
             partial(
@@ -250,16 +254,16 @@ async def read(
             if batches.places or batches.end_offset <= offset:
                 return batches._replace(first_offset=first_offset)
             offset = batches.end_offset
-            await asyncio.sleep(0)  # much may have been aborted, and others have their turn
+            await asyncio.sleep(0)  # many batches may have been aborted; let other requests run
             now_next = max(found.next_offset(log.delays), log.log_start_offset)
         if now_next != next_offset:
-            # something was released before what was read, or acquired of it
+            # something before these batches was released, or something of them was acquired
             next_offset = offset = first_offset = now_next
     return None
 
 
 async def _wait(context: RequestContext, request: Any, places: Iterable[Place], left_s: float) -> bool:
-    """Wait until something may have become available; False when the gateway stops or time is up."""
+    """Wait until a record may have become available; return False when the gateway stops or the time is up."""
     shares = context.services.shares
     happened = asyncio.Event()
     watched = [

@@ -1,4 +1,4 @@
-"""ShareGroupDescribe (key 77, version 1): share groups and what their members read.
+"""ShareGroupDescribe (key 77, version 1): describe share groups, their members and assignments.
 
 Source: Kafka's GroupMetadataManager.shareGroupDescribe.
 """

@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat (key 76, version 1): the whole life of a member of a share group (KIP-932).
+"""ShareGroupHeartbeat (key 76, version 1): the request by which a member joins, stays in and leaves a share group (KIP-932).
 
 Source: Kafka's KafkaApis.handleShareGroupHeartbeat, GroupMetadataManager.shareGroupHeartbeat.
 """
@@ -17,7 +17,7 @@ API_KEY: Final = 76
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
-    """Take the heartbeat; the answer is durable."""
+    """Handle the heartbeat; the answer leaves when its effects are durable."""
     version, services = context.api_version, context.services
     names = request.subscribed_topic_names
     heartbeat = ShareHeartbeat(

@@ -1,4 +1,4 @@
-"""What AlterShareGroupOffsets and DeleteShareGroupOffsets have in common: the group may not have members."""
+"""The check that AlterShareGroupOffsets and DeleteShareGroupOffsets share: the group must have no members."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from gateway.handlers.answering.api import RequestContext
 from gateway.handlers.answering.time_limit import TimeLimit
 from gateway.runtime.coordinators.shards import Unavailable
 
-NO_SUCH_PARTITION: Final = "There is no such topic or partition."
+NO_SUCH_PARTITION: Final = "The topic or partition does not exist."
 
 
 async def group_error(
     context: RequestContext, limit: TimeLimit, group_id: str
 ) -> tuple[ErrorCode, str | None]:
-    """Why the offsets of a share group can't be changed, as (error code, message); (none, None) if they can.
+    """Return why the offsets of a share group can't be changed, as (error code, message); (none, None) if they can.
 
-    They can, too, of a group that nobody knows.
+    The offsets of a group that does not exist can be changed, too.
     """
     if not group_id:
-        return ErrorCode.invalid_group_id, "The group's id is empty."
+        return ErrorCode.invalid_group_id, "The group id is empty."
     try:
         shard = await limit.run(_settled(context, group_id), group_id)
     except Unavailable as error:

@@ -1,7 +1,7 @@
-"""What a share group may be given of a partition: whole batches, without those of aborted transactions if it wants that.
+"""Reads the batches that a share group may acquire: whole batches, if wanted without those of aborted transactions.
 
-An aborted batch is passed over as if it were not in the log; the bytes that are sent may hold it, but nobody acquires it.
-Source: Kafka's SharePartition.maybeFilterAbortedTransactionalAcquiredRecords.
+An aborted batch is passed over as if the log did not have it. The bytes of the answer may contain it, but nobody
+acquires it. Source: Kafka's SharePartition.maybeFilterAbortedTransactionalAcquiredRecords.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from log.format.record_batch import BatchHeader, whole_batches
 
 
 class BatchPlace(NamedTuple):
-    """A batch: its offsets, both inclusive, and where it begins and ends in the bytes."""
+    """A batch: its offsets, both inclusive, and its start and end in the bytes."""
 
     base_offset: int
     last_offset: int
@@ -25,9 +25,9 @@ class BatchPlace(NamedTuple):
 
 
 class Batches(NamedTuple):
-    """The bytes of a region, its batches that may be acquired, and the offset behind the last batch of all.
+    """The bytes of a region, its batches that may be acquired, and the offset after the last batch of the region.
 
-    Between `first_offset` and the first of the batches nothing may be acquired: all of that was aborted.
+    No offset between `first_offset` and the first of the batches may be acquired: those batches were aborted.
     """
 
     data: bytes
@@ -36,7 +36,7 @@ class Batches(NamedTuple):
     first_offset: int = 0
 
     def spanning(self, acquired: Sequence[Acquired]) -> bytes:
-        """The bytes from the first batch that has any of these offsets to the last one, as Kafka sends them."""
+        """Return the bytes from the first batch with any of these offsets to the last one, as Kafka sends them."""
         start = next(place.position for place in self.places if place.last_offset >= acquired[0].first_offset)
         end = next(
             place.end for place in reversed(self.places) if place.base_offset <= acquired[-1].last_offset
@@ -44,7 +44,7 @@ class Batches(NamedTuple):
         return self.data[start:end]
 
     def holding(self, acquired: Sequence[Acquired]) -> bytes:
-        """Only the batches that have any of these offsets, which are in order."""
+        """Return only the batches with any of these offsets, which are in order."""
         pieces: list[tuple[int, int]] = []
         number = 0
         for place in self.places:
@@ -64,13 +64,13 @@ class Batches(NamedTuple):
 def find_batches(
     log: UnifiedLog, offset: int, max_bytes: int, *, upper_bound: int, committed_only: bool
 ) -> Batches | None:
-    """Read the batches from the one that holds `offset` on; None when there are none. Raises LogError, NotCached."""
+    """Read batches from the one that holds `offset` on; None when there are none. Raises LogError, NotCached."""
     region = log.find(offset, max_bytes, upper_bound=upper_bound)
     return None if region is None else read_batches(log, offset, region, committed_only=committed_only)
 
 
 def read_batches(log: UnifiedLog, offset: int, region: FileRegion, *, committed_only: bool) -> Batches:
-    """Read a region that was found for `offset`. Raises LogError."""
+    """Read the batches of a region that was found for `offset`. Raises LogError."""
     aborted = log.aborted_in(offset, region) if committed_only else []
     data = log.read_region(region)
     found = list(_batches(data))
@@ -89,7 +89,7 @@ def _batches(data: bytes) -> Iterator[tuple[BatchHeader, BatchPlace]]:
 def _decided(
     data: bytes, found: list[tuple[BatchHeader, BatchPlace]], aborted: list[tuple[int, int]]
 ) -> Iterator[tuple[BatchHeader, BatchPlace]]:
-    """All but the batches of the `aborted` transactions, (producer_id, first_offset)."""
+    """Yield all batches except those of the `aborted` transactions, (producer_id, first_offset)."""
     to_come = sorted(aborted, key=lambda one: one[1], reverse=True)
     aborting: set[int] = set()
     for header, place in found:

@@ -1,9 +1,9 @@
-"""What ShareFetch and ShareAcknowledge have in common: the member's session, what it acknowledges, the answer's frame.
+"""The shared part of ShareFetch and ShareAcknowledge: the session, the acknowledgements, and the frame of the answer.
 
     share_session_epoch   the request
-    0                     begins a session; nothing can be acknowledged yet
-    n > 0                 is the session's next
-    −1                    ends it, and gives back what was acquired
+    0                     begins a session; it can't acknowledge anything yet
+    n > 0                 is the next one of the session
+    −1                    ends the session, and releases the acquired records
 
 Source: Kafka's SharePartitionManager.newContext, ShareSession, KIP-932.
 """
@@ -40,7 +40,7 @@ NO_TOPIC: Final = uuid.UUID(int=0)
 
 
 class ShareRequestRefused(Exception):
-    """The error that answers the whole request."""
+    """The whole request is refused; the code and message answer it."""
 
     def __init__(self, error_code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -48,33 +48,34 @@ class ShareRequestRefused(Exception):
 
 
 class Outcome(NamedTuple):
-    """What became of one partition's acknowledgements."""
+    """The result of one partition's acknowledgements."""
 
     error_code: ErrorCode
     message: str | None = None
 
 
 def check_request(request: Any) -> None:
-    """Raises ShareRequestRefused."""
+    """Check the request's group and member. Raises ShareRequestRefused."""
     if request.group_id is None or not request.member_id:
-        text = "The request names no group or no member."
+        text = "The group id or the member id is missing."
         raise ShareRequestRefused(ErrorCode.invalid_request, text)
     if len(request.group_id.encode()) > MAX_GROUP_ID_BYTES:
-        raise ShareRequestRefused(ErrorCode.invalid_group_id, "The group's id is too long.")
+        text = f"The group id has more than {MAX_GROUP_ID_BYTES} bytes."
+        raise ShareRequestRefused(ErrorCode.invalid_group_id, text)
     if is_name_group(request.group_id):
-        text = "The group's id stands for a producer name."
+        text = f"The group id {request.group_id!r} stands for a producer name, not for a share group."
         raise ShareRequestRefused(ErrorCode.invalid_group_id, text)
 
 
 def continue_session(context: RequestContext, request: Any) -> ShareSession:
-    """The session that a request with an epoch other than 0 belongs to. Raises ShareRequestRefused."""
+    """Return the session of a request with an epoch other than 0. Raises ShareRequestRefused."""
     session = context.services.shares.sessions.get((request.group_id, request.member_id))
     epoch = request.share_session_epoch
     if session is None:
         text = f"Member {request.member_id} of {request.group_id} has no share session."
         raise ShareRequestRefused(ErrorCode.share_session_not_found, text)
     if epoch != FINAL_EPOCH:
-        # 0 is nobody's next: a session begins with a ShareFetch
+        # 0 is never the next epoch: a session begins with a ShareFetch
         if epoch != session.epoch:
             text = f"The share session is at epoch {session.epoch}, not {epoch}."
             raise ShareRequestRefused(ErrorCode.invalid_share_session_epoch, text)
@@ -83,9 +84,9 @@ def continue_session(context: RequestContext, request: Any) -> ShareSession:
 
 
 def begin_session(context: RequestContext, request: Any) -> ShareSession:
-    """A new session in place of any that the member has. Raises ShareRequestRefused, Unavailable."""
+    """Begin a session in place of the member's former one. Raises ShareRequestRefused, Unavailable."""
     if not request.group_id:
-        raise ShareRequestRefused(ErrorCode.invalid_request, "The request names no group.")
+        raise ShareRequestRefused(ErrorCode.invalid_request, "The group id is empty.")
     shares = context.services.shares
     if shares.group(request.group_id) is None:
         text = f"There is no share group {request.group_id}."
@@ -95,7 +96,7 @@ def begin_session(context: RequestContext, request: Any) -> ShareSession:
     if key not in shares.sessions and len(shares.sessions) >= limit:
         shares.release_strangers()
     if key not in shares.sessions and len(shares.sessions) >= limit:
-        text = "There are as many share sessions as are allowed."
+        text = f"There are {limit} share sessions, as many as group.share.max.share.sessions allows."
         raise ShareRequestRefused(ErrorCode.share_session_limit_reached, text)
     if any(entry.acknowledgement_batches for topic in request.topics for entry in topic.partitions):
         text = "Nothing can be acknowledged in the first request of a share session."
@@ -104,7 +105,7 @@ def begin_session(context: RequestContext, request: Any) -> ShareSession:
 
 
 def partition_of(context: RequestContext, place: Place) -> Partition | ErrorCode:
-    """The partition at a place, or why there is none."""
+    """Return the partition at a place, or the error because of which there is none."""
     topic = context.services.partitions.by_id.get(place[0])
     if topic is None:
         return ErrorCode.unknown_topic_id
@@ -112,7 +113,7 @@ def partition_of(context: RequestContext, place: Place) -> Partition | ErrorCode
 
 
 async def acknowledge(context: RequestContext, request: Any, topics: Iterable[Any]) -> dict[Place, Outcome]:
-    """Take what the request acknowledges, durably, partition by partition."""
+    """Apply the acknowledgements of the request durably, partition by partition."""
     outcomes: dict[Place, Outcome] = {}
     renews = context.api_version >= FIRST_WITH_RENEW and request.is_renew_ack
     for topic in topics:
@@ -150,18 +151,21 @@ async def _acknowledge_one(
 
 
 def _complaint(said: Sequence[Acknowledgement], *, renews: bool) -> str | None:
-    """What is wrong with acknowledgements, whatever was acquired (ShareFetchRequest, KafkaApis.validateAcknowledgementBatches)."""
+    """Return the error in acknowledgements that is one whatever was acquired, or None.
+
+    Source: Kafka's ShareFetchRequest, KafkaApis.validateAcknowledgementBatches.
+    """
     latest = AcknowledgeType.RENEW if renews else AcknowledgeType.REJECT
     previous = -1
     for first_offset, last_offset, types in said:
         if first_offset > last_offset:
-            return "The first offset is greater than the last offset."
+            return f"The first offset {first_offset} is greater than the last offset {last_offset}."
         if first_offset < previous:
-            return "Batches are not in order or overlap."
+            return f"The batch at offset {first_offset} is out of order or overlaps another one."
         if not types or len(types) not in {1, last_offset - first_offset + 1}:
-            return "There are other acknowledge types than offsets."
+            return f"There are {len(types)} acknowledge types for {last_offset - first_offset + 1} offsets."
         if not all(AcknowledgeType.GAP <= kind <= latest for kind in types):
-            return "An acknowledge type is unknown."
+            return f"An acknowledge type is unknown: {tuple(types)}."
         previous = last_offset
     return None
 
@@ -169,7 +173,7 @@ def _complaint(said: Sequence[Acknowledgement], *, renews: bool) -> str | None:
 def answer(
     response_type: Any, topic_type: Any, rows: Iterable[tuple[Place, Any]], lock_duration_ms: int
 ) -> Any:
-    """The rows of the partitions, topic by topic in the order they first come in."""
+    """Return the answer with the partitions' rows, topic by topic in the order in which the topics first appear."""
     by_topic: dict[uuid.UUID, list[Any]] = {}
     for (topic_id, _), row in rows:
         by_topic.setdefault(topic_id, []).append(row)
@@ -188,7 +192,7 @@ def answer(
 
 
 def refused(response_type: Any, error: ErrorCode, message: str | None) -> Any:
-    """The whole request is refused."""
+    """Return the answer that refuses the whole request."""
     return build(
         response_type,
         error_code=error,

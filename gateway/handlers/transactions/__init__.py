@@ -1,1 +1,1 @@
-"""Producer ids and transactions."""
+"""Handlers for producer ids and transactions."""

@@ -1,6 +1,6 @@
-"""AddOffsetsToTxn (key 25, versions 0–4): the offsets of a group are to be committed with the transaction.
+"""AddOffsetsToTxn (key 25, versions 0–4): announce that the transaction will commit offsets of a group.
 
-The partition of `__consumer_offsets` that holds the group takes part from then on.
+The partition of `__consumer_offsets` that holds the group takes part in the transaction from then on.
 Source: Kafka's KafkaApis.handleAddOffsetsToTxnRequest.
 """
 
@@ -22,7 +22,7 @@ FIRST_WITH_FENCED: Final = 2
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
-    """Add the partition durably."""
+    """Add the group's partition to the transaction durably."""
     version = context.api_version
     services = context.services
     error = ErrorCode.none

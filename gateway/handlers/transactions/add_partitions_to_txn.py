@@ -1,9 +1,9 @@
-"""AddPartitionsToTxn (key 24, versions 0–5): partitions that a producer is about to write to in its transaction.
+"""AddPartitionsToTxn (key 24, versions 0–5): announce partitions to which a transaction is about to write.
 
-    v0–v3   one transaction, of a client
-    v4, v5  several, as Kafka's brokers ask; `verify_only` asks whether partitions take part and adds none
+    v0–v3   one transaction, sent by a client
+    v4, v5  several, sent by Kafka's brokers; `verify_only` asks whether partitions take part and adds none
 
-All partitions of a transaction are added, or none: with one that does not exist the others are not attempted.
+All partitions of a transaction are added, or none: when one does not exist, the others are not attempted.
 Source: Kafka's KafkaApis.handleAddPartitionsToTxnRequest.
 """
 
@@ -31,7 +31,7 @@ Errors = dict[TopicPartition, ErrorCode]
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
-    """Add or verify durably, transaction by transaction."""
+    """Add or verify the partitions durably, transaction by transaction."""
     version = context.api_version
     module = response_module(API_KEY, version)
     if version < FIRST_OF_BROKERS:
@@ -98,7 +98,7 @@ async def _verify(
 
 
 def _unknown(context: RequestContext, topics: Sequence[Any]) -> Errors:
-    """The errors of all partitions when one of them can't be added; empty when all can."""
+    """Return the errors of all partitions when one of them can't be added; empty when all can."""
     errors: Errors = {}
     is_refused = False
     for topic in topics:

@@ -1,4 +1,4 @@
-"""DescribeProducers (key 61, version 0): the producers that partitions remember.
+"""DescribeProducers (key 61, version 0): list the producers that partitions remember.
 
 Source: KIP-664, Kafka's KafkaApis.handleDescribeProducersRequest, Partition.activeProducerState.
 """
@@ -21,7 +21,7 @@ from seq_validator import ProducerEntry
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
-    """List the producers of each partition asked for."""
+    """List the producers of each partition of the request."""
     module = response_module(61, context.api_version)
     limit = TimeLimit(context)
     asked = [(topic.name, topic.partition_indexes) for topic in request.topics]
@@ -62,7 +62,7 @@ async def _partition(
     if error is None and partition is not None:
         try:
             async for entry in limit.each(list(partition.log.producers.entries())):
-                producers.append(_producer(module, entry))  # noqa: PERF401 - between two of them others have their turn
+                producers.append(_producer(module, entry))  # noqa: PERF401 - other requests run between two entries
         except TimeoutError:
             error = ApiError(ErrorCode.request_timed_out)
     if error is not None or partition is None:

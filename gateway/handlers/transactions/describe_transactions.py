@@ -1,4 +1,4 @@
-"""DescribeTransactions (key 65, version 0): the producer of each transactional id and where its transaction stands.
+"""DescribeTransactions (key 65, version 0): describe the producer and the transaction of each transactional id.
 
 Source: Kafka's TransactionCoordinator.handleDescribeTransactions.
 """
@@ -22,7 +22,7 @@ _MS: Final = timedelta(milliseconds=1)
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
-    """Describe each id asked for."""
+    """Describe each transactional id of the request."""
     module = response_module(API_KEY, context.api_version)
     states = await answer_each(request.transactional_ids, lambda name: _state(context, module, name))
     return build(module.DescribeTransactionsResponse, transaction_states=states)

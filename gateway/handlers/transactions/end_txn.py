@@ -1,6 +1,6 @@
 """EndTxn (key 26, versions 0–5): commit or abort; answered when every partition has its marker.
 
-From v5 on the epoch rises with every end, and the answer tells the new one (KIP-890).
+From v5 on each end raises the epoch, and the answer has the new one (KIP-890).
 Source: Kafka's KafkaApis.handleEndTxnRequest.
 """
 

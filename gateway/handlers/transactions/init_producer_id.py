@@ -1,8 +1,9 @@
-"""InitProducerId (key 22, versions 0–5): who a producer is from now on.
+"""InitProducerId (key 22, versions 0–5): get a producer id and epoch.
 
-Without a transactional id a fresh producer id with epoch 0. With one the id's own producer with a newer epoch, which
-fences whoever had it before; an open transaction is aborted first. From v3 on a producer may say who it was (KIP-360).
-Source: Kafka's KafkaApis.handleInitProducerIdRequest, TransactionCoordinator.handleInitProducerId.
+Without a transactional id the answer has a fresh producer id with epoch 0. With one it has the id's own producer with
+a newer epoch, which fences the former producer; an open transaction is aborted first. From v3 on a producer may name
+its former id and epoch (KIP-360). Source: Kafka's KafkaApis.handleInitProducerIdRequest,
+TransactionCoordinator.handleInitProducerId.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ FIRST_EPOCH: Final = 0
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
-    """Hand out the next id of the current block, or begin a transactional producer durably."""
+    """Return the next id of the current block, or begin a transactional producer durably."""
     version = context.api_version
     claimed = Producer()
     if version >= FIRST_WITH_PRODUCER:

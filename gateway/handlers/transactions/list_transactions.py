@@ -1,6 +1,6 @@
-"""ListTransactions (key 66, versions 0–2): the transactional ids of this node, by state and producer id, by how long
-they run (v1) and by a pattern of the whole id (v2) where asked.
+"""ListTransactions (key 66, versions 0–2): list this node's transactional ids.
 
+Filters: state and producer id, from v1 on duration, from v2 on a pattern of the whole id.
 Source: Kafka's TransactionStateManager.listTransactionStates, KIP-994, KIP-1152.
 """
 
@@ -22,7 +22,7 @@ FIRST_WITH_PATTERN: Final = 2
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
-    """List what passes every filter; a state that does not exist is told."""
+    """List the ids that pass every filter; the answer names filters for states that do not exist."""
     module = response_module(API_KEY, context.api_version)
     unknown = tuple(name for name in dict.fromkeys(request.state_filters) if name not in BY_NAME)
     try:
@@ -59,7 +59,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
 
 
 def _filter(context: RequestContext, request: Any) -> Wanted:
-    """Raises InvalidPattern."""
+    """Build the filter of the request. Raises InvalidPattern."""
     version = context.api_version
     return transaction_filter(
         request.state_filters,

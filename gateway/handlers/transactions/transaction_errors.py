@@ -1,4 +1,4 @@
-"""How refusals of the transaction coordinator are told to clients of each version.
+"""Maps refusals of the transaction coordinator to the error codes that clients of each version understand.
 
 Source: Kafka's KafkaApis, AddPartitionsToTxnManager, ReplicaManager.
 """
@@ -14,23 +14,23 @@ from gateway.runtime.coordinators.shards import Unavailable
 
 FIRST_PRODUCE_WITH_ABORTABLE: Final = 11
 FIRST_PRODUCE_THAT_ADDS: Final = 12
-"""From here on a batch adds its partition to the transaction (KIP-890)."""
+"""First version of Produce in which a batch adds its partition to the transaction (KIP-890)."""
 FIRST_OFFSETS_WITH_ABORTABLE: Final = 4
 FIRST_OFFSETS_THAT_ADD: Final = 5
-"""As with batches, for TxnOffsetCommit."""
+"""First version of TxnOffsetCommit in which the commit adds its partition to the transaction."""
 
 
 def error_code_for(
     error: TransactionRefused | Unavailable, api_version: int, first_with_fenced: int
 ) -> ErrorCode:
-    """The code for a version; before `first_with_fenced` clients know PRODUCER_FENCED as INVALID_PRODUCER_EPOCH."""
+    """Return the code for a version; before `first_with_fenced`, INVALID_PRODUCER_EPOCH stands for PRODUCER_FENCED."""
     if error.error_code is ErrorCode.producer_fenced and api_version < first_with_fenced:
         return ErrorCode.invalid_producer_epoch
     return error.error_code
 
 
 def produce_error_code(error: TransactionRefused | Unavailable, api_version: int) -> ErrorCode:
-    """The code for a batch: what a producer takes for a reason to try again, or to abort, differs by version."""
+    """Return the code for a batch; which codes make a producer retry or abort differs by version."""
     code = error.error_code
     if code is ErrorCode.producer_fenced:
         return ErrorCode.invalid_producer_epoch
@@ -43,7 +43,10 @@ def produce_error_code(error: TransactionRefused | Unavailable, api_version: int
 
 
 def offset_commit_error_code(error: TransactionRefused, api_version: int) -> ErrorCode:
-    """The code for offsets of a transaction; a group coordinator tells NOT_ENOUGH_REPLICAS in its own words."""
+    """Return the code for offsets of a transaction.
+
+    COORDINATOR_NOT_AVAILABLE takes the place of NOT_ENOUGH_REPLICAS.
+    """
     code = error.error_code
     if code is ErrorCode.producer_fenced:
         return ErrorCode.invalid_producer_epoch

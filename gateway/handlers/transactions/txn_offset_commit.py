@@ -1,7 +1,8 @@
-"""TxnOffsetCommit (key 28, versions 0–5): offsets that count when the producer's transaction is committed.
+"""TxnOffsetCommit (key 28, versions 0–5): commit offsets that take effect when the transaction is committed.
 
-From v5 on the partition of the group's offsets takes part in the transaction by this (KIP-890); before, AddOffsetsToTxn
-has it take part. Source: Kafka's KafkaApis.handleTxnOffsetCommitRequest, OffsetMetadataManager.commitTransactionalOffset.
+From v5 on this request adds the partition of the group's offsets to the transaction (KIP-890); before,
+AddOffsetsToTxn does. Source: Kafka's KafkaApis.handleTxnOffsetCommitRequest,
+OffsetMetadataManager.commitTransactionalOffset.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ Errors = dict[TopicPartition, ErrorCode]
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
-    """Hold what can be; each partition has its own answer."""
+    """Hold the valid offsets until the transaction ends; each partition gets its own result."""
     unknown: Errors = {}
     oversize: Errors = {}
     records: dict[TopicPartition, OffsetCommitRecord] = {}

@@ -1,6 +1,6 @@
-"""WriteTxnMarkers (key 27, versions 1–2): end a transaction in the partitions named, whatever the coordinator knows.
+"""WriteTxnMarkers (key 27, versions 1–2): end a transaction in the named partitions, whatever the coordinator knows.
 
-What `kafka-transactions abort` sends for a transaction that hangs. Source: Kafka's KafkaApis.handleWriteTxnMarkersRequest.
+`kafka-transactions abort` sends this for a hanging transaction. Source: Kafka's KafkaApis.handleWriteTxnMarkersRequest.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ API_KEY: Final = 27
 FIRST_WITH_VERSION: Final = 2
 
 Outcome = ErrorCode | tuple[Partition, int]
-"""An error, or the partition and offset to wait for."""
+"""An error, or the partition and offset that must become durable."""
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
-    """Append all markers at once; answered when they are durable."""
+    """Append all markers at once, and answer when they are durable."""
     module = response_module(API_KEY, context.api_version)
     outcomes = [
         {
