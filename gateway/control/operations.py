@@ -241,10 +241,9 @@ class Operations:
         if not log.offline:
             raise ControlError(f"{topic}-{index} is not offline")
         try:
-            log.reopen(self.services.clock.now_ms())
+            partition.reopen(self.services.clock.now_ms())
         except (LogError, OSError) as error:
             raise ControlError(f"{topic}-{index} stays offline: {error}") from error
-        partition.flush_finished()
         return Reopened(topic, index, log.log_start_offset, log.log_end_offset)
 
 

@@ -26,7 +26,6 @@ from gateway.handlers.records.produce_append import (
     appended_row,
     close_on_error,
     log_refusal,
-    refused_row,
 )
 from gateway.handlers.records.produce_prefix_cache import ProduceRepeats
 from gateway.handlers.records.produce_quota import REFUSED, hold, kept_entry, refused_by_log, refused_unopened
@@ -39,9 +38,7 @@ from gateway.protocol.produce_codec import (
     produce_reader,
 )
 from gateway.runtime.loop.slices import in_slices
-from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import TopicPartitions
-from log import Appended
 
 logger = logging.getLogger(__name__)
 
@@ -140,8 +137,6 @@ class _Appending:
 
     def __init__(self, context: RequestContext, request: ProduceRequest) -> None:
         self._context = context
-        self._is_late = False
-        """Whether flushes may begin and end between the steps."""
         self.refuses = False
         """Whether what is left is refused, to be sent again."""
         self._request = request
@@ -179,7 +174,6 @@ class _Appending:
 
     def go_on_later(self) -> None:
         """Have what is left outlive the buffer that it came in."""
-        self._is_late = True
         for _, _, entries in self._left:
             entries.extend([kept_entry(entries.popleft()) for _ in range(len(entries))])
 
@@ -207,14 +201,24 @@ class _Appending:
             # the gateway keeps its own state there (ReplicaManager.appendToLocalLog)
             rows.append(ProduceRow(entry.partition, INVALID_TOPIC, -1, -1, -1))
             return
-        info = _append(context, request, partition, entry.records, now_ms)
+        info = append_batch(
+            context.services,
+            context.api_version,
+            partition,
+            entry.records,
+            request.transactional_id,
+            now_ms,
+        )
         if isinstance(info, ProduceRow):
             rows.append(info)
             log_refusal(context.peer_host, context.client_id, partition, info)
             return
         rows.append(appended_row(partition, info))
         if request.acks == -1 and not partition.is_persisted(info.answer_after):
-            self._wait(rows, partition, info)
+            pending = self._pending
+            if pending is None:
+                pending = self._pending = PendingAnswer(context, self._topics)
+            pending.wait(rows, len(rows) - 1, partition, info.answer_after)
 
     def _refuse(
         self, rows: list[ProduceRow], topic: TopicPartitions, entry: PartitionRecords, now_ms: int
@@ -228,36 +232,12 @@ class _Appending:
             refused_by_log(partition, max_refused, entry.records, now_ms)
         rows.append(ProduceRow(entry.partition, REFUSED, -1, -1, -1, _NO_ROOM))
 
-    def _wait(self, rows: list[ProduceRow], partition: Partition, info: Appended) -> None:
-        """Hold the answer until the last of the rows is persisted."""
-        pending = self._pending
-        if pending is None:
-            pending = self._pending = PendingAnswer(self._context, self._topics)
-        if self._is_late:
-            pending.wait_late(rows, len(rows) - 1, partition, info.answer_after)
-        else:
-            pending.wait(rows, len(rows) - 1, partition, info)
-
     def answer(self) -> Answer | Deferred | None:
         """The answer, when all steps are done. Raises CloseConnection."""
         if self._request.acks == 0:
             close_on_error(self._topics)
             return None
         return _answer(self._context, self._request, self._topics, self._pending)
-
-
-def _append(
-    context: RequestContext,
-    request: ProduceRequest,
-    partition: Partition,
-    records: memoryview | None,
-    now_ms: int,
-) -> Appended | ProduceRow:
-    if records is None:
-        return refused_row(partition, int(ErrorCode.invalid_record), "no records", appended=False)
-    return append_batch(
-        context.services, context.api_version, partition, records, request.transactional_id, now_ms
-    )
 
 
 def _answer(

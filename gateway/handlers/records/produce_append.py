@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -28,8 +27,6 @@ from log.format.record_batch import HEADER_BYTES, parse_header
 logger = logging.getLogger(__name__)
 
 Topics = list[tuple[str | bytes, list[ProduceRow]]]
-_WrittenRow = tuple[list[ProduceRow], int, Partition, int]
-"""Rows, the position of one in them, its partition, and the offset that must be durable before the answer."""
 _MESSAGE_CHARACTERS: Final = 1_000
 """Ids and names are a part of some messages, and those may be as long as clients like: longer than v8 can tell."""
 ATTRIBUTES_POSITION = 22
@@ -62,69 +59,50 @@ _REFUSED_FOR_NOW: Final = (DelayedLimitReached, NameLimitReached, NamesNotReady,
 
 
 class PendingAnswer:
-    """A request whose rows wait for flushes; the last flush to finish sends the answer.
+    """An answer whose rows wait for flushes; the last flush to end resolves `deferred`."""
 
-    Whether a row is persisted is looked at when its own flush is over. Later its partition may have been reopened, and
-    other records lie at the row's offset.
-    """
-
-    __slots__ = ("_in_next_round", "context", "deferred", "has_state", "topics", "waiting")
+    __slots__ = ("context", "deferred", "has_state", "topics", "waiting")
 
     def __init__(self, context: RequestContext, topics: Topics) -> None:
         self.context = context
         self.topics = topics
         self.deferred = Deferred()
         self.waiting = 1
-        """How many flushes, and `complete`."""
+        """The number of flushes, plus one until `complete`."""
         self.has_state = True
-        """Whether it is durable, as far as it must be, that the rows' partitions take part in the transaction."""
-        self._in_next_round: list[_WrittenRow] | None = None
+        """Whether the state of the transaction is durable as far as the rows need it."""
 
-    def wait(self, rows: list[ProduceRow], position: int, partition: Partition, info: Appended) -> None:
-        """Hold the answer until the row at `position`, which was appended just now, is persisted."""
-        written = rows, position, partition, info.answer_after
-        if info.is_duplicate:
-            self.waiting += 1
-            partition.when_persisted(info, partial(self._decide, (written,)))
-        elif self._in_next_round is None:
-            self.waiting += 1
-            self._in_next_round = [written]
-            partition.when_persisted(info, partial(self._decide, self._in_next_round))
-        else:
-            self._in_next_round.append(written)
-
-    def wait_late(
-        self, rows: list[ProduceRow], position: int, partition: Partition, last_offset: int
-    ) -> None:
-        """As `wait`, for one of many that are not appended in the same turn of the event loop."""
+    def wait(self, rows: list[ProduceRow], position: int, partition: Partition, offset: int) -> None:
+        """Hold the answer until the flush of the row at `position`, whose records end at `offset`."""
         self.waiting += 1
-        written = rows, position, partition, last_offset
-        partition.when_offset_persisted(last_offset, partial(self._decide, (written,)))
+        partition.when_decided(offset, partial(self._row_decided, rows, position))
 
-    def wait_for_state(self, state: Partition, last_offset: int) -> None:
-        """Hold the answer also until it is durable that the rows' partitions take part in the transaction."""
+    def wait_for_state(self, state: Partition, offset: int) -> None:
+        """Hold the answer also until the transaction's state, which has the rows' partitions, is durable."""
         self.waiting += 1
-        state.when_offset_persisted(last_offset, partial(self._decide_state, state, last_offset))
+        state.when_decided(offset, self._state_decided)
 
     def complete(self) -> Deferred:
-        """Nothing more is to be waited for; returns where the answer will be."""
-        self._one_is_over()
+        """Return where the answer will be; nothing more is added to it."""
+        self.waiting -= 1
+        if not self.waiting:
+            self._answer()
         return self.deferred
 
-    def _decide(self, written: Sequence[_WrittenRow]) -> None:
-        for rows, position, partition, last_offset in written:
-            if not partition.is_persisted(last_offset):
-                rows[position] = unflushed_row(rows[position].partition)
-        self._one_is_over()
-
-    def _decide_state(self, state: Partition, last_offset: int) -> None:
-        self.has_state = state.is_persisted(last_offset)
-        self._one_is_over()
-
-    def _one_is_over(self) -> None:
+    def _row_decided(self, rows: list[ProduceRow], position: int, persisted: bool) -> None:
+        if not persisted:
+            rows[position] = unflushed_row(rows[position].partition)
         self.waiting -= 1
-        if self.waiting:
-            return
+        if not self.waiting:
+            self._answer()
+
+    def _state_decided(self, persisted: bool) -> None:
+        self.has_state = persisted
+        self.waiting -= 1
+        if not self.waiting:
+            self._answer()
+
+    def _answer(self) -> None:
         if not self.has_state:
             self._refuse_without_state()
         context = self.context
@@ -138,7 +116,7 @@ class PendingAnswer:
         self.deferred.resolve(frame)
 
     def _refuse_without_state(self) -> None:
-        """The batches are there, but a crash could leave them outside of the transaction: they are to be sent again."""
+        """Refuse all rows, to be sent again: a crash could leave their batches outside of the transaction."""
         message = "the state of the transaction could not be flushed"
         for _, rows in self.topics:
             for position, row in enumerate(rows):
@@ -159,11 +137,13 @@ def append_batch(
     services: Services,
     api_version: int,
     partition: Partition,
-    records: memoryview,
+    records: memoryview | None,
     transactional_id: str | None,
     now_ms: int,
 ) -> Appended | ProduceRow:
     """Append one partition's batch; returns where it lies, or the row that refuses it."""
+    if records is None:
+        return refused_row(partition, int(ErrorCode.invalid_record), "no records", appended=False)
     attributes = records[ATTRIBUTES_POSITION] if len(records) > ATTRIBUTES_POSITION else 0
     begins_at_zero = False
     gate = partition.gate

@@ -6,6 +6,7 @@ like. Everything that decides over the batch itself is the same code as for othe
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from gateway.handlers.answering.api import NOT_REPEATED, Answer, Deferred, NotRepeated, Peer, RequestContext
@@ -53,25 +54,12 @@ class _Target:
         """The answer to a batch that was not."""
         return encode_produce_response(self._api_version, correlation_id, [(self.key, [row])])
 
-
-class _Pending(Deferred):
-    """The answer to a batch that is not persisted yet."""
-
-    __slots__ = ("_correlation_id", "_info", "_target")
-
-    def __init__(self, target: _Target, correlation_id: int, info: Appended) -> None:
-        super().__init__()
-        self._target = target
-        self._correlation_id = correlation_id
-        self._info = info
-
-    def persisted(self) -> None:
-        """The flush that decides the batch is over, well or badly."""
-        target, info = self._target, self._info
-        if target.partition.is_persisted(info.answer_after):
-            self.resolve(target.confirm(self._correlation_id, info))
+    def answer(self, deferred: Deferred, correlation_id: int, info: Appended, persisted: bool) -> None:
+        """Answer a batch that was appended, now that its flush is over."""
+        if persisted:
+            deferred.resolve(self.confirm(correlation_id, info))
         else:
-            self.resolve(target.refuse(self._correlation_id, unflushed_row(target.partition.index)))
+            deferred.resolve(self.refuse(correlation_id, unflushed_row(self.partition.index)))
 
 
 class ProduceRepeats:
@@ -108,9 +96,9 @@ class ProduceRepeats:
         if not acks:
             return None
         if acks < 0 and not partition.is_persisted(info.answer_after):
-            pending = _Pending(target, correlation_id, info)
-            partition.when_persisted(info, pending.persisted)
-            return pending
+            deferred = Deferred()
+            partition.when_decided(info.answer_after, partial(target.answer, deferred, correlation_id, info))
+            return deferred
         return target.confirm(correlation_id, info)
 
     def learn(self, frame: memoryview, context: RequestContext, request: ProduceRequest) -> None:

@@ -276,7 +276,7 @@ async def _wait(context: RequestContext, request: Any, places: Iterable[Place], 
     waiter = object()
     for key, partition in watched:
         shares.add_waiter(key, happened.set)
-        partition.add_waiter(waiter, happened.set)
+        partition.watch(waiter, happened.set)
     try:
         await asyncio.wait_for(happened.wait(), min(left_s, due_s))
     except TimeoutError:
@@ -285,7 +285,7 @@ async def _wait(context: RequestContext, request: Any, places: Iterable[Place], 
     finally:
         for key, partition in watched:
             shares.remove_waiter(key, happened.set)
-            partition.remove_waiter(waiter)
+            partition.unwatch(waiter)
     return not any(partition.closed for _, partition in watched)
 
 

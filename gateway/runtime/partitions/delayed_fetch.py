@@ -56,7 +56,7 @@ class DelayedFetch:
             for end_offset, partition in zip(visible, partitions, strict=True)
         )
         for index, partition in enumerate(partitions):
-            partition.add_waiter(self, partial(self._progress, index))
+            partition.watch(self, partial(self._progress, index))
         self._timer = loop.call_later(max_wait_ms / 1000, self._finish)
 
     def _stable_offsets(self) -> list[int]:
@@ -92,4 +92,4 @@ class DelayedFetch:
         self._complete = None
         self._timer.cancel()
         for partition in self._partitions:
-            partition.remove_waiter(self)
+            partition.unwatch(self)

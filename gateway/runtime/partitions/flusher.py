@@ -14,11 +14,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Protocol
+from collections.abc import Callable, Collection, Sequence
 
 from gateway.runtime.loop.machine import Machine, Workers
+from gateway.runtime.partitions.waiting import LogOwner, Waiting
 from log import FlushTicket, StorageFailed, UnifiedLog
 
 logger = logging.getLogger(__name__)
@@ -53,10 +52,17 @@ class _Pace:
             self._recent_s = max(took_s, PACE_MEMORY * self._recent_s + (1 - PACE_MEMORY) * took_s)
 
 
-class FlushObserver(Protocol):
-    """Who is told when a log's flush is over; runs in the event loop."""
+class _Unserved:
+    """The owner of a log that no partition serves, as that of the metadata: what is durable is persisted."""
 
-    def flush_finished(self) -> None: ...
+    def __init__(self, log: UnifiedLog) -> None:
+        self.log = log
+
+    def flush_finished(self) -> None:
+        pass
+
+    def is_persisted(self, offset: int) -> bool:
+        return offset < self.log.recovery_point
 
 
 class _Round:
@@ -64,14 +70,15 @@ class _Round:
 
     def __init__(
         self,
-        logs: dict[UnifiedLog, FlushObserver | None],
+        owners: Collection[LogOwner],
         entries: list[tuple[UnifiedLog, FlushTicket]],
-        waiters: list[Callable[[], None]],
+        waiting: list[Waiting],
     ) -> None:
-        self.logs = logs
+        self.owners = owners
         self.entries = entries
         self.tickets = dict(entries)
-        self.waiters = waiters
+        """Without those of logs that were reopened since the round began."""
+        self.waiting = waiting
         self.errors: dict[int, OSError] = {}
         self.shares_left = 0
         self.is_lone = False
@@ -99,12 +106,15 @@ class Flusher:
         self._thread_count = threads
         self._workers: Workers[tuple[_Round, Sequence[int]]]
         self._lock = threading.Lock()
-        self._dirty: dict[UnifiedLog, FlushObserver | None] = {}
-        self._waiters: list[Callable[[], None]] = []
+        self._dirty: dict[UnifiedLog, LogOwner] = {}
+        """What the next round flushes."""
+        self._waiting: list[Waiting] = []
+        """Who waits for the next round."""
+        self._idle: list[asyncio.Future[None]] = []
         self._running: _Round | None = None
         self._scheduled = False
         self.after_round: list[Callable[[], None]] = []
-        """Called when all who waited for a round were told, so that their answers can leave together."""
+        """Called after everything that waited for a round is resolved, so that the answers can leave together."""
         self.disk_is_busy = False
         """Whether others read from the disk right now: a quick flush can't be expected then."""
         self.rounds = 0
@@ -131,58 +141,60 @@ class Flusher:
         """End the worker threads; call after the last round."""
         self._workers.stop()
 
-    def mark_dirty(self, log: UnifiedLog, observer: FlushObserver | None) -> None:
-        """Have the next round flush what this log holds now."""
-        if observer is not None or log not in self._dirty:
-            self._dirty[log] = observer
-        self._schedule()
+    def mark_dirty(self, owner: LogOwner) -> None:
+        """Flush with the next round what the owner's log holds then."""
+        self._dirty[owner.log] = owner
+        if self._running is None and not self._scheduled:
+            self._schedule()
 
-    def when_flushed(self, callback: Callable[[], None]) -> None:
-        """Call back after the round that holds everything marked dirty until now."""
-        self._waiters.append(callback)
-
-    def when_covered(
-        self, log: UnifiedLog, observer: FlushObserver | None, last_offset: int, callback: Callable[[], None]
-    ) -> None:
-        """Call back after the round that decides `last_offset`, which may be under way already."""
+    def wait(self, waiting: Waiting) -> None:
+        """Resolve `waiting` after the round that flushes its offset: the next one, or the running one if that does."""
+        log = waiting.owner.log
         running = self._running
-        ticket = None if running is None else running.tickets.get(log)
-        if running is not None and ticket is not None and ticket.end_offset > last_offset:
-            running.waiters.append(callback)
-            return
-        self.mark_dirty(log, observer)
-        self._waiters.append(callback)
+        if running is not None:
+            ticket = running.tickets.get(log)
+            if ticket is not None and waiting.offset < ticket.end_offset:
+                running.waiting.append(waiting)
+                return
+        if log not in self._dirty:
+            self.mark_dirty(waiting.owner)
+        self._waiting.append(waiting)
 
-    async def flushed(self, log: UnifiedLog, observer: FlushObserver | None = None) -> None:
+    def reopened(self, log: UnifiedLog) -> None:
+        """Learn that the running round flushes nothing of what the log has from now on."""
+        if self._running is not None:
+            self._running.tickets.pop(log, None)
+
+    async def flushed(self, log: UnifiedLog, owner: LogOwner | None = None) -> None:
         """Wait until everything now in the log is durable. Raises StorageFailed."""
         end_offset = log.log_end_offset
         if log.recovery_point < end_offset:
             done: asyncio.Future[None] = self._loop.create_future()
-            self.mark_dirty(log, observer)
-            self.when_flushed(lambda: None if done.done() else done.set_result(None))
+            owner = owner or self._dirty.get(log) or _Unserved(log)
+            self.wait(
+                Waiting(owner, end_offset - 1, lambda _: None if done.done() else done.set_result(None))
+            )
             await done
         if log.recovery_point < end_offset:
             raise StorageFailed(f"{log.topic}-{log.partition} could not be flushed")
 
     async def idle(self) -> None:
         """Wait until nothing is left to flush."""
-        while self._running is not None or self._dirty or self._waiters:
+        while self._running is not None or self._dirty:
             done: asyncio.Future[None] = self._loop.create_future()
-            self.when_flushed(lambda done=done: None if done.done() else done.set_result(None))  # type: ignore[misc]
-            self._schedule()
+            self._idle.append(done)
             await done
 
     def _schedule(self) -> None:
-        if not self._scheduled and self._running is None:
-            self._scheduled = True
-            self._loop.call_soon(self._start_round)
+        self._scheduled = True
+        self._loop.call_soon(self._start_round)
 
     def _start_round(self) -> None:
         self._scheduled = False
         if self._running is not None:
             return
         logs, self._dirty = self._dirty, {}
-        waiters, self._waiters = self._waiters, []
+        waiting, self._waiting = self._waiting, []
         entries = []
         for log in logs:
             try:
@@ -192,13 +204,13 @@ class Flusher:
                 continue
             if ticket is not None:
                 entries.append((log, ticket))
-        current = _Round(logs, entries, waiters)
+        current = _Round(logs.values(), entries, waiting)
         self._running = current
         self.rounds += 1
         if not entries:
             self._finish_round()
             return
-        if len(entries) == 1 and len(waiters) == 1 and entries[0][1].is_small:
+        if len(entries) == 1 and len(waiting) == 1 and entries[0][1].is_small:
             current.is_lone = True
             if self._pace.is_quick and not self.disk_is_busy:
                 self._flush(current, (0,))
@@ -236,18 +248,39 @@ class Flusher:
     def _finish_round(self) -> None:
         current = self._running
         assert current is not None
+        # what goes wrong with one log, or with one answer, must not keep the others waiting
         for index, (log, ticket) in enumerate(current.entries):
-            _call(partial(self._finish_flush, log, ticket, current.errors.get(index)))
+            try:
+                self._finish_flush(log, ticket, current.errors.get(index))
+            except Exception:
+                logger.exception("%s-%d can't take its flush back", log.topic, log.partition)
         self._running = None
-        for observer in current.logs.values():
-            if observer is not None:
-                _call(observer.flush_finished)
-        for waiter in current.waiters:
-            _call(waiter)
+        for owner in current.owners:
+            try:
+                owner.flush_finished()
+            except Exception:
+                logger.exception("what follows a flush of %s-%d failed", owner.log.topic, owner.log.partition)
+        for waiting in current.waiting:
+            try:
+                waiting.resolve()
+            except Exception:
+                logger.exception("an answer that waited for a flush failed")
         for finished in self.after_round:
-            _call(finished)
-        if self._dirty or self._waiters:
-            self._schedule()
+            try:
+                finished()
+            except Exception:
+                logger.exception("what follows a flush round failed")
+        if self._dirty:
+            if not self._scheduled:
+                self._schedule()
+        elif self._idle:
+            self._tell_idle()
+
+    def _tell_idle(self) -> None:
+        idle, self._idle = self._idle, []
+        for done in idle:
+            if not done.done():
+                done.set_result(None)
 
     def _finish_flush(self, log: UnifiedLog, ticket: FlushTicket, error: OSError | None) -> None:
         if error is None:
@@ -256,11 +289,3 @@ class Flusher:
         self.failures += 1
         logger.error("flush of %s-%d failed, taking it offline: %s", log.topic, log.partition, error)
         log.fail_flush(ticket, error)
-
-
-def _call(callback: Callable[[], None]) -> None:
-    """Do one thing of many; what goes wrong with it must not keep the others waiting."""
-    try:
-        callback()
-    except Exception:
-        logger.exception("what follows a flush failed")

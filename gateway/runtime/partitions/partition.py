@@ -1,15 +1,17 @@
-"""One partition as the gateway serves it: its log, its leader epoch, and who waits for it."""
+"""One partition as the gateway serves it: its log, its leader epoch, what waits for a flush, who watches it grow."""
 
 from __future__ import annotations
 
 import asyncio
 import uuid
 from collections.abc import Callable
+from functools import partial
 
 from kio.schema.errors import ErrorCode
 
 from gateway.quota.produce_gate import ProduceGate
 from gateway.runtime.partitions.flusher import Flusher
+from gateway.runtime.partitions.waiting import Waiting
 from log import Appended, StorageFailed, UnifiedLog
 
 FLUSH_NEVER = 2**63 - 1
@@ -26,7 +28,7 @@ class Partition:
     __slots__ = (
         "_flusher",
         "_unflushed",
-        "_waiters",
+        "_watchers",
         "closed",
         "delayed_gate",
         "flush_messages",
@@ -63,7 +65,7 @@ class Partition:
         self._flusher = flusher
         self._unflushed: tuple[int, int] | None = None
         """The recovery point and when it was first seen to lag."""
-        self._waiters: dict[object, Callable[[], None]] = {}
+        self._watchers: dict[object, Callable[[], None]] = {}
         log.begin_leader_epoch(leader_epoch)
 
     def append(
@@ -85,20 +87,20 @@ class Partition:
                 begins_at_zero=begins_at_zero,
             )
         except StorageFailed:
-            self._wake()  # long polls should learn of it now
+            self._tell_watchers()  # long polls should learn of it now
             raise
         if info.is_duplicate:
             return info
         if self.flush_messages == 1:
-            self._flusher.mark_dirty(log, self)
+            self._flusher.mark_dirty(self)
         else:
             log.advance_high_watermark_to_end()
             rolled = info.base_offset == log.active_base_offset > 0
             if rolled or log.log_end_offset - log.recovery_point >= self.flush_messages:
                 # a closed segment is flushed as in Kafka, so that a crash re-reads no more than the active one
-                self._flusher.mark_dirty(log, self)
-            if self._waiters:
-                self._wake()
+                self._flusher.mark_dirty(self)
+            if self._watchers:
+                self._tell_watchers()
         return info
 
     def append_end_marker(
@@ -121,46 +123,42 @@ class Partition:
             return ErrorCode.fenced_leader_epoch
         return ErrorCode.unknown_leader_epoch
 
-    def is_persisted(self, last_offset: int) -> bool:
-        """Whether an acks=all answer for records up to `last_offset` may leave."""
-        return last_offset < self.log.high_watermark
+    def is_persisted(self, offset: int) -> bool:
+        """Whether the records up to `offset` are persisted, so that consumers see them and answers may tell of them."""
+        return offset < self.log.high_watermark
 
-    def when_persisted(self, info: Appended, callback: Callable[[], None]) -> None:
-        """Call back when the flush that decides these records is over, well or badly."""
-        if info.is_duplicate:
-            self._flusher.when_covered(self.log, self, info.answer_after, callback)
-        else:
-            self._flusher.when_flushed(callback)
+    def when_decided(self, offset: int, then: Callable[[bool], None]) -> None:
+        """Call `then` after the flush of the records up to `offset`, with whether they are persisted.
 
-    def when_offset_persisted(self, last_offset: int, callback: Callable[[], None]) -> None:
-        """Call back when the flush that decides an offset already written is over, well or badly."""
-        self._flusher.when_covered(self.log, self, last_offset, callback)
+        Ask `is_persisted` first: this waits for a flush even where they are.
+        """
+        self._flusher.wait(Waiting(self, offset, then))
 
-    async def persisted(self, last_offset: int) -> bool:
-        """Wait until what was written up to an offset is durable; False when it will not be."""
-        if self.is_persisted(last_offset):
+    async def persisted(self, offset: int) -> bool:
+        """Wait until the records up to `offset` are persisted; False when their flush fails."""
+        if self.is_persisted(offset):
             return True
         done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-
-        def decide() -> None:
-            # later the partition may have been reopened, and other records lie at this offset
-            if not done.done():
-                done.set_result(self.is_persisted(last_offset))
-
-        self.when_offset_persisted(last_offset, decide)
+        self.when_decided(offset, partial(_tell, done))
         return await done
 
     def flush_finished(self) -> None:
-        """The flusher's call: what is durable now is what consumers may see."""
+        """Let consumers see what is durable now; a flush is over."""
         log = self.log
         if log.recovery_point > log.high_watermark:
             log.advance_high_watermark(log.recovery_point)
-        if self._waiters:
-            self._wake()
+        if self._watchers:
+            self._tell_watchers()
+
+    def reopen(self, now_ms: int) -> None:
+        """Recover an offline log and serve what its disk has. Raises LogError, OSError; it is offline still then."""
+        self.log.reopen(now_ms)
+        self._flusher.reopened(self.log)
+        self.flush_finished()
 
     def start_flush(self) -> None:
-        """Have what is written flushed in the background."""
-        self._flusher.mark_dirty(self.log, self)
+        """Flush in the background what is written."""
+        self._flusher.mark_dirty(self)
 
     def flush_by_time(self, now_ms: int) -> None:
         """Flush what has been unflushed for `flush.ms`; called every so often."""
@@ -172,19 +170,25 @@ class Partition:
         elif now_ms - self._unflushed[1] >= self.flush_ms:
             self.start_flush()
 
-    def add_waiter(self, key: object, callback: Callable[[], None]) -> None:
-        """Call back whenever the high watermark moved or the partition went away."""
-        self._waiters[key] = callback
+    def watch(self, key: object, callback: Callable[[], None]) -> None:
+        """Call back whenever the high watermark has moved, or the partition went offline or away, until `unwatch`."""
+        self._watchers[key] = callback
 
-    def remove_waiter(self, key: object) -> None:
-        self._waiters.pop(key, None)
+    def unwatch(self, key: object) -> None:
+        """Stop calling back for `key`."""
+        self._watchers.pop(key, None)
 
-    def _wake(self) -> None:
-        for callback in list(self._waiters.values()):
+    def _tell_watchers(self) -> None:
+        for callback in list(self._watchers.values()):
             callback()
 
     def close(self) -> None:
-        """Wake everyone who waits, because this partition, or the whole gateway, is going away."""
+        """Tell all watchers that this partition, or the whole gateway, is going away."""
         self.closed = True
-        self._wake()
-        self._waiters.clear()
+        self._tell_watchers()
+        self._watchers.clear()
+
+
+def _tell(done: asyncio.Future[bool], persisted: bool) -> None:
+    if not done.done():
+        done.set_result(persisted)

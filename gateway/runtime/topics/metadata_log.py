@@ -122,6 +122,11 @@ class MetadataLog:
         """The log that stores the metadata."""
         return self._log
 
+    def reopen(self) -> None:
+        """Recover the log after it went offline. Raises LogError, OSError; it is offline still then."""
+        self._log.reopen(self._clock.now_ms())
+        self._flusher.reopened(self._log)
+
     def add_listener(self, listener: Listener) -> None:
         """Call `listener` with the records of every later change."""
         self._listeners.append(listener)

@@ -105,12 +105,11 @@ class DiskRoom:
 
     def _reopen(self, log: DurableLog) -> None:
         if log is self._metadata_log.log:
-            log.reopen(self._clock.now_ms())
+            self._metadata_log.reopen()
             return
         topic = self._partitions.by_name.get(log.topic)
         partition = None if topic is None else topic.peek(log.partition)
         if partition is None or partition.log is not log:
             self._environment.short_of_room.pop(log, None)
             return
-        log.reopen(self._clock.now_ms())
-        partition.flush_finished()
+        partition.reopen(self._clock.now_ms())

@@ -117,7 +117,8 @@ class FakePartition:
         self.log = FakeLog(limit)
         self.woken = 0
 
-    def flush_finished(self) -> None:
+    def reopen(self, now_ms: int) -> None:
+        self.log.reopen(now_ms)
         self.woken += 1
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from datetime import timedelta
 from typing import Any
@@ -55,9 +54,7 @@ async def append(node: Node, batch: bytes) -> None:
     partition = node.services.partitions.get(TOPIC, 0)
     assert partition is not None
     info = partition.append(batch, node.clock.now_ms())
-    persisted = asyncio.Event()
-    partition.when_offset_persisted(info.last_offset, persisted.set)
-    await persisted.wait()
+    assert await partition.persisted(info.last_offset)
 
 
 async def fetch(

@@ -8,24 +8,26 @@ from typing import Any
 
 from gateway.handlers.records.produce_append import STORAGE_ERROR, PendingAnswer, appended_row
 from gateway.protocol.produce_codec import ProduceRow
+from gateway.runtime.partitions.waiting import Waiting
 
 
 class FakePartition:
     def __init__(self, index: int) -> None:
         self.index = index
         self.high_watermark = 0
-        self._waiting: list[Callable[[], None]] = []
+        self._waiting: list[Waiting] = []
 
     def is_persisted(self, last_offset: int) -> bool:
         return last_offset < self.high_watermark
 
-    def when_offset_persisted(self, last_offset: int, callback: Callable[[], None]) -> None:
-        self._waiting.append(callback)
+    def when_decided(self, offset: int, then: Callable[[bool], None]) -> None:
+        owner: Any = self
+        self._waiting.append(Waiting(owner, offset, then))
 
     def flush_is_over(self) -> None:
         waiting, self._waiting = self._waiting, []
-        for callback in waiting:
-            callback()
+        for each in waiting:
+            each.resolve()
 
 
 def pending_rows(partitions: list[Any]) -> tuple[PendingAnswer, list[ProduceRow]]:
@@ -35,7 +37,7 @@ def pending_rows(partitions: list[Any]) -> tuple[PendingAnswer, list[ProduceRow]
     pending = PendingAnswer(context, [("orders", rows)])
     for partition in partitions:
         rows.append(appended_row(partition, info))
-        pending.wait_late(rows, len(rows) - 1, partition, info.last_offset)
+        pending.wait(rows, len(rows) - 1, partition, info.last_offset)
     return pending, rows
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from gateway.runtime.loop.machine import Machine
 from gateway.runtime.partitions.flusher import TICKETS_PER_THREAD, Flusher
+from gateway.runtime.partitions.waiting import Waiting
 from log import StorageFailed
 
 
@@ -54,6 +55,25 @@ class FakeLog:
         self.offline = True
 
 
+class Owner:
+    """Serves a log, and hears of its flushes."""
+
+    def __init__(self, log: Any) -> None:
+        self.log = log
+        self.flushes_heard_of = 0
+        self.told: list[bool] = []
+        """What those who waited for its records were told."""
+
+    def flush_finished(self) -> None:
+        self.flushes_heard_of += 1
+
+    def is_persisted(self, offset: int) -> bool:
+        return bool(offset < self.log.recovery_point)
+
+    def waiting(self, offset: int) -> Waiting:
+        return Waiting(self, offset, self.told.append)
+
+
 @pytest.fixture
 async def flusher() -> Any:
     flusher = Flusher(asyncio.get_running_loop())
@@ -91,20 +111,71 @@ async def test_what_is_appended_during_a_round_waits_for_the_next(flusher: Flush
     assert flusher.rounds == 2
 
 
+async def begin_round(flusher: Flusher, log: Any) -> Owner:
+    """Begin the first round, whose flush goes on until the gate of the log is open."""
+    log.gate.clear()
+    owner = Owner(log)
+    flusher.mark_dirty(owner)
+    while flusher.rounds == 0:
+        await asyncio.sleep(0)
+    return owner
+
+
 async def test_a_duplicate_waits_for_the_round_its_original_is_in(flusher: Flusher) -> None:
     log: Any = FakeLog()
     log.log_end_offset = 3
-    log.gate.clear()
-    original = asyncio.create_task(flusher.flushed(log))
-    while flusher.rounds == 0:
-        await asyncio.sleep(0)
-    told: list[int] = []
-    flusher.when_covered(log, None, 2, lambda: told.append(log.recovery_point))
-    assert told == []
+    owner = await begin_round(flusher, log)
+    flusher.wait(owner.waiting(2))
+    assert owner.told == []
     log.gate.set()
-    await original
-    assert told == [3]
+    await flusher.idle()
+    assert owner.told == [True]
     assert flusher.rounds == 1, "the round under way covers it"
+
+
+async def test_whoever_waits_is_told_after_the_owner_and_when_the_own_round_is_over(flusher: Flusher) -> None:
+    log: Any = FakeLog()
+    log.log_end_offset = 3
+    owner = await begin_round(flusher, log)
+    flusher.wait(owner.waiting(2))
+    log.log_end_offset = 4
+    heard: list[int] = []
+    flusher.wait(Waiting(owner, 3, lambda _: heard.append(owner.flushes_heard_of)))
+    log.gate.set()
+    await flusher.idle()
+    assert owner.told == [True]
+    assert heard == [2], "what was appended during a round is told after the next"
+    assert flusher.rounds == 2
+
+
+async def test_whoever_waits_for_a_failed_flush_is_told_so(flusher: Flusher) -> None:
+    log: Any = FakeLog()
+    log.log_end_offset = 3
+    log.broken = True
+    owner = await begin_round(flusher, log)
+    flusher.wait(owner.waiting(2))
+    log.gate.set()
+    await flusher.idle()
+    assert owner.told == [False]
+
+
+async def test_what_is_written_after_a_reopening_waits_for_the_next_round(flusher: Flusher) -> None:
+    """The round under way has a ticket for these offsets, of records that are gone."""
+    log: Any = FakeLog()
+    log.log_end_offset = 3
+    owner = await begin_round(flusher, log)
+    flusher.wait(owner.waiting(2))
+    log.complete_flush = lambda ticket: None  # what the stale ticket does
+    log.log_end_offset = 2
+    flusher.reopened(log)
+    flusher.wait(owner.waiting(1))
+    log.gate.set()
+    while not owner.told:
+        await asyncio.sleep(0)
+    assert owner.told == [False]
+    del log.complete_flush
+    await flusher.idle()
+    assert owner.told == [False, True]
 
 
 async def test_a_failed_flush_takes_the_log_offline_and_others_go_on(flusher: Flusher) -> None:
@@ -126,7 +197,7 @@ async def test_a_failed_flush_takes_the_log_offline_and_others_go_on(flusher: Fl
 async def test_idle_waits_for_everything(flusher: Flusher) -> None:
     log: Any = FakeLog()
     log.log_end_offset = 7
-    flusher.mark_dirty(log, None)
+    flusher.mark_dirty(Owner(log))
     await flusher.idle()
     assert log.recovery_point == 7
 
@@ -135,13 +206,14 @@ async def test_a_callback_that_fails_keeps_nobody_else_waiting(flusher: Flusher)
     log: Any = FakeLog()
     log.log_end_offset = 1
 
-    def fail() -> None:
+    def fail(persisted: bool) -> None:
         raise ValueError("a bug")
 
-    flusher.mark_dirty(log, None)
-    flusher.when_flushed(fail)
-    await asyncio.wait_for(flusher.flushed(log), 10)
-    assert log.recovery_point == 1
+    owner = Owner(log)
+    flusher.wait(Waiting(owner, 0, fail))
+    flusher.wait(owner.waiting(0))
+    await asyncio.wait_for(flusher.idle(), 10)
+    assert owner.told == [True]
 
 
 async def test_a_flush_that_fails_in_an_unexpected_way_ends_its_round(flusher: Flusher) -> None:

@@ -51,6 +51,18 @@ async def test_with_flush_messages_one_the_high_watermark_follows_the_flush(
     assert served.is_persisted(info.last_offset)
 
 
+async def test_an_offset_is_decided_by_its_flush(tmp_path: Path, flusher: Flusher) -> None:
+    served = partition(tmp_path, flusher, flush_messages=1)
+    told: list[tuple[bool, int]] = []
+    served.when_decided(
+        served.append(BATCH, 1000).answer_after,
+        lambda persisted: told.append((persisted, served.log.high_watermark)),
+    )
+    assert told == []
+    await flusher.idle()
+    assert told == [(True, 1)], "what is acknowledged is visible"
+
+
 async def test_in_page_cache_mode_it_follows_the_write(tmp_path: Path, flusher: Flusher) -> None:
     served = partition(tmp_path, flusher, flush_messages=FLUSH_NEVER)
     assert served.is_persisted(served.append(BATCH, 1000).last_offset)
@@ -90,10 +102,10 @@ async def test_flush_by_time(tmp_path: Path, flusher: Flusher) -> None:
     assert served.log.recovery_point == 1
 
 
-async def test_waiters_hear_of_the_high_watermark_and_of_the_end(tmp_path: Path, flusher: Flusher) -> None:
+async def test_watchers_hear_of_the_high_watermark_and_of_the_end(tmp_path: Path, flusher: Flusher) -> None:
     served = partition(tmp_path, flusher, flush_messages=FLUSH_NEVER)
     heard: list[int] = []
-    served.add_waiter("reader", lambda: heard.append(served.log.high_watermark))
+    served.watch("reader", lambda: heard.append(served.log.high_watermark))
     served.append(BATCH, 1000)
     served.close()
     assert heard == [1, 1]
@@ -114,7 +126,7 @@ async def test_a_marker_is_persisted_and_wakes_as_any_batch(
     served.append(TRANSACTIONAL, 1000)
     await flusher.idle()
     woken = asyncio.Event()
-    served.add_waiter(woken, woken.set)
+    served.watch(woken, woken.set)
     assert served.log.last_stable_offset == 0
     info = served.append_end_marker(7, 0, commit=True, coordinator_epoch=1, now_ms=1000)
     assert info.base_offset == 1
