@@ -4,8 +4,8 @@
     topics null (v0: empty)      all topics
     topics empty                 no topics, only the broker
     topic ids (v12 on)           these topics; names beside ids are ignored, as in Kafka
-    unknown name                 UNKNOWN_TOPIC_OR_PARTITION; the topic is created in the background where that is
-    allowed unknown id                   UNKNOWN_TOPIC_ID
+    unknown name                 UNKNOWN_TOPIC_OR_PARTITION; the topic is created in the background if allowed
+    unknown id                   UNKNOWN_TOPIC_ID
 
 `__cluster_metadata` and the internal topics of coordinators are never created in this way.
 Source: Kafka's KafkaApis.handleTopicMetadataRequest, KIP-516 (topic ids), KIP-430 (authorized operations).

@@ -160,9 +160,9 @@ class Api:
     `is_eager`: `handle` starts without a task, because it mostly waits for nothing; it must not use a timeout before
     it first waits. `reader` returns the request reader of a version that does not use the one made from kio's schema.
     `is_long`: a thread encodes the answer, which may have a row for every topic, partition or group.
-    `may_be_given_up`: the work ends when the client disconnects; a request that changes something is always carried
-    out. `names_much`: a thread decodes large requests although the API has `begin`; with `handle` a thread always
-    does. `advertised_min_version` differs from `min_version` where Kafka's own ApiVersions does.
+    `may_be_given_up`: the work ends when the client disconnects; without it the work is always carried out.
+    `names_much`: a thread decodes large requests although the API has `begin`; with `handle` a thread always does.
+    `advertised_min_version` differs from `min_version` where Kafka's own ApiVersions does.
     """
 
     key: int

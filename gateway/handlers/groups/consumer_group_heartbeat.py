@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat (key 68, versions 0–1): the only request of a member of the consumer protocol (KIP-848).
+"""ConsumerGroupHeartbeat (key 68, versions 0–1): join, stay in and leave a consumer group (KIP-848).
 
 In v0 the coordinator gives a member without an id one; from v1 on members choose their ids.
 Source: Kafka's KafkaApis.handleConsumerGroupHeartbeat, GroupCoordinatorService.consumerGroupHeartbeat.

@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat (key 76, version 1): the request by which a member joins, stays in and leaves a share group (KIP-932).
+"""ShareGroupHeartbeat (key 76, version 1): join, stay in and leave a share group (KIP-932).
 
 Source: Kafka's KafkaApis.handleShareGroupHeartbeat, GroupMetadataManager.shareGroupHeartbeat.
 """
