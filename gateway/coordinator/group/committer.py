@@ -1,4 +1,4 @@
-"""Who commits or fetches offsets, and whether a classic group lets it."""
+"""The sender of an OffsetCommit or OffsetFetch, and the check whether it may commit to a classic group."""
 
 from __future__ import annotations
 

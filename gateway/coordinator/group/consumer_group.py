@@ -111,7 +111,7 @@ class ConsumerMember:
         self.sync_deadline_ms = moved(self.sync_deadline_ms, by_ms)
 
     def value(self) -> MemberValue:
-        """The member's description as its record stores it."""
+        """Return the member's description as its record stores it."""
         return MemberValue(
             self.instance_id,
             self.rack_id,
@@ -132,7 +132,7 @@ class ConsumerMember:
         self.revocation_deadline_ms = now_ms + max(0, self.rebalance_timeout_ms) if has_to else NEVER
 
     def current(self) -> CurrentValue:
-        """The member's epoch and partitions as its record stores them."""
+        """Return the member's epoch and partitions as its record stores them."""
         return CurrentValue(
             self.member_epoch,
             self.previous_member_epoch,
