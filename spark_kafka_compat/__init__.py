@@ -1,6 +1,6 @@
 """The PySpark side of Seqgate: a session with the right connector, sources and sinks, pipelines.
 
-It speaks to a Kafka endpoint over the wire, as any client would, so everything here works against Apache Kafka too.
+The package speaks to a Kafka endpoint over the wire, as any client does, so it works with Apache Kafka too.
 
     from spark_kafka_compat import session, sink, source
 

@@ -1,8 +1,8 @@
-"""Reads the headers of record batches from a Kafka endpoint: producer id, epoch, sequences, offsets.
+"""Reads the headers of record batches from a Kafka endpoint: producer id, producer epoch, sequences, offsets.
 
-Spark's Kafka source shows records but not which producer's batch they came in. The header of a batch (61 bytes, "Record Batch" in Kafka's
-protocol guide) says it, and Fetch returns batches as they lie in the log, so nothing is decompressed or decoded here.
-Ordinary requests any consumer makes; brokers are found through Metadata.
+Spark's Kafka source shows records, but not the producer of their batch. The header of a batch has the producer (61 bytes,
+"Record Batch" in Kafka's protocol guide). Fetch returns batches as stored in the log, so this module decompresses and decodes
+no record. The requests are those of any consumer; Metadata names the brokers.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ _TRANSACTIONAL, _CONTROL = 1 << 4, 1 << 5
 
 
 class BatchRow(NamedTuple):
-    """One record batch as its header tells of it; `base_sequence` is -1 without idempotence, `record_count` may be less
-    than the offsets it spans after compaction.
+    """The header of one record batch.
+
+    `base_sequence` is -1 without idempotence. After compaction `record_count` can be smaller than the span of offsets.
     """
 
     topic: str
@@ -52,13 +53,13 @@ class BatchRow(NamedTuple):
 
     @property
     def sequence_count(self) -> int:
-        """How many sequence numbers the batch takes up, compacted or not."""
+        """The number of sequences of the batch, compacted or not."""
         return self.last_offset - self.base_offset + 1
 
 
 @dataclass(frozen=True)
 class Split:
-    """A range of offsets of one partition, `end_offset` exclusive; a batch belongs to the split its base offset is in."""
+    """A range of offsets of one partition, `end_offset` exclusive. A batch belongs to the split of its base offset."""
 
     bootstrap: str
     topic: str
@@ -69,9 +70,9 @@ class Split:
 
 
 def plan_splits(bootstrap: str, topics: Sequence[str], records_per_split: int = 1_000_000) -> list[Split]:
-    """All records of these topics up to their high watermarks, cut into splits that can be read side by side.
+    """Return splits that together cover these topics up to their high watermarks and can be read in parallel.
 
-    Raises `EndpointError` when the endpoint or a topic can't be reached or found.
+    Raises `EndpointError` when the endpoint is unreachable or a topic is missing.
     """
     splits: list[Split] = []
     for topic in topics:
@@ -82,7 +83,10 @@ def plan_splits(bootstrap: str, topics: Sequence[str], records_per_split: int = 
 
 
 def read_split(split: Split) -> Iterator[BatchRow]:
-    """The headers of a split's batches in offset order; raises `EndpointError`, also when its offsets are gone meanwhile."""
+    """Yield the headers of a split's batches in offset order.
+
+    Raises `EndpointError`, also when records of the split were deleted since the split was planned.
+    """
     offset = split.start_offset
     deadline = time.monotonic() + PATIENCE_S
     while offset < split.end_offset:
@@ -103,8 +107,9 @@ def read_split(split: Split) -> Iterator[BatchRow]:
 def offset_ranges(
     bootstrap: str, topic: str, isolation_level: int = READ_UNCOMMITTED
 ) -> dict[int, tuple[int, int]]:
-    """The log start offset and the high watermark of each partition, or its last stable offset with `READ_COMMITTED`; raises
-    `EndpointError`.
+    """Return the log start offset and the high watermark of each partition; raises `EndpointError`.
+
+    With `READ_COMMITTED` the last stable offset replaces the high watermark.
     """
     ranges: dict[int, tuple[int, int]] = {}
     for leader, partitions in _leaders(bootstrap, topic).items():
@@ -116,14 +121,17 @@ def offset_ranges(
 
 
 def topic_id(bootstrap: str, topic: str) -> UUID | None:
-    """What tells a topic from another of its name; None from a Kafka before 2.8. Raises `EndpointError`."""
+    """Return the id of a topic; None from a Kafka before 2.8. Raises `EndpointError`."""
     (found,) = _metadata(bootstrap, topic).topics
     _check(found.error_code, f"asking for topic {topic}")
     return getattr(found, "topic_id", None)
 
 
 def parse_headers(records: bytes, topic: str, partition: int) -> Iterator[BatchRow]:
-    """The batch headers in a Fetch answer's records, which may end inside a batch: then its header still counts if it is whole."""
+    """Yield the batch headers in the records of a Fetch answer.
+
+    The records may end inside a batch; the header of that batch is included when it is whole.
+    """
     position = 0
     while position + _HEADER.size <= len(records):
         (base_offset, length, _, magic, _, attributes, last_offset_delta, _, max_timestamp, *producer) = (
@@ -131,8 +139,8 @@ def parse_headers(records: bytes, topic: str, partition: int) -> Iterator[BatchR
         )
         if magic != _CURRENT_MAGIC:
             raise EndpointError(
-                f"{topic}-{partition} holds messages of the old format {magic} at offset {base_offset}: "
-                "they carry no sequence numbers and can't be audited by producer id."
+                f"{topic}-{partition} holds messages of the old format {magic} at offset {base_offset}: messages of this "
+                "format have no sequences, so the topic can't be audited by producer id. Use --records."
             )
         producer_id, producer_epoch, base_sequence, record_count = producer
         yield BatchRow(
@@ -161,7 +169,9 @@ def _fetched(connection: Connection, split: Split, offset: int) -> Iterator[list
         ]
         if not rows:
             if time.monotonic() > deadline:
-                raise EndpointError(f"{split.topic}-{split.partition} gives nothing at offset {offset}.")
+                raise EndpointError(
+                    f"{split.topic}-{split.partition} returned no batch at offset {offset} within {PATIENCE_S:g} s."
+                )
             continue
         offset = rows[-1].last_offset + 1
         deadline = time.monotonic() + PATIENCE_S
@@ -200,7 +210,8 @@ def _fetch(connection: Connection, split: Split, offset: int) -> bytes:
     (data,) = (partition for topic in answer.responses for partition in topic.partitions)
     if data.error_code == OFFSET_OUT_OF_RANGE:
         raise EndpointError(
-            f"{split.topic}-{split.partition} no longer holds offset {offset}: its records were deleted meanwhile."
+            f"{split.topic}-{split.partition} no longer holds offset {offset}: the records were deleted during the read. "
+            "Run the command again."
         )
     _check(data.error_code, f"fetching {split.topic}-{split.partition}")
     return data.records or b""

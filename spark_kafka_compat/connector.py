@@ -1,6 +1,6 @@
-"""Which artifact of Spark's Kafka connector belongs to which pyspark.
+"""The artifact of Spark's Kafka connector that fits a pyspark.
 
-The connector is published as `org.apache.spark:spark-sql-kafka-0-10_SCALA:SPARK` and must match Spark's own version and
+The connector is published as `org.apache.spark:spark-sql-kafka-0-10_SCALA:SPARK`. It must match Spark's version and
 Scala's binary version exactly.
 """
 
@@ -16,7 +16,7 @@ _RELEASE = re.compile(r"(\d+)\.(\d+)\.(\d+)(\.?(?:dev|rc|preview)\w*)?")
 
 
 def installed_pyspark_version() -> str:
-    """The version of the installed pyspark; raises `SparkCompatError` when there is none."""
+    """Return the version of the installed pyspark. Raises `SparkCompatError` when pyspark is not installed."""
     for distribution in ("pyspark", "pyspark-client"):
         try:
             return metadata.version(distribution)
@@ -26,7 +26,7 @@ def installed_pyspark_version() -> str:
 
 
 def scala_binary_version(pyspark_version: str, jars: Path | None = None) -> str:
-    """The Scala binary version, such as "2.13": what the jars beside pyspark say, else what that Spark line defaults to."""
+    """Return the Scala binary version, such as "2.13": of the `jars` of pyspark, otherwise the default of that Spark line."""
     if jars is not None:
         for jar in sorted(jars.glob("scala-library-*.jar")):
             major, minor = jar.stem.removeprefix("scala-library-").split(".")[:2]
@@ -36,10 +36,10 @@ def scala_binary_version(pyspark_version: str, jars: Path | None = None) -> str:
 
 
 def connector_coordinates(pyspark_version: str | None = None, scala_version: str | None = None) -> str:
-    """Maven coordinates of the connector, for `spark.jars.packages`.
+    """Return the Maven coordinates of the connector, for `spark.jars.packages`.
 
-    Without arguments they fit the installed pyspark. Raises `SparkCompatError` for versions older than 3.0 (Kafka 2.4
-    clients that no longer speak to a current broker) and for strings that are no Spark version.
+    Without arguments the coordinates fit the installed pyspark. Raises `SparkCompatError` for versions older than 3.0 (whose
+    Kafka 2.4 clients do not work with a current broker), and for strings that are not a Spark version.
     """
     if pyspark_version is None:
         pyspark_version = installed_pyspark_version()
@@ -47,20 +47,21 @@ def connector_coordinates(pyspark_version: str | None = None, scala_version: str
     major, release = _release(pyspark_version)
     if major < 3:
         raise SparkCompatError(
-            f"Spark {pyspark_version} is too old: its Kafka clients need Spark 3.0 or newer."
+            f"Spark {pyspark_version} is too old: its Kafka clients do not work with current brokers. "
+            "Install Spark 3.0 or newer."
         )
     scala = scala_version or scala_binary_version(pyspark_version)
     return f"org.apache.spark:spark-sql-kafka-0-10_{scala}:{release}"
 
 
 def java_requirement(pyspark_version: str) -> int:
-    """The oldest Java that this Spark runs on."""
+    """Return the oldest Java version that this Spark runs on."""
     major, _ = _release(pyspark_version)
     return 17 if major >= 4 else 8
 
 
 def pyspark_jars() -> Path | None:
-    """The folder of jars inside the installed pyspark, if it brings its own Spark."""
+    """Return the folder of jars inside the installed pyspark; None when pyspark comes without its own Spark."""
     spec = util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         return None

@@ -1,8 +1,9 @@
 """Reads topics with a plain consumer (kafka-python) into a relational database, effectively once.
 
-The consumer is in no group: it is assigned partitions, sought to the positions in the database, and every poll is one transaction
-that writes what came and moves the positions (`spark_kafka_compat.positions`). A position is the consumer's, not the last
-record's plus one: it passes transaction markers, aborted and compacted records.
+The consumer joins no group. The reader assigns partitions to the consumer and seeks to the positions in the database. Every
+poll is one transaction that writes the records and moves the positions (`spark_kafka_compat.positions`). A position is the
+position of the consumer, not the last record's offset plus one: it moves past transaction markers, aborted and compacted
+records.
 """
 
 from __future__ import annotations
@@ -15,28 +16,40 @@ from uuid import UUID
 
 from spark_kafka_compat.databases import Database, Transaction
 from spark_kafka_compat.errors import EndpointError, PositionError, SparkCompatError
-from spark_kafka_compat.positions import Claim, Place, Positions, Starting, claim, first_positions, made_anew
+from spark_kafka_compat.positions import (
+    Claim,
+    Place,
+    Positions,
+    Starting,
+    claim,
+    first_positions,
+    recreated_topic,
+)
 
 RecordWriter = Callable[[Transaction, Sequence[Any]], None]
-"""Writes kafka-python's ConsumerRecords of one partition, in their order, through a transaction; it must not commit."""
+"""The function that writes kafka-python's ConsumerRecords of one partition, in order, through a transaction.
+
+The function must not commit.
+"""
 
 _DECIDED_HERE: Mapping[str, object] = {
     "group_id": None,
     "enable_auto_commit": False,
     "auto_offset_reset": "none",
 }
+"""The options of the consumer that the caller can't set."""
 
 
 class DatabaseReader:
-    """A consumer whose positions lie in a database; a context manager.
+    """A consumer with its positions in a database; a context manager.
 
-    `pipeline` names the positions: keep it. Another reader that is opened with the same name fences this one. To share the work
-    among processes give each a name and `partitions` of its own. `starting` counts for topics that the database does not
-    know yet. `options` are KafkaConsumer's; records of aborted transactions are left out unless `isolation_level` says
-    otherwise, and `max_poll_records` (500) bounds a transaction.
+    `pipeline` is the key of the positions in the database; never change it. A reader that is opened later with the same
+    `pipeline` fences this reader. To share the work among processes, give each process a `pipeline` and `partitions` of its
+    own. `starting` applies to topics without a position in the database. `options` are KafkaConsumer's. The default
+    `isolation_level` is read_committed, and `max_poll_records` (500) bounds a transaction.
 
-    Raises `SparkCompatError` without kafka-python, or for options that the database decides; `EndpointError` for topics and
-    partitions that are not there; `PositionError`.
+    Raises `SparkCompatError` without kafka-python, or for options that the database decides; `EndpointError` for missing
+    topics and partitions; `PositionError`.
     """
 
     def __init__(
@@ -53,9 +66,11 @@ class DatabaseReader:
     ) -> None:
         refused = sorted(_DECIDED_HERE.keys() & (options or {}))
         if refused:
-            raise SparkCompatError(f"{', '.join(refused)} can't be given: the database says where to go on.")
+            raise SparkCompatError(
+                f"{', '.join(refused)} can't be given: the positions in the database decide where to begin."
+            )
         if partitions is not None and not partitions:
-            raise SparkCompatError("No partition to read is chosen.")
+            raise SparkCompatError("The list of partitions is empty; leave it out to read all partitions.")
         self._topics = [topics] if isinstance(topics, str) else list(topics)
         self._chosen = partitions
         self._write = write
@@ -87,17 +102,17 @@ class DatabaseReader:
 
     @property
     def positions(self) -> Positions:
-        """The offset of the next record to write, by partition, as the database has it."""
+        """The offset of the next record to write, by partition, as stored in the database."""
         return dict(self._positions)
 
     def poll(self, timeout_ms: int = 1_000) -> int:
-        """Wait for records, write them and the positions in one transaction; returns how many.
+        """Wait for records, write records and positions in one transaction, and return the number of records.
 
-        When anything raises, nothing of it counts and the next poll reads the same again: `FencedError` when another reader has
-        the pipeline, `PositionError` when records were deleted before they were read, the driver's errors, and what `write`
-        raises. After a commit whose answer was lost the next poll goes on from where the database is.
+        Raises `FencedError` when another reader has claimed the pipeline, `PositionError` when records were deleted before
+        they were read, and errors of the driver and of `write`. After an error the transaction is rolled back, and the next
+        poll reads the same records again. After a commit whose answer was lost, the next poll resumes from the database.
         """
-        self._go_on()
+        self._follow_database()
         try:
             batches, reached = self._polled(timeout_ms)
             moved = {place: offset for place, offset in reached.items() if offset != self._positions[place]}
@@ -109,29 +124,29 @@ class DatabaseReader:
                     self._write(step.transaction, records)
                 step.advance(moved)
         except BaseException:
-            # The consumer may be behind records that nobody was given: the next poll asks the database where it is.
+            # The consumer may have passed records that were never written. The next poll resumes from the database.
             self._positions.clear()
             raise
         self._positions |= moved
         return sum(map(len, batches.values()))
 
     def read_to_end(self) -> int:
-        """Poll until everything is written that was there when this was called; returns how many records."""
-        self._go_on()
+        """Poll until all records are written that were there at the call; return their number."""
+        self._follow_database()
         ends = self._ranges(self._places())
         written = 0
         while any(self._positions[place] < ends[place][1] for place in self._positions if place in ends):
             written += self.poll()
         return written
 
-    def _go_on(self) -> None:
-        """Be where the database is: after a failure, and with partitions that were added."""
+    def _follow_database(self) -> None:
+        """Resume from the database after a failure, and when the topic has more partitions than before."""
         if not self._positions:
-            # One that failed may also hold on to what it failed at.
+            # After a failure the consumer may hold on to the record that failed.
             self._consumer.close()
             self._consumer = self._open()
         places = self._places()
-        self._refuse_topics_made_anew()
+        self._refuse_recreated_topics()
         if self._positions.keys() != places:
             self._resume()
 
@@ -142,8 +157,8 @@ class DatabaseReader:
             found: dict[Any, list[Any]] = self._consumer.poll(timeout_ms=timeout_ms)
             return found, {place: self._consumer.position(_partition(place)) for place in self._positions}
         except (LogTruncationError, OffsetOutOfRangeError):
-            # These say which, and why.
-            self._refuse_topics_made_anew()
+            # Both calls raise an error that names the partition and the reason.
+            self._refuse_recreated_topics()
             first_positions(self._ranges(set(self._positions)))(self._positions)
             raise
 
@@ -151,12 +166,12 @@ class DatabaseReader:
         for place, offset in self._positions.items():
             if stored.get(place) != offset:
                 raise PositionError(
-                    f"The position of {place} was moved from {offset:,} to {stored.get(place)} in the database by somebody "
-                    "else; what was read is given up."
+                    f"Somebody moved the position of {place} in the database from {offset:,} to {stored.get(place)}; "
+                    "the records of this poll are not written, and the next poll resumes from the database."
                 )
 
     def _resume(self) -> None:
-        """Go on from where the database is, with the partitions that are there now."""
+        """Resume from the database, with the present partitions of the topics."""
         places = self._places()
         with self._claim.step() as step:
             new = {place: bounds[0] for place, bounds in self._ranges(places - step.positions.keys()).items()}
@@ -172,24 +187,27 @@ class DatabaseReader:
         for topic in self._topics:
             found = self._consumer.partitions_for_topic(topic)
             if not found:
-                raise EndpointError(f"There is no topic {topic}.")
+                raise EndpointError(f"There is no topic {topic}; create it first.")
             places |= {Place(topic, partition) for partition in found}
         if self._chosen is None:
             return places
         missing = set(self._chosen) - {place.partition for place in places}
         if missing:
-            raise EndpointError(f"{', '.join(self._topics)} has no partition {min(missing)}.")
+            raise EndpointError(
+                f"{', '.join(self._topics)} has no partition {min(missing)}; choose from 0 to "
+                f"{max(place.partition for place in places)}."
+            )
         return {place for place in places if place.partition in self._chosen}
 
     def _found_topic_ids(self) -> dict[str, UUID]:
-        # The consumer knows them, and tells them in no other way; older ones do not.
+        # kafka-python has no public method for topic ids. Older versions of kafka-python do not know topic ids.
         found = getattr(getattr(self._consumer, "_cluster", None), "topic_id", lambda _topic: None)
         return {topic: topic_id for topic in self._topics if (topic_id := found(topic))}
 
-    def _refuse_topics_made_anew(self) -> None:
+    def _refuse_recreated_topics(self) -> None:
         for topic, topic_id in self._found_topic_ids().items():
             if self._topic_ids.setdefault(topic, topic_id) != topic_id:
-                raise made_anew(topic)
+                raise recreated_topic(topic)
 
     def _ranges(self, places: Collection[Place]) -> dict[Place, tuple[int, int]]:
         if not places:

@@ -1,7 +1,7 @@
 """Relational databases through DB-API 2: SQLite (`sqlite3`) and PostgreSQL (`psycopg`).
 
-All that differs between the two is in this module: how a connection is made, how a transaction begins and locks, the placeholder
-of a parameter. Both know `INSERT … ON CONFLICT`.
+All differences between the two are in this module: the connection, the begin and the locks of a transaction, and the
+placeholder of a parameter. Both databases have `INSERT … ON CONFLICT`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LOCK_TIMEOUT_MS = 30_000
 
 
 class Cursor(Protocol):
-    """What is needed of a DB-API 2 cursor."""
+    """The methods of a DB-API 2 cursor that this package uses."""
 
     def execute(self, statement: str, parameters: Sequence[Any] = (), /) -> object: ...
     def executemany(self, statement: str, parameters: Iterable[Sequence[Any]], /) -> object: ...
@@ -28,7 +28,7 @@ class Cursor(Protocol):
 
 
 class Connection(Protocol):
-    """What is needed of a DB-API 2 connection."""
+    """The methods of a DB-API 2 connection that this package uses."""
 
     def cursor(self) -> Any: ...
     def commit(self) -> None: ...
@@ -38,28 +38,28 @@ class Connection(Protocol):
 
 @dataclass(frozen=True)
 class Dialect:
-    """How one database differs from the other."""
+    """The differences of one database from the other."""
 
     name: str
     placeholder: str
     begin: tuple[str, ...]
-    """Statements that begin a transaction; it waits for a lock for at most `LOCK_TIMEOUT_MS`."""
+    """The statements that begin a transaction, which waits at most `LOCK_TIMEOUT_MS` for a lock."""
     lock_schema: tuple[str, ...]
-    """Statements after which only this transaction creates tables."""
+    """The statements that keep other transactions from creating tables."""
     has_table: str
-    """Asks whether there is a table of a name."""
+    """The query that returns a row when the table exists."""
     row_lock: str
-    """What a SELECT ends with to keep other transactions from its rows."""
+    """The end of a SELECT that locks the selected rows against other transactions."""
     connect: Callable[[str], Connection]
 
 
 def _connect_sqlite(url: str) -> Connection:
     path = unquote(url.removeprefix("sqlite:").removeprefix("//"))
     try:
-        # With isolation_level=None the module begins nothing by itself.
+        # With isolation_level=None the sqlite3 module begins no transaction by itself.
         return sqlite3.connect(path, timeout=LOCK_TIMEOUT_MS / 1_000, isolation_level=None)
     except sqlite3.Error as error:
-        raise SparkCompatError(f"The database {path} can't be opened ({error}).") from error
+        raise SparkCompatError(f"The database {path} can't be opened ({error}); check the path.") from error
 
 
 def _connect_postgresql(url: str) -> Connection:
@@ -72,7 +72,7 @@ def _connect_postgresql(url: str) -> Connection:
     try:
         return psycopg.connect(url)
     except psycopg.Error as error:
-        raise SparkCompatError(f"The database can't be reached ({error}).") from error
+        raise SparkCompatError(f"The database can't be reached ({error}); check the URL.") from error
 
 
 SQLITE = Dialect(
@@ -98,10 +98,10 @@ _BY_SCHEME = {"sqlite": SQLITE, "postgresql": POSTGRESQL, "postgres": POSTGRESQL
 
 @dataclass(frozen=True)
 class Transaction:
-    """An open transaction: what is written through it counts altogether or not at all.
+    """An open transaction: all its writes count, or none.
 
-    Its owner commits; who writes through it must not. Parameters in statements are written as the driver wants them:
-    `?` for SQLite, `%s` for PostgreSQL, or `placeholder`.
+    The owner of the transaction commits; a writer must not commit. Write parameters in statements in the form of the driver:
+    `?` for SQLite, `%s` for PostgreSQL, or `placeholder` for either.
     """
 
     cursor: Cursor
@@ -109,32 +109,32 @@ class Transaction:
 
     @property
     def placeholder(self) -> str:
-        """What stands for a parameter in a statement."""
+        """The placeholder of a parameter in a statement."""
         return self.dialect.placeholder
 
     def execute(self, statement: str, parameters: Sequence[Any] = ()) -> Cursor:
-        """Run a statement; the cursor has its rows."""
-        # Without parameters a driver leaves percent signs alone.
+        """Run a statement; return the cursor with its rows."""
+        # Without parameters, a driver leaves percent signs unchanged.
         self.cursor.execute(statement, *([parameters] if parameters else []))
         return self.cursor
 
     def has_table(self, name: str) -> bool:
-        """Whether a table of this name would be found."""
+        """Return True when a table of this name exists."""
         return self.execute(self.dialect.has_table, (name,)).fetchone() is not None
 
     def insert(
         self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, key: Sequence[str] = ()
     ) -> None:
-        """Insert rows; with `key`, columns under a unique constraint, a row whose key is there takes the place of the old one."""
+        """Insert rows. With `key`, columns under a unique constraint, a row replaces the row with the same key."""
         self.cursor.executemany(insert_statement(self.dialect, table, columns, key), rows)
 
 
 @dataclass(frozen=True)
 class Database:
-    """A database by its URL: `sqlite:///absolute/path.db`, `sqlite:relative.db` or `postgresql://user:password@host/name`.
+    """A database, by its URL: `sqlite:///absolute/path.db`, `sqlite:relative.db` or `postgresql://user:password@host/name`.
 
-    Raises `SparkCompatError` for other URLs, when the driver is not installed, and when there is no connection. Errors of
-    the driver in a transaction pass through.
+    Raises `SparkCompatError` for other URLs, when the driver is not installed, and when the connection fails. Errors of the
+    driver inside a transaction are not translated.
     """
 
     url: str = field(repr=False)
@@ -142,21 +142,22 @@ class Database:
     def __post_init__(self) -> None:
         if urlsplit(self.url).scheme not in _BY_SCHEME:
             raise SparkCompatError(
-                "A database is given as sqlite:///path/to/file.db or postgresql://user@host/name."
+                "The URL of a database must be sqlite:///path/to/file.db or postgresql://user@host/name, "
+                f"not {urlsplit(self.url).scheme or 'a text without a scheme'!r}."
             )
 
     @property
     def dialect(self) -> Dialect:
-        """SQLite's or PostgreSQL's."""
+        """The dialect of SQLite or PostgreSQL."""
         return _BY_SCHEME[urlsplit(self.url).scheme]
 
     def connect(self) -> Connection:
-        """A new connection, outside of any transaction."""
+        """Open and return a new connection, outside of any transaction."""
         return self.dialect.connect(self.url)
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        """One transaction on a connection of its own: committed at the end, rolled back when the block raises."""
+        """Open a transaction on a connection of its own; commit at the end of the block, roll back when the block raises."""
         connection = self.connect()
         try:
             transaction = Transaction(connection.cursor(), self.dialect)
@@ -165,7 +166,7 @@ class Database:
             try:
                 yield transaction
             except BaseException:
-                # To close is not enough: SQLite keeps the lock as long as a cursor has rows to give.
+                # A close is not enough: SQLite keeps the lock while a cursor has unread rows.
                 with suppress(Exception):
                     connection.rollback()
                 raise
@@ -175,7 +176,7 @@ class Database:
 
 
 def is_database_error(error: Exception) -> bool:
-    """Whether a driver raised it: all errors of one have a base class of this name (PEP 249)."""
+    """Return True when a driver raised the error: all errors of a driver derive from its class Error (PEP 249)."""
     return any(
         kind.__name__ == "Error" and kind.__module__.split(".")[0] in {"sqlite3", "psycopg"}
         for kind in type(error).__mro__
@@ -183,7 +184,7 @@ def is_database_error(error: Exception) -> bool:
 
 
 def insert_statement(dialect: Dialect, table: str, columns: Sequence[str], key: Sequence[str] = ()) -> str:
-    """The INSERT for rows of these columns. Names are quoted, so that they mean exactly what they say; dots part schema and table.
+    """Return the INSERT for rows of these columns. Names are quoted, so their case counts; a dot separates schema and table.
 
     Raises `SparkCompatError` for a key that is not among the columns.
     """
@@ -209,6 +210,6 @@ def insert_statement(dialect: Dialect, table: str, columns: Sequence[str], key: 
 
 
 def quoted(name: str, dialect: Dialect) -> str:
-    """An identifier, in a statement that has parameters."""
+    """Return an identifier, quoted for a statement with parameters."""
     inside = name.replace('"', '""')
     return f'"{inside.replace("%", "%%") if dialect.placeholder == "%s" else inside}"'

@@ -1,4 +1,4 @@
-"""`source()` and `sink()`: a Kafka endpoint as a data frame, and a data frame to a Kafka endpoint."""
+"""The functions `source()` and `sink()`: read a Kafka endpoint as a data frame, and write a data frame to one."""
 
 from __future__ import annotations
 
@@ -26,20 +26,21 @@ def source(
     options: Mapping[str, OptionValue] | None = None,
     **named: OptionValue,
 ) -> DataFrame:
-    """The records of one or more topics as a data frame, batch or streaming, with Spark's Kafka columns.
+    """Return the records of topics as a data frame, batch or streaming, with Spark's Kafka columns.
 
-    `topics` is a name or several; leave it out and give `subscribePattern` or `assign` instead. Every other option is
-    Spark's (see `spark_kafka_compat.options`), by keyword or, for names with dots, in `options`. A stream begins at the
-    earliest offset unless `startingOffsets` or one of its relatives says otherwise (Spark's own default, latest, misses
-    what is there already).
+    `topics` is one name or several; without `topics`, give `subscribePattern` or `assign`. All other options are Spark's
+    (see `spark_kafka_compat.options`): pass them as keywords, or in `options` when a name has dots. Without an option that
+    begins with `starting`, a stream begins at the earliest offset. Spark's own default, latest, misses existing records.
 
-    Raises `UnknownOptionError`, `SparkCompatError` without exactly one choice of topics, `ConnectorMissingError`.
+    Raises `UnknownOptionError`; `SparkCompatError` without exactly one choice of topics; `ConnectorMissingError`.
     """
     use = Use.STREAM_READ if stream else Use.BATCH_READ
     checked = checked_options(use, {**(options or {}), **named})
     if topics is not None:
         if "subscribe" in checked:
-            raise SparkCompatError("Give the topics as an argument or as the option subscribe, not as both.")
+            raise SparkCompatError(
+                "The topics are given twice: pass either the argument topics or the option subscribe."
+            )
         checked["subscribe"] = topics if isinstance(topics, str) else ",".join(topics)
     chosen = [name for name in _STRATEGIES if name in checked]
     if len(chosen) != 1:
@@ -87,12 +88,12 @@ def sink(
     options: Mapping[str, OptionValue] | None = None,
     **named: OptionValue,
 ) -> DataFrameWriter | DataStreamWriter:
-    """A writer of the rows' `key`, `value` (and `topic`, `partition`, `headers`) to a Kafka endpoint, ready to start.
+    """Return a writer of the rows' `key` and `value` (and `topic`, `partition`, `headers`) to a Kafka endpoint.
 
-    End it with `.save()`, or with `stream=True` by `.start()` after any `.trigger(...)`. The client is idempotent as
-    always since Kafka 3; a failed and repeated Spark task still writes its rows again, so a reader that must not see them twice
-    needs a key of its own. Rows of `names.named_by_source` are stored once; unless told otherwise they are sent for as long as
-    it takes.
+    Call `.save()` on the writer, or with `stream=True` `.start()` after any `.trigger(...)`. The client is idempotent, as
+    always since Kafka 3. A Spark task that fails and runs again still writes its rows again, so a reader that must not see a
+    row twice needs a key in the row. Rows of `names.named_by_source` are stored once; their default delivery time-out is
+    unlimited.
 
     Raises `UnknownOptionError`; `SparkCompatError` when `stream` does not fit the data frame.
     """
@@ -116,7 +117,7 @@ def _connector_missing(error: Exception) -> ConnectorMissingError | None:
     text = str(error)
     if "kafka" in text and ("Failed to find" in text or "DATA_SOURCE_NOT_FOUND" in text):
         return ConnectorMissingError(
-            "This SparkSession has no Kafka connector: make it with spark_kafka_compat.session(), or pass "
+            "This SparkSession has no Kafka connector: create the session with spark_kafka_compat.session(), or pass "
             f"--packages {connector_coordinates()} to spark-submit."
         )
     return None

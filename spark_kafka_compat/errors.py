@@ -1,22 +1,22 @@
-"""Errors of this package. Every message is a sentence for people that says what to do."""
+"""The errors of this package. Every message is a sentence for the user that says what to do."""
 
 from __future__ import annotations
 
 
 class SparkCompatError(Exception):
-    """Something outside the data is wrong: a missing program, an unreachable endpoint, a wrong option."""
+    """The setup is wrong: a program is missing, an endpoint is unreachable, or an option is invalid."""
 
 
 class ConnectorMissingError(SparkCompatError):
-    """Spark runs, but without its Kafka connector on the class path."""
+    """Spark runs without its Kafka connector on the class path."""
 
 
 class UnknownOptionError(SparkCompatError):
-    """An option that the Kafka connector does not know, or not for this use."""
+    """The Kafka connector does not know an option, or does not know it for this use."""
 
 
 class EndpointError(SparkCompatError):
-    """The Kafka endpoint can't be reached, or answered with an error; `retriable` says whether to ask again."""
+    """The Kafka endpoint is unreachable, or answered with an error. `retriable` is True when a retry may succeed."""
 
     def __init__(self, message: str, *, retriable: bool = False) -> None:
         super().__init__(message)
@@ -24,8 +24,8 @@ class EndpointError(SparkCompatError):
 
 
 class FencedError(SparkCompatError):
-    """Another copy of the same pipeline has started since; this one has to end."""
+    """Another copy of the same pipeline has started since, so this copy must end."""
 
 
 class PositionError(SparkCompatError):
-    """The records do not follow on what the database holds: some are gone, or a checkpoint is ahead of the database."""
+    """The next records do not continue the database: records were deleted, or a checkpoint is ahead of the database."""

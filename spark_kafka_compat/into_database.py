@@ -1,11 +1,11 @@
 """Writes topics into a relational database, effectively once, with Spark.
 
-Each micro batch is one transaction of the database that writes the rows and moves the positions kept beside them
-(`spark_kafka_compat.positions`). What a micro batch spans that the database has already is left out, so that a repeated
-micro batch changes nothing, whether Spark repeats it from its checkpoint or a new checkpoint cuts the records differently.
+Each micro batch is one transaction of the database. The transaction writes the rows and moves the positions, which are
+stored beside the rows (`spark_kafka_compat.positions`). The writer leaves out records of a micro batch that the database
+already has. So a micro batch that Spark runs again changes nothing, even if a new checkpoint cuts the records differently.
 
-The rows pass through the driver, because one transaction has one connection: one Spark partition of the micro batch at a time
-(`maxRecordsPerPartition`), in slices of `ROWS_AT_ONCE`.
+The rows pass through the driver, because one transaction has one connection. The driver holds one Spark partition of the
+micro batch at a time (`maxRecordsPerPartition`), and writes slices of `ROWS_AT_ONCE` rows.
 """
 
 from __future__ import annotations
@@ -39,15 +39,19 @@ DEFAULTS: Mapping[str, OptionValue] = {
     "maxRecordsPerPartition": 50_000,
     "kafka.isolation.level": "read_committed",
 }
-"""The source's options unless others are given: the first bounds a transaction, the second what the driver holds of it."""
+"""The default options of the source.
+
+`maxOffsetsPerTrigger` bounds a transaction, `maxRecordsPerPartition` the rows that the driver holds.
+"""
 _DECIDED_HERE = ("starting", "subscribe", "assign")
+"""The prefixes of options that the caller can't set."""
 
 RowWriter = Callable[[Transaction, "Sequence[Row]"], None]
-"""Writes a slice of rows through a transaction; it must not commit."""
+"""The function that writes a slice of rows through a transaction. The function must not commit."""
 
 
 def into_table(table: str, *, key: Sequence[str] = ()) -> RowWriter:
-    """Insert rows into a table whose columns are named as theirs; with `key` a row replaces the one with the same key."""
+    """Return a writer that inserts rows into the columns of the same names. With `key` a row replaces the row with its key."""
 
     def write(transaction: Transaction, rows: Sequence[Row]) -> None:
         transaction.insert(table, rows[0].__fields__, rows, key=key)
@@ -56,10 +60,10 @@ def into_table(table: str, *, key: Sequence[str] = ()) -> RowWriter:
 
 
 class BatchWriter:
-    """What `foreachBatch` calls: one micro batch, one transaction.
+    """The function for `foreachBatch`: writes one micro batch in one transaction.
 
-    The stream must be nothing but the Kafka source: the columns `topic`, `partition` and `offset` tell what is new.
-    `rows` turns the new records of a micro batch into the rows that are given to `write`.
+    The stream must be the unchanged Kafka source, because the columns `topic`, `partition` and `offset` decide which
+    records are new. `rows` turns the new records of a micro batch into the rows for `write`.
     """
 
     def __init__(
@@ -78,10 +82,10 @@ class BatchWriter:
         self._log = OffsetLog(checkpoint)
 
     def __call__(self, records: DataFrame, batch_id: int) -> None:
-        """Write what is new in a micro batch.
+        """Write the new records of a micro batch.
 
-        Raises `FencedError` when another copy of the pipeline has started since, `PositionError` when records between the
-        database's position and the micro batch are missing.
+        Raises `FencedError` when another copy of the pipeline has started since, and `PositionError` when the micro batch
+        begins behind the database's position.
         """
         span = self._log.span(records.sparkSession, batch_id)
         with self._claim.step() as step:
@@ -111,25 +115,28 @@ def into_database(
     every: str | None = None,
     options: Mapping[str, OptionValue] | None = None,
 ) -> StreamingQuery:
-    """Start writing topics into a database, effectively once; the query begins where the database says.
+    """Start a query that writes topics into a database, effectively once, from the positions in the database.
 
-    `pipeline` names the positions in the database: keep it. A copy of the pipeline that still runs is fenced. `rows` turns new
-    records (Spark's Kafka columns) into the rows that `write` is given. `starting` counts for topics that the database does
-    not know yet. Without `every` it takes what is there now and ends; with `every`, such as "10 seconds", it goes on until it
-    is stopped. `options` are the source's (`DEFAULTS`); `failOnDataLoss=false` passes over records that were deleted before they were read.
+    `pipeline` is the key of the positions in the database; never change it. A copy of the pipeline that still runs is
+    fenced. `rows` turns new records (Spark's Kafka columns) into the rows for `write`. `starting` applies to topics without
+    a position in the database. Without `every` the query reads the present records and ends; with `every`, such as
+    "10 seconds", the query runs until it is stopped. `options` are the source's (see `DEFAULTS`); `failOnDataLoss=false`
+    skips records that were deleted before they were read.
 
-    Without `checkpoint` Spark's own lies in a directory that goes away with this process. With one, Spark begins where it says,
-    and the database still decides what is new.
+    Without `checkpoint` Spark's checkpoint lies in a directory that is deleted with this process. With a `checkpoint` Spark
+    begins where the checkpoint says, and the database still decides which records are new.
 
-    Raises `UnknownOptionError`, `SparkCompatError` for options that the database decides, `EndpointError`, `PositionError`.
+    Raises `UnknownOptionError`; `SparkCompatError` for options that the database decides; `EndpointError`; `PositionError`.
     """
     chosen = {**DEFAULTS, **checked_options(Use.STREAM_READ, options or {})}
     refused = [name for name in chosen if name.startswith(_DECIDED_HERE)]
     if refused:
-        raise SparkCompatError(f"{', '.join(refused)} can't be given: the database says where to go on.")
+        raise SparkCompatError(
+            f"{', '.join(refused)} can't be given: the positions in the database decide where to begin."
+        )
     may_skip = str(chosen.get("failOnDataLoss")).lower() == "false"
     names = [topics] if isinstance(topics, str) else list(topics)
-    # An endpoint that is not there is not waited for in the transaction, where others wait.
+    # Ask before the transaction: other copies wait for the transaction, and must not wait for an unreachable endpoint.
     found = partitions_of(spark, bootstrap, names, chosen)
 
     def first(stored: Positions) -> Positions:
@@ -138,7 +145,7 @@ def into_database(
         return first_positions(found.ranges, starting, may_skip=may_skip)(stored)
 
     owned = claim(database, pipeline, first, topic_ids=found.topic_ids)
-    folder = checkpoint or _passing_folder()
+    folder = checkpoint or _temporary_folder()
     stream = source(
         spark,
         bootstrap,
@@ -146,7 +153,7 @@ def into_database(
         stream=True,
         options={**chosen, "startingOffsets": starting_offsets(owned.positions, found.ranges)},
     )
-    # Of two in one session, copies or into two databases, both must have a name of their own.
+    # One session can run several queries of one pipeline, and each query needs a name of its own.
     name = f"into database {pipeline} {uuid4().hex[:8]}"
     writer = stream.writeStream.queryName(name).option("checkpointLocation", folder)
     writer = writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=every)
@@ -155,7 +162,7 @@ def into_database(
 
 
 def starting_offsets(positions: Positions, places: Mapping[Place, object]) -> Mapping[str, object]:
-    """The positions of these partitions as the option startingOffsets, which must name every partition."""
+    """Return the option startingOffsets with the positions of `places`. The option must name every partition."""
     offsets: dict[str, dict[str, int]] = {}
     for place in sorted(places):
         offsets.setdefault(place.topic, {})[str(place.partition)] = positions[place]
@@ -163,18 +170,18 @@ def starting_offsets(positions: Positions, places: Mapping[Place, object]) -> Ma
 
 
 def refuse_gaps(span: Span, positions: Positions) -> None:
-    """Raise `PositionError` when the database does not have what is before the micro batch."""
+    """Raise `PositionError` when the database lacks records before the micro batch."""
     for place, start in span.start.items():
         held = positions.get(place, start)
         if start > held:
             raise PositionError(
-                f"{place} is written up to {held:,}, but the checkpoint goes on at {start:,}: the database is older than the "
-                "checkpoint. Delete the checkpoint, and the pipeline goes on where the database says."
+                f"{place} is written up to {held:,}, but the checkpoint continues at {start:,}: the database is older than "
+                "the checkpoint. Delete the checkpoint; the pipeline then continues at the positions in the database."
             )
 
 
 def already_written(span: Span, positions: Positions) -> dict[Place, int]:
-    """The partitions of which a part of the micro batch is in the database already, and up to where."""
+    """Return the positions of partitions of which the database already has a part of the micro batch."""
     return {
         place: positions[place]
         for place in span.end
@@ -199,7 +206,7 @@ def _slices(frame: DataFrame) -> Iterator[list[Row]]:
 
 
 def _with_instants(frame: DataFrame) -> Iterator[Row]:
-    """The rows, with timestamps in UTC: Spark hands them over as the clock of this process' time zone shows them."""
+    """Yield the rows with timestamps in UTC. Spark returns timestamps in the time zone of this process."""
     from pyspark.sql import Row
 
     rows: Iterator[Row] = frame.toLocalIterator()
@@ -215,7 +222,7 @@ def _with_instants(frame: DataFrame) -> Iterator[Row]:
     return (made(*instants(row)) for row in rows)
 
 
-def _passing_folder() -> str:
+def _temporary_folder() -> str:
     folder = Path(tempfile.mkdtemp(prefix="into-database-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder.as_uri()

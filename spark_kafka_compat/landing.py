@@ -1,8 +1,8 @@
 """Lands topics as Parquet, exactly once.
 
-Spark's file sink keeps a log of its finished micro batches beside the files (`_spark_metadata`), and the checkpoint keeps
-the offsets of each micro batch before it runs. A micro batch that was cut short runs again with the same offsets, and
-readers that honour the log, as Spark does, never see the files of the attempt before.
+Spark's file sink keeps a log of finished micro batches beside the files (`_spark_metadata`). The checkpoint stores the
+offsets of each micro batch before it runs. An interrupted micro batch runs again with the same offsets. Readers that use the
+log, such as Spark, never see the files of the interrupted attempt.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ CHECKPOINT_FOLDER = "_checkpoint"
 
 
 def landing_frame(records: DataFrame, *, text: bool = True, schema: str | None = None) -> DataFrame:
-    """Kafka records with `date` and `hour` of their timestamp (UTC), and keys and values as text unless `text` is false.
+    """Return Kafka records with `date` and `hour` of their timestamp (UTC); with `text`, keys and values become text.
 
-    With `schema` (Spark's DDL, such as "carrier string, distance int") the value is parsed as JSON into a column
-    `record`; a value that is no JSON leaves it null, and the text stays beside it.
+    With `schema` (Spark's DDL, such as "carrier string, distance int") the column `record` holds the value parsed as JSON,
+    or null for a value that is not JSON. The text of the value stays in `value`.
     """
     from pyspark.sql import functions
 
@@ -55,18 +55,18 @@ def land(
     schema: str | None = None,
     options: Mapping[str, OptionValue] | None = None,
 ) -> StreamingQuery:
-    """Start landing topics in partitioned Parquet under `path`; the query goes on where its checkpoint left off.
+    """Start a query that lands topics as partitioned Parquet under `path`, resuming from its checkpoint.
 
-    Without `every` it takes what is there now and ends (`Trigger.AvailableNow`); with `every`, such as "10 seconds", it
-    goes on until it is stopped. The checkpoint lies in `path/_checkpoint` unless told; keep it with the files: files
-    without their checkpoint would be written a second time. `options` are the source's.
+    Without `every` the query reads the present records and ends (`Trigger.AvailableNow`); with `every`, such as
+    "10 seconds", the query runs until it is stopped. The default checkpoint is `path/_checkpoint`. Keep the checkpoint with
+    the files. Otherwise the records are written a second time. `options` are the source's.
 
-    Raises `SparkCompatError` for partition columns that the records don't have, `UnknownOptionError`.
+    Raises `SparkCompatError` for unknown partition columns, and `UnknownOptionError`.
     """
     unknown = [column for column in partition_by if column not in PARTITION_COLUMNS]
     if unknown:
         raise SparkCompatError(
-            f"Can't partition by {', '.join(unknown)}; choose from {', '.join(PARTITION_COLUMNS)}."
+            f"Files can't be partitioned by {', '.join(unknown)}; choose from {', '.join(PARTITION_COLUMNS)}."
         )
     records = source(spark, bootstrap, topics, stream=True, options=options)
     writer = (

@@ -1,8 +1,8 @@
-"""Writing with Spark effectively once: each row says where its record came from, and the gateway drops what was there before.
+"""Effectively-once writes with Spark: each row names its source record, and the gateway drops duplicates.
 
-Spark's Kafka sink writes at least once: a task, a micro batch or a query that runs again writes its rows again. On a topic with
-`message.deduplication.enable` (see docs/deduplication.md) rows that carry a producer name and a sequence id are stored
-once. A row that was made from one record of another topic has both: the partition it came from, and its offset there.
+Spark's Kafka sink writes at least once: a task, a micro batch or a query that runs again writes its rows again. A topic with
+`message.deduplication.enable` (see docs/deduplication.md) stores rows with a producer name and a sequence id once. A row
+that was made from one record of another topic has both: the record's partition gives the name, its offset the sequence id.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ NAME_HEADER, SEQUENCE_HEADER = "dedup.name", "dedup.sequence"
 _PLACE = ("topic", "partition", "offset")
 _NAMED = "seqgate.named"
 _SEND_IN_ORDER = {"kafka.enable.idempotence": "true", "kafka.delivery.timeout.ms": str(2**31 - 1)}
-"""A record that is given up while those behind it are stored is taken for a duplicate of them from then on."""
+"""The settings of the Kafka client that keep records in order.
+
+When the client gives up a record and stores later records, the gateway takes the record for a duplicate from then on.
+"""
 _MULTIPLY = {"Generate", "Join", "LateralJoin", "AsOfJoin", "Expand"}
 _REORDER = {
     *(
@@ -39,24 +42,26 @@ _SPLIT = ("minPartitions", "maxRecordsPerPartition")
 def named_by_source(
     rows: DataFrame, name: str, *, name_header: str = NAME_HEADER, sequence_header: str = SEQUENCE_HEADER
 ) -> DataFrame:
-    """Rows for `sink(..., includeHeaders=True)` that are stored once, however often Spark writes them.
+    """Return rows for `sink(..., includeHeaders=True)` that are stored once, however often Spark writes them.
 
-    `rows` has the columns `value`, perhaps `key`, and `topic`, `partition` and `offset` of the record that each row was made from:
-    at most one row of a record, in the order of the source. So it may be filtered and changed, not exploded, joined or sorted,
-    and `minPartitions` and `maxRecordsPerPartition`, which have several tasks read one partition, must not be used. The rows of
-    a partition go to the partition of the same number, which the topic that is written to must have. Each application needs a
-    `name` of its own, and keeps it.
+    `rows` has the columns `value`, optionally `key`, and `topic`, `partition` and `offset` of each row's source record: at
+    most one row per record, in the order of the source. So `rows` may be filtered and changed, but not exploded, joined or
+    sorted. Do not use `minPartitions` and `maxRecordsPerPartition`: with these options several tasks read one partition. The
+    rows of a partition go to the partition of the same number, which the target topic must have. Each application needs a
+    `name` of its own, and must never change it.
 
-    Raises `SparkCompatError` when a column is missing, for an empty name, and for rows whose query breaks the order, as far as
-    it tells: not those made by functions of Python or by `foreachBatch`, and of a batch read not `minPartitions`.
+    Raises `SparkCompatError` when a column is missing, when the name is empty, and when the query plan breaks the order. The
+    plan does not show Python functions, `foreachBatch`, or the option `minPartitions` of a batch read.
     """
     from pyspark.sql.functions import array, col, concat, lit, struct
 
     missing = [column for column in (*_PLACE, "value") if column not in rows.columns]
     if missing:
-        raise SparkCompatError(f"The rows need {', '.join(missing)} of the record that each was made from.")
+        raise SparkCompatError(
+            f"The rows lack the columns {', '.join(missing)}; keep those of each row's source record."
+        )
     if not name:
-        raise SparkCompatError("The application needs a name.")
+        raise SparkCompatError("The name is empty; give the application a name of its own.")
     _refuse_disorder(rows)
     source = concat(lit(f"{name}/"), col("topic"), lit("/"), col("partition").cast("string"))
     headers = array(
@@ -68,7 +73,7 @@ def named_by_source(
 
 
 def settings_for(rows: DataFrame) -> dict[str, str]:
-    """The settings of the Kafka client, as options of the sink, that rows of `named_by_source` need; of others none."""
+    """Return the client settings, as options of the sink, that rows of `named_by_source` need; empty for other rows."""
     is_named = any(field.name == "headers" and _NAMED in (field.metadata or {}) for field in rows.schema)
     return dict(_SEND_IN_ORDER) if is_named else {}
 
@@ -76,23 +81,26 @@ def settings_for(rows: DataFrame) -> dict[str, str]:
 def _refuse_disorder(rows: DataFrame) -> None:
     frame = getattr(rows, "_jdf", None)
     if frame is None:
-        # Spark Connect keeps its plans to itself.
+        # Spark Connect does not expose its query plans.
         return
     for node in _nodes(frame.queryExecution().analyzed()):
         kind = node.nodeName()
         if kind in _MULTIPLY:
             raise SparkCompatError(
-                f"The rows may be several of one record ({kind}): all but the first would be dropped."
+                f"The query may make several rows of one record ({kind}); the gateway would drop all but the first. "
+                f"Remove {kind} from the query."
             )
         if kind in _REORDER and not (kind == "Repartition" and not node.shuffle()):
             raise SparkCompatError(
-                f"The rows are not in the order of their records ({kind}): those that come late would be dropped."
+                f"The query breaks the order of the records ({kind}); the gateway would drop late rows. "
+                f"Remove {kind} from the query."
             )
         if kind.startswith("StreamingRelationV2"):
             split = [option for option in _SPLIT if node.extraOptions().containsKey(option)]
             if split:
                 raise SparkCompatError(
-                    f"With {split[0]} several tasks read one partition: the records of those that are behind would be dropped."
+                    f"With {split[0]} several tasks read one partition, and the gateway would drop the rows of slower "
+                    f"tasks. Remove the option {split[0]}."
                 )
 
 

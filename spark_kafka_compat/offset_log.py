@@ -1,8 +1,8 @@
-"""What a micro batch spans: the offset log that Spark writes into the checkpoint before it runs a micro batch.
+"""The span of offsets of a micro batch, from the offset log that Spark writes into the checkpoint before a micro batch runs.
 
-`offsets/N` holds the end of micro batch N, which is the beginning of the next; `sources/0/0` the beginning of the first. The rows
-alone do not tell: a micro batch may end in transaction markers, aborted or compacted records. Spark has written version 1
-of this format (`OffsetSeqLog`, `KafkaSourceInitialOffsetWriter`) since 2.1.
+`offsets/N` holds the end of micro batch N, which is the begin of micro batch N + 1; `sources/0/0` holds the begin of the first.
+The rows alone do not show the span: a micro batch may end with transaction markers, aborted or compacted records. Spark has
+written version 1 of this format (`OffsetSeqLog`, `KafkaSourceInitialOffsetWriter`) since 2.1.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _ON_THE_DRIVER = "file:"
 
 
 class Span(NamedTuple):
-    """The offsets of a micro batch by partition, from `start` to before `end`; a partition without a start is new."""
+    """The offsets of a micro batch by partition: `start` inclusive, `end` exclusive. A partition without a start is new."""
 
     start: dict[Place, int]
     end: dict[Place, int]
 
 
 def parse_offsets(text: str) -> dict[Place, int]:
-    """The offsets in a file of the log, of its one source; raises `SparkCompatError` for another format."""
+    """Return the offsets in a file of the log, which has one source. Raises `SparkCompatError` for another format."""
     version, *lines = text.lstrip("\0").splitlines() or [""]
     if version == _VERSION:
         try:
@@ -42,14 +42,15 @@ def parse_offsets(text: str) -> dict[Place, int]:
         except (AttributeError, IndexError, TypeError, ValueError):
             pass
     raise SparkCompatError(
-        f"The checkpoint's offset log is not of the format {_VERSION}: this Spark writes it in another way."
+        f"The checkpoint's offset log has {version[:20]!r} in its first line, not the format {_VERSION}: this version of "
+        "Spark is not supported."
     )
 
 
 class OffsetLog:
-    """The offset log under a checkpoint, read through Spark, so that the checkpoint may be wherever Spark can write.
+    """The offset log of a checkpoint. Spark reads the log, so the checkpoint can be wherever Spark can write.
 
-    A `file:` URI is the driver's: executors elsewhere do not have it.
+    The driver itself reads a `file:` URI, because executors on other machines do not have the file.
     """
 
     def __init__(self, checkpoint: str) -> None:
@@ -57,7 +58,7 @@ class OffsetLog:
         self._last: tuple[int, dict[Place, int]] | None = None
 
     def span(self, spark: SparkSession, batch_id: int) -> Span:
-        """What this micro batch spans; raises `SparkCompatError` for a format that is not known."""
+        """Return the span of a micro batch. Raises `SparkCompatError` for an unknown format."""
         if self._last is not None and self._last[0] == batch_id - 1:
             start = self._last[1]
         elif batch_id == 0:

@@ -1,8 +1,8 @@
-"""Spark's own options for `format("kafka")`: one table, and the check that uses it.
+"""Spark's own options for `format("kafka")`: one table, and the check of options against it.
 
 The names and defaults are the connector's (`KafkaSourceProvider`, `KafkaOffsetReaderConsumer`, `KafkaWriter` of Spark 4.0 and
-the "Structured Streaming + Kafka Integration Guide"). Spark itself ignores a name it does not know, so that a misspelt
-`failOndataLos` silently loses data; here it is an error that names the nearest valid one.
+the "Structured Streaming + Kafka Integration Guide"). Spark itself ignores an unknown name, so that a misspelt
+`failOndataLos` silently loses data. Here an unknown name is an error that names the nearest valid option.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ OptionValue = str | bool | int | Mapping[str, object]
 
 
 class Use(Flag):
-    """What an option can be given to."""
+    """The kinds of reads and writes that an option applies to."""
 
     BATCH_READ = auto()
     STREAM_READ = auto()
@@ -31,7 +31,7 @@ class Use(Flag):
 
 @dataclass(frozen=True)
 class Option:
-    """One option: its name in Spark's spelling, what it can be given to, Spark's default (None: none), its meaning."""
+    """One option: its name in Spark's spelling, its uses, Spark's default (None: no default), and its meaning."""
 
     name: str
     uses: Use
@@ -40,115 +40,128 @@ class Option:
 
 
 OPTIONS: tuple[Option, ...] = (
-    Option("assign", Use.READ, None, 'Exactly these partitions, as JSON: {"topic": [0, 1]}.'),
-    Option("subscribe", Use.READ, None, "These topics, separated by commas."),
+    Option("assign", Use.READ, None, 'The partitions to read, as JSON: {"topic": [0, 1]}.'),
+    Option("subscribe", Use.READ, None, "The topics to read, separated by commas."),
     Option(
         "subscribePattern",
         Use.READ,
         None,
-        "All topics whose whole name matches this Java regular expression.",
+        "A Java regular expression; all topics whose whole name matches are read.",
     ),
     Option(
         "startingOffsets",
         Use.READ,
         "earliest (batch), latest (stream)",
-        'Where to begin: "earliest", "latest" (streams only), or JSON {"topic": {"0": 23, "1": -2}}, where -2 is the '
-        "earliest and -1 the latest offset. A restarted stream goes on from its checkpoint instead.",
+        'The first offsets: "earliest", "latest" (streams only), or JSON {"topic": {"0": 23, "1": -2}}, where -2 is the '
+        "earliest and -1 the latest offset. A restarted stream resumes from its checkpoint instead.",
     ),
     Option(
         "endingOffsets",
         Use.BATCH_READ,
         "latest",
-        'Where to end, exclusive: "latest", or JSON as for startingOffsets, where -1 is the latest offset.',
+        'The end offsets, exclusive: "latest", or JSON as for startingOffsets, where -1 is the latest offset.',
     ),
     Option(
         "startingTimestamp",
         Use.READ,
         None,
-        "Begin at the first record at or after this time in ms, in every partition.",
+        "A time in ms; every partition begins at its first record at or after this time.",
     ),
     Option(
-        "endingTimestamp", Use.BATCH_READ, None, "End before the first record at or after this time in ms."
+        "endingTimestamp",
+        Use.BATCH_READ,
+        None,
+        "A time in ms; every partition ends before its first record at or after this time.",
     ),
     Option(
         "startingOffsetsByTimestamp",
         Use.READ,
         None,
-        'Begin at the first record at or after a time in ms per partition: {"topic": {"0": 1700000000000}}.',
+        'A time in ms per partition, {"topic": {"0": 1700000000000}}; a partition begins at its first record at or after it.',
     ),
     Option(
         "endingOffsetsByTimestamp",
         Use.BATCH_READ,
         None,
-        "End before the first record at or after a time in ms per partition.",
+        "A time in ms per partition; a partition ends before its first record at or after it.",
     ),
     Option(
         "startingOffsetsByTimestampStrategy",
         Use.READ,
         "error",
-        'When no record is that young: "error", or "latest" to begin at the end.',
+        'The action when no record is at or after the time: "error", or "latest" to begin at the end.',
     ),
     Option(
         "failOnDataLoss",
         Use.READ,
         "true",
-        "Fail when offsets that should be read are gone (deleted records or topics); false goes on with what is there.",
+        "Whether the query fails when records or topics were deleted before they were read; false skips them.",
     ),
     Option(
         "minPartitions",
         Use.READ,
         None,
-        "At least so many Spark partitions; large Kafka partitions are split.",
+        "The least number of Spark partitions; large Kafka partitions are split.",
     ),
     Option(
         "maxRecordsPerPartition",
         Use.STREAM_READ,
         None,
-        "At most so many records in a Spark partition (Spark 4.0 and newer; a batch read ignores it there).",
+        "The most records in a Spark partition (Spark 4.0 and newer; batch reads ignore the option).",
     ),
     Option(
         "includeHeaders",
         Use.READ | Use.WRITE,
         "false",
-        "Adds the column `headers`, an array of (key, value).",
+        "Whether rows have the column `headers`, an array of (key, value).",
     ),
     Option(
         "maxOffsetsPerTrigger",
         Use.STREAM_READ,
         None,
-        "At most so many records in a micro batch, over all partitions.",
+        "The most records in a micro batch, over all partitions.",
     ),
     Option(
         "minOffsetsPerTrigger",
         Use.STREAM_READ,
         None,
-        "Wait until so many records are there, up to maxTriggerDelay.",
+        "The number of records that a micro batch waits for, up to maxTriggerDelay.",
     ),
     Option(
         "maxTriggerDelay",
         Use.STREAM_READ,
         "15m",
-        "How long minOffsetsPerTrigger may hold a micro batch back.",
+        "The longest time that a micro batch waits for minOffsetsPerTrigger.",
     ),
     Option(
-        "groupIdPrefix", Use.READ, "spark-kafka-source", "Prefix of the consumer group ids Spark makes up."
+        "groupIdPrefix",
+        Use.READ,
+        "spark-kafka-source",
+        "The prefix of the consumer group ids that Spark generates.",
     ),
     Option(
-        "kafkaConsumer.pollTimeoutMs", Use.READ, "120000", "How long a poll of an executor may take, in ms."
+        "kafkaConsumer.pollTimeoutMs",
+        Use.READ,
+        "120000",
+        "The longest time of an executor's poll, in ms.",
     ),
-    Option("fetchOffset.numRetries", Use.READ, "3", "How often to ask for offsets before giving up."),
-    Option("fetchOffset.retryIntervalMs", Use.READ, "1000", "The wait between those attempts, in ms."),
+    Option(
+        "fetchOffset.numRetries", Use.READ, "3", "The number of requests for offsets before Spark gives up."
+    ),
+    Option(
+        "fetchOffset.retryIntervalMs", Use.READ, "1000", "The wait between two requests for offsets, in ms."
+    ),
     Option(
         "topic",
         Use.WRITE,
         None,
-        "The topic of all rows; without it the column `topic` of each row says where it goes.",
+        "The topic of all rows. Without the option, the column `topic` names the topic of each row.",
     ),
     Option(
         "checkpointLocation",
         Use.STREAM_WRITE,
         None,
-        "Where the query keeps its progress; needed to restart it.",
+        "The directory in which the query keeps its progress; a restart needs it.",
     ),
 )
 
@@ -163,10 +176,10 @@ _USE_NAMES = {
 
 
 def checked_options(use: Use, options: Mapping[str, OptionValue]) -> dict[str, str]:
-    """The options as Spark wants them: names in its spelling, values as strings (mappings as JSON).
+    """Return the options in Spark's form: names in Spark's spelling, values as strings (mappings as JSON).
 
-    Names are compared without case, as Spark does; `kafka.*` goes to the Kafka client untouched. Raises `UnknownOptionError` for a name
-    that is not in the table, or not for this use.
+    Names are compared without case, as in Spark. Options `kafka.*` go to the Kafka client unchanged. Raises
+    `UnknownOptionError` for a name that is not in the table, or not for this use.
     """
     checked: dict[str, str] = {}
     for name, value in options.items():
@@ -183,7 +196,7 @@ def checked_options(use: Use, options: Mapping[str, OptionValue]) -> dict[str, s
 
 
 def option_text(value: OptionValue) -> str:
-    """A Python value in the spelling of Spark's options."""
+    """Return a Python value as the text of a Spark option."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return json.dumps(value) if isinstance(value, Mapping) else str(value)
@@ -196,7 +209,7 @@ def _nearest(name: str, use: Use) -> str:
 
 
 def options_table() -> str:
-    """The table of options in Markdown, for the documentation."""
+    """Return the table of options in Markdown, for the documentation."""
     lines = ["| option | batch read | stream read | batch write | stream write | default | meaning |"]
     lines.append("| --- | --- | --- | --- | --- | --- | --- |")
     for option in OPTIONS:
@@ -207,10 +220,13 @@ def options_table() -> str:
 
 
 def options_page() -> str:
-    """docs/spark-options.md."""
+    """Return the page docs/spark-options.md."""
     return (
         "# Options of Spark's Kafka connector\n\n"
-        "Written by `make docs` from `spark_kafka_compat/options.py`. `source()` and `sink()` take these names, and "
-        "`kafka.*` for the client's own settings; any other name is refused with the nearest valid one.\n\n"
-        f"{options_table()}"
+        "Look up here which options `source()` and `sink()` accept, for which reads and writes:\n\n"
+        '    source(spark, "127.0.0.1:9092", "flights", stream=True, maxOffsetsPerTrigger=100000)\n\n'
+        "Names that begin with `kafka.` are settings of the Kafka client and are passed on. Any other name is refused, and "
+        "the error names the nearest valid option.\n\n"
+        f"{options_table()}\n"
+        "The page is generated by `make docs` from `spark_kafka_compat/options.py`.\n"
     )

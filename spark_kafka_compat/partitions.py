@@ -1,7 +1,7 @@
-"""What partitions topics have, and where they begin and end, asked with the options that Spark's Kafka source is given.
+"""The lookup of the partitions of topics, and of their first and end offsets, by the options of Spark's Kafka source.
 
-An endpoint that wants TLS or SASL is asked by the admin client of Spark's own Java, which takes the `kafka.*` options as they are;
-any other by `spark_kafka_compat.batch_reader`, which needs neither Java nor a client.
+With TLS or SASL the admin client of Spark's own Java asks the endpoint, and takes the `kafka.*` options as they are.
+Otherwise `spark_kafka_compat.batch_reader` asks, which needs neither Java nor a client library.
 """
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ _64_BITS = 2**64
 
 
 class Partitions(NamedTuple):
-    """The log start offset and the end of each partition (for who reads committed records only its last stable offset), and the ids of their topics where the endpoint has any."""
+    """The offset ranges of partitions, and the ids of their topics if the endpoint has topic ids.
+
+    A range is the log start offset and the high watermark; under read_committed the last stable offset replaces the high
+    watermark.
+    """
 
     ranges: dict[Place, tuple[int, int]]
     topic_ids: dict[str, UUID]
@@ -34,7 +38,7 @@ class Partitions(NamedTuple):
 def partitions_of(
     spark: SparkSession, bootstrap: str, topics: Sequence[str], options: Mapping[str, OptionValue]
 ) -> Partitions:
-    """Ask the endpoint; `options` are those of Spark's source, by their checked names. Raises `EndpointError`."""
+    """Ask the endpoint for partitions. `options` are the checked options of Spark's source. Raises `EndpointError`."""
     settings = {
         name.removeprefix(KAFKA_PREFIX): option_text(value)
         for name, value in options.items()
@@ -46,7 +50,7 @@ def partitions_of(
 
 
 def partitions_by_wire(bootstrap: str, topics: Sequence[str], settings: Mapping[str, str]) -> Partitions:
-    """Ask without TLS and SASL."""
+    """Ask the endpoint for partitions without TLS and SASL."""
     isolation_level = READ_COMMITTED if _is_committed(settings) else READ_UNCOMMITTED
     ranges = {
         Place(topic, partition): bounds
@@ -63,7 +67,8 @@ def _admin(spark: SparkSession, bootstrap: str, settings: Mapping[str, str]) -> 
     jvm: Any = getattr(spark, "_jvm", None)
     if jvm is None:
         raise SparkCompatError(
-            "With TLS or SASL a Spark session with its own Java is needed, not Spark Connect."
+            "With TLS or SASL the Spark session needs its own Java, which Spark Connect does not have; "
+            "use a classic session."
         )
     properties = jvm.java.util.Properties()
     for name, value in {**_PATIENCE, **settings, "bootstrap.servers": bootstrap}.items():
@@ -78,13 +83,15 @@ def _admin(spark: SparkSession, bootstrap: str, settings: Mapping[str, str]) -> 
         cause = error.java_exception
         while cause.getCause() is not None:
             cause = cause.getCause()
-        raise EndpointError(f"{bootstrap} can't be asked for its topics ({cause.toString()}).") from error
+        raise EndpointError(
+            f"{bootstrap} can't be asked for its topics ({cause.toString()}); check the address and the kafka.* options."
+        ) from error
 
 
 def partitions_by_admin(
     spark: SparkSession, bootstrap: str, topics: Sequence[str], settings: Mapping[str, str]
 ) -> Partitions:
-    """Ask by Java's admin client with these settings."""
+    """Ask the endpoint for partitions through Java's admin client, with these client settings."""
     with _admin(spark, bootstrap, settings) as (jvm, admin):
         names = jvm.java.util.ArrayList()
         for topic in topics:

@@ -1,11 +1,11 @@
-"""Positions of a pipeline, kept in the database that its rows go to.
+"""The positions of a pipeline, stored in the database that its rows go to.
 
-A position is the offset of the next record to write of one partition. It moves in the transaction that writes the rows before
-it, so that both count or neither; whatever is read twice is therefore known as such. Kafka's documentation of the
-consumer calls this "Storing Offsets Outside Kafka".
+A position is the offset of the next record to write of one partition. The transaction that writes rows also moves the
+position past these rows, so both count or neither. A record below its position is recognized when it is read again. Kafka's
+documentation of the consumer calls this "Storing Offsets Outside Kafka".
 
-Of two copies of a pipeline the one that started later goes on: `claim` raises the pipeline's generation, and every
-transaction of an older one is refused, as a transactional id fences the producer before.
+Of two copies of a pipeline, the copy that started later continues: `claim` raises the pipeline's generation, and every
+transaction of an older generation is refused, as a transactional id fences the previous producer.
 """
 
 from __future__ import annotations
@@ -46,22 +46,22 @@ Positions = Mapping[Place, int]
 """The offset of the next record to write, by partition."""
 
 TopicIds = Mapping[str, UUID]
-"""What tells a topic from one that was there before under its name (KIP-516), as far as the endpoint says it."""
+"""The ids of topics, if the endpoint has topic ids (KIP-516). A topic that is deleted and recreated has another id."""
 
 Starting = Literal["earliest", "latest"] | Positions
-"""Where to begin with what the database does not know yet."""
+"""The start of partitions without a position in the database."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One transaction of a pipeline: `positions` are those it began with, and nobody else changes them meanwhile."""
+    """One transaction of a pipeline. `positions` are the positions at its begin; no other transaction changes them."""
 
     transaction: Transaction
     pipeline: str
     positions: Positions
 
     def advance(self, positions: Positions) -> None:
-        """Move positions; raises `PositionError` when one would move back."""
+        """Move positions. Raises `PositionError` when a position would move back."""
         for place, next_offset in positions.items():
             held = self.positions.get(place)
             if held is not None and next_offset < held:
@@ -77,7 +77,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Claim:
-    """The right to move a pipeline's positions until somebody else claims it; `positions` are those at that time."""
+    """The right to move a pipeline's positions, until another claim. `positions` are the positions at the time of the claim."""
 
     database: Database
     pipeline: str
@@ -86,17 +86,17 @@ class Claim:
 
     @contextmanager
     def step(self) -> Iterator[Step]:
-        """One transaction: committed at the end of the block, rolled back when it raises.
+        """Open one transaction; commit at the end of the block, roll back when the block raises.
 
-        Raises `FencedError` before anything else when the pipeline was claimed anew. Waits for another copy's transaction
-        for at most 30 s, then the driver's error for a lock that can't be had is raised.
+        Raises `FencedError` at the begin when another copy has claimed the pipeline since. Waits at most 30 s for another
+        copy's transaction; then the driver raises its lock time-out.
         """
         with self.database.transaction() as transaction:
             found = _locked_generation(transaction, self.pipeline)
             if found != self.generation:
                 raise FencedError(
                     f"Another copy of the pipeline {self.pipeline!r} has started since "
-                    f"(generation {found}, this one is {self.generation}): it goes on, and this one ends."
+                    f"(generation {found}, this one is {self.generation}): the other copy continues, and this one ends."
                 )
             yield Step(transaction, self.pipeline, _stored(transaction, self.pipeline))
 
@@ -108,13 +108,14 @@ def claim(
     *,
     topic_ids: TopicIds = MappingProxyType({}),
 ) -> Claim:
-    """Take over a pipeline: from here on every copy that claimed it earlier is fenced.
+    """Take over a pipeline and fence every copy that claimed the pipeline earlier.
 
-    `first` is given the stored positions and returns those to begin with: of partitions that are new, and of any that have to
-    move. No other copy can move them while it is called, so it asks the endpoint where partitions end: an end that was asked for
-    earlier may lie before what another copy has written since. They are stored at once, so that a pipeline that begins at the latest offset still begins there after a crash
-    before its first row. The tables are created when they are missing. Raises `PositionError` when one of `topic_ids` is not that
-    of the topic that the stored positions are of.
+    `first` gets the stored positions and returns the first positions: of new partitions, and of partitions whose position
+    must move. No other copy can move positions while `first` runs. So `first` must ask the endpoint for the ends of
+    partitions itself: an end from before may lie below records that another copy has written since. The first positions are
+    stored at once, so that a pipeline that begins at the latest offset begins there again after a crash before its first
+    row. Missing tables are created. Raises `PositionError` when one of `topic_ids` differs from the id of the topic that the
+    stored positions belong to.
     """
     create_tables(database)
     with database.transaction() as transaction:
@@ -126,7 +127,7 @@ def claim(
         )
         generation = _locked_generation(transaction, pipeline)
         stored = _stored(transaction, pipeline)
-        _know_topics(transaction, pipeline, topic_ids, {place.topic for place in stored})
+        _check_topics(transaction, pipeline, topic_ids, {place.topic for place in stored})
         begun = dict(first(stored))
         _store(
             transaction,
@@ -139,11 +140,11 @@ def claim(
 def first_positions(
     ranges: Mapping[Place, tuple[int, int]], starting: Starting = "earliest", *, may_skip: bool = False
 ) -> Callable[[Positions], Positions]:
-    """Where to begin, for `claim`: where the database says; `starting` counts for topics that it does not know.
+    """Return the function `first` for `claim`: begin at the stored positions, and at `starting` for unknown topics.
 
-    `ranges` has the log start offset and the end of each partition. A partition that a known topic did not have before is read
-    from its beginning. Raises `PositionError` where the records to go on with were deleted (with `may_skip` they are passed over),
-    where the partition ends before the position, and for offsets that are missing in `starting` or that a partition does not have.
+    `ranges` has the log start offset and the end of each partition. A new partition of a known topic begins at its log start
+    offset. The function raises `PositionError` when the next records were deleted (with `may_skip` it skips them), when the
+    partition ends before the position, and when `starting` lacks a partition or names an offset outside of it.
     """
 
     def begin(stored: Positions) -> Positions:
@@ -166,13 +167,13 @@ def _resumed(place: Place, held: int, bounds: tuple[int, int], *, may_skip: bool
     log_start_offset, end_offset = bounds
     if held > end_offset:
         raise PositionError(
-            f"{place} ends at {end_offset:,}, but is written up to {held:,}: the topic was made anew, or the endpoint is "
-            "another one. Give the pipeline a new name to read it from the beginning."
+            f"{place} ends at {end_offset:,}, but is written up to {held:,}: the topic was recreated, or the endpoint is "
+            "another one. Give the pipeline a new name to read the topic from the beginning."
         )
     if held < log_start_offset and not may_skip:
         raise PositionError(
-            f"{place} begins at {log_start_offset:,}, but is written up to {held:,} only: the records between were deleted "
-            "before they were read."
+            f"{place} begins at {log_start_offset:,}, but is written up to {held:,} only: the records in between were "
+            "deleted before they were read. With failOnDataLoss=false Spark's pipeline skips them."
         )
     return max(held, log_start_offset)
 
@@ -183,27 +184,27 @@ def _chosen(place: Place, bounds: tuple[int, int], starting: Starting) -> int:
     if starting == "latest":
         return bounds[1]
     if place not in starting:
-        raise PositionError(f"No offset to begin with is given for {place}.")
+        raise PositionError(f"No first offset is given for {place}; add it to the starting offsets.")
     if not bounds[0] <= starting[place] <= bounds[1]:
         raise PositionError(
-            f"{place} has the offsets {bounds[0]:,} to {bounds[1]:,}: it can't begin with {starting[place]:,}."
+            f"{place} has the offsets {bounds[0]:,} to {bounds[1]:,}, so it can't begin with {starting[place]:,}."
         )
     return starting[place]
 
 
 def create_tables(database: Database) -> None:
-    """Create the tables where they are missing."""
+    """Create the missing tables."""
     with database.transaction() as transaction:
         for statement in database.dialect.lock_schema:
             transaction.execute(statement)
         for table, columns in TABLES.items():
-            # CREATE TABLE IF NOT EXISTS wants the right to create tables where they are there, too.
+            # CREATE TABLE IF NOT EXISTS needs the right to create tables even when the table exists.
             if not transaction.has_table(table):
                 transaction.execute(f"CREATE TABLE {table} ({columns})")
 
 
 def stored_positions(database: Database, pipeline: str) -> Positions:
-    """What the database holds of a pipeline; empty when it never ran."""
+    """Return the positions of a pipeline in the database; empty when the pipeline never ran."""
     create_tables(database)
     with database.transaction() as transaction:
         return _stored(transaction, pipeline)
@@ -218,7 +219,10 @@ def _locked_generation(transaction: Transaction, pipeline: str) -> int:
     return int(row[0]) if row else 0
 
 
-def _know_topics(transaction: Transaction, pipeline: str, topic_ids: TopicIds, read: Collection[str]) -> None:
+def _check_topics(
+    transaction: Transaction, pipeline: str, topic_ids: TopicIds, read: Collection[str]
+) -> None:
+    """Raise `PositionError` when a topic of `read` was recreated; store the topic ids."""
     rows = transaction.execute(
         f"SELECT topic, topic_id FROM {TOPICS} WHERE pipeline = {transaction.placeholder}",  # noqa: S608
         (pipeline,),
@@ -226,7 +230,7 @@ def _know_topics(transaction: Transaction, pipeline: str, topic_ids: TopicIds, r
     known = dict(rows)
     for topic in sorted(topic_ids.keys() & known.keys() & set(read)):
         if known[topic] != str(topic_ids[topic]):
-            raise made_anew(topic)
+            raise recreated_topic(topic)
     transaction.insert(
         TOPICS,
         ("pipeline", "topic", "topic_id"),
@@ -235,11 +239,11 @@ def _know_topics(transaction: Transaction, pipeline: str, topic_ids: TopicIds, r
     )
 
 
-def made_anew(topic: str) -> PositionError:
-    """The error for a topic that is another one than the positions are of."""
+def recreated_topic(topic: str) -> PositionError:
+    """Return the error for a topic that was deleted and recreated since the positions were stored."""
     return PositionError(
-        f"The topic {topic} was made anew since it was read: its offsets begin again. Give the pipeline a new name, or delete "
-        f"what it has of the topic from {POSITIONS}, to read it from the beginning."
+        f"The topic {topic} was recreated since it was read, so its offsets begin again. To read the topic from the "
+        f"beginning, give the pipeline a new name, or delete the pipeline's rows of the topic from {POSITIONS}."
     )
 
 

@@ -1,7 +1,7 @@
-"""Audits topics by what the log itself says: the batch headers of every producer id, in parallel over Spark.
+"""Audits topics by the batch headers of every producer id, in parallel with Spark.
 
-Reading is split by offset ranges; the headers are then sorted by partition, producer and offset, and one `Trail` follows each
-producer, so that memory stays flat however large the topic is.
+Spark reads splits of offset ranges, and sorts the headers by partition, producer and offset. One `Trail` follows each
+producer, so memory does not grow with the topic.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RECORDS_PER_SPLIT = 1_000_000
 
 
 class ProducerVerdict(NamedTuple):
-    """What was found of one producer id in one partition. `producer_id` -1: records without idempotence, only counted."""
+    """The verdict about one producer id in one partition. `producer_id` -1: records without idempotence, only counted."""
 
     topic: str
     partition: int
@@ -46,12 +46,12 @@ class ProducerVerdict(NamedTuple):
 
     @property
     def is_clean(self) -> bool:
-        """No gap, no duplicate, no reordering."""
+        """True when the producer has no gap, duplicate or reordering."""
         return not (self.missing_records or self.duplicate_records or self.reordered_batches)
 
 
 class OffsetVerdict(NamedTuple):
-    """Whether the offsets of a partition, from `log_start_offset` to `end_offset` (exclusive), are dense."""
+    """The verdict about the offsets of a partition from `log_start_offset` to `end_offset` (exclusive)."""
 
     topic: str
     partition: int
@@ -62,7 +62,7 @@ class OffsetVerdict(NamedTuple):
 
     @property
     def is_clean(self) -> bool:
-        """Every offset is there exactly once."""
+        """True when every offset exists exactly once."""
         return not (self.missing_offsets or self.overlapping_offsets)
 
 
@@ -75,21 +75,21 @@ class AuditReport:
 
     @property
     def is_clean(self) -> bool:
-        """No gap, duplicate or reordering by any producer, and dense offsets."""
+        """True when no producer has a gap, duplicate or reordering, and all offsets are dense."""
         return all(row.is_clean for row in self.producers) and all(row.is_clean for row in self.offsets)
 
     @property
     def records_without_producer_id(self) -> int:
-        """Records that nobody numbered, which can't be audited."""
+        """The number of records without a producer id, which can't be audited."""
         return sum(row.records for row in self.producers if row.producer_id == NO_PRODUCER_ID)
 
 
 def batch_headers(
     spark: SparkSession, bootstrap: str, topics: Sequence[str], *, records_per_split: int = RECORDS_PER_SPLIT
 ) -> DataFrame:
-    """One row per record batch of these topics (see `BatchRow`), for questions of one's own.
+    """Return one row per record batch of these topics (see `BatchRow`), for queries of your own.
 
-    Raises `EndpointError` when the endpoint or a topic isn't there.
+    Raises `EndpointError` when the endpoint is unreachable or a topic is missing.
     """
     splits = plan_splits(bootstrap, topics, records_per_split)
     return spark.createDataFrame(_read(spark, splits), BATCH_SCHEMA)
@@ -103,10 +103,10 @@ def audit_producers(
     compacted: bool = False,
     records_per_split: int = RECORDS_PER_SPLIT,
 ) -> AuditReport:
-    """Per producer id and partition the gaps, duplicates and reorderings among these topics' record batches.
+    """Return the gaps, duplicates and reorderings in these topics' batches, per producer id and partition.
 
-    A first sequence other than 0 is a gap where the log still begins at offset 0. With `compacted`, missing records and offsets are
-    what the log cleaner removed, and are not counted. Raises `EndpointError`.
+    A first sequence other than 0 is a gap if the log still begins at offset 0. With `compacted`, missing records and offsets
+    are not counted, because compaction removes records. Raises `EndpointError`.
     """
     splits = plan_splits(bootstrap, topics, records_per_split)
     log_starts = {(split.topic, split.partition): split.log_start_offset for split in splits}
@@ -120,8 +120,8 @@ def audit_producers(
     )
 
 
-# (topic, partition, producer id or _WHOLE_PARTITION, base offset)
 _Key = tuple[str, int, int, int]
+"""(topic, partition, producer id or _WHOLE_PARTITION, base offset)"""
 _WHOLE_PARTITION = -1 << 63
 
 

@@ -1,6 +1,6 @@
-"""Audits records by what they say of themselves: which producer sent them and the how-manieth they are.
+"""Audits records by their own content: the producer that sent a record, and the record's number in that producer's sequence.
 
-It sees what the batch headers can't: a record that the application lost or sent twice before any producer numbered it.
+The audit finds what batch headers can't show: records that the application lost or sent twice before a client numbered them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _HEADER, _JSON = re.compile(r"header:(.+)", re.DOTALL), re.compile(r"json:(.+)",
 
 
 class RecordVerdict(NamedTuple):
-    """What was found of one producer's own numbers, in one partition or (`partition` -1) in the whole topic."""
+    """The verdict about one producer's own numbers, in one partition or (`partition` -1) in the whole topic."""
 
     topic: str
     partition: int
@@ -32,12 +32,12 @@ class RecordVerdict(NamedTuple):
 
     @property
     def is_clean(self) -> bool:
-        """No gap, no duplicate, no reordering."""
+        """True when the producer has no gap, duplicate or reordering."""
         return not (self.missing_records or self.duplicate_records or self.reordered_records)
 
 
 def field_column(expression: str) -> Column:
-    """A column of a Kafka record: `header:NAME`, `json:$.path` in the value, or any SQL expression on Spark's Kafka columns."""
+    """Return a column of a Kafka record: `header:NAME`, `json:$.path` in the value, or any SQL expression on Spark's columns."""
     from pyspark.sql import functions
 
     if header := _HEADER.fullmatch(expression):
@@ -55,12 +55,12 @@ def audit_records(
     sequence: str = "header:sequence",
     scope: Scope = "partition",
 ) -> list[RecordVerdict]:
-    """Gaps, duplicates and reorderings among records that carry a producer's name and a running number.
+    """Return the gaps, duplicates and reorderings of records that carry a producer's name and a number.
 
-    `df` has Spark's Kafka columns (with headers when an expression needs them); see `field_column` for the expressions. With scope "partition" a
-    producer numbers each partition's records for themselves, with "topic" it counts on over all partitions; order is
-    always judged within a partition, since a topic has none. A gap is a number missing between the producer's first and
-    last. Raises `SparkCompatError` when a record carries no number.
+    `df` has Spark's Kafka columns (with headers when an expression needs them); see `field_column` for the expressions. With
+    scope "partition" a producer numbers the records of each partition separately; with "topic" the numbers continue over all
+    partitions. Order is always judged within a partition, since a topic has no order. A gap is a missing number between the
+    first and the last number of a producer. Raises `SparkCompatError` when a record carries no number.
     """
     from pyspark.sql import Window, functions
 
@@ -97,7 +97,8 @@ def audit_records(
     for row in found:
         if row["numbered"] < row["records"] or row["producer"] is None:
             raise SparkCompatError(
-                f"Records of {row['topic']} carry no producer and number as {producer!r} and {sequence!r} say."
+                f"Some records of {row['topic']} carry no producer in {producer!r} or no number in {sequence!r}; "
+                "choose other expressions."
             )
         verdicts.append(
             RecordVerdict(

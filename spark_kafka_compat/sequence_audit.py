@@ -1,8 +1,8 @@
-"""Judges the batches of one producer in one partition by their sequence numbers. Pure.
+"""Judges the batches of one producer in one partition by their sequences. Pure.
 
-Kafka's rule (KIP-98): within an epoch every batch begins where the one before it ended, sequences wrap from 2^31-1 to 0,
-a new epoch begins at 0. A log that keeps it has no gap, duplicate or reordering; here they are found by looking at what
-lies in the log, without any state of the broker's.
+Kafka's rule (KIP-98): within a producer epoch every batch begins where the previous batch ended, sequences wrap from 2^31-1
+to 0, and a new epoch begins at 0. A log that follows the rule has no gap, duplicate or reordering. The audit reads only the
+log, and needs no state of the broker.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from typing import NamedTuple
 
 SEQUENCE_SPAN = 1 << 31
 FINDINGS_KEPT = 20
+"""The number of findings of each kind that a trail keeps; further findings are only counted."""
 
 
 class Kind(StrEnum):
-    """What can be wrong with a producer's batches in a partition."""
+    """The kinds of breaches in a producer's batches of one partition."""
 
     GAP = "gap"
     DUPLICATE = "duplicate"
@@ -27,7 +28,7 @@ class Kind(StrEnum):
 
 
 class SequencedBatch(NamedTuple):
-    """The part of a batch that the rule speaks of; `record_count` sequence numbers from `base_sequence` on, wrapping."""
+    """The fields of a batch that the rule needs: `record_count` sequences from `base_sequence` on, wrapping."""
 
     producer_epoch: int
     base_sequence: int
@@ -36,10 +37,10 @@ class SequencedBatch(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """One breach: `records` sequence numbers from `first_sequence` to `last_sequence` (inclusive, wrapping).
+    """One breach: `records` sequences from `first_sequence` to `last_sequence` (inclusive, wrapping).
 
-    `offset` is where it shows: the batch that repeats or comes late; for a gap the batch after which something is missing
-    (-1 when it is missing from the beginning).
+    `offset` is the base offset of the duplicate or late batch; for a gap, of the batch before the gap (-1 when the sequence
+    is missing from the beginning).
     """
 
     kind: Kind
@@ -52,10 +53,10 @@ class Finding(NamedTuple):
 
 @dataclass
 class Trail:
-    """Follows one producer through one partition: `observe` each batch in offset order, then `finish`.
+    """The trail of one producer through one partition: `observe` each batch in offset order, then `finish`.
 
     With `complete_from_start` the log still holds its very first record, so a first sequence other than 0 is a gap too.
-    Counts are exact; of the findings the first 20 of each kind are kept.
+    Counts are exact; `findings` holds the first 20 findings of each kind.
     """
 
     complete_from_start: bool = True
@@ -74,7 +75,7 @@ class Trail:
     _last_base_offset: int = -1
 
     def observe(self, batch: SequencedBatch) -> None:
-        """Take in the next batch of the log."""
+        """Judge the next batch of the log."""
         self.batches += 1
         self.records += batch.record_count
         if batch.producer_epoch < self.producer_epoch:
@@ -96,13 +97,13 @@ class Trail:
         self.last_sequence = (self._next - 1) % SEQUENCE_SPAN
 
     def finish(self) -> list[Finding]:
-        """All findings; the gaps that nothing filled are known only now."""
+        """Return all findings. Only now is known which gaps no late batch filled."""
         self._close_epoch()
         return self.findings
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing was found; meaningful after `finish`."""
+        """True when the trail has no finding; meaningful after `finish`."""
         return not (self.missing_records or self.duplicate_records or self.reordered_batches)
 
     def _begin_epoch(self, batch: SequencedBatch) -> None:
@@ -152,7 +153,7 @@ class Trail:
 
 
 def _distance(expected: int, sequence: int) -> int:
-    """How far a sequence lies ahead of (or behind, negative) the expected position, the short way round."""
+    """Return how far a sequence lies ahead of the expected position (negative: behind), by the shorter way round."""
     ahead = (sequence - expected) % SEQUENCE_SPAN
     return ahead if ahead < SEQUENCE_SPAN // 2 else ahead - SEQUENCE_SPAN
 
@@ -170,9 +171,9 @@ def _merged(ranges: list[tuple[int, int]], first: int, end: int) -> list[tuple[i
 
 @dataclass
 class OffsetTrail:
-    """Follows the offsets of one partition: `observe` (base_offset, last_offset) in offset order.
+    """The trail of offsets through one partition: `observe` (base_offset, last_offset) in offset order.
 
-    Without compaction or deletion in the middle they are dense: each batch begins one after the last.
+    Offsets are dense without compaction: each batch begins one after the previous batch.
     """
 
     next_offset: int = -1
@@ -180,7 +181,7 @@ class OffsetTrail:
     overlapping_offsets: int = 0
 
     def observe(self, base_offset: int, last_offset: int) -> None:
-        """Take in the next batch."""
+        """Judge the offsets of the next batch."""
         if self.next_offset >= 0:
             self.missing_offsets += max(0, base_offset - self.next_offset)
             self.overlapping_offsets += max(0, self.next_offset - base_offset)
@@ -188,7 +189,7 @@ class OffsetTrail:
 
 
 def judged(batches: Iterable[SequencedBatch], *, complete_from_start: bool = True) -> Trail:
-    """The finished trail of these batches."""
+    """Return the finished trail of these batches."""
     trail = Trail(complete_from_start)
     for batch in batches:
         trail.observe(batch)

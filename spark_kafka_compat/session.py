@@ -1,4 +1,4 @@
-"""A SparkSession that can speak to a Kafka endpoint."""
+"""The SparkSession with the Kafka connector."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ _LOCAL_DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-# Dependencies of the connector that lie among pyspark's own jars, most of its 60 MB.
 _BROUGHT_BY_PYSPARK = (
     "org.apache.hadoop:hadoop-client-api",
     "org.apache.hadoop:hadoop-client-runtime",
@@ -34,6 +33,7 @@ _BROUGHT_BY_PYSPARK = (
     "org.slf4j:slf4j-api",
     "org.xerial.snappy:snappy-java",
 )
+"""The dependencies of the connector that pyspark's own jars contain: most of the connector's 60 MB."""
 
 
 def session(
@@ -45,15 +45,15 @@ def session(
     conf: Mapping[str, str] | None = None,
     quiet: bool = False,
 ) -> SparkSession:
-    """A SparkSession with the Kafka connector that fits the installed pyspark.
+    """Return a SparkSession with the Kafka connector that fits the installed pyspark.
 
-    Without `master` it runs in this machine's cores (`local[*]`), with a small number of shuffle partitions, no web page,
-    and times in UTC. The connector is resolved through Maven (`spark.jars.packages`), or taken from the jars in
-    `jars_dir`, else in the folder that the environment variable SEQGATE_SPARK_JARS names. `packages` adds Maven
-    coordinates, `conf` overrides any setting, `quiet` lets Spark log errors only. Inside `spark-submit` the class path
-    and the master are spark-submit's: pass `--packages` there.
+    Without `master` Spark runs on the cores of this machine (`local[*]`), with 8 shuffle partitions, without the web UI, and
+    with times in UTC. The connector comes from the jars in `jars_dir`, or in the folder of the environment variable
+    SEQGATE_SPARK_JARS, or else through Maven (`spark.jars.packages`). `packages` adds Maven coordinates, `conf` overrides any
+    setting, and with `quiet` Spark logs errors only. Inside `spark-submit` the class path and the master are those of
+    spark-submit: pass `--packages` there.
 
-    Raises `SparkCompatError` when pyspark or a fitting Java is missing.
+    Raises `SparkCompatError` when pyspark or a suitable Java is missing.
     """
     version = installed_pyspark_version()
     from pyspark.sql import SparkSession
@@ -118,11 +118,13 @@ def _require_java(oldest: int) -> None:
     answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
     found = java_major_version(answer.stderr + answer.stdout)
     if found is not None and found < oldest:
-        raise SparkCompatError(f"Spark needs Java {oldest} or newer, but {java} is Java {found}.")
+        raise SparkCompatError(
+            f"Spark needs Java {oldest} or newer, but {java} is Java {found}; install a newer JDK or set JAVA_HOME."
+        )
 
 
 def java_major_version(version_text: str) -> int | None:
-    """Java's major version out of what `java -version` prints: 8 for "1.8.0_392", 17 for "17.0.15"."""
+    """Return Java's major version from the output of `java -version`: 8 for "1.8.0_392", 17 for "17.0.15"."""
     match = re.search(r'version "(\d+)(?:\.(\d+))?', version_text)
     if match is None:
         return None

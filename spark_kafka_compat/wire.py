@@ -1,4 +1,4 @@
-"""A blocking connection to a Kafka broker for a handful of requests, with kio's schemas."""
+"""A blocking connection to a Kafka broker for three kinds of requests, with kio's schemas."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ CLIENT_ID = "seqgate-audit"
 TIMEOUT_S = 30.0
 DEFAULT_PORT = 9092
 API_VERSIONS = 18
-# Topics by name and no fetch sessions needed: understood by Kafka 0.11 to 4.3.
 VERSION_RANGES: Mapping[int, tuple[int, int]] = {1: (4, 12), 2: (1, 7), 3: (4, 12)}
+"""The versions in use of each request, by API key. They name topics, need no fetch session, and suit Kafka 0.11 to 4.3."""
 _MAX_ANSWER_BYTES = 1 << 30
 
 
 class Connection:
-    """One TCP connection, one request at a time. Raises `EndpointError` for whatever goes wrong on it."""
+    """One TCP connection with one request at a time. Every failure of the connection raises `EndpointError`."""
 
     def __init__(self, host: str, port: int) -> None:
         self._address = f"{host}:{port}"
@@ -35,7 +35,7 @@ class Connection:
         try:
             self._socket = socket.create_connection((host, port), timeout=TIMEOUT_S)
         except OSError as error:
-            message = f"Nothing answers at {self._address} ({error.strerror or error})."
+            message = f"Nothing answers at {self._address} ({error.strerror or error}); check the address."
             raise EndpointError(message, retriable=True) from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._versions: dict[int, tuple[int, int]] = {}
@@ -49,9 +49,9 @@ class Connection:
         self._socket.close()
 
     def call(self, api_key: int, **values: Any) -> Any:
-        """Send a request in the newest version both sides know, return the answer (kio entities).
+        """Send a request in the newest version that both sides know; return the answer (kio entities).
 
-        Values for fields that this version lacks are left out; nested structures are given as mappings.
+        Values for fields that the version lacks are left out. Pass nested structures as mappings.
         """
         if not self._versions:
             answer = self._exchange(API_VERSIONS, 0, {})
@@ -64,7 +64,9 @@ class Connection:
         low, high = VERSION_RANGES[api_key]
         offered = self._versions.get(api_key)
         if offered is None or offered[1] < low or offered[0] > high:
-            raise EndpointError(f"{self._address} does not offer a known version of the request {api_key}.")
+            raise EndpointError(
+                f"{self._address} does not offer the request {api_key} in a version from {low} to {high}."
+            )
         return min(high, offered[1])
 
     def _exchange(self, api_key: int, version: int, values: Mapping[str, Any]) -> Any:
@@ -87,7 +89,10 @@ class Connection:
         response_type: Any = load_response_schema(api_key, version)
         response_header, position = _read(response_type.__header_schema__, answer, 0)
         if response_header.correlation_id != self._correlation_id:
-            raise EndpointError(f"{self._address} answered out of order.", retriable=True)
+            raise EndpointError(
+                f"{self._address} answered request {response_header.correlation_id}, not {self._correlation_id}.",
+                retriable=True,
+            )
         return _read(response_type, answer, position)[0]
 
     def _round_trip(self, payload: bytes) -> bytes:
@@ -95,7 +100,9 @@ class Connection:
             self._socket.sendall(struct.pack(">i", len(payload)) + payload)
             (size,) = struct.unpack(">i", self._receive(4))
             if not 0 < size <= _MAX_ANSWER_BYTES:
-                raise EndpointError(f"{self._address} does not speak Kafka's protocol.")
+                raise EndpointError(
+                    f"{self._address} does not speak Kafka's protocol: its answer claims {size} bytes."
+                )
             return self._receive(size)
         except OSError as error:
             message = f"The connection to {self._address} broke ({error.strerror or error})."
@@ -113,7 +120,7 @@ class Connection:
 
 
 def built(entity_type: Any, values: Mapping[str, Any]) -> Any:
-    """A kio entity out of plain values: mappings and lists become nested entities, unknown fields are left out."""
+    """Return a kio entity of plain values. Mappings and lists become nested entities; unknown fields are left out."""
     hints = typing.get_type_hints(entity_type)
     known = {field.name for field in fields(entity_type)}
     return entity_type(
@@ -136,7 +143,7 @@ def _read(entity_type: Any, data: bytes, position: int) -> tuple[Any, int]:
 
 
 def parse_bootstrap(bootstrap: str) -> list[tuple[str, int]]:
-    """`host:port,[::1]:9092` as addresses; raises `EndpointError` for a text that is none."""
+    """Return the addresses in a text such as `host:port,[::1]:9092`. Raises `EndpointError` for a malformed text."""
     addresses: list[tuple[str, int]] = []
     for part in filter(None, (piece.strip() for piece in bootstrap.split(","))):
         host, separator, port = part.rpartition(":")
@@ -151,7 +158,7 @@ def parse_bootstrap(bootstrap: str) -> list[tuple[str, int]]:
 
 
 def error_name(error_code: int) -> str:
-    """Kafka's name of an error code, or the number when it is unknown."""
+    """Return Kafka's name of an error code, or its number when the code is unknown."""
     try:
         return ErrorCode(error_code).name.upper()
     except ValueError:
@@ -159,7 +166,7 @@ def error_name(error_code: int) -> str:
 
 
 def is_retriable(error_code: int) -> bool:
-    """Whether Kafka marks this error as one to try again after."""
+    """Return True when Kafka marks the error as retriable."""
     try:
         return bool(ErrorCode(error_code).retriable)
     except (AttributeError, ValueError):

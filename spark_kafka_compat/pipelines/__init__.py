@@ -1,1 +1,1 @@
-"""Pipelines as programs: run them with `python -m spark_kafka_compat.pipelines.NAME` or hand the file to `spark-submit`."""
+"""The pipelines as programs: run `python -m spark_kafka_compat.pipelines.NAME`, or pass the file to `spark-submit`."""

@@ -1,6 +1,6 @@
-"""Audits Kafka topics: per producer id and partition the gaps, duplicates and reorderings.
+"""Audits Kafka topics: finds gaps, duplicates and reorderings per producer id and partition.
 
-Exit status: 0 when there are none, 1 when there are, 2 when the audit could not be made.
+Exit status: 0 when the audit finds nothing, 1 when it finds something, 2 when the audit failed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CLEAN, BREACHED, FAILED = 0, 1, 2
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     coordinates = connector_coordinates()
     described = argparse.ArgumentParser(
         prog="python -m spark_kafka_compat.pipelines.audit",
@@ -38,40 +38,40 @@ def parser() -> argparse.ArgumentParser:
         "--bootstrap",
         required=True,
         metavar="HOST:PORT",
-        help="the Kafka endpoint, one address or several with commas",
+        help="the Kafka endpoint: one address, or several separated by commas",
     )
     add("--records", action="store_true", help="audit the records' own numbers instead of the batch headers")
     add(
         "--producer",
         default="header:producer",
         metavar="EXPR",
-        help="with --records: who sent a record; header:NAME, json:$.path or SQL (default: %(default)s)",
+        help="with --records: the producer of a record, as header:NAME, json:$.path or SQL (default: %(default)s)",
     )
     add(
         "--sequence",
         default="header:sequence",
         metavar="EXPR",
-        help="with --records: its running number, likewise (default: %(default)s)",
+        help="with --records: the number of a record, as header:NAME, json:$.path or SQL (default: %(default)s)",
     )
     add(
         "--scope",
         choices=("partition", "topic"),
         default="partition",
-        help="with --records: whether a producer counts per partition or over the topic (default: %(default)s)",
+        help="with --records: whether a producer numbers its records per partition or over the topic (default: %(default)s)",
     )
-    add("--compacted", action="store_true", help="the topics are compacted: missing records are no breach")
+    add("--compacted", action="store_true", help="the topics are compacted: do not report missing records")
     add(
         "--require-idempotence",
         action="store_true",
-        help="records without a producer id are a breach too (they can't be audited)",
+        help="also report records without a producer id, which can't be audited",
     )
     add("--json", action="store_true", help="print JSON instead of tables")
-    add("--master", help="Spark master (default: this machine, or what spark-submit says)")
+    add("--master", help="Spark master (default: this machine, or the master of spark-submit)")
     return described
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the audit; returns the exit status."""
+    """Run the audit; return the exit status."""
     chosen = parser().parse_args(arguments)
     try:
         spark = session("audit " + ",".join(chosen.topics), master=chosen.master, quiet=True)
@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def producers_table(report: AuditReport) -> Table:
-    """The verdicts of all producers as a table for people."""
+    """Return the verdicts of all producers as a table for the terminal."""
     columns = ("topic", "partition", "producer id", "batches", "records", "sequences up to")
     table = _table("Producers", columns, ("gaps", "duplicates", "reorderings"))
     for row in report.producers:
@@ -103,7 +103,7 @@ def producers_table(report: AuditReport) -> Table:
 
 
 def records_table(verdicts: Iterable[RecordVerdict]) -> Table:
-    """The verdicts on the records' own numbers as a table for people."""
+    """Return the verdicts about the records' own numbers as a table for the terminal."""
     columns = ("topic", "partition", "producer", "records", "first", "last")
     table = _table("Records", columns, ("gaps", "duplicates", "reorderings"))
     for row in verdicts:

@@ -1,6 +1,6 @@
 """Writes Kafka topics into a table of SQLite or PostgreSQL, effectively once: rows and positions in one transaction.
 
-Exit status: 0 when it is done or was told to stop, 1 when the query failed, 2 when it could not begin.
+Exit status: 0 when the query is done or was stopped, 1 when the query failed, 2 when the query could not begin.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RECORD = ("topic", "partition", "offset", "timestamp", "CAST(value AS STRING) AS
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     described = argparse.ArgumentParser(
         prog="python -m spark_kafka_compat.pipelines.into_database",
         description=__doc__,
@@ -40,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
         "--bootstrap",
         required=True,
         metavar="HOST:PORT",
-        help="the Kafka endpoint, one address or several with commas",
+        help="the Kafka endpoint: one address, or several separated by commas",
     )
     add(
         "--database",
@@ -48,41 +48,54 @@ def parser() -> argparse.ArgumentParser:
         metavar="URL",
         help="sqlite:///path/to/file.db or postgresql://user@host/name",
     )
-    add("--table", required=True, help="the table; it must be there, with columns named as the rows'")
-    add("--pipeline", required=True, metavar="NAME", help="the name of the positions in the database")
+    add("--table", required=True, help="an existing table, with columns of the same names as the rows")
+    add(
+        "--pipeline",
+        required=True,
+        metavar="NAME",
+        help="the key of the positions in the database; never change it",
+    )
     add(
         "--select",
         action="append",
         metavar="EXPR",
-        help='a column of the rows in SQL, such as "CAST(value AS STRING) AS line"; repeatable '
+        help='a column of the rows in SQL, such as "CAST(value AS STRING) AS line"; can be given several times '
         f"(default: {', '.join(RECORD)})",
     )
-    add("--key", metavar="COLUMNS", help="columns of a unique key: a row replaces the one with the same key")
+    add(
+        "--key",
+        metavar="COLUMNS",
+        help="columns of a unique key, separated by commas: a row replaces the row with the same key",
+    )
     add(
         "--starting",
         choices=("earliest", "latest"),
         default="earliest",
-        help="where to begin with topics that the database does not know (default: %(default)s)",
+        help="where to begin with topics that have no position in the database (default: %(default)s)",
     )
-    add("--checkpoint", help="where Spark keeps its own progress (default: nowhere; the database decides)")
+    add(
+        "--checkpoint",
+        help="the directory of Spark's own checkpoint (default: a temporary directory; the database decides)",
+    )
     add(
         "--every",
         metavar="INTERVAL",
-        help='go on for ever, a micro batch every "10 seconds" (default: what is there now)',
+        help='run until stopped, with a micro batch every INTERVAL such as "10 seconds" '
+        "(default: read the present records and end)",
     )
     add(
         "--option",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="an option of Spark's Kafka source, such as maxOffsetsPerTrigger=100000; repeatable",
+        help="an option of Spark's Kafka source, such as maxOffsetsPerTrigger=100000; can be given several times",
     )
-    add("--master", help="Spark master (default: this machine, or what spark-submit says)")
+    add("--master", help="Spark master (default: this machine, or the master of spark-submit)")
     return described
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write until done or stopped; returns the exit status."""
+    """Write topics until the query is done or stopped; return the exit status."""
     chosen = parser().parse_args(arguments)
     columns = chosen.select or RECORD
 

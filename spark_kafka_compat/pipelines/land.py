@@ -1,6 +1,6 @@
-"""Lands Kafka topics as partitioned Parquet, exactly once, resumable from its checkpoint.
+"""Lands Kafka topics as partitioned Parquet, exactly once. A later run resumes from the checkpoint.
 
-Exit status: 0 when it is done or was told to stop, 1 when the query failed, 2 when it could not begin.
+Exit status: 0 when the query is done or was stopped, 1 when the query failed, 2 when the query could not begin.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from spark_kafka_compat.pipelines.streaming import DONE, NOT_BEGUN, await_end, s
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     described = argparse.ArgumentParser(
         prog="python -m spark_kafka_compat.pipelines.land",
         description=__doc__,
@@ -31,10 +31,10 @@ def parser() -> argparse.ArgumentParser:
         "--bootstrap",
         required=True,
         metavar="HOST:PORT",
-        help="the Kafka endpoint, one address or several with commas",
+        help="the Kafka endpoint: one address, or several separated by commas",
     )
-    add("--path", required=True, help="where the Parquet files go; any path Spark can write to")
-    add("--checkpoint", help="where progress is kept (default: PATH/_checkpoint)")
+    add("--path", required=True, help="the directory of the Parquet files; any path that Spark can write to")
+    add("--checkpoint", help="the directory of the checkpoint (default: PATH/_checkpoint)")
     add(
         "--partition-by",
         default="topic,date",
@@ -43,23 +43,28 @@ def parser() -> argparse.ArgumentParser:
     add(
         "--every",
         metavar="INTERVAL",
-        help='go on for ever, a micro batch every "10 seconds" (default: what is there now)',
+        help='run until stopped, with a micro batch every INTERVAL such as "10 seconds" '
+        "(default: read the present records and end)",
     )
-    add("--schema", metavar="DDL", help='parse values as JSON, such as "carrier string, distance int"')
-    add("--binary", action="store_true", help="leave keys and values as bytes")
+    add(
+        "--schema",
+        metavar="DDL",
+        help='parse values as JSON of this schema, such as "carrier string, distance int"',
+    )
+    add("--binary", action="store_true", help="keep keys and values as bytes")
     add(
         "--option",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="an option of Spark's Kafka source, such as maxOffsetsPerTrigger=100000; repeatable",
+        help="an option of Spark's Kafka source, such as maxOffsetsPerTrigger=100000; can be given several times",
     )
-    add("--master", help="Spark master (default: this machine, or what spark-submit says)")
+    add("--master", help="Spark master (default: this machine, or the master of spark-submit)")
     return described
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Land until done or stopped; returns the exit status."""
+    """Land topics until the query is done or stopped; return the exit status."""
     chosen = parser().parse_args(arguments)
     try:
         query = land(

@@ -1,4 +1,4 @@
-"""What the streaming pipelines have in common as programs: options of the source, and waiting until they end."""
+"""The common parts of the streaming programs: the options of the source, and the wait for the end."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _OWN_ERROR = re.compile(rf"{SparkCompatError.__module__}\.\w+: (.+)")
 
 
 def source_options(assignments: Sequence[str]) -> dict[str, OptionValue]:
-    """The options in arguments NAME=VALUE; raises `SparkCompatError` for others."""
+    """Return the options in arguments NAME=VALUE. Raises `SparkCompatError` for an argument without "="."""
     options: dict[str, OptionValue] = {}
     for assignment in assignments:
         name, separator, value = assignment.partition("=")
         if not separator:
-            raise SparkCompatError(f"--option wants NAME=VALUE, not {assignment!r}.")
+            raise SparkCompatError(f"--option must have the form NAME=VALUE, not {assignment!r}.")
         options[name] = value
     return options
 
 
 def await_end(query: StreamingQuery, program: str) -> int:
-    """Wait until the query has ended, or SIGTERM or SIGINT ends it; returns the exit status."""
+    """Wait until the query ends, or stop the query at SIGTERM or SIGINT; return the exit status."""
     from pyspark.errors import StreamingQueryException
 
     stopping = threading.Event()

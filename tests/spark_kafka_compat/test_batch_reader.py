@@ -19,7 +19,7 @@ def encoded(base_offset: int, records: int, *, attributes: int = 0, magic: int =
     return header + bytes(body)
 
 
-def test_headers() -> None:
+def test_batch_headers_are_parsed() -> None:
     first, second = parse_headers(encoded(10, 3) + encoded(13, 2, attributes=0x30), "t", 4)
     assert first == BatchRow("t", 4, 10, 12, 7, 1, 9, 3, False, False, 6, 101)
     assert (second.base_offset, second.is_transactional, second.is_control) == (13, True, True)
@@ -27,11 +27,11 @@ def test_headers() -> None:
 
 
 @pytest.mark.parametrize(("kept", "rows"), [(61 + 40 + 60, 1), (61 + 40 + 61, 2), (30, 0), (0, 0)])
-def test_a_cut_answer_gives_the_whole_headers(kept: int, rows: int) -> None:
+def test_a_cut_answer_yields_its_whole_headers(kept: int, rows: int) -> None:
     assert len(list(parse_headers((encoded(0, 1) + encoded(1, 1))[:kept], "t", 0))) == rows
 
 
-def test_messages_of_the_old_format() -> None:
+def test_messages_of_the_old_format_are_refused() -> None:
     with pytest.raises(EndpointError, match="old format 1"):
         list(parse_headers(encoded(0, 1, magic=1), "t", 0))
 
@@ -45,23 +45,23 @@ def test_messages_of_the_old_format() -> None:
         ("[::1]:9094", [("::1", 9094)]),
     ],
 )
-def test_addresses(text: str, addresses: list[tuple[str, int]]) -> None:
+def test_bootstrap_addresses_are_parsed(text: str, addresses: list[tuple[str, int]]) -> None:
     assert parse_bootstrap(text) == addresses
 
 
 @pytest.mark.parametrize("text", ["", "a:b", ":1", ","])
-def test_no_address(text: str) -> None:
+def test_malformed_addresses_are_refused(text: str) -> None:
     with pytest.raises(EndpointError):
         parse_bootstrap(text)
 
 
-def test_nobody_there() -> None:
+def test_an_unreachable_endpoint_is_a_retriable_error() -> None:
     with pytest.raises(EndpointError, match=r"Nothing answers at 127\.0\.0\.1:1 ") as raised:
         plan_splits("127.0.0.1:1", ["t"])
     assert raised.value.retriable
 
 
-def test_something_else_there() -> None:
+def test_an_endpoint_that_does_not_speak_kafka_is_refused() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         peer = socket.create_connection(("127.0.0.1", port))

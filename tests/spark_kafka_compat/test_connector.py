@@ -19,11 +19,11 @@ ARTIFACT = "org.apache.spark:spark-sql-kafka-0-10"
         ("3.3.0+vendor7", f"{ARTIFACT}_2.12:3.3.0"),
     ],
 )
-def test_coordinates(version: str, coordinates: str) -> None:
+def test_coordinates_fit_the_version_of_spark(version: str, coordinates: str) -> None:
     assert connector_coordinates(version) == coordinates
 
 
-def test_scala_can_be_told() -> None:
+def test_the_scala_version_can_be_given() -> None:
     assert connector_coordinates("3.5.4", "2.13") == f"{ARTIFACT}_2.13:3.5.4"
 
 
@@ -34,7 +34,7 @@ def test_the_installed_pyspark_is_the_default() -> None:
 
 
 @pytest.mark.parametrize("version", ["2.4.8", "main"])
-def test_no_such_connector(version: str) -> None:
+def test_versions_without_a_connector_are_refused(version: str) -> None:
     with pytest.raises(SparkCompatError, match=version):
         connector_coordinates(version)
 
@@ -45,5 +45,5 @@ def test_scala_is_read_from_the_jars(tmp_path: Path) -> None:
     assert scala_binary_version("3.5.0", tmp_path / "none") == "2.12"
 
 
-def test_java() -> None:
+def test_the_oldest_java_of_each_spark() -> None:
     assert (java_requirement("4.0.0"), java_requirement("3.5.1")) == (17, 8)

@@ -67,7 +67,7 @@ def transactional(topics: Topics, topic: str, *transactions: tuple[range, bool])
         (producer.commit_transaction if is_commit else producer.abort_transaction)(TIMEOUT_S)
 
 
-def test_rows_and_positions(topics: Topics, database: Database) -> None:
+def test_rows_and_positions_are_written_together(topics: Topics, database: Database) -> None:
     topic = topics.fresh(partitions=2)
     topics.fill(topic, range(100))
     topics.fill(topic, range(100, 150), partition=1)
@@ -81,7 +81,7 @@ def test_rows_and_positions(topics: Topics, database: Database) -> None:
     assert lines(database) == list(range(160))
 
 
-def test_positions_pass_what_is_no_record(topics: Topics, database: Database) -> None:
+def test_positions_move_past_markers_and_aborted_records(topics: Topics, database: Database) -> None:
     topic = topics.fresh()
     transactional(topics, topic, (range(10), True), (range(10, 20), False))
     with reader(topics, topic, database) as reading:
@@ -95,7 +95,7 @@ def test_positions_pass_what_is_no_record(topics: Topics, database: Database) ->
     assert lines(database) == list(range(10))
 
 
-def test_what_a_failing_writer_was_given_is_given_again(topics: Topics, database: Database) -> None:
+def test_records_of_a_failed_write_are_read_again(topics: Topics, database: Database) -> None:
     topic = topics.fresh()
     topics.fill(topic, range(30))
     fails = [True]
@@ -120,7 +120,7 @@ class _AnswerLost(Exception):
 
 @dataclass(frozen=True)
 class _LosesAnswers(Database):
-    """Its next commits count, but their answers are lost."""
+    """Make the next commits count but lose their answers."""
 
     losses: list[bool]
 
@@ -133,7 +133,7 @@ class _LosesAnswers(Database):
             raise _AnswerLost
 
 
-def test_a_commit_whose_answer_is_lost(topics: Topics, database: Database) -> None:
+def test_a_commit_whose_answer_is_lost_counts_once(topics: Topics, database: Database) -> None:
     topic = topics.fresh()
     topics.fill(topic, range(30))
     losing = _LosesAnswers(database.url, [])
@@ -146,7 +146,7 @@ def test_a_commit_whose_answer_is_lost(topics: Topics, database: Database) -> No
     assert lines(database) == list(range(30))
 
 
-def test_records_that_a_poll_was_interrupted_with(
+def test_records_of_an_interrupted_poll_are_read_again(
     topics: Topics, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = topics.fresh()
@@ -168,7 +168,7 @@ def test_records_that_a_poll_was_interrupted_with(
     assert lines(database) == list(range(30))
 
 
-def test_a_record_that_can_not_be_deserialized(topics: Topics, database: Database) -> None:
+def test_a_record_that_can_not_be_deserialized_is_read_again(topics: Topics, database: Database) -> None:
     topic = topics.fresh()
     topics.fill(topic, range(30))
     unreadable = {b"15"}
@@ -189,7 +189,7 @@ def test_a_record_that_can_not_be_deserialized(topics: Topics, database: Databas
     assert lines(database) == list(range(30))
 
 
-def test_a_gateway_that_is_killed_under_a_reader(gateway: GatewayProcess, tmp_path: Path) -> None:
+def test_a_reader_resumes_after_its_gateway_was_killed(gateway: GatewayProcess, tmp_path: Path) -> None:
     database, topics = Database(f"sqlite://{tmp_path / 'lines.db'}"), Topics(gateway.bootstrap)
     with database.transaction() as transaction:
         transaction.execute("CREATE TABLE lines (line INTEGER, place INTEGER)")
@@ -203,7 +203,7 @@ def test_a_gateway_that_is_killed_under_a_reader(gateway: GatewayProcess, tmp_pa
     assert lines(database) == list(range(200))
 
 
-def test_the_later_of_two_goes_on(topics: Topics, database: Database) -> None:
+def test_the_later_of_two_readers_fences_the_earlier(topics: Topics, database: Database) -> None:
     topic = topics.fresh()
     topics.fill(topic, range(10))
     with reader(topics, topic, database) as older, reader(topics, topic, database) as newer:
@@ -215,7 +215,7 @@ def test_the_later_of_two_goes_on(topics: Topics, database: Database) -> None:
     assert lines(database) == list(range(10))
 
 
-def test_one_that_starts_while_the_older_one_writes(
+def test_a_reader_that_starts_during_a_write_of_the_older_one(
     topics: Topics, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = topics.fresh()
@@ -233,19 +233,19 @@ def test_one_that_starts_while_the_older_one_writes(
     assert lines(database) == list(range(20))
 
 
-def test_a_position_that_somebody_moved(topics: Topics, database: Database) -> None:
+def test_a_position_that_somebody_moved_is_refused(topics: Topics, database: Database) -> None:
     topic = topics.fresh()
     topics.fill(topic, range(10))
     with reader(topics, topic, database) as reading:
         with database.transaction() as transaction:
             transaction.execute("UPDATE kafka_read_positions SET next_offset = 4")
-        with pytest.raises(PositionError, match="moved from 0 to 4"):
+        with pytest.raises(PositionError, match="from 0 to 4"):
             reading.read_to_end()
         assert reading.read_to_end() == 6
     assert lines(database) == list(range(4, 10))
 
 
-def test_records_deleted_under_a_reader(topics: Topics, database: Database) -> None:
+def test_records_deleted_before_they_were_read_are_refused(topics: Topics, database: Database) -> None:
     topic = topics.fresh()
     topics.fill(topic, range(10))
     with reader(topics, topic, database) as reading:
@@ -255,7 +255,7 @@ def test_records_deleted_under_a_reader(topics: Topics, database: Database) -> N
     assert lines(database) == []
 
 
-def test_a_topic_that_grows(topics: Topics, database: Database) -> None:
+def test_new_partitions_are_read(topics: Topics, database: Database) -> None:
     topic = topics.fresh()
     topics.fill(topic, range(10))
     with reader(topics, topic, database, starting="latest", options={"metadata_max_age_ms": 200}) as reading:
@@ -267,7 +267,7 @@ def test_a_topic_that_grows(topics: Topics, database: Database) -> None:
         assert reading.positions == {Place(topic, 0): 10, Place(topic, 1): 10}
 
 
-def test_partitions_shared_among_readers(topics: Topics, database: Database) -> None:
+def test_readers_can_share_the_partitions(topics: Topics, database: Database) -> None:
     topic = topics.fresh(partitions=2)
     for partition in (0, 1):
         topics.fill(topic, range(partition, 20, 2), partition=partition)
@@ -279,17 +279,19 @@ def test_partitions_shared_among_readers(topics: Topics, database: Database) -> 
     assert lines(database) == list(range(20))
 
 
-def test_a_topic_that_is_not_there(topics: Topics, database: Database) -> None:
+def test_a_missing_topic_is_refused(topics: Topics, database: Database) -> None:
     with pytest.raises(EndpointError, match="There is no topic never-made"):
         reader(topics, "never-made", database)
 
 
-@pytest.mark.parametrize(("partitions", "told"), [([0, 7], "has no partition 7"), ([], "No partition")])
-def test_a_partition_that_is_not_there(
-    topics: Topics, database: Database, partitions: list[int], told: str
+@pytest.mark.parametrize(
+    ("partitions", "complaint"), [([0, 7], "has no partition 7"), ([], "partitions is empty")]
+)
+def test_a_missing_partition_is_refused(
+    topics: Topics, database: Database, partitions: list[int], complaint: str
 ) -> None:
     topic = topics.fresh(partitions=2)
-    with pytest.raises(SparkCompatError, match=told):
+    with pytest.raises(SparkCompatError, match=complaint):
         reader(topics, topic, database, partitions=partitions)
 
 
@@ -298,14 +300,14 @@ def test_options_that_the_database_decides(topics: Topics, database: Database) -
         reader(topics, "t", database, options={"group_id": "g"})
 
 
-def test_a_topic_that_was_made_anew_and_has_grown_beyond(topics: Topics, database: Database) -> None:
+def test_a_recreated_topic_that_has_grown_beyond_is_refused(topics: Topics, database: Database) -> None:
     topic = topics.fresh()
     topics.fill(topic, range(10))
     with reader(topics, topic, database) as reading:
         reading.read_to_end()
     topics.make_anew(topic)
     topics.fill(topic, range(100, 120))
-    with pytest.raises(PositionError, match=f"{topic} was made anew"):
+    with pytest.raises(PositionError, match=f"{topic} was recreated"):
         reader(topics, topic, database)
     with database.transaction() as transaction:
         transaction.execute("DELETE FROM kafka_read_positions")
@@ -314,20 +316,20 @@ def test_a_topic_that_was_made_anew_and_has_grown_beyond(topics: Topics, databas
     assert lines(database) == [*range(10), *range(100, 120)]
 
 
-def test_a_topic_that_is_made_anew_under_a_reader(topics: Topics, database: Database) -> None:
+def test_a_topic_recreated_during_the_read_is_refused(topics: Topics, database: Database) -> None:
     topic = topics.fresh()
     topics.fill(topic, range(10))
     with reader(topics, topic, database, options={"metadata_max_age_ms": 200}) as reading:
         reading.read_to_end()
         topics.make_anew(topic)
         for _ in range(2):
-            with pytest.raises(PositionError, match="made anew"):
+            with pytest.raises(PositionError, match="recreated"):
                 poll_until(reading, database, 11)
         assert lines(database) == list(range(10))
 
 
-def test_an_endpoint_whose_topic_is_shorter(topics: Topics, database: Database) -> None:
+def test_a_topic_that_ends_before_the_position_is_refused(topics: Topics, database: Database) -> None:
     topic = topics.fresh()
     claim(database, "p", lambda _: {Place(topic, 0): 5})
-    with pytest.raises(PositionError, match="made anew"):
+    with pytest.raises(PositionError, match="recreated"):
         reader(topics, topic, database)

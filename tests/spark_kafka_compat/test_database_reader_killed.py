@@ -25,7 +25,7 @@ PATIENCE_S = 120
 
 
 def fill(bootstrap: str, topic: str, random: Random) -> list[int]:
-    """Committed and aborted transactions in turn as chance has it; returns the lines of the committed ones."""
+    """Write committed and aborted transactions in random order; return the lines of the committed transactions."""
     committed: list[int] = []
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
     producer.init_transactions(TIMEOUT_S)
@@ -59,7 +59,7 @@ def live(bootstrap: str, topic: str, url: str, dies_at: int | None) -> None:
     assert done.returncode == (0 if dies_at is None else -signal.SIGKILL), done.stderr[-4_000:]
 
 
-def test_every_line_is_there_once(shared_gateway: GatewayProcess, database_url: str) -> None:
+def test_every_line_is_in_the_database_once(shared_gateway: GatewayProcess, database_url: str) -> None:
     seed = chosen_seed()
     random = Random(seed)
     topic = Topics(shared_gateway.bootstrap).fresh(partitions=PARTITIONS)

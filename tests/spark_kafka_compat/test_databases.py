@@ -29,7 +29,7 @@ def rows(database: Database) -> list[tuple[str, int]]:
         return list(transaction.execute("SELECT * FROM totals ORDER BY name").fetchall())
 
 
-def test_a_transaction_counts_as_a_whole(database: Database) -> None:
+def test_a_failed_transaction_leaves_no_row(database: Database) -> None:
     with database.transaction() as transaction:
         transaction.insert("totals", ("name", "50%"), [("a", 1), ("b", 2)])
     with pytest.raises(ZeroDivisionError), database.transaction() as transaction:  # noqa: PT012
@@ -38,14 +38,14 @@ def test_a_transaction_counts_as_a_whole(database: Database) -> None:
     assert rows(database) == [("a", 1), ("b", 2)]
 
 
-def test_errors_of_a_driver_are_known(database: Database) -> None:
+def test_errors_of_a_driver_are_recognized(database: Database) -> None:
     with pytest.raises(Exception, match="missing") as raised, database.transaction() as transaction:
         transaction.execute("SELECT * FROM missing")
     assert is_database_error(raised.value)
     assert not is_database_error(ZeroDivisionError())
 
 
-def test_a_row_with_a_key_replaces_the_one_before(database: Database) -> None:
+def test_a_row_replaces_the_row_with_the_same_key(database: Database) -> None:
     for value in (1, 2):
         with database.transaction() as transaction:
             transaction.insert("totals", ("name", "50%"), [("a", value)], key=["name"])
@@ -77,12 +77,12 @@ def test_other_databases_are_refused(url: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["sqlite:///no/such/folder/file.db", "postgresql://127.0.0.1:1/name"])
-def test_a_database_that_is_not_there(url: str) -> None:
+def test_an_unreachable_database_is_refused(url: str) -> None:
     with pytest.raises(SparkCompatError, match="can't be"):
         Database(url).connect()
 
 
-def test_without_psycopg(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_psycopg_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(SparkCompatError, match=r"seqgate\[postgresql\]"):
         Database("postgresql://127.0.0.1:1/name").connect()
@@ -92,7 +92,9 @@ def test_a_password_is_not_shown() -> None:
     assert "secret" not in repr(Database("postgresql://me:secret@host/name"))
 
 
-def test_a_path_relative_to_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_path_starts_at_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     Database("sqlite:a%20file.db").connect().close()
     with Database("sqlite:a%20file.db").transaction():

@@ -21,23 +21,23 @@ from spark_kafka_compat.positions import Place
 A0, A1 = Place("a", 0), Place("a", 1)
 
 
-def test_what_the_database_has_of_a_micro_batch() -> None:
+def test_partly_written_partitions_of_a_micro_batch() -> None:
     span = Span({A0: 10, A1: 0}, {A0: 20, A1: 5})
     assert already_written(span, {A0: 10, A1: 0}) == {}
     assert already_written(span, {A0: 15, A1: 0}) == {A0: 15}
     assert already_written(span, {}) == {}
 
 
-def test_what_the_database_has_of_a_new_partition() -> None:
+def test_partly_written_new_partitions_of_a_micro_batch() -> None:
     assert already_written(Span({}, {A0: 20}), {A0: 3}) == {A0: 3}
 
 
-def test_a_checkpoint_ahead_of_the_database() -> None:
+def test_a_checkpoint_ahead_of_the_database_is_refused() -> None:
     span = Span({A0: 10}, {A0: 20})
     refuse_gaps(span, {A0: 10})
     refuse_gaps(span, {A0: 99})
     refuse_gaps(span, {})
-    with pytest.raises(PositionError, match="a-0 is written up to 9, but the checkpoint goes on at 10"):
+    with pytest.raises(PositionError, match="a-0 is written up to 9, but the checkpoint continues at 10"):
         refuse_gaps(span, {A0: 9})
 
 
@@ -60,7 +60,7 @@ def test_options_that_the_database_decides(option: str) -> None:
         )
 
 
-def test_the_program_wants_a_database(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_program_requires_a_database(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         program.main(["--bootstrap", "127.0.0.1:1", "t"])
     assert "--database" in capsys.readouterr().err

@@ -30,7 +30,7 @@ def test_other_formats_are_refused(text: str) -> None:
         parse_offsets(text)
 
 
-def test_a_span_lies_between_two_ends(tmp_path: Path) -> None:
+def test_a_span_lies_between_the_ends_of_two_micro_batches(tmp_path: Path) -> None:
     checkpoint = tmp_path / "check point"
     for name, offset in (("sources/0/0", 3), ("offsets/0", 5), ("offsets/1", 8), ("offsets/2", 8)):
         path = checkpoint / name

@@ -8,12 +8,12 @@ from spark_kafka_compat import OPTIONS, UnknownOptionError, Use, checked_options
 from spark_kafka_compat.options import options_page, options_table
 
 
-def test_names_are_told_once() -> None:
+def test_each_option_is_listed_once() -> None:
     names = [option.name.lower() for option in OPTIONS]
     assert len(names) == len(set(names))
 
 
-def test_values_become_what_spark_reads() -> None:
+def test_values_become_texts_that_spark_parses() -> None:
     given = {"STARTINGOFFSETS": {"t": {"0": -2}}, "failOnDataLoss": False, "minPartitions": 3}
     assert checked_options(Use.BATCH_READ, given) == {
         "startingOffsets": '{"t": {"0": -2}}',
@@ -39,18 +39,18 @@ def test_client_settings_pass_through() -> None:
         ("fetchOffset.retries", "fetchOffset.numRetries"),
     ],
 )
-def test_a_misspelt_name_is_told_the_nearest(wrong: str, nearest: str) -> None:
+def test_a_misspelt_name_suggests_the_nearest_option(wrong: str, nearest: str) -> None:
     with pytest.raises(UnknownOptionError, match=rf"no option '{wrong}' \(nearest: {nearest}\)"):
         checked_options(Use.STREAM_READ, {wrong: "x"})
 
 
-def test_a_name_like_no_other() -> None:
+def test_a_name_without_a_similar_option_gets_no_suggestion() -> None:
     with pytest.raises(UnknownOptionError, match=r"no option 'zzz'\.$"):
         checked_options(Use.BATCH_READ, {"zzz": "1"})
 
 
 @pytest.mark.parametrize(
-    ("use", "name", "told"),
+    ("use", "name", "use_name"),
     [
         (Use.BATCH_READ, "maxOffsetsPerTrigger", "a batch read"),
         (Use.STREAM_READ, "endingTimestamp", "a streaming read"),
@@ -58,8 +58,8 @@ def test_a_name_like_no_other() -> None:
         (Use.STREAM_WRITE, "failOnDataLoss", "a streaming write"),
     ],
 )
-def test_an_option_of_another_use(use: Use, name: str, told: str) -> None:
-    with pytest.raises(UnknownOptionError, match=f"{name} does not apply to {told}"):
+def test_an_option_of_another_use_is_refused(use: Use, name: str, use_name: str) -> None:
+    with pytest.raises(UnknownOptionError, match=f"{name} does not apply to {use_name}"):
         checked_options(use, {name: "1"})
 
 
@@ -68,6 +68,6 @@ def test_the_documented_table_has_every_option() -> None:
     assert all(f"| `{option.name}` |" in table for option in OPTIONS)
 
 
-def test_the_documented_table_is_the_one_in_use() -> None:
+def test_the_documented_page_is_up_to_date() -> None:
     page = Path(__file__).resolve().parents[2] / "docs" / "spark-options.md"
     assert page.read_text(encoding="utf-8") == options_page()

@@ -1,4 +1,4 @@
-"""What the streaming pipelines have in common as programs."""
+"""The common parts of the streaming programs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spark_kafka_compat.pipelines.streaming import DONE, QUERY_FAILED, await_end
 
 
 class Query:
-    """A streaming query that ends as it is told."""
+    """A streaming query that ends in the way that the test chooses."""
 
     isActive = False  # noqa: N815
 
@@ -42,12 +42,14 @@ def test_options() -> None:
         ),
     ],
 )
-def test_why_a_query_failed(message: str, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_reason_of_a_failed_query_is_printed(
+    message: str, shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert await_end(cast("Any", Query(message)), "land") == QUERY_FAILED
     assert capsys.readouterr().err == f"land: the query failed: {shown}\n"
 
 
-def test_the_end_leaves_signals_as_they_were() -> None:
+def test_signal_handlers_are_restored_at_the_end() -> None:
     before = signal.getsignal(signal.SIGINT)
     assert await_end(cast("Any", Query()), "land") == DONE
     assert signal.getsignal(signal.SIGINT) is before

@@ -45,7 +45,7 @@ class TestClaim:
         assert seen == [{A0: 5}]
         assert owned.positions == stored_positions(database, "p") == {A0: 5, A1: 2}
 
-    def test_pipelines_are_apart(self, database: Database) -> None:
+    def test_pipelines_have_separate_positions(self, database: Database) -> None:
         one = claim(database, "one", lambda _: {A0: 5})
         claim(database, "other", lambda _: {A0: 6})
         with one.step() as step:
@@ -63,7 +63,7 @@ class TestClaim:
             step.advance({A0: 6})
         assert stored_positions(database, "p") == {A0: 6}
 
-    def test_a_newer_copy_waits_for_the_transaction_of_the_older(self, database: Database) -> None:
+    def test_a_newer_copy_waits_for_the_older_copys_transaction(self, database: Database) -> None:
         older = claim(database, "p", lambda _: {A0: 5})
         claimed: list[Positions] = []
         thread = threading.Thread(target=lambda: claimed.append(claim(database, "p", lambda _: {}).positions))
@@ -80,17 +80,17 @@ class TestClaim:
         with pytest.raises(PositionError, match="can't move back to 4"), owned.step() as step:
             step.advance({A0: 4})
 
-    def test_a_topic_is_known_by_its_id(self, database: Database) -> None:
+    def test_a_recreated_topic_is_recognized_by_its_id(self, database: Database) -> None:
         old, new = UUID(int=1), UUID(int=2)
         claim(database, "p", lambda _: {A0: 5}, topic_ids={"a": old, "b": old})
         claim(database, "p", lambda _: {B0: 5}, topic_ids={"a": old, "b": new})
         claim(database, "p", lambda _: {})
         for topic in ("a", "b"):
-            with pytest.raises(PositionError, match=f"The topic {topic} was made anew"):
+            with pytest.raises(PositionError, match=f"The topic {topic} was recreated"):
                 claim(database, "p", lambda _: {}, topic_ids={topic: UUID(int=3)})
         assert claim(database, "q", lambda _: {}, topic_ids={"a": new}).positions == {}
 
-    def test_tables_are_created_by_many_at_once(self, database: Database) -> None:
+    def test_many_copies_can_create_the_tables_at_once(self, database: Database) -> None:
         failures: list[Exception] = []
 
         def create() -> None:
@@ -106,7 +106,7 @@ class TestClaim:
             thread.join()
         assert failures == []
 
-    def test_a_role_that_may_not_create_tables(self, postgresql: PostgresqlServer) -> None:
+    def test_a_role_without_the_right_to_create_tables(self, postgresql: PostgresqlServer) -> None:
         url = postgresql.fresh_database()
         owner = Database(url)
         create_tables(owner)
@@ -122,30 +122,30 @@ class TestClaim:
 
 class TestFirstPositions:
     @pytest.mark.parametrize(("starting", "first"), [("earliest", 10), ("latest", 20), ({A0: 13, B0: 1}, 13)])
-    def test_of_a_topic_that_is_new(self, starting: Starting, first: int) -> None:
+    def test_a_new_topic_begins_where_starting_says(self, starting: Starting, first: int) -> None:
         assert first_positions({A0: (10, 20)}, starting)({B0: 3}) == {A0: first}
 
-    def test_the_database_knows_better(self) -> None:
+    def test_a_stored_position_takes_precedence(self) -> None:
         assert first_positions({A0: (10, 20)}, "latest")({A0: 15, B0: 3}) == {A0: 15}
 
-    def test_a_partition_that_a_known_topic_did_not_have(self) -> None:
+    def test_a_new_partition_of_a_known_topic_is_read_from_the_start(self) -> None:
         assert first_positions({A0: (10, 20), A1: (0, 9)}, "latest")({A0: 15}) == {A0: 15, A1: 0}
 
-    def test_a_missing_offset(self) -> None:
+    def test_a_partition_without_a_starting_offset_is_refused(self) -> None:
         with pytest.raises(PositionError, match="given for a-0"):
             first_positions({A0: (10, 20)}, {B0: 1})({})
 
     @pytest.mark.parametrize("offset", [-2, 9, 21])
-    def test_an_offset_that_is_not_there(self, offset: int) -> None:
+    def test_a_starting_offset_outside_of_the_partition_is_refused(self, offset: int) -> None:
         with pytest.raises(PositionError, match="a-0 has the offsets 10 to 20"):
             first_positions({A0: (10, 20)}, {A0: offset})({})
 
-    def test_records_that_were_deleted_before_they_were_read(self) -> None:
+    def test_deleted_records_are_refused_or_skipped(self) -> None:
         with pytest.raises(PositionError, match="a-0 begins at 10, but is written up to 9 only"):
             first_positions({A0: (10, 20)})({A0: 9})
         assert first_positions({A0: (10, 20)}, may_skip=True)({A0: 9}) == {A0: 10}
 
-    def test_a_topic_that_was_made_anew(self) -> None:
+    def test_a_partition_shorter_than_its_position_is_refused(self) -> None:
         assert first_positions({A0: (10, 20)})({A0: 20}) == {A0: 20}
-        with pytest.raises(PositionError, match="made anew"):
+        with pytest.raises(PositionError, match="recreated"):
             first_positions({A0: (10, 20)})({A0: 21})

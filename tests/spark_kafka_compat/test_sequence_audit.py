@@ -19,7 +19,7 @@ LAST = SEQUENCE_SPAN - 1
 
 
 def batches(*spans: tuple[int, int], producer_epoch: int = 0) -> list[SequencedBatch]:
-    """Batches of (base_sequence, record_count), ten offsets apart."""
+    """Return batches of (base_sequence, record_count), ten offsets apart."""
     return [
         SequencedBatch(producer_epoch, base_sequence, count, index * 10)
         for index, (base_sequence, count) in enumerate(spans)
@@ -30,19 +30,19 @@ def counts(trail: Trail) -> tuple[int, int, int]:
     return trail.missing_records, trail.duplicate_records, trail.reordered_batches
 
 
-def test_unbroken() -> None:
+def test_an_unbroken_sequence_is_clean() -> None:
     trail = judged(batches((0, 5), (5, 1), (6, 100)))
     assert trail.is_clean
     assert (trail.batches, trail.records, trail.first_sequence, trail.last_sequence) == (3, 106, 0, 105)
 
 
-def test_gap() -> None:
+def test_a_gap_is_found() -> None:
     trail = judged(batches((0, 5), (8, 2)))
     assert counts(trail) == (3, 0, 0)
     assert trail.findings == [Finding(Kind.GAP, 0, 5, 7, 3, 0)]
 
 
-def test_duplicate_whole_and_in_part() -> None:
+def test_whole_and_partial_duplicates_are_found() -> None:
     assert counts(judged(batches((0, 5), (0, 5), (5, 5)))) == (0, 5, 0)
     trail = judged(batches((0, 5), (3, 4)))
     assert trail.findings == [
@@ -51,38 +51,38 @@ def test_duplicate_whole_and_in_part() -> None:
     ]
 
 
-def test_reordering_that_fills_its_gap() -> None:
+def test_a_late_batch_fills_its_gap() -> None:
     trail = judged(batches((0, 5), (8, 2), (5, 3), (10, 1)))
     assert counts(trail) == (0, 0, 1)
     assert trail.findings == [Finding(Kind.REORDERING, 0, 5, 7, 3, 20)]
     assert trail.last_sequence == 10
 
 
-def test_missing_head() -> None:
+def test_a_missing_head_is_a_gap_only_in_a_complete_log() -> None:
     assert judged(batches((4, 5))).findings == [Finding(Kind.GAP, 0, 0, 3, 4, -1)]
     assert judged(batches((4, 5)), complete_from_start=False).is_clean
 
 
 class TestWrap:
-    def test_between_two_batches(self) -> None:
+    def test_sequences_wrap_between_two_batches(self) -> None:
         trail = judged(batches((LAST - 1, 2), (0, 3)), complete_from_start=False)
         assert trail.is_clean
         assert trail.last_sequence == 2
 
-    def test_within_a_batch(self) -> None:
+    def test_sequences_wrap_within_a_batch(self) -> None:
         trail = judged(batches((LAST, 3), (2, 1)), complete_from_start=False)
         assert trail.is_clean
         assert trail.last_sequence == 2
 
-    def test_gap_across(self) -> None:
+    def test_a_gap_across_the_wrap(self) -> None:
         trail = judged(batches((LAST - 1, 1), (1, 1)), complete_from_start=False)
         assert trail.findings == [Finding(Kind.GAP, 0, LAST, 0, 2, 0)]
 
-    def test_duplicate_from_before(self) -> None:
+    def test_a_duplicate_from_before_the_wrap(self) -> None:
         trail = judged(batches((LAST, 1), (0, 1), (LAST, 1)), complete_from_start=False)
         assert trail.findings == [Finding(Kind.DUPLICATE, 0, LAST, LAST, 1, 20)]
 
-    def test_reordering_across(self) -> None:
+    def test_a_reordering_across_the_wrap(self) -> None:
         trail = judged(batches((LAST - 1, 1), (0, 1), (LAST, 1)), complete_from_start=False)
         assert trail.findings == [Finding(Kind.REORDERING, 0, LAST, LAST, 1, 20)]
 
@@ -91,19 +91,19 @@ class TestWrap:
 
 
 class TestEpochs:
-    def test_a_new_one_begins_at_zero(self) -> None:
+    def test_a_new_epoch_begins_at_zero(self) -> None:
         assert judged([*batches((0, 5)), *batches((0, 3), producer_epoch=1)]).is_clean
 
-    def test_a_new_one_that_does_not(self) -> None:
+    def test_a_new_epoch_that_begins_later_has_a_gap(self) -> None:
         trail = judged([*batches((0, 5)), *batches((2, 3), producer_epoch=1)])
         assert trail.findings == [Finding(Kind.GAP, 1, 0, 1, 2, -1)]
 
-    def test_a_stale_one_comes_late(self) -> None:
+    def test_a_batch_of_an_older_epoch_is_reordered(self) -> None:
         trail = judged([*batches((0, 3), producer_epoch=1), *batches((3, 2))])
         assert counts(trail) == (0, 0, 1)
         assert trail.findings == [Finding(Kind.REORDERING, 0, 3, 4, 2, 0)]
 
-    def test_gaps_of_the_old_one_stay(self) -> None:
+    def test_gaps_of_the_old_epoch_are_kept(self) -> None:
         trail = judged([*batches((0, 5), (6, 1)), *batches((0, 3), producer_epoch=1)])
         assert trail.missing_records == 1
 
@@ -119,7 +119,7 @@ def test_findings_are_bounded_and_counts_are_not() -> None:
     start=st.integers(0, LAST),
     data=st.data(),
 )
-def test_against_a_count_of_every_sequence(sizes: list[int], start: int, data: st.DataObject) -> None:
+def test_counts_equal_those_of_a_naive_model(sizes: list[int], start: int, data: st.DataObject) -> None:
     spans, sequence = [], start
     for size in sizes:
         spans.append((sequence, size))

@@ -10,31 +10,33 @@ from spark_kafka_compat.session import JARS_VARIABLE, java_major_version
 
 @pytest.fixture
 def java_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The script that stands for `java` on an otherwise empty PATH; write what it does."""
+    """Return the path of the script `java`, alone on PATH. The test writes the script."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     return tmp_path / "java"
 
 
-def test_without_java(java_says: Path) -> None:
+def test_a_missing_java_is_reported(java_says: Path) -> None:
     with pytest.raises(SparkCompatError, match="needs Java 17 or newer and no java is on the PATH"):
         session()
 
 
-def test_with_a_wrong_java_home(java_says: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_wrong_java_home_is_reported(
+    java_says: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
     with pytest.raises(SparkCompatError, match="there is no bin/java in it"):
         session()
 
 
-def test_with_an_old_java(java_says: Path) -> None:
+def test_an_old_java_is_reported(java_says: Path) -> None:
     java_says.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
     java_says.chmod(0o755)
     with pytest.raises(SparkCompatError, match="is Java 11"):
         session()
 
 
-def test_without_the_connector_among_the_jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_connector_jar_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(JARS_VARIABLE, str(tmp_path))
     with pytest.raises(SparkCompatError, match="no spark-sql-kafka-0-10 jar"):
         session(master="local[1]")
@@ -49,5 +51,5 @@ def test_without_the_connector_among_the_jars(tmp_path: Path, monkeypatch: pytes
         ("nothing of the kind", None),
     ],
 )
-def test_java_versions(text: str, major: int | None) -> None:
+def test_java_versions_are_parsed(text: str, major: int | None) -> None:
     assert java_major_version(text) == major

@@ -137,7 +137,7 @@ def test_a_database_that_is_older_than_the_checkpoint(
 
     backup.close()
     restored = Database(f"sqlite://{tmp_path / 'backup.db'}")
-    with pytest.raises(StreamingQueryException, match="up to 100, but the checkpoint goes on at 200"):
+    with pytest.raises(StreamingQueryException, match="up to 100, but the checkpoint continues at 200"):
         run(spark, topics, topic, restored, checkpoint=checkpoint)
     assert lines(restored) == list(range(100))
     run(spark, topics, topic, restored)
@@ -232,7 +232,7 @@ def test_a_topic_that_was_made_anew_and_has_grown_beyond(
     run(spark, topics, topic, sqlite)
     topics.make_anew(topic)
     topics.fill(topic, range(100, 120))
-    with pytest.raises(PositionError, match=f"{topic} was made anew"):
+    with pytest.raises(PositionError, match=f"{topic} was recreated"):
         start(spark, topics, topic, sqlite)
     run(spark, topics, topic, sqlite, pipeline="q")
     assert lines(sqlite) == [*range(10), *range(100, 120)]
