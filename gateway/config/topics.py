@@ -128,8 +128,8 @@ TOPIC_SETTINGS = (
         minimum=1,
         dynamic=True,
         section=_SECTION,
-        doc="Records after which a log is flushed to the disk. With 1 every answer to acks=all waits for a flush, which requests "
-        f"share. With {LONG_MAX}, Kafka's default, answers wait only until the records are in the page cache.",
+        doc="Records after which a log is flushed to the disk. With 1 every answer to acks=all and to acks=1 waits for a flush, "
+        f"which requests share. With {LONG_MAX}, Kafka's default, answers wait only until the records are in the page cache.",
     ),
     Setting(
         name="log.flush.interval.ms",

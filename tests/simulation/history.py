@@ -66,7 +66,7 @@ class Sent(Event):
 
 @dataclass(frozen=True)
 class Acknowledged(Event):
-    """With acks=all and without an error, at this offset."""
+    """With acks=all or acks=1, which promise the same, and without an error, at this offset."""
 
     name: RecordName
     partition: TopicPartition

@@ -52,7 +52,7 @@ class LineSent(Event):
 
 @dataclass(frozen=True)
 class LineAcknowledged(Event):
-    """With acks=all and without an error: it is stored, or was before. `offset` is that of its batch, plus its place in it; -1
+    """With acks=all or acks=1, and without an error: it is stored, or was before. `offset` is that of its batch, plus its place in it; -1
     where the answer tells none, and where the batch was sent with more than one sequence."""
 
     line: LineName

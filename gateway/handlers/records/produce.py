@@ -1,8 +1,9 @@
-"""Produce (key 0, versions 3–13): append batches, answer when they are persisted as `acks` asks.
+"""Produce (key 0, versions 3–13): append batches, answer when their records are persisted and visible.
 
-The first stage appends every partition's batch in the order of arrival; the second waits for the flush
-that covers them, and for that of the transaction's state where a batch added its partition (KIP-890). acks=1 answers after the write, acks=all after the group-committed flush (or after the
-write where `flush.messages` chooses Kafka's page cache), acks=0 not at all.
+The first stage appends every partition's batch in the order of arrival. The second stage waits until the high watermark has
+passed the records: until their flush, which requests share, or not at all where `flush.messages` chooses Kafka's page cache.
+Where a batch added its partition to a transaction (KIP-890), the flush of the transaction's state must be over, too.
+acks=1 means the same as acks=all, because a partition has one replica; acks=0 has no answer.
 
 Versions 0–2 are advertised but refused, because librdkafka before 2.8 takes a missing Produce v0 for a
 broker without compression (KAFKA-18659; Kafka 4 answers the same way).
@@ -214,7 +215,7 @@ class _Appending:
             log_refusal(context.peer_host, context.client_id, partition, info)
             return
         rows.append(appended_row(partition, info))
-        if request.acks == -1 and not partition.is_persisted(info.answer_after):
+        if request.acks and not partition.is_persisted(info.answer_after):
             pending = self._pending
             if pending is None:
                 pending = self._pending = PendingAnswer(context, self._topics)
@@ -243,7 +244,7 @@ class _Appending:
 def _answer(
     context: RequestContext, request: ProduceRequest, topics: Topics, pending: PendingAnswer | None
 ) -> Answer | Deferred:
-    if request.transactional_id and request.acks == -1:
+    if request.transactional_id:
         state = context.services.transactions.unpersisted(request.transactional_id)
         if state is not None:
             pending = pending or PendingAnswer(context, topics)

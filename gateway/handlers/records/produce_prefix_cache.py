@@ -95,7 +95,7 @@ class ProduceRepeats:
             return target.refuse(correlation_id, info)
         if not acks:
             return None
-        if acks < 0 and not partition.is_persisted(info.answer_after):
+        if not partition.is_persisted(info.answer_after):
             deferred = Deferred()
             partition.when_decided(info.answer_after, partial(target.answer, deferred, correlation_id, info))
             return deferred

@@ -48,6 +48,26 @@ def test_plain_producer(shared_gateway: GatewayProcess, acks: int) -> None:
     assert len(_consumed(shared_gateway, topic, OFFSET_BEGINNING, COUNT)) == COUNT
 
 
+@pytest.mark.parametrize("acks", [1, -1])
+def test_what_is_acknowledged_is_below_the_latest_offset(gateway: GatewayProcess, acks: int) -> None:
+    """With the flush policy that the gateway has unless told otherwise."""
+    topic = fresh_topic(gateway.bootstrap, "confluent-visible")
+    producer = Producer({"bootstrap.servers": gateway.bootstrap, "acks": acks, "linger.ms": 0})
+    consumer = _consumer(gateway)
+    offsets: list[int] = []
+
+    def delivered(error: Any, message: Any) -> None:
+        assert error is None, error
+        offsets.append(message.offset())
+
+    for number in range(COUNT):
+        producer.produce(topic, f"value {number}".encode(), b"k", 0, delivered)
+        assert producer.flush(20) == 0
+        assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10) == (0, number + 1)
+    assert offsets == list(range(COUNT))
+    consumer.close()
+
+
 def _consumer(gateway: GatewayProcess) -> Consumer:
     # librdkafka insists on a group id; with assigned offsets and without commits it never uses it.
     return Consumer(

@@ -42,6 +42,20 @@ def test_plain_producer(shared_gateway: GatewayProcess, acks: int | str) -> None
     assert len(_consumed(shared_gateway, topic, 0, COUNT)) == COUNT
 
 
+@pytest.mark.parametrize("acks", [1, "all"])
+def test_what_is_acknowledged_is_below_the_latest_offset(gateway: GatewayProcess, acks: int | str) -> None:
+    """With the flush policy that the gateway has unless told otherwise."""
+    topic = fresh_topic(gateway.bootstrap, "kafka-python-visible")
+    producer = KafkaProducer(bootstrap_servers=gateway.bootstrap, enable_idempotence=False, acks=acks)
+    consumer = KafkaConsumer(bootstrap_servers=gateway.bootstrap, group_id=None)
+    partition = TopicPartition(topic, 0)
+    for number in range(COUNT):
+        assert producer.send(topic, f"value {number}".encode()).get(10).offset == number
+        assert consumer.end_offsets([partition]) == {partition: number + 1}
+    producer.close()
+    consumer.close()
+
+
 def _consumed(gateway: GatewayProcess, topic: str, offset: int, count: int) -> list[tuple[int, bytes]]:
     consumer = KafkaConsumer(bootstrap_servers=gateway.bootstrap, group_id=None)
     partition = TopicPartition(topic, 0)

@@ -193,7 +193,7 @@ class BatchSender:
             rows.append({"index": batch.partition.partition, "records": batch.encode()})
         return {
             "transactional_id": self._transactional_id,
-            "acks": -1,
+            "acks": batches[0].acks if self._transactional_id is None else -1,
             "timeout": 30_000,
             "topic_data": [self._named(topic) | {"partition_data": rows} for topic, rows in topics.items()],
         }

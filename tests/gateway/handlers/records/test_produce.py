@@ -1,0 +1,114 @@
+"""When a Produce is answered: consumers see by then what it acknowledges."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.handlers.answering.api import Deferred
+from gateway.handlers.records import produce
+from gateway.runtime.partitions.partition import Partition
+from gateway.server.dispatcher import Dispatcher
+from tests.gateway.handlers.requests import create
+from tests.gateway.handlers.support import NOW_MS, Node, open_node
+from tests.support.batches import Batch, records
+from tests.support.held_disk import HeldDisk
+from tests.support.wire import decode, encode
+
+TOPIC = "orders"
+VERSION = 9
+TURNS = 100
+"""Of the event loop: an answer that does not wait for the disk is there after a few."""
+VISIBLE_BY_THE_FLUSH, VISIBLE_BY_THE_WRITE = "1", str(2**63 - 1)
+"""Values of flush.messages."""
+
+
+@pytest.fixture
+def disk() -> HeldDisk:
+    return HeldDisk()
+
+
+@pytest.fixture
+async def node(tmp_path: Path, disk: HeldDisk) -> AsyncIterator[Node]:
+    async with open_node(tmp_path, storage=disk) as opened:
+        yield opened
+
+
+class Client:
+    """One connection's requests, numbered, each with a batch of one record for every partition of the topic."""
+
+    def __init__(self, node: Node, partition_count: int) -> None:
+        self._node = node
+        self._dispatcher = Dispatcher([produce.API], node.services)
+        self._partition_count = partition_count
+        self._sent = 0
+
+    def produce(self, acks: int) -> Any:
+        batch = replace(Batch(records(1)).of(7, 0, self._sent), base_timestamp=NOW_MS).encode()
+        rows = [{"index": index, "records": batch} for index in range(self._partition_count)]
+        fields = {"acks": acks, "timeout": 30_000, "topic_data": [{"name": TOPIC, "partition_data": rows}]}
+        self._sent += 1
+        frame = encode("produce", VERSION, fields, correlation_id=self._sent)
+        return self._dispatcher.begin(memoryview(frame), self._node.peer)
+
+    def error_codes(self, answer: Any) -> list[int]:
+        frame = answer.answer if isinstance(answer, Deferred) else answer
+        fields = decode("produce", VERSION, frame[4:], correlation_id=self._sent).fields
+        return [row["error_code"] for row in fields["responses"][0]["partition_responses"]]
+
+
+def partition_of(node: Node) -> Partition:
+    partition = node.services.partitions.get(TOPIC, 0)
+    assert partition is not None
+    return partition
+
+
+async def eventually(is_met: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not is_met():
+            await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize("partition_count", [1, 2])
+@pytest.mark.parametrize("acks", [1, -1])
+async def test_records_are_visible_before_they_are_acknowledged(
+    node: Node, disk: HeldDisk, acks: int, partition_count: int
+) -> None:
+    await create(node, TOPIC, partition_count, configs={"flush.messages": VISIBLE_BY_THE_FLUSH})
+    client, log = Client(node, partition_count), partition_of(node).log
+    for number in range(3):  # the second request for one partition is looked up in the prefix cache
+        with disk.held(TOPIC):
+            answer = client.produce(acks)
+            for _ in range(TURNS):
+                await asyncio.sleep(0)
+            assert isinstance(answer, Deferred)
+            assert answer.answer is None
+            assert log.high_watermark == number
+        await eventually(lambda answer=answer: answer.answer is not None)  # type: ignore[misc]
+        assert client.error_codes(answer) == [0] * partition_count
+        assert log.high_watermark == number + 1
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+async def test_with_kafkas_page_cache_they_are_visible_and_acknowledged_at_once(
+    node: Node, disk: HeldDisk, acks: int
+) -> None:
+    await create(node, TOPIC, 1, configs={"flush.messages": VISIBLE_BY_THE_WRITE})
+    client = Client(node, 1)
+    with disk.held(TOPIC):
+        for number in range(3):
+            assert client.error_codes(client.produce(acks)) == [0]
+            assert partition_of(node).log.high_watermark == number + 1
+
+
+async def test_nothing_is_answered_without_acks(node: Node, disk: HeldDisk) -> None:
+    await create(node, TOPIC, 1, configs={"flush.messages": VISIBLE_BY_THE_FLUSH})
+    client = Client(node, 1)
+    with disk.held(TOPIC):
+        assert [client.produce(acks=0) for _ in range(3)] == [None] * 3
+    assert partition_of(node).log.log_end_offset == 3
