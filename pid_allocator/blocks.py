@@ -1,7 +1,7 @@
 """The arithmetic of producer id blocks: ranges, overlaps, owners. Pure.
 
 Producer ids are non-negative 64-bit integers. A block is a range of ids that belongs to one gateway for good. Ids that
-the owner of a block never used are lost; there are 2**63 of them.
+the owner of a block never used are lost, which does no harm: there are 2**63 ids.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class ProducerBatch(Protocol):
 
 
 class RetainedBatch(NamedTuple):
-    """An appended batch in the window of its producer: a retry of it is recognized. `last_*` are inclusive."""
+    """An appended batch in the window of its producer, so a retry is recognized. `last_*` are inclusive."""
 
     base_sequence: int
     last_sequence: int

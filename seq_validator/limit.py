@@ -78,7 +78,7 @@ class ProducerLimit:
         del self._order[entry]
 
     def refuses(self, table: ProducerTable, now_ms: int) -> bool:
-        """Return True, and count a refusal, when `table` has no room for one more producer and nobody can be evicted."""
+        """Return True, and count a refusal, when `table` has no room for one more producer, and no producer can be evicted."""
         if len(table) >= self.max_per_partition:
             longest_idle = table.longest_idle()
         elif len(self._order) >= self.max_in_all:

@@ -49,7 +49,7 @@ class ProducerTable:
 
         An unknown producer may begin with any sequence (Kafka 4, KIP-360). With `begins_at_zero` an unknown producer must
         begin with sequence 0, as Kafka demands in transactions of version 2 (KIP-890). An unknown producer is rejected
-        when the limit is reached and nobody can be evicted; a coordinator's batch (no sequence) is accepted even then.
+        when the limit is reached and no producer can be evicted; a coordinator's batch (no sequence) is accepted even then.
         """
         entry = self._entries.get(batch.producer_id)
         if entry is not None:
@@ -85,7 +85,7 @@ class ProducerTable:
         """Fold in a batch that was appended at `base_offset`, live or on replay.
 
         The batch is not judged again. A new producer evicts the longest idle producers when there is no room; on
-        replay, when nobody is idle yet, the table exceeds the limit instead. After a transactional batch, call
+        replay, when no producer is idle yet, the table exceeds the limit instead. After a transactional batch, call
         `continue_transaction` too.
         """
         producer_id = batch.producer_id

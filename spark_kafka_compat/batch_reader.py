@@ -140,7 +140,7 @@ def parse_headers(records: bytes, topic: str, partition: int) -> Iterator[BatchR
         if magic != _CURRENT_MAGIC:
             raise EndpointError(
                 f"{topic}-{partition} holds messages of the old format {magic} at offset {base_offset}: messages of this "
-                "format have no sequences, so the topic can't be audited by producer id. Use --records."
+                "format have no sequences. Audit the records' own numbers instead (--records)."
             )
         producer_id, producer_epoch, base_sequence, record_count = producer
         yield BatchRow(

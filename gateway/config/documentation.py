@@ -17,7 +17,7 @@ Look up every setting of the gateway, of topics and of groups here: what it does
 
 A flag comes before the environment, the environment before the file, and the file before the default. In TOML a name can be
 quoted (`"max.connections" = 100`) or be written as nested tables. Names are Kafka's; a setting that Kafka does not have
-begins with `seqgate.`. Names end with their unit. An unknown name, or a value that is not allowed, stops the start with a
+begins with `seqgate.`. The unit is part of the name. An unknown name, or a value that is not allowed, stops the start with a
 message.
 
 *On a topic* is the name of the same setting in CreateTopics and AlterConfigs; the broker's value is the topic's default.

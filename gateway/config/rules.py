@@ -41,10 +41,13 @@ def broker_conflict(value: Values) -> str | None:
 
 
 def _same_header(value: Values, prefix: str) -> str | None:
-    names = [f"{prefix}{what}.header" for what in ("name", "sequence", "epoch")]
-    if len({value(name) for name in names}) == len(names):
+    headers = {
+        f"{prefix}{what}.header": value(f"{prefix}{what}.header") for what in ("name", "sequence", "epoch")
+    }
+    if len(set(headers.values())) == len(headers):
         return None
-    return f"{', '.join(names)} must name three different record headers"
+    given = ", ".join(str(header) for header in headers.values())
+    return f"{', '.join(headers)} must name three different record headers, not {given}"
 
 
 def _out_of_order(kind: str, value: Values, lower: str, higher: str) -> str | None:

@@ -47,7 +47,7 @@ def run_demo(
 ) -> int:
     """Run the demo and print its tables; return the exit status, 0 when everything adds up.
 
-    The gateway writes its data to `keep`, where they stay, or else to a temporary folder. `rows` limits the number of
+    The gateway writes its data to `keep`, which stays, or else to a temporary folder. `rows` limits the number of
     flights. `fault_rate` is the share of Produce requests that lose their answer, and `seed` chooses these requests.
     Raises ImportError when a package of `seqgate[demo]` is missing.
     """

@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 NO_PRODUCER = -1
 """The `transaction_of` of a batch outside of transactions."""
 WrittenName = tuple[bytes, int, int, int, int, tuple[tuple[int, int], ...]]
-"""(name, sequence_id, epoch, offset, last_active_ms, ((producer_id, sequence_id) of open transactions, …))."""
+"""The fields of a name in a snapshot.
+
+(name, sequence_id, epoch, offset, last_active_ms, ((producer_id, sequence_id) of open transactions, …))
+"""
 
 
 class NameTable:

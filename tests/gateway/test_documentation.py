@@ -20,13 +20,13 @@ def test_page_is_up_to_date(name: str) -> None:
     assert (DOCS / name).read_text(encoding="utf-8") == pages()[name], "run: make docs"
 
 
-def test_check_succeeds_on_what_was_written(tmp_path: Path) -> None:
+def test_check_accepts_freshly_written_pages(tmp_path: Path) -> None:
     assert main([str(tmp_path)]) == 0
     assert main([str(tmp_path), "--check"]) == 0
 
 
 @pytest.mark.parametrize("name", sorted(pages()))
-def test_check_tells_which_page_differs(
+def test_check_names_the_page_that_differs(
     tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     main([str(tmp_path)])
@@ -71,7 +71,7 @@ def test_an_api_that_is_served_is_not_listed_as_not_served() -> None:
     assert "FindCoordinator (10)" not in protocol_page([*served, find_coordinator])
 
 
-def test_a_module_that_does_not_tell_what_it_does_is_refused() -> None:
+def test_a_handler_module_without_a_description_is_refused() -> None:
     with pytest.raises(ValueError, match="Nameless"):
         protocol_page([Api(key=1, name="Nameless", min_version=0, max_version=1, handle=_handler)])
 
