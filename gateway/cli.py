@@ -10,8 +10,16 @@ from typing import Annotated
 
 import typer
 
-from gateway.commands import backlog, groups, names, pids, producers, sweep, transactions
-from gateway.commands.options import stop
+from gateway.admin.backlog import command as backlog
+from gateway.admin.groups import command as groups
+from gateway.admin.names import command as names
+from gateway.admin.options import stop
+from gateway.admin.partitions import command as partitions
+from gateway.admin.pids import command as pids
+from gateway.admin.producers import command as producers
+from gateway.admin.status import command as status
+from gateway.admin.sweep import command as sweep
+from gateway.admin.transactions import command as transactions
 from gateway.config import Config, ConfigError, load_config
 
 app = typer.Typer(
@@ -122,8 +130,8 @@ app.add_typer(transactions.app, name="transactions", help=transactions.HELP)
 app.command("backlog")(backlog.backlog)
 app.command("names")(names.names)
 app.command("producers")(producers.producers)
-app.command("status")(producers.status)
-app.command("reopen")(producers.reopen)
+app.command("status")(status.status)
+app.command("reopen")(partitions.reopen)
 app.command("sweep")(sweep.sweep)
 app.command("tasks")(sweep.tasks)
 

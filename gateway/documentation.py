@@ -1,7 +1,7 @@
 """Writes the generated pages: `python -m gateway.documentation docs`. With `--check` only compares them with the files.
 
 `docs/protocol-support.md` is made from the list of handlers and their modules' docstrings, `docs/configuration.md` from
-the table of settings.
+the table of settings, `docs/control-socket.md` from the list of operations.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from typing import Final
 
 from kio.schema.index import api_key_map
 
+from gateway.admin.documentation import control_socket_page
+from gateway.admin.operations import OPERATIONS
 from gateway.config.documentation import configuration_page
 from gateway.handlers import APIS
 from gateway.handlers.answering.api import Api
@@ -51,7 +53,11 @@ _SUMMARY = re.compile(r"\w+ \(key \d+, versions? [^)]*\): (.+)")
 
 def pages() -> dict[str, str]:
     """Return the generated pages by file name."""
-    return {"configuration.md": configuration_page(), "protocol-support.md": protocol_page(APIS)}
+    return {
+        "configuration.md": configuration_page(),
+        "control-socket.md": control_socket_page(OPERATIONS),
+        "protocol-support.md": protocol_page(APIS),
+    }
 
 
 def protocol_page(apis: Iterable[Api]) -> str:

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import uvloop
 
+from gateway.admin.live_gateway import Traffic
+from gateway.admin.server import ControlServer
 from gateway.config import Config, Listener
-from gateway.control.operations import Traffic
-from gateway.control.server import ControlServer
 from gateway.handlers import APIS
 from gateway.runtime.backlogs.backlog import Backlog
 from gateway.runtime.coordinators.group_configs import GroupConfigs

@@ -67,11 +67,10 @@ class DemoGateway:
 
     def duplicates_rejected(self) -> int:
         """Return the number of duplicates that the gateway counted (`seqgate producers`)."""
-        from gateway.control.client import ask
-        from gateway.control.messages import StatusRequest
-        from gateway.control.results import Status
+        from gateway.admin.client import ask
+        from gateway.admin.status.messages import StatusRequest
 
-        return ask(self.data_dir, StatusRequest(), Status).counters.duplicates
+        return ask(self.data_dir, StatusRequest()).counters.duplicates
 
 
 class Sender(NamedTuple):

@@ -11,11 +11,12 @@ import json
 import random
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, suppress
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 
-from gateway.control.messages import Answer, Request
+from gateway.admin.operations import OPERATIONS
+from gateway.admin.request import Answer
 from tests.fuzzing.changes import EXTREMES, changed
 from tests.fuzzing.composed_requests import GROUPS, TOPICS, TRANSACTION
 from tests.fuzzing.fresh_scenes import fresh_scenes
@@ -26,7 +27,7 @@ MAX_INPUT_BYTES = 2048
 PEAK_BYTES = 64 << 20
 BASE_WORK = 600.0
 INPUTS_PER_SCENE = 500
-KINDS: tuple[Any, ...] = get_args(Request)
+KINDS: tuple[Any, ...] = tuple(operation.request for operation in OPERATIONS)
 
 
 def opened() -> AbstractContextManager[Run]:
@@ -78,7 +79,7 @@ def _filled(kind: Any) -> dict[str, Any]:
 
 def seeds() -> Iterator[bytes]:
     for kind in KINDS:
-        yield _line({"operation": kind.__struct_config__.tag, **_filled(kind)})
+        yield _line({"operation": kind.operation_name(), **_filled(kind)})
     yield b"\n"
     yield b"{}"
     yield b'{"operation":"status","operation":"tasks"}\n'
@@ -87,7 +88,7 @@ def seeds() -> Iterator[bytes]:
 
 def mutated(data: bytes, chance: random.Random) -> bytes:
     kind = chance.choice(KINDS)
-    request = {"operation": kind.__struct_config__.tag, **_filled(kind)}
+    request = {"operation": kind.operation_name(), **_filled(kind)}
     for field in msgspec.structs.fields(kind):
         if chance.random() < 0.4:
             request[field.encode_name] = _value(chance)

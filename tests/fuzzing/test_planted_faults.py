@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.control.operations import Operations
+from gateway.admin.status import live as live_status
 from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
 from gateway.server.dispatcher import Dispatcher
 from log import deduplicated_log
@@ -67,7 +67,7 @@ def status_that_fails(patch: pytest.MonkeyPatch) -> None:
     def fail(_: object) -> None:
         raise KeyError("planted")
 
-    patch.setattr(Operations, "status", fail)
+    patch.setattr(live_status, "producer_counters", fail)
 
 
 def names_not_checked(patch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from pid_allocator import NextIdBehind, ProducerIdBlock, StoreUnavailable, block
 class MemoryStore:
     def __init__(self) -> None:
         self.claimed: list[ProducerIdBlock] = []
+        self.moved_to = 0
         self.counts: dict[int, int] = {}
         self.calls = 0
         self.away = False
@@ -28,7 +29,7 @@ class MemoryStore:
             await self.open.wait()
             if self.away:
                 raise self.error
-            block = block_at(next_after(self.claimed), size, owner, now_ms)
+            block = block_at(self._next(), size, owner, now_ms)
             self.claimed.append(block)
             return block
         finally:
@@ -38,10 +39,17 @@ class MemoryStore:
         return list(self.claimed)
 
     async def move_next(self, producer_id: int) -> int:
-        previous = next_after(self.claimed)
+        previous = self._next()
         if producer_id < previous:
-            raise NextIdBehind("behind")
+            raise NextIdBehind(f"the next id is {previous}")
+        self.moved_to = producer_id
         return previous
+
+    async def next_producer_id(self) -> int:
+        return self._next()
+
+    def _next(self) -> int:
+        return max(next_after(self.claimed), self.moved_to)
 
     async def report_used(self, first_producer_id: int, used: int) -> None:
         await self.open.wait()

@@ -15,7 +15,7 @@ LONG_FILES = (
     "faults/kill/test_kill_nine.py",
     "compat/groups/test_migration.py",
     "fuzzing/test_guided.py",
-    "gateway/commands/test_groups.py",
+    "system/commands/test_groups.py",
     "compat/groups/test_share_groups.py",
     "gateway/demo/test_demo.py",
     "simulation/test_simulation.py",
@@ -27,7 +27,7 @@ LONG_FILES = (
     "compat/transactions/test_tools.py",
     "gateway/server/test_connections.py",
     "simulation/test_planted.py",
-    "gateway/commands/test_transactions.py",
+    "system/commands/test_transactions.py",
     "upgrade/test_newer_formats.py",
 )
 """Those that take a hundredth of the whole or more, the longest first."""

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.control.errors import ControlError
-from gateway.control.stopped import metadata_directory
+from gateway.admin.request import ControlError
+from gateway.admin.stored_data import metadata_directory
 from log import IncompatibleFormat, LogDirectory, Storage
 from log.files.versions import DIRECTORY_VERSION
 from log.segments.transaction_index import ENTRY

@@ -16,6 +16,7 @@ import enum
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from kio.schema.errors import ErrorCode
 
@@ -79,6 +80,9 @@ class Member:
 class ClassicGroup:
     """Members and state of a group. `classic_rebalance` and `classic_sessions` hold the transitions between states."""
 
+    type: ClassVar = "classic"
+    """The word of ListGroups for a group of this protocol."""
+
     def __init__(self, group_id: str, now_ms: int) -> None:
         self.group_id = group_id
         self.state = GroupState.EMPTY
@@ -101,6 +105,26 @@ class ClassicGroup:
         """The topics that members subscribe to; None when unknown, because the members do not speak the consumer
         protocol.
         """
+
+    @property
+    def state_text(self) -> str:
+        """The word of ListGroups for the state."""
+        return self.state.value
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the group is in the state Empty."""
+        return self.state is GroupState.EMPTY
+
+    @property
+    def generation(self) -> int:
+        """The generation."""
+        return self.generation_id
+
+    @property
+    def protocol(self) -> tuple[str, str | None]:
+        """The type of the members' protocol, and the protocol they agreed on, None before they agree."""
+        return self.protocol_type or "", self.protocol_name
 
     @classmethod
     def restored(cls, group_id: str, metadata: GroupMetadata, now_ms: int) -> ClassicGroup:

@@ -20,7 +20,7 @@ import enum
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import ClassVar, Final
 
 from gateway.coordinator.deadlines import NEVER, moved
 from gateway.coordinator.group.consumer_assignors import DEFAULT_ASSIGNOR
@@ -41,6 +41,7 @@ from gateway.coordinator.group.consumer_records import (
     MemberValue,
     TargetRecord,
 )
+from gateway.coordinator.group.subscription import CONSUMER_PROTOCOL
 from gateway.coordinator.places import Place
 
 NOWHERE: Final[frozenset[Place]] = frozenset()
@@ -146,6 +147,9 @@ class ConsumerMember:
 class ConsumerGroup:
     """Members and epochs of a group. `consumer_heartbeat` changes them live, `replay` from the log's records."""
 
+    type: ClassVar = "consumer"
+    """The word of ListGroups for a group of this protocol."""
+
     group_id: str
     group_epoch: int = 0
     assignment_epoch: int = 0
@@ -167,6 +171,26 @@ class ConsumerGroup:
         if all(self.is_reconciled(member) for member in self.members.values()):
             return ConsumerGroupState.STABLE
         return ConsumerGroupState.RECONCILING
+
+    @property
+    def state_text(self) -> str:
+        """The word of ListGroups for the state."""
+        return self.state.value
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the group has no members."""
+        return not self.members
+
+    @property
+    def generation(self) -> int:
+        """The group epoch."""
+        return self.group_epoch
+
+    @property
+    def protocol(self) -> tuple[str, str | None]:
+        """The type of the members' protocol, and the assignor that most members prefer, None without members."""
+        return CONSUMER_PROTOCOL, self.preferred_assignor if self.members else None
 
     def is_reconciled(self, member: ConsumerMember) -> bool:
         """Return whether a member has all of its target and nothing else."""

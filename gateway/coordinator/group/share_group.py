@@ -13,7 +13,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import ClassVar, Final
 
 from gateway.coordinator.deadlines import NEVER
 from gateway.coordinator.group.share_records import (
@@ -40,6 +40,8 @@ FIRST_EPOCH: Final = 1
 """The epoch of a group before its first member."""
 NOWHERE: Final[frozenset[Place]] = frozenset()
 NOBODY: Final = ShareMemberValue(None, "", "", ())
+ASSIGNOR: Final = "simple"
+"""Kafka's name of the one assignor of share groups."""
 
 
 @dataclass(slots=True, eq=False)
@@ -61,6 +63,9 @@ class ShareGroup:
     Records change them, live and at replay; only session deadlines are not stored.
     """
 
+    type: ClassVar = "share"
+    """The word of ListGroups for a group of this protocol."""
+
     group_id: str
     group_epoch: int = FIRST_EPOCH
     assignment_epoch: int = FIRST_EPOCH
@@ -74,9 +79,24 @@ class ShareGroup:
     """All partitions of the subscribed topics when the targets were made; None after a restart."""
 
     @property
-    def state(self) -> str:
-        """The name of the state that ListGroups and ShareGroupDescribe report."""
+    def state_text(self) -> str:
+        """The word of ListGroups and ShareGroupDescribe for the state."""
         return "Stable" if self.members else "Empty"
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the group has no members."""
+        return not self.members
+
+    @property
+    def generation(self) -> int:
+        """The group epoch."""
+        return self.group_epoch
+
+    @property
+    def protocol(self) -> tuple[str, str | None]:
+        """The type of the members' protocol, and the assignor, None without members."""
+        return self.type, ASSIGNOR if self.members else None
 
     def has_assigned(self, places: frozenset[Place]) -> bool:
         """Return whether the targets were made for just these partitions; each partition has a reader."""

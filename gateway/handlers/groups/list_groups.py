@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.subscription import CONSUMER_PROTOCOL
+from gateway.coordinator.group.any_group import all_groups
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.time_limit import TimeLimit
 from gateway.protocol.messages import build, response_module
@@ -18,9 +18,6 @@ from gateway.protocol.messages import build, response_module
 API_KEY: Final = 16
 FIRST_WITH_STATES: Final = 4
 FIRST_WITH_TYPES: Final = 5
-CLASSIC: Final = "classic"
-CONSUMER: Final = "consumer"
-SHARE: Final = "share"
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
@@ -54,12 +51,8 @@ async def handle(context: RequestContext, request: Any) -> Any:
 def _all_groups(context: RequestContext) -> Iterator[tuple[str, str, str, str]]:
     """Yield (group id, protocol type, state, type) of every group."""
     for shard in context.services.groups.loaded_shards():
-        for group in list(shard.groups.values()):
-            yield group.group_id, group.protocol_type or "", group.state.value, CLASSIC
-        for consumer_group in list(shard.consumers.groups.values()):
-            yield consumer_group.group_id, CONSUMER_PROTOCOL, consumer_group.state.value, CONSUMER
-        for share_group in list(shard.shares.groups.values()):
-            yield share_group.group_id, SHARE, share_group.state, SHARE
+        for group in list(all_groups(shard)):
+            yield group.group_id, group.protocol[0], group.state_text, group.type
 
 
 API = Api(

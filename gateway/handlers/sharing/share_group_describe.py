@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from gateway.coordinator.group.share_group import ShareGroup, ShareMember
+from gateway.coordinator.group.share_group import ASSIGNOR, ShareGroup, ShareMember
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.assignments import Topics, named_assignment
 from gateway.handlers.groups.described_group import GroupDescription, describe_each
 from gateway.protocol.messages import build
 
 API_KEY: Final = 77
-ASSIGNOR: Final = "simple"
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
@@ -23,7 +22,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
 
     def describe(module: Any, group: ShareGroup) -> GroupDescription:
         return GroupDescription(
-            group.state,
+            group.state_text,
             group.group_epoch,
             group.assignment_epoch,
             ASSIGNOR,

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from gateway.control.backlog_results import BacklogPage
-from gateway.control.client import backlog_pages
+from gateway.admin.backlog.messages import BacklogPage, BacklogRequest
+from gateway.admin.client import ask_all
 from tests.compat.groups.members import await_that
 from tests.compat.topics import expect_unbroken, fresh_topic, stored_batches
 from tests.support.gateway_process import GatewayProcess
@@ -186,7 +186,7 @@ def send_and_catch_up(
 
     def has_met_it() -> bool:
         assert not failures, failures
-        (page,) = backlog_pages(gateway.data_dir, topic)
+        (page,) = ask_all(gateway.data_dir, BacklogRequest(topic))
         return has_met_the_quota(page)
 
     with reading(bootstrap, topic) as reader:

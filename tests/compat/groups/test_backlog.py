@@ -11,8 +11,8 @@ from random import Random
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from gateway.control.backlog_results import BacklogReader, PartitionBacklog
-from gateway.control.client import backlog_pages
+from gateway.admin.backlog.messages import BacklogReader, BacklogRequest, PartitionBacklog
+from gateway.admin.client import ask
 from tests.compat.groups.members import DEADLINE_S, await_that
 from tests.compat.groups.share_members import share_readers
 from tests.compat.topics import expect_unbroken, fresh_topic, stored_batches
@@ -74,7 +74,7 @@ def read(member: Consumer, count: int) -> list[int]:
 
 
 def told(gateway: GatewayProcess, topic: str) -> PartitionBacklog:
-    (row,) = next(backlog_pages(gateway.data_dir, topic)).partitions
+    (row,) = ask(gateway.data_dir, BacklogRequest(topic)).partitions
     return row
 
 

@@ -10,12 +10,12 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
 
-from gateway.control import groups as control_groups
-from gateway.control.errors import ControlError
-from gateway.control.messages import DeleteGroupsRequest, DescribeGroupRequest
+from gateway.admin.groups.messages import DeleteGroupsRequest, DescribeGroupRequest
+from gateway.admin.request import ControlError
 from gateway.coordinator.group.name_groups import is_name_group, producer_name
 from gateway.handlers import APIS
 from gateway.handlers.answering.api import RequestContext
+from tests.gateway.admin.answers import answer
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import Node, open_node, versions
 from tests.support.wire import API_KEYS, Plain, build, entity, plain
@@ -137,9 +137,9 @@ async def test_its_coordinator_is_found_as_that_of_any_group(node: Node, version
 async def test_commands_point_to_the_right_one(node: Node) -> None:
     await node.services.groups.ensure_topic()
     with pytest.raises(ControlError, match="seqgate names"):
-        await control_groups.describe_group(node.services, DescribeGroupRequest(GROUP))
+        await answer(node, DescribeGroupRequest(GROUP))
     with pytest.raises(ControlError, match="seqgate names"):
-        await control_groups.delete_groups(node.services, DeleteGroupsRequest([GROUP], execute=True))
+        await answer(node, DeleteGroupsRequest([GROUP], execute=True))
 
 
 def test_the_name_is_the_rest_of_the_id() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.control.sweep import Sweeps
+from gateway.admin.sweep.sweeps import Sweeps
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from gateway.coordinator.share.records import SharePartitionKey
 from gateway.coordinator.transaction.rules import Producer

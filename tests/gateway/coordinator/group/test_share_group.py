@@ -87,11 +87,11 @@ def stored(group: ShareGroup) -> list[ShareGroupRecord | None]:
 class TestJoining:
     def test_the_first_member_reads_everything(self) -> None:
         scene = Scene()
-        assert scene.group.state == "Empty"
+        assert scene.group.state_text == "Empty"
         reply = scene.beat(asking("a"))
         assert reply.member_epoch == scene.group.group_epoch == ALONE
         assert reply.assignment == {(FLIGHTS_ID, number) for number in range(4)}
-        assert scene.group.state == "Stable"
+        assert scene.group.state_text == "Stable"
 
     def test_the_others_learn_of_a_second_with_their_next_heartbeat(self) -> None:
         scene = Scene("a", "b")
@@ -196,7 +196,7 @@ class TestGoing:
         assert scene.expire(1_000) == ["b"]
         assert set(scene.group.members) == {"a"}
         assert scene.expire(1_500) == ["a"]
-        assert scene.group.state == "Empty"
+        assert scene.group.state_text == "Empty"
 
 
 class TestRecords:

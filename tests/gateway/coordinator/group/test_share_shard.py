@@ -140,7 +140,7 @@ class TestLog:
         made = with_a_member()
         assert made.beat(asking("a", -1)) == HeartbeatReply("a", -1, None)
         made.restart()
-        assert made.shard.shares.groups[GROUP].state == "Empty"
+        assert made.shard.shares.groups[GROUP].state_text == "Empty"
         assert GROUP in made.shard.group_ids()
 
     def test_a_deleted_group_is_gone_for_good(self) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from gateway.control.client import backlog_pages
+from gateway.admin.backlog.messages import BacklogPage, BacklogRequest
+from gateway.admin.client import ask
 from tests.compat.clients.test_backlog_quota import Reader, reading
 from tests.compat.groups.members import await_that
 from tests.compat.topics import expect_unbroken, fresh_topic, stored_batches
@@ -51,8 +52,12 @@ def full_topic(gateway: GatewayProcess, policy: str) -> str:
     return topic
 
 
+def backlog_of(gateway: GatewayProcess, topic: str) -> BacklogPage:
+    return ask(gateway.data_dir, BacklogRequest(topic))
+
+
 def await_verdict(gateway: GatewayProcess, topic: str, verdict: str) -> None:
-    await_that(lambda: next(backlog_pages(gateway.data_dir, topic)).partitions[0].verdict == verdict, verdict)
+    await_that(lambda: backlog_of(gateway, topic).partitions[0].verdict == verdict, verdict)
 
 
 def catch_up(gateway: GatewayProcess, topic: str, reader: Reader) -> None:
@@ -65,9 +70,7 @@ def test_held_requests_are_appended_in_order(quota_gateway: GatewayProcess) -> N
     with reading(quota_gateway.bootstrap, topic) as reader, Wire(quota_gateway.bootstrap) as wire:
         await_verdict(quota_gateway, topic, "holding")
         sent = [send(wire, topic, number, 20_000) for number in range(IN_FLIGHT)]
-        await_that(
-            lambda: next(backlog_pages(quota_gateway.data_dir, topic)).waiting_requests == 1, "it waits"
-        )
+        await_that(lambda: backlog_of(quota_gateway, topic).waiting_requests == 1, "it waits")
         assert reader.end_offset() == 1
         for number, correlation_id in enumerate(sent):
             catch_up(quota_gateway, topic, reader)
@@ -119,7 +122,7 @@ def test_the_gateway_stops_while_requests_wait(tmp_path: Path) -> None:
         with reading(gateway.bootstrap, topic), Wire(gateway.bootstrap) as wire:
             await_verdict(gateway, topic, "holding")
             sent = send(wire, topic, 0, 60_000)
-            await_that(lambda: next(backlog_pages(gateway.data_dir, topic)).waiting_requests == 1, "it waits")
+            await_that(lambda: backlog_of(gateway, topic).waiting_requests == 1, "it waits")
             gateway.stop()
             assert row(wire, sent)["error_code"] == RETRY
         gateway.start()

@@ -1,0 +1,139 @@
+"""Asks the gateway on a data directory, or reads the data directory where no gateway runs."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from gateway.admin.address import SOCKET_NAME, short_path
+from gateway.admin.request import (
+    MAX_ANSWER_BYTES,
+    RUNNING,
+    STOPPED,
+    Answer,
+    ControlError,
+    NotRunning,
+    Request,
+)
+from gateway.admin.stopped_gateway import StoppedGateway
+from gateway.config import Config
+
+ANSWER_TIMEOUT_S: Final = 40.0
+"""Longer than the gateway's own limit for an operation, because the gateway's error says more than a timeout."""
+_CHUNK_BYTES: Final = 256 * 1024
+_NOBODY_THERE: Final = (errno.ENOENT, errno.ECONNREFUSED, errno.ENOTDIR)
+
+A = TypeVar("A")
+
+
+def ask(data_dir: Path, request: Request[A], *, timeout_s: float = ANSWER_TIMEOUT_S) -> A:
+    """Return the answer of the gateway that runs on `data_dir`.
+
+    Raises NotRunning when no gateway runs there, and ControlError when the gateway refuses, fails, or does not answer in time.
+    """
+    line = _exchange(data_dir, msgspec.json.encode(request) + b"\n", timeout_s)
+    try:
+        answer = msgspec.json.decode(line, type=Answer)
+        if answer.error is not None:
+            raise ControlError(answer.error)
+        result: A = msgspec.json.decode(answer.result, type=request.answer_type())
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ControlError(
+            f"the gateway on {data_dir} answers in a form this command does not know; is it another version? ({error})"
+        ) from error
+    return result
+
+
+def ask_all(data_dir: Path, request: Request[A]) -> list[A]:
+    """Return all pages of an answer, at least one. Raises what `ask` raises."""
+    pages = []
+    following: Request[A] | None = request
+    while following is not None:
+        pages.append(ask(data_dir, following))
+        following = following.next_page(pages[-1])
+    return pages
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Asks the gateway on `data_dir`, whose settings are `config`. All methods raise ControlError.
+
+    `asks_gateway` False: the command named another place than a gateway, so ask_or_read reads that place.
+    """
+
+    data_dir: Path
+    config: Config
+    asks_gateway: bool = True
+
+    def ask(self, request: Request[A]) -> A:
+        """Return the answer of the running gateway."""
+        return ask(self.data_dir, request)
+
+    def ask_all(self, request: Request[A]) -> list[A]:
+        """Return all pages of the running gateway's answer, at least one."""
+        return ask_all(self.data_dir, request)
+
+    def ask_or_read(self, request: Request[A]) -> tuple[str, A]:
+        """Return "running" with the first page of the gateway's answer, or "stopped" with what the data directory holds."""
+        if self.asks_gateway:
+            with contextlib.suppress(NotRunning):
+                return RUNNING, self.ask(request)
+        return STOPPED, self._read(request)
+
+    def ask_or_read_all(self, request: Request[A]) -> tuple[str, list[A]]:
+        """Return "running" with all pages of the gateway's answer, or "stopped" with what the data directory holds."""
+        if self.asks_gateway:
+            with contextlib.suppress(NotRunning):
+                return RUNNING, self.ask_all(request)
+        return STOPPED, [self._read(request)]
+
+    def _read(self, request: Request[A]) -> A:
+        """Return the whole answer from the data directory or another store."""
+        from gateway.admin.operations import answer_stopped  # noqa: PLC0415 - slow to import, and few commands read
+
+        now_ms = time.time_ns() // 1_000_000
+        answer: A = answer_stopped(StoppedGateway(self.data_dir, self.config, now_ms), request)
+        return answer
+
+
+def _exchange(data_dir: Path, line: bytes, timeout_s: float) -> bytes:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    with connection:
+        connection.settimeout(timeout_s)
+        try:
+            with short_path(data_dir / SOCKET_NAME) as path:
+                connection.connect(path)
+        except OSError as error:
+            if error.errno in _NOBODY_THERE:
+                raise NotRunning(f"no gateway runs on {data_dir}") from error
+            raise ControlError(
+                f"the gateway on {data_dir} can't be asked: {error.strerror or error}"
+            ) from error
+        try:
+            # A gateway that refuses at once may close the connection before it has read the request. Its answer has arrived.
+            with contextlib.suppress(BrokenPipeError):
+                connection.sendall(line)
+            return _read_line(connection)
+        except TimeoutError as error:
+            raise ControlError(f"the gateway on {data_dir} did not answer within {timeout_s:g} s") from error
+        except OSError as error:
+            raise ControlError(f"the gateway on {data_dir} hung up: {error.strerror or error}") from error
+
+
+def _read_line(connection: socket.socket) -> bytes:
+    received = bytearray()
+    while not received.endswith(b"\n"):
+        chunk = connection.recv(_CHUNK_BYTES)
+        if not chunk:
+            raise ControlError("the gateway hung up before it answered")
+        received += chunk
+        if len(received) > MAX_ANSWER_BYTES:
+            raise ControlError(f"the gateway's answer is longer than {MAX_ANSWER_BYTES} bytes")
+    return bytes(received)

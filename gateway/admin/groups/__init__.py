@@ -1,0 +1,1 @@
+"""Classic, consumer and share groups, and their offsets."""

@@ -1,0 +1,283 @@
+"""The groups of a running gateway."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+from kio.schema.errors import ErrorCode
+
+from gateway.admin.coordinators import as_control_error, offline_partitions
+from gateway.admin.groups.members import members_of
+from gateway.admin.groups.messages import (
+    DeleteGroupsRequest,
+    DescribeGroupRequest,
+    GroupDeletion,
+    GroupDeletions,
+    GroupDescription,
+    GroupMember,
+    GroupPage,
+    GroupPartition,
+    GroupRow,
+    ListGroupsRequest,
+)
+from gateway.admin.groups.share_delivery import (
+    assigned_in,
+    delivered_to,
+    share_partition,
+    total_share_lag,
+)
+from gateway.admin.live_gateway import LiveGateway
+from gateway.admin.operation import page
+from gateway.admin.request import ControlError
+from gateway.admin.transactions.messages import PendingOffset
+from gateway.admin.transactions.pending_offsets import pending_in_group
+from gateway.coordinator.group.any_group import STATES, Group, all_groups, find_group
+from gateway.coordinator.group.name_groups import is_name_group
+from gateway.coordinator.group.records import CommittedOffset
+from gateway.coordinator.group.shard import GroupShard
+from gateway.coordinator.group.share_group import ShareGroup
+from gateway.coordinator.places import TopicPartition
+from gateway.metadata.topic_names import OFFSETS_TOPIC, SHARE_STATE_TOPIC
+from gateway.runtime.partitions.registry import Partitions
+from gateway.runtime.services import Services
+
+MAX_DELETED_GROUPS: Final = 1_000
+"""Groups that one request deletes; a request with more is refused."""
+_STATES: Final[dict[str, str]] = {state.lower(): state for state in STATES}
+Committed = Mapping[TopicPartition, CommittedOffset]
+
+
+async def list_groups(gateway: LiveGateway, request: ListGroupsRequest) -> GroupPage:
+    """Return one page of the groups, by their ids. Raises ControlError."""
+    services = gateway.services
+    states = {_state(name) for name in request.states}
+    found = (
+        (group, shard)
+        for shard in services.groups.loaded_shards()
+        for group in all_groups(shard)
+        if not states or group.state_text in states
+    )
+    groups, complete = page(found, request.after, request.limit, key=lambda entry: entry[0].group_id)
+    rows = []
+    for group, shard in groups:
+        if isinstance(group, ShareGroup):
+            delivered = delivered_to(services, group.group_id)
+            rows.append(_row(group, len(delivered), total_share_lag(services.partitions, delivered)))
+        else:
+            committed = shard.fetch_offsets(group.group_id)
+            rows.append(_row(group, len(committed), _total_lag(services.partitions, committed)))
+        # Let requests in between: a group may have thousands of partitions.
+        await asyncio.sleep(0)
+    return GroupPage(rows, complete, offline_partitions(services.partitions, OFFSETS_TOPIC))
+
+
+async def describe_group(gateway: LiveGateway, request: DescribeGroupRequest) -> GroupDescription:
+    """Return a group with one page of its partitions; the first page has its members. Raises ControlError."""
+    services = gateway.services
+    shard = await settled_shard(services, request.group)
+    group = None if shard is None else find_group(shard, request.group)
+    if shard is None or group is None:
+        raise ControlError(f"there is no group {request.group}")
+    members = members_of(group, services)
+    if isinstance(group, ShareGroup):
+        partitions, complete = _share_partitions(services, group, request)
+    else:
+        partitions, complete = _partitions(services, shard, members, request)
+    return _description(
+        group,
+        members if request.after is None else [],
+        [_with_skipped(services, request.group, row) for row in partitions],
+        complete=complete,
+    )
+
+
+def _partitions(
+    services: Services, shard: GroupShard, members: list[GroupMember], request: DescribeGroupRequest
+) -> tuple[list[GroupPartition], bool]:
+    """Return one page of the partitions of a group that commits offsets, and whether no partition comes after them."""
+    owners = {
+        (topic, partition): member.member_id
+        for member in members
+        for topic, partitions in (member.assignment or {}).items()
+        for partition in partitions
+    }
+    committed = shard.fetch_offsets(request.group)
+    pending = pending_in_group(services, shard, request.group)
+    places, complete = _page({*committed, *owners, *pending}, request)
+    now_ms = services.clock.now_ms()
+    rows = [
+        _partition(
+            services.partitions,
+            place,
+            committed.get(place),
+            owners.get(place),
+            pending.get(place, []),
+            now_ms,
+        )
+        for place in places
+    ]
+    return rows, complete
+
+
+def _share_partitions(
+    services: Services, group: ShareGroup, request: DescribeGroupRequest
+) -> tuple[list[GroupPartition], bool]:
+    """Return one page of the partitions of a share group, and whether no partition comes after them."""
+    delivered = delivered_to(services, group.group_id)
+    places, complete = _page({*delivered, *assigned_in(services, group)}, request)
+    rows = [share_partition(services.partitions, place, delivered.get(place)) for place in places]
+    return rows, complete
+
+
+def _page(places: set[TopicPartition], request: DescribeGroupRequest) -> tuple[list[TopicPartition], bool]:
+    return page(places, request.after, request.limit, key=lambda place: place)
+
+
+def _with_skipped(services: Services, group_id: str, row: GroupPartition) -> GroupPartition:
+    """Add the number of records that the group was moved over unread."""
+    total = services.backlog.skipped.of(group_id, (row.topic, row.partition)).total
+    return msgspec.structs.replace(row, skipped=total) if total else row
+
+
+def _description(
+    group: Group, members: list[GroupMember], partitions: list[GroupPartition], *, complete: bool
+) -> GroupDescription:
+    protocol_type, protocol_name = group.protocol
+    return GroupDescription(
+        group=group.group_id,
+        state=group.state_text,
+        type=group.type,
+        generation_id=group.generation,
+        protocol_type=protocol_type,
+        protocol_name=protocol_name,
+        members=members,
+        partitions=partitions,
+        complete=complete,
+    )
+
+
+async def delete_groups(gateway: LiveGateway, request: DeleteGroupsRequest) -> GroupDeletions:
+    """Delete each group that has no members, or report which groups could be deleted. Raises ControlError."""
+    if not 1 <= len(request.groups) <= MAX_DELETED_GROUPS:
+        raise ControlError(f"name 1 to {MAX_DELETED_GROUPS} groups to delete, not {len(request.groups)}")
+    names = dict.fromkeys(request.groups)
+    services = gateway.services
+    return GroupDeletions([await _delete(services, name, execute=request.execute) for name in names])
+
+
+async def _delete(services: Services, group_id: str, *, execute: bool) -> GroupDeletion:
+    shard = await settled_shard(services, group_id)
+    group = None if shard is None else find_group(shard, group_id)
+    if shard is None or group is None:
+        return GroupDeletion(group_id, None, 0, deleted=False, refusal=f"there is no group {group_id}")
+    is_share_group = isinstance(group, ShareGroup)
+    count = len(delivered_to(services, group_id) if is_share_group else shard.fetch_offsets(group_id))
+    state = group.state_text
+    if not group.is_empty:
+        return GroupDeletion(group_id, state, count, deleted=False, refusal=not_empty(group))
+    if not execute:
+        return GroupDeletion(group_id, state, count, deleted=False, refusal=None)
+    error = await _delete_empty(services, group)
+    if error is not ErrorCode.none:
+        refusal = f"{group_id} was not deleted: {error.name}"
+        return GroupDeletion(group_id, state, count, deleted=False, refusal=refusal)
+    return GroupDeletion(group_id, state, count, deleted=True, refusal=None)
+
+
+async def _delete_empty(services: Services, group: Group) -> ErrorCode:
+    group_id = group.group_id
+    if isinstance(group, ShareGroup):
+        with as_control_error(f"group {group_id}", SHARE_STATE_TOPIC):
+            error = await services.shares.delete(group_id)
+        return ErrorCode.group_id_not_found if error is None else error
+    with as_control_error(f"group {group_id}", OFFSETS_TOPIC):
+        return await services.groups.change(
+            group_id, lambda shard, effects: shard.delete_group(group_id, effects)
+        )
+
+
+async def settled_shard(services: Services, group_id: str) -> GroupShard | None:
+    """Return the shard of a group once its state is durable; None while the gateway has no groups. Raises ControlError."""
+    if not group_id:
+        raise ControlError("the group name is empty")
+    if is_name_group(group_id):
+        raise ControlError(
+            f"{group_id} is no group but stands for a producer name; `seqgate names` tells of those"
+        )
+    if OFFSETS_TOPIC not in services.partitions.by_name:
+        return None
+    with as_control_error(f"group {group_id}", OFFSETS_TOPIC):
+        return await services.groups.settled_shard(group_id)
+
+
+def not_empty(group: Group) -> str:
+    """Return the sentence that refuses to change a group with members."""
+    count = len(group.members)
+    members = "1 member" if count == 1 else f"{count:,} members"
+    return (
+        f"group {group.group_id} is in use: {members}, state {group.state_text}; "
+        "stop its consumers, or wait until their sessions end"
+    )
+
+
+def _lag(committed_offset: int, high_watermark: int) -> int:
+    """Return how many records a group has not read; 0 when its offset is beyond the high watermark."""
+    return max(0, high_watermark - committed_offset)
+
+
+def _state(name: str) -> str:
+    state = _STATES.get(name.lower())
+    if state is None:
+        raise ControlError(f"{name} is no state of a group; it is one of {', '.join(STATES)}")
+    return state
+
+
+def _total_lag(partitions: Partitions, committed: Committed) -> int:
+    return sum(
+        _lag(value.offset, partition.log.high_watermark)
+        for place, value in committed.items()
+        if (partition := partitions.get(*place)) is not None
+    )
+
+
+def _row(group: Group, partitions: int, total_lag: int) -> GroupRow:
+    protocol_type, protocol_name = group.protocol
+    return GroupRow(
+        group=group.group_id,
+        state=group.state_text,
+        type=group.type,
+        protocol_type=protocol_type,
+        protocol_name=protocol_name,
+        members=len(group.members),
+        committed_partitions=partitions,
+        total_lag=total_lag,
+    )
+
+
+def _partition(
+    partitions: Partitions,
+    place: TopicPartition,
+    committed: CommittedOffset | None,
+    member_id: str | None,
+    pending: list[PendingOffset],
+    now_ms: int,
+) -> GroupPartition:
+    partition = partitions.get(*place)
+    log = None if partition is None else partition.log
+    return GroupPartition(
+        topic=place[0],
+        partition=place[1],
+        committed_offset=None if committed is None else committed.offset,
+        log_start_offset=None if log is None else log.log_start_offset,
+        high_watermark=None if log is None else log.high_watermark,
+        lag=None if log is None or committed is None else _lag(committed.offset, log.high_watermark),
+        metadata=None if committed is None else committed.metadata,
+        commit_timestamp=None if committed is None else committed.commit_timestamp_ms,
+        age_ms=None if committed is None else max(0, now_ms - committed.commit_timestamp_ms),
+        member_id=member_id,
+        pending=pending,
+        delivery=None,
+    )

@@ -1,0 +1,209 @@
+"""The requests about groups, and what `seqgate groups … --json` prints.
+
+Times are milliseconds since the Unix epoch. A value that nobody knows is None.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from gateway.admin.request import PagedRequest, Request
+from gateway.admin.transactions.messages import PendingOffset
+
+
+class GroupRow(msgspec.Struct, frozen=True):
+    """A group of type `classic`, `consumer` (KIP-848) or `share` (KIP-932).
+
+    `protocol_name` is the protocol that the members agreed on, None before they agree. `total_lag` counts the records between
+    the committed offsets and the high watermarks; of a share group it counts the records that are not done, and
+    `committed_partitions` counts the partitions that the group ever read.
+    """
+
+    group: str
+    state: str
+    type: str
+    protocol_type: str
+    protocol_name: str | None
+    members: int
+    committed_partitions: int
+    total_lag: int
+
+
+class GroupPage(msgspec.Struct, frozen=True):
+    """Some of the groups; `complete`: no group comes after the last row.
+
+    `offline_partitions` are the partitions of `__consumer_offsets` that are out of service; their groups are missing.
+    """
+
+    groups: list[GroupRow]
+    complete: bool
+    offline_partitions: list[int]
+
+
+class ListGroupsRequest(PagedRequest[GroupPage], tag="groups.list"):
+    """The groups by their ids, from the first one after `after` on; of the named states, or of all states."""
+
+    states: list[str] = msgspec.field(default_factory=list)
+    after: str | None = None
+
+    def next_page(self, answer: GroupPage) -> ListGroupsRequest | None:
+        """Ask for the groups after the last one."""
+        return None if answer.complete else msgspec.structs.replace(self, after=answer.groups[-1].group)
+
+
+class GroupMember(msgspec.Struct, frozen=True):
+    """A member of a group. `assignment` is partitions by topic, None where the gateway can't decode it.
+
+    `rebalance_timeout_ms` is None in a share group, which never waits for its members to revoke partitions.
+    """
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int | None
+    is_leader: bool
+    assignment: dict[str, list[int]] | None
+
+
+class ShareDelivery(msgspec.Struct, frozen=True):
+    """How far a share group is in a partition (KIP-932). A record is done when it was accepted, rejected or archived.
+
+    `start_offset` is the oldest record that is not done, `end_offset` follows the newest record that was ever delivered. The
+    counts are of records between the two: `acquired` records wait for an acknowledgement, `holes` are stretches of done records,
+    with `done_records` in them. `max_delivery_count` is the highest delivery count of a record.
+    """
+
+    start_offset: int
+    end_offset: int
+    acquired: int
+    holes: int
+    done_records: int
+    max_delivery_count: int
+
+
+class GroupPartition(msgspec.Struct, frozen=True):
+    """A partition in which a group has a committed offset, an assignment (to the member `member_id`), or pending offsets.
+
+    `pending` are the offsets that open transactions hold, in the order they came. The log's offsets are None when the partition
+    is gone, the commit's values when the group has no committed offset. `lag` is never negative. A share group commits no offset
+    and may have several readers of a partition. It has `delivery` instead, None before its first read, and its `lag` counts the
+    records that are not done. `skipped` counts the records that message TTL or a backlog quota moved the group over unread since
+    the gateway started.
+    """
+
+    topic: str
+    partition: int
+    committed_offset: int | None
+    log_start_offset: int | None
+    high_watermark: int | None
+    lag: int | None
+    metadata: str | None
+    commit_timestamp: int | None
+    age_ms: int | None
+    member_id: str | None
+    pending: list[PendingOffset]
+    delivery: ShareDelivery | None
+    skipped: int = 0
+
+
+class GroupDescription(msgspec.Struct, frozen=True):
+    """A group with some of its partitions; `complete`: no partition comes after the last row.
+
+    `generation_id` is the epoch of a consumer or share group. `members` come with the first partitions only.
+    """
+
+    group: str
+    state: str
+    type: str
+    generation_id: int
+    protocol_type: str
+    protocol_name: str | None
+    members: list[GroupMember]
+    partitions: list[GroupPartition]
+    complete: bool
+
+
+class DescribeGroupRequest(PagedRequest[GroupDescription], tag="groups.describe"):
+    """One group, with its partitions from the first one after `after` (topic, partition) on."""
+
+    group: str
+    after: tuple[str, int] | None = None
+
+    def next_page(self, answer: GroupDescription) -> DescribeGroupRequest | None:
+        """Ask for the partitions after the last one."""
+        if answer.complete:
+            return None
+        last = answer.partitions[-1]
+        return msgspec.structs.replace(self, after=(last.topic, last.partition))
+
+
+class TopicSelection(msgspec.Struct, forbid_unknown_fields=True):
+    """A topic and some of its partitions; None: all partitions."""
+
+    topic: str
+    partitions: list[int] | None = None
+
+
+ResetTarget: TypeAlias = Literal["earliest", "latest", "timestamp", "shift", "offset"]
+"""The place to which a reset moves offsets; `timestamp`, `shift` and `offset` take a value."""
+
+
+class OffsetChange(msgspec.Struct, frozen=True):
+    """The new offset of one partition; `note` says why it differs from what the operator asked for."""
+
+    topic: str
+    partition: int
+    committed_offset: int | None
+    new_offset: int
+    log_start_offset: int
+    high_watermark: int
+    note: str | None
+
+
+class OffsetReset(msgspec.Struct, frozen=True):
+    """A reset, `executed` or only planned. `state` is None when the group did not exist."""
+
+    group: str
+    state: str | None
+    executed: bool
+    changes: list[OffsetChange]
+
+
+class ResetOffsetsRequest(Request[OffsetReset], tag="groups.reset"):
+    """Commit other offsets for a group without members; without `execute` only report the offsets.
+
+    `topics` None means every partition in which the group has a committed offset.
+    """
+
+    group: str
+    target: ResetTarget
+    value: int = 0
+    topics: list[TopicSelection] | None = None
+    execute: bool = False
+
+
+class GroupDeletion(msgspec.Struct, frozen=True):
+    """The outcome for one group; `refusal` says why it can't be deleted. `state` is None when the group does not exist."""
+
+    group: str
+    state: str | None
+    committed_partitions: int
+    deleted: bool
+    refusal: str | None
+
+
+class GroupDeletions(msgspec.Struct, frozen=True):
+    """One entry for each group named."""
+
+    groups: list[GroupDeletion]
+
+
+class DeleteGroupsRequest(Request[GroupDeletions], tag="groups.delete"):
+    """Delete groups without members, with their offsets; without `execute` only report which groups would go."""
+
+    groups: list[str]
+    execute: bool = False

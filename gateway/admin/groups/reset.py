@@ -1,0 +1,145 @@
+"""Resets the committed offsets of a group without members."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.admin.coordinators import as_control_error
+from gateway.admin.groups.live import Committed, not_empty, settled_shard
+from gateway.admin.groups.messages import OffsetChange, OffsetReset, ResetOffsetsRequest, TopicSelection
+from gateway.admin.groups.new_offset import NoCommittedOffset, PartitionOffsets, new_offset
+from gateway.admin.live_gateway import LiveGateway
+from gateway.admin.request import ControlError
+from gateway.coordinator.group.any_group import find_group
+from gateway.coordinator.group.committer import Committer
+from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
+from gateway.coordinator.group.share_group import ShareGroup
+from gateway.coordinator.places import TopicPartition
+from gateway.metadata.topic_names import OFFSETS_TOPIC
+from gateway.runtime.partitions.partition import Partition
+from gateway.runtime.partitions.registry import Partitions
+from gateway.runtime.services import Services
+from log import LogError
+
+MAX_PARTITIONS: Final = 10_000
+"""Partitions of one reset; a reset of more is refused."""
+_REFUSED: Final = {
+    ErrorCode.invalid_commit_offset_size: "so many offsets don't fit into one batch; name fewer topics",
+    ErrorCode.group_max_size_reached: "the gateway keeps no more groups (seqgate.group.max)",
+    ErrorCode.unknown_member_id: "a member joined it meanwhile",
+}
+
+
+async def reset_offsets(gateway: LiveGateway, request: ResetOffsetsRequest) -> OffsetReset:
+    """Find the new offsets of the group, and commit all of them at once when the request says so. Raises ControlError."""
+    services = gateway.services
+    shard = await settled_shard(services, request.group)
+    group = None if shard is None else find_group(shard, request.group)
+    if isinstance(group, ShareGroup):
+        raise ControlError(
+            f"{request.group} is a share group, which commits no offsets; "
+            f"kafka-share-groups.sh --group {request.group} --reset-offsets sets where it reads on"
+        )
+    if group is not None and not group.is_empty:
+        raise ControlError(not_empty(group))
+    if request.target == "timestamp" and request.value < 0:
+        raise ControlError("a timestamp is 0 or later")
+    committed: Committed = {} if shard is None else dict(shard.fetch_offsets(request.group))
+    changes = []
+    for place in _places(services.partitions, request, committed):
+        changes.append(_change(services.partitions, request, place, committed.get(place)))
+        # Let requests in between: each partition may read files of its log.
+        await asyncio.sleep(0)
+    if request.execute:
+        await _commit(services, request.group, changes)
+    return OffsetReset(request.group, None if group is None else group.state_text, request.execute, changes)
+
+
+def _places(
+    partitions: Partitions, request: ResetOffsetsRequest, committed: Committed
+) -> list[TopicPartition]:
+    """Return the partitions to reset, in order."""
+    if request.topics is None:
+        if not committed:
+            raise ControlError(f"group {request.group} has no committed offsets; name topics with --topic")
+        places = {place for place in committed if partitions.has(*place)}
+    else:
+        places = {place for selection in request.topics for place in _selected(partitions, selection)}
+    if not places:
+        raise ControlError("no partition is named")
+    if len(places) > MAX_PARTITIONS:
+        raise ControlError(f"a reset is of {MAX_PARTITIONS} partitions at most; name fewer topics")
+    return sorted(places)
+
+
+def _selected(partitions: Partitions, selection: TopicSelection) -> list[TopicPartition]:
+    topic = partitions.by_name.get(selection.topic)
+    if topic is None:
+        raise ControlError(f"there is no topic {selection.topic}")
+    count = topic.count
+    wanted = range(count) if selection.partitions is None else selection.partitions
+    for index in wanted:
+        if not 0 <= index < count:
+            raise ControlError(f"topic {selection.topic} has no partition {index}")
+    return [(selection.topic, index) for index in wanted]
+
+
+def _change(
+    partitions: Partitions,
+    request: ResetOffsetsRequest,
+    place: TopicPartition,
+    committed: CommittedOffset | None,
+) -> OffsetChange:
+    name = f"{place[0]}-{place[1]}"
+    partition = partitions.get(*place)
+    if partition is None:
+        raise ControlError(f"{name} was deleted meanwhile")
+    log = partition.log
+    if log.offline:
+        raise ControlError(f"{name} is offline; bring it back first (seqgate reopen {place[0]} {place[1]})")
+    committed_offset = None if committed is None else committed.offset
+    known = PartitionOffsets(
+        log.log_start_offset, log.high_watermark, committed_offset, _at_timestamp(partition, request)
+    )
+    try:
+        found = new_offset(request.target, request.value, known)
+    except NoCommittedOffset:
+        raise ControlError(
+            f"group {request.group} has no committed offset in {name} that could be shifted"
+        ) from None
+    return OffsetChange(
+        *place, committed_offset, found.offset, known.log_start_offset, known.high_watermark, found.note
+    )
+
+
+def _at_timestamp(partition: Partition, request: ResetOffsetsRequest) -> int | None:
+    if request.target != "timestamp":
+        return None
+    try:
+        found = partition.log.offset_for_timestamp(request.value)
+    except LogError as error:
+        raise ControlError(f"{partition.topic}-{partition.index} can't be read: {error}") from error
+    return None if found is None else found.offset
+
+
+async def _commit(services: Services, group_id: str, changes: list[OffsetChange]) -> None:
+    now_ms = services.clock.now_ms()
+    records = [
+        OffsetCommitRecord(
+            group_id, change.topic, change.partition, CommittedOffset(change.new_offset, -1, "", now_ms)
+        )
+        for change in changes
+    ]
+    with as_control_error(f"group {group_id}", OFFSETS_TOPIC):
+        await services.groups.ensure_topic()
+        for change in changes:
+            if not services.partitions.has(change.topic, change.partition):
+                raise ControlError(f"{change.topic}-{change.partition} was deleted meanwhile")
+        error = await services.groups.commit(Committer(group_id), records)
+    if error is not ErrorCode.none:
+        raise ControlError(
+            f"nothing of group {group_id} was reset: {_REFUSED.get(error, f'refused with {error.name}')}"
+        )

@@ -1,0 +1,33 @@
+"""The running gateway, as operations find it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from gateway.admin.pids.blocks import BlockSource
+from gateway.admin.sweep.sweeps import Sweeps
+from gateway.runtime.services import Services
+
+
+class Traffic(NamedTuple):
+    """What the listeners count: connections now, and refused connections and requests since the start."""
+
+    connections: int = 0
+    refused_connections: int = 0
+    requests: int = 0
+
+
+@dataclass(slots=True)
+class LiveGateway:
+    """A running gateway: its services, the store of its producer-id blocks, and its listeners' counters."""
+
+    services: Services
+    blocks: BlockSource
+    traffic: Callable[[], Traffic]
+    started_at_ms: int
+    sweeps: Sweeps = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.sweeps = Sweeps(self.services)

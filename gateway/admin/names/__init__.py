@@ -1,0 +1,1 @@
+"""The producer names that partitions remember."""

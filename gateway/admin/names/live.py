@@ -1,0 +1,159 @@
+"""The producer names that a running gateway remembers."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import AsyncIterator
+from typing import Final
+
+from gateway.admin.live_gateway import LiveGateway
+from gateway.admin.names.messages import (
+    NameCounters,
+    NamePage,
+    NameRow,
+    NamesRequest,
+    Position,
+    UntoldPartition,
+)
+from gateway.admin.request import ControlError
+from gateway.runtime.loop.slices import in_slices
+from gateway.runtime.partitions.partition import Partition
+from gateway.runtime.partitions.registry import TopicPartitions
+from gateway.runtime.services import Services
+from gateway.runtime.upkeep.names_replay import (
+    complete_names,
+    deduplicates,
+    deduplicating_topics,
+    may_know_names,
+)
+from log import LogError
+from seq_validator.names import NameState
+
+PAGE_S: Final = 10.0
+"""Time for one page, which may open and replay logs; then the page ends, and the next page continues."""
+PAGE_NAME_BYTES: Final = 1 << 20
+"""Bytes of the names of one page; a page ends before the name that would exceed it."""
+
+
+async def list_names(gateway: LiveGateway, request: NamesRequest) -> NamePage:
+    """Return one page of the names, by topic, partition and name. Raises ControlError."""
+    services = gateway.services
+    _check_exists(services, request)
+    deadline_s = services.loop.time() + PAGE_S
+    rows: list[NameRow] = []
+    untold: list[UntoldPartition] = []
+    following: Position | None = None
+    async for topic, index in _places(services, request):
+        is_first = request.begin is not None and request.begin[:2] == (topic.name, index)
+        after = request.begin[2] if is_first and request.begin is not None else None
+        following = topic.name, index, after
+        try:
+            partition = await _partition(services, topic, index, deadline_s)
+        except TimeoutError:
+            break
+        if isinstance(partition, str):
+            untold.append(UntoldPartition(topic.name, index, partition))
+        else:
+            room = request.limit - len(rows)
+            found = _states(partition, request.name, after, room + 1)
+            taken = _fitting(found, room)
+            now_ms = services.clock.now_ms()
+            rows += [name_row(topic.name, index, state, now_ms) for state in found[:taken]]
+            if taken < len(found):
+                following = topic.name, index, found[taken - 1].name if taken else after
+                break
+        following = None
+    return NamePage(rows, untold, name_counters(services), following)
+
+
+def _check_exists(services: Services, request: NamesRequest) -> None:
+    if request.topic is None:
+        return
+    topic = services.partitions.by_name.get(request.topic)
+    if topic is None:
+        raise ControlError(f"there is no topic {request.topic}")
+    if not deduplicates(services.config, services.metadata_log.image, request.topic):
+        raise ControlError(
+            f"producer names are not remembered in topic {request.topic}: its message.deduplication.enable is false"
+        )
+    if request.partition is not None and not topic.has(request.partition):
+        raise ControlError(f"topic {request.topic} has no partition {request.partition}")
+
+
+async def _places(services: Services, request: NamesRequest) -> AsyncIterator[tuple[TopicPartitions, int]]:
+    """Yield the partitions that may remember names, from the one in which the page begins."""
+    begin = None if request.begin is None else request.begin[:2]
+    names = sorted(services.partitions.by_name) if request.topic is None else [request.topic]
+    async for topic in deduplicating_topics(services, names):
+        async for index in in_slices(range(topic.count)):
+            is_wanted = request.partition is None or index == request.partition
+            is_before = begin is not None and (topic.name, index) < begin
+            if is_wanted and not is_before and may_know_names(services, topic, index):
+                yield topic, index
+
+
+async def _partition(
+    services: Services, topic: TopicPartitions, index: int, deadline_s: float
+) -> Partition | str:
+    """Return the partition once it has replayed all its names, or why it can't. Raises TimeoutError."""
+    if services.loop.time() >= deadline_s:
+        raise TimeoutError
+    partition = topic.get(index)
+    if partition is None:
+        return "it can't be opened"
+    try:
+        await complete_names(partition, services.clock, deadline_s)
+    except LogError as error:
+        return str(error)
+    return partition.log.failure or partition
+
+
+def _states(partition: Partition, name: bytes | None, after: bytes | None, limit: int) -> list[NameState]:
+    """Return the first `limit` names above `after`, by their bytes."""
+    if name is not None:
+        state = partition.log.name_state(name)
+        return [] if state is None else [state]
+    states = partition.log.name_states()
+    if after is not None:
+        states = [state for state in states if state.name > after]
+    return heapq.nsmallest(limit, states, key=lambda state: state.name)
+
+
+def _fitting(states: list[NameState], limit: int) -> int:
+    """Return how many of the first names fit into one page, at least one."""
+    size_bytes = 0
+    for count, state in enumerate(states[:limit]):
+        size_bytes += len(state.name)
+        if size_bytes > PAGE_NAME_BYTES and count:
+            return count
+    return min(len(states), limit)
+
+
+def name_row(topic: str, index: int, state: NameState, now_ms: int) -> NameRow:
+    """Return the row of a name in one partition."""
+    return NameRow(
+        topic=topic,
+        partition=index,
+        name=state.name.decode("utf-8", "backslashreplace"),
+        name_base64=state.name,
+        persisted_sequence=state.persisted_sequence,
+        pushed_sequence=state.pushed_sequence,
+        epoch=state.epoch,
+        last_active_ms=state.last_active_ms,
+        age_ms=max(0, now_ms - state.last_active_ms),
+        is_pending=state.is_pending,
+        dropped_records=state.dropped_records,
+    )
+
+
+def name_counters(services: Services) -> NameCounters:
+    """Count what became of names and their records."""
+    environment = services.log_directory.environment
+    budget = environment.name_budget
+    return NameCounters(
+        remembered=budget.in_all,
+        dropped_records=budget.dropped_records,
+        evicted=budget.evictions,
+        expired=budget.expired,
+        refused=budget.refusals,
+    )

@@ -1,0 +1,92 @@
+"""The request for producer names, and what `seqgate names --json` prints."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gateway.admin.request import PagedRequest
+
+Position = tuple[str, int, bytes | None]
+"""Topic, partition, and the name after which a page begins there; None: the page begins with the first name."""
+
+
+class NameRow(msgspec.Struct, frozen=True):
+    """A producer name in one partition. `name` is its text, with escapes for what is not UTF-8; `name_base64` are its bytes.
+
+    `persisted_sequence` is the highest persisted sequence id, `pushed_sequence` the highest written one, `epoch` the epoch of the
+    name; each is −1 where there is none. `is_pending`: an open transaction holds further records of the name. `age_ms` is the
+    time since the last record of the name. `dropped_records` counts records that were acknowledged and not stored since the
+    gateway started or the partition was reopened; −1 where the gateway is stopped.
+    """
+
+    topic: str
+    partition: int
+    name: str
+    name_base64: bytes
+    persisted_sequence: int
+    pushed_sequence: int
+    epoch: int
+    last_active_ms: int
+    age_ms: int
+    is_pending: bool
+    dropped_records: int
+
+
+class NameCounters(msgspec.Struct, frozen=True):
+    """Counters of producer names; all but `remembered` start at zero with the gateway.
+
+    `remembered`: names remembered now, each counted once per partition. `dropped_records`: records acknowledged and not stored.
+    `evicted`: names evicted to make room for new ones. `expired`: names evicted because they were idle for too long.
+    `refused`: batches refused for want of room for a new name.
+    """
+
+    remembered: int
+    dropped_records: int
+    evicted: int
+    expired: int
+    refused: int
+
+
+class UntoldPartition(msgspec.Struct, frozen=True):
+    """A partition whose names the gateway can't list."""
+
+    topic: str
+    partition: int
+    reason: str
+
+
+class NamePage(msgspec.Struct, frozen=True):
+    """Some of the names, by topic, partition and name. `next` is where the next page begins, None after the last page.
+
+    `counters` is None where the gateway is stopped.
+    """
+
+    names: list[NameRow]
+    untold: list[UntoldPartition]
+    counters: NameCounters | None
+    next: Position | None
+
+
+class NamesRequest(PagedRequest[NamePage], tag="names"):
+    """The producer names that partitions remember, or one of the names, by topic, partition and name.
+
+    `begin` is the `next` of the page before.
+    """
+
+    topic: str | None = None
+    partition: int | None = None
+    name: bytes | None = None
+    begin: Position | None = None
+
+    def next_page(self, answer: NamePage) -> NamesRequest | None:
+        """Ask for the names from `next` on."""
+        return None if answer.next is None else msgspec.structs.replace(self, begin=answer.next)
+
+
+class NameListing(msgspec.Struct, frozen=True):
+    """All names asked for. `gateway` is "running" or "stopped"; a stopped gateway has no counters."""
+
+    gateway: str
+    names: list[NameRow]
+    untold: list[UntoldPartition]
+    counters: NameCounters | None

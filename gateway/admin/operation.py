@@ -1,0 +1,36 @@
+"""What an operation is, and how a list is cut into pages."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from gateway.admin.live_gateway import LiveGateway
+from gateway.admin.request import Request
+from gateway.admin.stopped_gateway import StoppedGateway
+
+Q = TypeVar("Q", bound=Request[Any])
+T = TypeVar("T")
+K = TypeVar("K", bound=Any)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation(Generic[Q]):
+    """Something that can be asked: the request with its name and answer, and the functions that answer it.
+
+    Both functions raise ControlError. `stopped` answers from a data directory that no gateway has open, with all rows in one
+    page; None: only a running gateway can answer.
+    """
+
+    request: type[Q]
+    run: Callable[[LiveGateway, Q], Awaitable[Any] | Any]
+    stopped: Callable[[StoppedGateway, Q], Any] | None = None
+
+
+def page(found: Iterable[T], after: K | None, limit: int, key: Callable[[T], K]) -> tuple[list[T], bool]:
+    """Return the first `limit` items whose key is above `after`, by key, and whether no item comes after them."""
+    wanted = found if after is None else (item for item in found if key(item) > after)
+    first = heapq.nsmallest(limit + 1, wanted, key=key)
+    return first[:limit], len(first) <= limit

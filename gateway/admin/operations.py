@@ -1,0 +1,104 @@
+"""The one list of operations: the control socket, the commands, `docs/control-socket.md` and the tests read it."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, Final
+
+from gateway.admin.backlog import live as backlog
+from gateway.admin.backlog.messages import BacklogRequest
+from gateway.admin.groups import live as groups
+from gateway.admin.groups import reset
+from gateway.admin.groups.messages import (
+    DeleteGroupsRequest,
+    DescribeGroupRequest,
+    ListGroupsRequest,
+    ResetOffsetsRequest,
+)
+from gateway.admin.live_gateway import LiveGateway
+from gateway.admin.names import live as names
+from gateway.admin.names import stopped as stopped_names
+from gateway.admin.names.messages import NamesRequest
+from gateway.admin.operation import Operation
+from gateway.admin.partitions import live as partitions
+from gateway.admin.partitions.messages import ReopenRequest
+from gateway.admin.pids import live as pids
+from gateway.admin.pids import stopped as stopped_pids
+from gateway.admin.pids.messages import (
+    ClaimBlockRequest,
+    FindOverlapsRequest,
+    FindOwnerRequest,
+    ListBlocksRequest,
+    MoveNextRequest,
+)
+from gateway.admin.producers import live as producers
+from gateway.admin.producers.messages import ListProducersRequest
+from gateway.admin.request import MAX_PAGE_ROWS, ControlError, PagedRequest, Request
+from gateway.admin.status import live as status
+from gateway.admin.status.messages import StatusRequest
+from gateway.admin.stopped_gateway import StoppedGateway
+from gateway.admin.sweep import live as sweep
+from gateway.admin.sweep.messages import ListTasksRequest, SweepRequest, SweepResultRequest
+from gateway.admin.transactions import hanging
+from gateway.admin.transactions import live as transactions
+from gateway.admin.transactions import stopped as stopped_transactions
+from gateway.admin.transactions.messages import (
+    AbortHangingRequest,
+    AbortTransactionRequest,
+    DescribeTransactionRequest,
+    FindHangingRequest,
+    ListTransactionsRequest,
+)
+
+OPERATIONS: Final[tuple[Operation[Any], ...]] = (
+    Operation(StatusRequest, status.status),
+    Operation(ReopenRequest, partitions.reopen),
+    Operation(ListProducersRequest, producers.list_producers),
+    Operation(NamesRequest, names.list_names, stopped_names.list_names),
+    Operation(BacklogRequest, backlog.backlog_of),
+    Operation(ListBlocksRequest, pids.list_blocks, stopped_pids.list_blocks),
+    Operation(FindOwnerRequest, pids.find_owner, stopped_pids.find_owner),
+    Operation(FindOverlapsRequest, pids.find_overlaps, stopped_pids.find_overlaps),
+    Operation(ClaimBlockRequest, pids.claim_block, stopped_pids.claim_block),
+    Operation(MoveNextRequest, pids.move_next, stopped_pids.move_next),
+    Operation(ListGroupsRequest, groups.list_groups),
+    Operation(DescribeGroupRequest, groups.describe_group),
+    Operation(ResetOffsetsRequest, reset.reset_offsets),
+    Operation(DeleteGroupsRequest, groups.delete_groups),
+    Operation(
+        ListTransactionsRequest, transactions.list_transactions, stopped_transactions.list_transactions
+    ),
+    Operation(
+        DescribeTransactionRequest,
+        transactions.describe_transaction,
+        stopped_transactions.describe_transaction,
+    ),
+    Operation(FindHangingRequest, hanging.find_hanging),
+    Operation(AbortTransactionRequest, transactions.abort_transaction),
+    Operation(AbortHangingRequest, hanging.abort_hanging),
+    Operation(SweepRequest, sweep.begin),
+    Operation(SweepResultRequest, sweep.result),
+    Operation(ListTasksRequest, sweep.tasks),
+)
+_BY_REQUEST: Final = {operation.request: operation for operation in OPERATIONS}
+
+
+async def answer_live(gateway: LiveGateway, request: Request[Any]) -> Any:
+    """Return a running gateway's answer. Raises ControlError."""
+    _check_limit(request)
+    answer = _BY_REQUEST[type(request)].run(gateway, request)
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+def answer_stopped(gateway: StoppedGateway, request: Request[Any]) -> Any:
+    """Return the answer from a data directory that no gateway has open. Raises ControlError."""
+    _check_limit(request)
+    stopped = _BY_REQUEST[type(request)].stopped
+    if stopped is None:
+        raise ControlError(f"only a running gateway can answer {request.operation_name()}")
+    return stopped(gateway, request)
+
+
+def _check_limit(request: Request[Any]) -> None:
+    if isinstance(request, PagedRequest) and not 1 <= request.limit <= MAX_PAGE_ROWS:
+        raise ControlError(f"limit must be between 1 and {MAX_PAGE_ROWS}, not {request.limit}")

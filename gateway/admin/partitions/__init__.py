@@ -1,0 +1,1 @@
+"""Partitions that are out of service."""

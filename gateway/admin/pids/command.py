@@ -1,0 +1,302 @@
+"""`seqgate pids`: the blocks of producer ids."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from gateway.admin.client import Client
+from gateway.admin.options import AsJson, ConfigFile, DataDir, asking
+from gateway.admin.pids.messages import (
+    REDIS,
+    BlockListing,
+    BlockRow,
+    ClaimBlockRequest,
+    FindOverlapsRequest,
+    FindOwnerRequest,
+    ListBlocksRequest,
+    MoveNextRequest,
+    Owner,
+)
+from gateway.admin.printing import Column, count, counted, moment, print_json, print_lines, print_table
+from gateway.admin.request import STOPPED
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+HELP = """Look at and administer the blocks of producer ids.
+
+A gateway takes the ids it hands out (InitProducerId) from blocks that it claims from a store: its own data directory,
+or a Redis that several gateways share. An id is handed out once, ever.
+
+With --redis the commands use that Redis. Without it they ask the gateway that runs on --data-dir; when no gateway runs, they read the
+data directory itself (or the Redis of its --config file).
+"""
+
+Redis = Annotated[
+    str | None,
+    typer.Option(
+        "--redis",
+        metavar="URL",
+        help="Work on this Redis, redis://[user:password@]host:port/db. A password is better kept in SEQGATE_REDIS_URL.",
+        show_default=False,
+    ),
+]
+Prefix = Annotated[
+    str | None,
+    typer.Option(
+        "--prefix",
+        help="Beginning of the keys in Redis (seqgate.redis.prefix); implies Redis.",
+        show_default="seqgate:",
+    ),
+]
+ProducerId = Annotated[
+    int, typer.Argument(metavar="PRODUCER_ID", help="A producer id.", min=0, show_default=False)
+]
+
+_FORGOTTEN: Final = (
+    "The gateway is not running. How many ids of its blocks it handed out is not written down (?); the rest of",
+    "each is given up: the next start claims a new block.",
+)
+
+
+@app.command("list")
+def list_blocks(
+    data_dir: DataDir = None,
+    redis: Redis = None,
+    prefix: Prefix = None,
+    config_file: ConfigFile = None,
+    last: Annotated[
+        int | None,
+        typer.Option("--last", metavar="N", help="Only the N claimed last.", min=1, show_default="all"),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the blocks of producer ids.
+
+    One line per block, in the order of their claims: its range, who claimed it when, how many of its ids are handed
+    out, how many are left, and its state.
+
+    \b
+    State of a block:
+      in use     the running gateway takes its ids from this block
+      next       claimed ahead by the running gateway
+      used up    every id is handed out
+      given up   its gateway has stopped since; the other ids are never handed out
+      claimed    in Redis: claimed by another gateway, which may use it
+      by hand    claimed with `seqgate pids claim`
+    """  # noqa: D301 - \b keeps the lines of the list apart
+    with _asking(config_file, data_dir, redis, prefix) as client:
+        listing = _listing(client, last)
+    if as_json:
+        print_json(listing)
+        return
+    _print_blocks(listing.blocks)
+    print_lines(*_about(listing))
+
+
+@app.command("claim")
+def claim(
+    size: Annotated[int, typer.Argument(metavar="SIZE", help="How many ids.", min=1)] = 1000,
+    owner: Annotated[
+        str, typer.Option("--owner", help="Who the block is for; shown in the list.")
+    ] = "operator",
+    data_dir: DataDir = None,
+    redis: Redis = None,
+    prefix: Prefix = None,
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Claim a block for use outside the gateways.
+
+    The gateways will never hand these ids out. Gateways claim their own blocks by themselves. A claim can't be taken back.
+    """
+    with _asking(config_file, data_dir, redis, prefix) as client:
+        _, block = client.ask_or_read(ClaimBlockRequest(size, owner))
+    if as_json:
+        print_json(block)
+    else:
+        print_lines(f"Claimed {_range(block)} ({counted(size, 'id')}) for {owner}.")
+
+
+@app.command("owner")
+def show_owner(
+    producer_id: ProducerId,
+    data_dir: DataDir = None,
+    redis: Redis = None,
+    prefix: Prefix = None,
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show who owns a producer id.
+
+    That is, who claimed the block of the id, and whether the id is handed out. Exits with 1 when no block holds the id.
+    """
+    with _asking(config_file, data_dir, redis, prefix) as client:
+        _, found = client.ask_or_read(FindOwnerRequest(producer_id))
+    if as_json:
+        print_json(found)
+    else:
+        if found.block is not None:
+            _print_blocks([found.block])
+        print_lines(_about_owner(found))
+    raise typer.Exit(0 if found.block is not None else 1)
+
+
+@app.command("move")
+def move_next(
+    next_producer_id: Annotated[
+        int,
+        typer.Argument(
+            metavar="NEXT_ID",
+            help="The lowest id that may be handed out from now on.",
+            min=0,
+            show_default=False,
+        ),
+    ],
+    data_dir: DataDir = None,
+    redis: Redis = None,
+    prefix: Prefix = None,
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Move the next id forward.
+
+    No later block begins below it. The next id never moves back.
+    Needed when a store was lost or restored from a backup, and higher ids than the store knows may have been handed out. The running
+    gateway gives up its lower ids at once; other gateways on the same Redis use their blocks up first.
+    """
+    with _asking(config_file, data_dir, redis, prefix) as client:
+        _, moved = client.ask_or_read(MoveNextRequest(next_producer_id))
+    if as_json:
+        print_json(moved)
+    else:
+        print_lines(f"The next block begins at {moved.current} or later; before, it was {moved.previous}.")
+
+
+@app.command("check")
+def check(
+    data_dir: DataDir = None,
+    redis: Redis = None,
+    prefix: Prefix = None,
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check that no two blocks overlap.
+
+    Exits with 1 when some do.
+    """
+    with _asking(config_file, data_dir, redis, prefix) as client:
+        _, result = client.ask_or_read(FindOverlapsRequest())
+    if as_json:
+        print_json(result)
+    elif not result.overlaps:
+        print_lines(f"{counted(result.checked, 'block')} checked: no id is in two of them.")
+    else:
+        columns = [Column(name) for name in ("shared ids", "block", "owner", "block", "owner")]
+        print_table(
+            columns,
+            [
+                (
+                    f"{overlap.first_producer_id} to {overlap.last_producer_id}",
+                    _range(overlap.lower),
+                    overlap.lower.owner,
+                    _range(overlap.upper),
+                    overlap.upper.owner,
+                )
+                for overlap in result.overlaps
+            ],
+        )
+        print_lines(
+            f"{counted(result.checked, 'block')} checked: {counted(len(result.overlaps), 'pair')} of them share ids.",
+            "Ids from them may be in use twice. Restore the store, or move the next id beyond all blocks.",
+        )
+    raise typer.Exit(1 if result.overlaps else 0)
+
+
+def _asking(
+    config_file: Path | None, data_dir: Path | None, redis: str | None, prefix: str | None
+) -> AbstractContextManager[Client]:
+    """Return the context of a client of Redis when an option names it, else of the gateway on `data_dir`."""
+    settings = [] if redis is None else [f"seqgate.redis.url={redis}"]
+    if prefix is not None:
+        settings.append(f"seqgate.redis.prefix={prefix}")
+    if not settings:
+        return asking(config_file, data_dir)
+    return asking(
+        config_file, data_dir, (f"seqgate.producer.id.store={REDIS}", *settings), asks_gateway=False
+    )
+
+
+def _listing(client: Client, last: int | None) -> BlockListing:
+    """List the last blocks, or all with None. Raises ControlError."""
+    position = 0
+    if last is not None:
+        _, newest = client.ask_or_read(ListBlocksRequest(limit=1))
+        position = max(0, newest.total - last)
+    gateway, pages = client.ask_or_read_all(ListBlocksRequest(position))
+    end = pages[-1]
+    return BlockListing(
+        store=end.store,
+        gateway=None if gateway == STOPPED and end.store == REDIS else gateway,
+        next_producer_id=end.next_producer_id,
+        total=end.total,
+        blocks=[block for page in pages for block in page.blocks],
+    )
+
+
+def _print_blocks(blocks: list[BlockRow]) -> None:
+    columns = [
+        Column("first id", number=True),
+        Column("last id", number=True),
+        Column("owner"),
+        Column("claimed"),
+        Column("used", number=True),
+        Column("left", number=True),
+        Column("state"),
+    ]
+    print_table(
+        columns,
+        [
+            (
+                str(block.first_producer_id),
+                str(block.last_producer_id),
+                block.owner,
+                moment(block.claimed_at_ms),
+                count(block.used),
+                count(block.left),
+                block.state,
+            )
+            for block in blocks
+        ],
+    )
+
+
+def _about(listing: BlockListing) -> list[str]:
+    shown = "" if len(listing.blocks) == listing.total else f", the last {count(len(listing.blocks))} shown"
+    lines = [
+        f"{counted(listing.total, 'block')} in the {listing.store} store{shown}.",
+        f"The next one begins at {listing.next_producer_id} or later.",
+    ]
+    if listing.gateway == STOPPED and listing.blocks:
+        lines += _FORGOTTEN
+    return lines
+
+
+def _about_owner(found: Owner) -> str:
+    if found.block is None:
+        if found.producer_id >= found.next_producer_id:
+            return f"{found.producer_id} is not claimed yet; the next block begins at {found.next_producer_id} or later."
+        return f"{found.producer_id} was skipped: no block holds it, and none will."
+    outcome = {
+        True: "It was handed out.",
+        False: "It was not handed out so far.",
+        None: "Whether it was handed out is not known.",
+    }
+    return f"{found.producer_id} belongs to {found.block.owner}. {outcome[found.handed_out]}"
+
+
+def _range(block: BlockRow) -> str:
+    return f"{block.first_producer_id} to {block.last_producer_id}"

@@ -1,0 +1,122 @@
+"""The requests about blocks of producer ids, and what `seqgate pids … --json` prints.
+
+Times are milliseconds since the Unix epoch; ranges of producer ids are inclusive.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from gateway.admin.request import PagedRequest, Request
+
+EMBEDDED: Final = "embedded"
+"""The store in the gateway's own metadata log."""
+REDIS: Final = "redis"
+"""The store that several gateways share."""
+
+
+class BlockRow(msgspec.Struct, frozen=True):
+    """A block of producer ids. `used` and `left` are counts of ids, None where nobody knows them.
+
+    `state` is one of the words in `gateway.admin.pids.blocks`.
+    """
+
+    first_producer_id: int
+    last_producer_id: int
+    owner: str
+    claimed_at_ms: int
+    used: int | None
+    left: int | None
+    state: str
+
+
+class BlockPage(msgspec.Struct, frozen=True):
+    """Some of the `total` blocks of the store, and the lowest id at which the next block can begin."""
+
+    store: str
+    next_producer_id: int
+    total: int
+    blocks: list[BlockRow]
+
+
+class ListBlocksRequest(PagedRequest[BlockPage], tag="pids.list"):
+    """The claimed blocks from index `position` on, in the order of their claims."""
+
+    position: int = 0
+
+    def next_page(self, answer: BlockPage) -> ListBlocksRequest | None:
+        """Ask for the blocks after the last one."""
+        position = self.position + len(answer.blocks)
+        if position >= answer.total or not answer.blocks:
+            return None
+        return msgspec.structs.replace(self, position=position)
+
+
+class BlockListing(msgspec.Struct, frozen=True):
+    """All blocks of a store. `gateway` is "running" or "stopped", None for Redis, which knows no gateway."""
+
+    store: str
+    gateway: str | None
+    next_producer_id: int
+    total: int
+    blocks: list[BlockRow]
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """The block that holds a producer id; None: no block holds the id.
+
+    `handed_out` says whether a producer received the id, None where nobody knows.
+    """
+
+    producer_id: int
+    block: BlockRow | None
+    handed_out: bool | None
+    next_producer_id: int
+
+
+class FindOwnerRequest(Request[Owner], tag="pids.owner"):
+    """The block that holds a producer id."""
+
+    producer_id: int
+
+
+class OverlapRow(msgspec.Struct, frozen=True):
+    """Ids that two blocks share."""
+
+    first_producer_id: int
+    last_producer_id: int
+    lower: BlockRow
+    upper: BlockRow
+
+
+class Overlaps(msgspec.Struct, frozen=True):
+    """The check of all blocks: the store is sound when `overlaps` is empty."""
+
+    checked: int
+    overlaps: list[OverlapRow]
+
+
+class FindOverlapsRequest(Request[Overlaps], tag="pids.overlaps"):
+    """The blocks that share ids."""
+
+
+class ClaimBlockRequest(Request[BlockRow], tag="pids.claim"):
+    """Claim a block for ids used outside the gateways."""
+
+    size: int
+    owner: str
+
+
+class Moved(msgspec.Struct, frozen=True):
+    """The next id before and after the move."""
+
+    previous: int
+    current: int
+
+
+class MoveNextRequest(Request[Moved], tag="pids.move"):
+    """Hand out no id below `producer_id` any more."""
+
+    producer_id: int

@@ -1,0 +1,107 @@
+"""How commands print: tables for people, one JSON document for programs."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+UNKNOWN: Final = "?"
+"""Shown for a count that nobody knows."""
+NARROWEST: Final = 8
+"""Characters that a column of names keeps on a narrow terminal."""
+AROUND: Final = 3
+"""Spaces around a column."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: its heading, and whether it holds numbers, which are aligned to the right."""
+
+    heading: str
+    number: bool = False
+
+
+def print_json(value: Any) -> None:
+    """Print a result as one JSON document."""
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
+
+
+def print_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
+    """Print rows under their headings, as wide as they need; names wrap where the terminal is narrow.
+
+    No column is left out: where the terminal is too narrow for the numbers and a few letters of the names, the table is wider.
+    """
+    # Late, because rich is slow to import and only tables need it.
+    from rich import box  # noqa: PLC0415
+    from rich.cells import cell_len  # noqa: PLC0415
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    rows = list(rows)
+    needed = 0
+    for position, column in enumerate(columns):
+        numbers = (
+            line for row in rows if column.number for line in (row[position], *column.heading.split("\n"))
+        )
+        narrowest = max(map(cell_len, numbers), default=NARROWEST)
+        needed += narrowest + AROUND
+        table.add_column(
+            column.heading,
+            justify="right" if column.number else "left",
+            overflow="fold",
+            no_wrap=column.number,
+            min_width=narrowest,
+        )
+    for row in rows:
+        table.add_row(*row)
+    console = Console(highlight=False, markup=False, soft_wrap=False)
+    console.width = max(console.width, needed)
+    console.print(table)
+
+
+def print_lines(*lines: str) -> None:
+    """Print sentences below a table."""
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+
+
+def count(value: int | None) -> str:
+    """Return a count with thousands separators; None: nobody knows the count."""
+    return UNKNOWN if value is None else f"{value:,}"
+
+
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """Return a number of things: `1 block`, `1,200 blocks`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {plural or noun + 's'}"
+
+
+def shown(text: str, longest: int | None = None) -> str:
+    """Escape unprintable characters of a text that a client chose, and cut it to the `longest` length."""
+    safe = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+    return safe if longest is None or len(safe) <= longest else safe[: longest - 1] + "…"
+
+
+def moment(time_ms: int) -> str:
+    """Return a time in the local time zone, to the second."""
+    if time_ms < 0:
+        return "-"
+    return dt.datetime.fromtimestamp(time_ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def duration(length_ms: int) -> str:
+    """Return a length of time in its largest two units: `3 d 4 h`, `12 min 5 s`, `0.4 s`."""
+    if length_ms < 10_000:
+        return f"{length_ms / 1000:.1f} s"
+    seconds = length_ms // 1000
+    units = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+    for (size, unit), (smaller_size, smaller_unit) in itertools.pairwise(units):
+        if seconds >= size:
+            rest = seconds % size // smaller_size
+            return f"{seconds // size} {unit} {rest} {smaller_unit}" if rest else f"{seconds // size} {unit}"
+    return f"{seconds} s"

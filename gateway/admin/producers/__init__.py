@@ -1,0 +1,1 @@
+"""The active producers of each partition."""

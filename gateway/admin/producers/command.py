@@ -1,0 +1,84 @@
+"""`seqgate producers`: the active producers of each partition."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from gateway.admin.options import AsJson, ConfigFile, DataDir, asking, stop
+from gateway.admin.printing import Column, counted, duration, print_json, print_lines, print_table
+from gateway.admin.producers.messages import ListProducersRequest, ProducerCounters, ProducerRow
+
+
+def producers(
+    topic: Annotated[str | None, typer.Option("--topic", help="Only this topic.", show_default="all")] = None,
+    partition: Annotated[
+        int | None,
+        typer.Option("--partition", help="Only this partition of the topic.", min=0, show_default="all"),
+    ] = None,
+    data_dir: DataDir = None,
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the active producers of each partition.
+
+    Asks a running gateway what every partition remembers of every producer, and what became of the producers' batches.
+
+    \b
+    Columns:
+      epoch            the producer's epoch; a higher one fences the producer
+      last sequence    of its newest batch here; the next batch must follow it
+      last offset      of that batch
+      age              time since the producer wrote here
+      batches          newest batches whose retry is answered with their first offset
+
+    The same as Kafka's DescribeProducers answers (kafka-transactions.sh describe-producers), with offset, age and batches.
+    """  # noqa: D301 - \b keeps the lines of the list apart
+    if partition is not None and topic is None:
+        raise stop("--partition needs --topic", code=2)
+    with asking(config_file, data_dir) as client:
+        pages = client.ask_all(ListProducersRequest(topic, partition))
+    rows = [row for page in pages for row in page.producers]
+    counters = pages[-1].counters
+    if as_json:
+        print_json({"producers": rows, "counters": counters})
+        return
+    _print_producers(rows)
+    print_lines(*_about(counters))
+
+
+def _print_producers(rows: list[ProducerRow]) -> None:
+
+    headings = ("parti-\ntion", "producer\nid", "epoch", "last\nsequence", "last\noffset", "age", "batches")
+    columns = [
+        Column("topic"),
+        *(Column(heading, number=True) for heading in headings),
+    ]
+    print_table(
+        columns,
+        [
+            (
+                row.topic,
+                str(row.partition),
+                str(row.producer_id),
+                str(row.producer_epoch),
+                str(row.last_sequence),
+                str(row.last_offset),
+                duration(row.age_ms),
+                str(row.retained_batches),
+            )
+            for row in rows
+        ],
+    )
+
+
+def _about(counters: ProducerCounters) -> list[str]:
+
+    return [
+        "Since the gateway started:",
+        f"  {counted(counters.duplicates, 'duplicate')} answered with the offset of the original",
+        f"  {counted(counters.rejections, 'batch', 'batches')} refused for sequence or epoch",
+        f"  {counted(counters.evictions, 'idle producer')} forgotten to make room for a new one",
+        f"  {counted(counters.refusals, 'new producer')} refused for want of room",
+    ]

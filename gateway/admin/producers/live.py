@@ -1,0 +1,90 @@
+"""The active producers of a running gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Iterator
+
+from gateway.admin.live_gateway import LiveGateway
+from gateway.admin.producers.messages import (
+    ListProducersRequest,
+    ProducerCounters,
+    ProducerPage,
+    ProducerRow,
+)
+from gateway.admin.request import ControlError
+from gateway.runtime.partitions.partition import Partition
+from gateway.runtime.partitions.registry import Partitions
+from gateway.runtime.services import Services
+from seq_validator import ProducerEntry
+
+
+async def list_producers(gateway: LiveGateway, request: ListProducersRequest) -> ProducerPage:
+    """Return one page of the active producers. Raises ControlError."""
+    now_ms = gateway.services.clock.now_ms()
+    rows: list[ProducerRow] = []
+    for partition in list(_wanted(gateway.services.partitions, request)):
+        lowest = -1
+        if request.after is not None and request.after[:2] == (partition.topic, partition.index):
+            lowest = request.after[2]
+        entries = _entries(partition, lowest, request.limit + 1 - len(rows))
+        rows.extend(_row(partition, entry, now_ms) for entry in entries)
+        if len(rows) > request.limit:
+            break
+        # Let requests in between: a gateway may have a hundred thousand partitions.
+        await asyncio.sleep(0)
+    return ProducerPage(
+        rows[: request.limit], len(rows) <= request.limit, producer_counters(gateway.services)
+    )
+
+
+def producer_counters(services: Services) -> ProducerCounters:
+    """Count what became of producers and their batches."""
+    limit = services.log_directory.environment.producer_limit
+    return ProducerCounters(
+        duplicates=services.duplicates,
+        rejections=services.rejections,
+        evictions=0 if limit is None else limit.evictions,
+        refusals=0 if limit is None else limit.refusals,
+        remembered=sum(len(partition.log.producers) for partition in services.partitions),
+    )
+
+
+def _wanted(partitions: Partitions, request: ListProducersRequest) -> Iterator[Partition]:
+    """Yield the partitions asked for, in order, from the one that the page before ended in."""
+    names = sorted(partitions.by_name)
+    if request.topic is not None:
+        if request.topic not in partitions.by_name:
+            raise ControlError(f"there is no topic {request.topic}")
+        names = [request.topic]
+        if request.partition is not None and not partitions.has(request.topic, request.partition):
+            raise ControlError(f"topic {request.topic} has no partition {request.partition}")
+    for name in names:
+        for partition in partitions.by_name[name].all():
+            if request.after is not None and (name, partition.index) < request.after[:2]:
+                continue
+            if request.partition is None or partition.index == request.partition:
+                yield partition
+
+
+def _entries(partition: Partition, lowest: int, count: int) -> list[ProducerEntry]:
+    """Return the first `count` producers whose ids are above `lowest`, by id."""
+    entries = (entry for entry in partition.log.producers if entry.producer_id > lowest)
+    return heapq.nsmallest(count, entries, key=lambda entry: entry.producer_id)
+
+
+def _row(partition: Partition, entry: ProducerEntry, now_ms: int) -> ProducerRow:
+    return ProducerRow(
+        topic=partition.topic,
+        partition=partition.index,
+        producer_id=entry.producer_id,
+        producer_epoch=entry.producer_epoch,
+        last_sequence=entry.last_sequence,
+        last_offset=entry.last_offset,
+        last_timestamp=entry.last_timestamp,
+        coordinator_epoch=entry.coordinator_epoch,
+        current_txn_start_offset=entry.current_transaction_first_offset,
+        age_ms=max(0, now_ms - entry.last_active_ms),
+        retained_batches=len(entry.batches),
+    )

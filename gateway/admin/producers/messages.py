@@ -1,0 +1,68 @@
+"""The request for active producers, and what `seqgate producers --json` prints."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gateway.admin.request import PagedRequest
+
+
+class ProducerRow(msgspec.Struct, frozen=True):
+    """A producer in one partition: what DescribeProducers answers, and what only the gateway knows.
+
+    `age_ms` is the time since the producer's last append, by the gateway's clock; `last_timestamp` is the timestamp of its newest
+    record. `retained_batches` counts the batches whose retry the gateway still answers with their first offset.
+    """
+
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_offset: int
+    last_timestamp: int
+    coordinator_epoch: int
+    current_txn_start_offset: int
+    age_ms: int
+    retained_batches: int
+
+
+class ProducerCounters(msgspec.Struct, frozen=True):
+    """Counters of producers and their batches; all but `remembered` start at zero with the gateway.
+
+    `duplicates`: batches answered with the offset of the original. `rejections`: batches refused for their sequence or epoch.
+    `evictions`: producers evicted to make room for new ones. `refusals`: new producers refused for want of room.
+    `remembered`: producers that partitions remember now.
+    """
+
+    duplicates: int
+    rejections: int
+    evictions: int
+    refusals: int
+    remembered: int
+
+
+class ProducerPage(msgspec.Struct, frozen=True):
+    """Some of the producers; `complete`: no producer comes after the last row."""
+
+    producers: list[ProducerRow]
+    complete: bool
+    counters: ProducerCounters
+
+
+class ListProducersRequest(PagedRequest[ProducerPage], tag="producers"):
+    """The active producers by topic, partition and id, from the first one after `after` on.
+
+    `after` is topic, partition and producer id of the last row of the page before.
+    """
+
+    topic: str | None = None
+    partition: int | None = None
+    after: tuple[str, int, int] | None = None
+
+    def next_page(self, answer: ProducerPage) -> ListProducersRequest | None:
+        """Ask for the rows after the last one."""
+        if answer.complete:
+            return None
+        last = answer.producers[-1]
+        return msgspec.structs.replace(self, after=(last.topic, last.partition, last.producer_id))

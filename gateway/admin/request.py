@@ -1,0 +1,64 @@
+"""The frame of what goes over the control socket: a request, its answer, and the error that replaces the answer.
+
+The base classes of requests are here; the requests themselves are in the `messages` module of each subject. This module imports
+nothing of the gateway, so that a command starts fast.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Generic, Self, TypeVar, get_args
+
+import msgspec
+
+MAX_REQUEST_BYTES: Final = 64 * 1024
+MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024
+PAGE_ROWS: Final = 1_000
+"""Rows of a page whose request gives no limit."""
+MAX_PAGE_ROWS: Final = 10_000
+"""The highest limit of a page; the gateway refuses a request with a higher one."""
+
+RUNNING: Final = "running"
+"""The word for a gateway that answers, where an answer says who gave it."""
+STOPPED: Final = "stopped"
+"""The word for a data directory that no gateway has open."""
+
+A = TypeVar("A")
+
+
+class ControlError(Exception):
+    """The gateway refused an operation, or the operation failed; the message is one sentence for the operator."""
+
+
+class NotRunning(ControlError):
+    """No gateway answers on the control socket of this data directory."""
+
+
+class Request(msgspec.Struct, Generic[A], tag_field="operation", forbid_unknown_fields=True):
+    """A request whose answer is an `A`. Its tag is the name of the operation."""
+
+    @classmethod
+    def operation_name(cls) -> str:
+        """Return the name of the operation."""
+        return str(cls.__struct_config__.tag)
+
+    @classmethod
+    def answer_type(cls) -> Any:
+        """Return the type of the answer."""
+        return get_args(vars(cls)["__orig_bases__"][0])[0]
+
+    def next_page(self, answer: A) -> Self | None:  # noqa: ARG002 - for those that come in pages
+        """Return the request for the page after `answer`; None: the answer is the last page, or whole."""
+        return None
+
+
+class PagedRequest(Request[A], kw_only=True):
+    """A request for at most `limit` rows of a list."""
+
+    limit: int = PAGE_ROWS
+
+
+class Answer(msgspec.Struct, omit_defaults=True):
+    """What the gateway sends back: the result, or a sentence that says why there is none."""
+
+    result: msgspec.Raw = msgspec.Raw(b"null")
+    error: str | None = None

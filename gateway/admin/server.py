@@ -1,0 +1,148 @@
+"""Answers on the control socket of a running gateway. Its limits are constants, because people ask here, not programs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, Union
+
+import msgspec
+
+from gateway.admin.address import SOCKET_NAME, short_path
+from gateway.admin.live_gateway import LiveGateway, Traffic
+from gateway.admin.operations import OPERATIONS, answer_live
+from gateway.admin.pids.blocks import BlockSource
+from gateway.admin.pids.sources import gateway_source
+from gateway.admin.request import MAX_ANSWER_BYTES, MAX_REQUEST_BYTES, Answer, ControlError, Request
+from gateway.runtime.services import Services
+
+logger = logging.getLogger(__name__)
+
+MAX_CLIENTS: Final = 16
+"""Connections at a time; the gateway refuses the request of the next one."""
+REQUEST_TIMEOUT_S: Final = 5.0
+"""Time for the request line to arrive, and for the client to read the answer; then the gateway closes the connection."""
+OPERATION_TIMEOUT_S: Final = 30.0
+"""Time for an operation; then the gateway answers with an error, and the operation continues as a task."""
+_SOCKET_MODE: Final = 0o600
+
+_decoder: Final[msgspec.json.Decoder[Request[Any]]] = msgspec.json.Decoder(
+    Union[tuple(operation.request for operation in OPERATIONS)]  # noqa: UP007 - of a list
+)
+
+
+class ControlServer:
+    """The control socket of one gateway, at `directory`/control.sock.
+
+    The caller holds the lock of the data directory, so a socket file that exists already belongs to a dead gateway.
+    """
+
+    def __init__(
+        self,
+        services: Services,
+        directory: Path,
+        *,
+        traffic: Callable[[], Traffic] = Traffic,
+        source: BlockSource | None = None,
+    ) -> None:
+        """Answer about `services`; `traffic` returns the listeners' counters, `source` replaces the gateway's own blocks."""
+        self.path = directory / SOCKET_NAME
+        self._gateway = LiveGateway(
+            services, source or gateway_source(services), traffic, services.clock.now_ms()
+        )
+        self._server: asyncio.Server | None = None
+        self._clients: set[asyncio.Task[Any]] = set()
+
+    async def start(self) -> bool:
+        """Begin to answer; return whether the socket could be opened. A gateway runs without the socket as well."""
+        bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self.path.unlink(missing_ok=True)
+            with short_path(self.path) as path:
+                # Nobody can connect before `listen`, so nobody connects before the mode is set.
+                bound.bind(path)
+                self.path.chmod(_SOCKET_MODE)
+            bound.setblocking(False)
+            self._server = await asyncio.start_unix_server(
+                self._serve, sock=bound, limit=MAX_REQUEST_BYTES, backlog=MAX_CLIENTS
+            )
+        except OSError as error:
+            bound.close()
+            logger.warning("no control socket at %s, `seqgate` commands can't ask here: %s", self.path, error)
+            return False
+        return True
+
+    async def stop(self) -> None:
+        """Stop answering, and drop the requests under way."""
+        if self._server is None:
+            return
+        self._server.close()
+        for client in list(self._clients):
+            client.cancel()
+        await asyncio.gather(*self._clients, return_exceptions=True)
+        self._server = None
+        if self._gateway.blocks.close is not None:
+            await self._gateway.blocks.close()
+        with contextlib.suppress(OSError):
+            self.path.unlink(missing_ok=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._clients.add(task)
+        try:
+            if len(self._clients) > MAX_CLIENTS:
+                answer = Answer(error=f"{MAX_CLIENTS} commands are asking already; try again")
+            else:
+                answer = await self._answer(reader)
+            line = msgspec.json.encode(answer) + b"\n"
+            if len(line) > MAX_ANSWER_BYTES:
+                line = (
+                    msgspec.json.encode(Answer(error="the answer is too long; ask for smaller pages")) + b"\n"
+                )
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
+                writer.write(line)
+                await writer.drain()
+        except (OSError, TimeoutError, asyncio.CancelledError):
+            # The client went away, or the gateway stops: nobody reads the answer.
+            writer.transport.abort()
+        finally:
+            self._clients.discard(task)
+            writer.close()
+
+    async def _answer(self, reader: asyncio.StreamReader) -> Answer:
+        try:
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
+                line = await reader.readuntil(b"\n")
+        except TimeoutError:
+            return Answer(error=f"no request came within {REQUEST_TIMEOUT_S:g} s")
+        except asyncio.LimitOverrunError:
+            return Answer(error=f"a request has at most {MAX_REQUEST_BYTES} bytes")
+        except asyncio.IncompleteReadError:
+            return Answer(error="a request is one line and ends with a newline")
+        try:
+            request = _decoder.decode(line)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            return Answer(error=f"the request is not understood: {error}")
+        tasks = self._gateway.services.tasks
+        work = tasks.start(
+            tasks.begin(f"seqgate {request.operation_name()}", is_brief=True),
+            answer_live(self._gateway, request),
+        )
+        try:
+            # An operation that takes longer continues. Stopped halfway, it would leave what nobody asked for.
+            result = await asyncio.wait_for(asyncio.shield(work), OPERATION_TIMEOUT_S)
+        except ControlError as error:
+            return Answer(error=str(error))
+        except TimeoutError:
+            return Answer(
+                error=f"not done within {OPERATION_TIMEOUT_S:g} s; it goes on, and `seqgate tasks` tells of it"
+            )
+        except Exception as error:
+            logger.exception("the control request %s failed", request)
+            return Answer(error=f"the gateway failed to answer: {error}")
+        return Answer(result=msgspec.Raw(msgspec.json.encode(result)))

@@ -1,0 +1,55 @@
+"""`seqgate status`: the state of a running gateway."""
+
+from __future__ import annotations
+
+import typer
+
+from gateway.admin.options import AsJson, ConfigFile, DataDir, asking
+from gateway.admin.printing import Column, count, duration, print_json, print_table
+from gateway.admin.status.messages import Status, StatusRequest
+
+
+def status(data_dir: DataDir = None, config_file: ConfigFile = None, as_json: AsJson = False) -> None:
+    """Show how a running gateway is. Exits with 1 when no gateway runs or a partition is offline."""
+    with asking(config_file, data_dir) as client:
+        answer = client.ask(StatusRequest())
+    if as_json:
+        print_json(answer)
+    else:
+        print_table((Column("gateway"), Column("")), _rows(answer))
+    raise typer.Exit(1 if answer.offline_partitions else 0)
+
+
+def _rows(answer: Status) -> list[tuple[str, str]]:
+
+    counters = answer.counters
+    rows = [
+        ("listening on", ", ".join(answer.listeners.values())),
+        ("data directory", answer.data_dir),
+        ("process", f"{answer.pid}, version {answer.version}, up for {duration(answer.uptime_ms)}"),
+        ("node, cluster", f"{answer.node_id}, {answer.cluster_id}"),
+        ("topics, partitions", f"{count(answer.topics)}, {count(answer.partitions)}"),
+        ("connections", f"{count(answer.connections)} now, {count(answer.refused_connections)} refused"),
+        ("requests", count(answer.requests)),
+        ("flush rounds", f"{count(answer.flush_rounds)}, {count(answer.flush_failures)} failed"),
+        (
+            "producer ids left",
+            f"{count(answer.producer_ids_left)} claimed ({answer.producer_id_store} store)",
+        ),
+        ("producers", f"{count(counters.remembered)} active"),
+        (
+            "batches",
+            f"{count(counters.duplicates)} duplicates answered, {count(counters.rejections)} refused",
+        ),
+        (
+            "producer names",
+            f"{count(answer.names.remembered)} remembered, {count(answer.names.dropped_records)} records dropped as duplicates",
+        ),
+    ]
+    if answer.producer_id_store_error is not None:
+        rows.append(("producer id store", answer.producer_id_store_error))
+    rows += [
+        ("OFFLINE", f"{partition.topic}-{partition.partition}: {partition.reason}")
+        for partition in answer.offline_partitions
+    ]
+    return rows

@@ -1,0 +1,68 @@
+"""The state of a running gateway."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from gateway.admin.live_gateway import LiveGateway
+from gateway.admin.names.live import name_counters
+from gateway.admin.producers.live import producer_counters
+from gateway.admin.status.messages import OfflinePartition, Status, StatusRequest
+from gateway.runtime.partitions.registry import Partitions
+
+
+def status(gateway: LiveGateway, _: StatusRequest) -> Status:
+    """Return the state of the gateway."""
+    services = gateway.services
+    traffic = gateway.traffic()
+    state = services.producer_ids.state()
+    prefetched = 0 if state.prefetched is None else state.prefetched.size
+    return Status(
+        version=_version(),
+        pid=os.getpid(),
+        node_id=services.node_id,
+        cluster_id=services.cluster_id,
+        data_dir=str(Path(services.config.str("log.dirs")).absolute()),
+        listeners={
+            name: f"{endpoint.host}:{endpoint.port}" for name, endpoint in services.advertised.items()
+        },
+        uptime_ms=services.clock.now_ms() - gateway.started_at_ms,
+        topics=len(services.partitions.by_name),
+        partitions=len(services.partitions),
+        offline_partitions=_offline(services.partitions),
+        connections=traffic.connections,
+        refused_connections=traffic.refused_connections,
+        requests=traffic.requests,
+        flush_rounds=services.flusher.rounds,
+        flush_failures=services.flusher.failures,
+        producer_id_store=gateway.blocks.name,
+        producer_ids_left=state.left + prefetched,
+        producer_id_store_error=state.last_error,
+        counters=producer_counters(services),
+        names=name_counters(services),
+    )
+
+
+def _version() -> str:
+    from importlib import metadata  # noqa: PLC0415 - slow to import, and few ask
+
+    try:
+        return metadata.version("seqgate")
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _offline(partitions: Partitions) -> list[OfflinePartition]:
+    """List the partitions that failed while they were open, then those whose files can't be opened."""
+    offline = [
+        OfflinePartition(partition.topic, partition.index, partition.log.failure or "unknown")
+        for partition in partitions
+        if partition.log.offline
+    ]
+    offline += [
+        OfflinePartition(topic.name, index, "it can't be opened")
+        for topic in partitions.by_name.values()
+        for index in topic.failed
+    ]
+    return offline

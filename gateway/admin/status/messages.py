@@ -1,0 +1,46 @@
+"""The request for the status of a gateway, and what `seqgate status --json` prints."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gateway.admin.names.messages import NameCounters
+from gateway.admin.producers.messages import ProducerCounters
+from gateway.admin.request import Request
+
+
+class OfflinePartition(msgspec.Struct, frozen=True):
+    """A partition that a failed write or flush took out of service."""
+
+    topic: str
+    partition: int
+    reason: str
+
+
+class Status(msgspec.Struct, frozen=True):
+    """The state of a running gateway. Counters start at zero with the gateway, unless they count what is there now."""
+
+    version: str
+    pid: int
+    node_id: int
+    cluster_id: str
+    data_dir: str
+    listeners: dict[str, str]
+    uptime_ms: int
+    topics: int
+    partitions: int
+    offline_partitions: list[OfflinePartition]
+    connections: int
+    refused_connections: int
+    requests: int
+    flush_rounds: int
+    flush_failures: int
+    producer_id_store: str
+    producer_ids_left: int
+    producer_id_store_error: str | None
+    counters: ProducerCounters
+    names: NameCounters
+
+
+class StatusRequest(Request[Status], tag="status"):
+    """The state of the gateway."""

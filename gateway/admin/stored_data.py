@@ -1,0 +1,85 @@
+"""What a data directory holds that no gateway has open, read without a lock and without a change.
+
+Reading a partition ends before its first torn batch, where a gateway would truncate the log at its start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from gateway.admin.request import ControlError
+from gateway.metadata.image import MetadataImage
+from gateway.metadata.records import UnknownRecordError, decode_record
+from gateway.metadata.topic_names import METADATA_TOPIC
+from log import IncompatibleFormat, LogError, Storage
+from log.files.file_names import LOG_SUFFIX, parse_offset_name
+from log.files.versions import META, read_properties
+from log.format.record_batch import HEADER_BYTES, BatchHeader, crc_matches, parse_header
+from log.format.records import iterate_records
+
+_METADATA_DIRECTORY: Final = f"{METADATA_TOPIC}-0"
+
+
+def metadata_directory(data_dir: Path, otherwise: str = "") -> Path:
+    """Return the directory of the metadata log.
+
+    Raises ControlError when `data_dir` is no data directory, or one of a later release. `otherwise` continues the error with
+    what else the operator can name.
+    """
+    directory = data_dir / _METADATA_DIRECTORY
+    if not directory.is_dir():
+        raise ControlError(
+            f"{data_dir} is no data directory of a gateway; name the right one with --data-dir{otherwise}"
+        )
+    meta = data_dir / META
+    if meta.exists():
+        try:
+            read_properties(Storage(), str(meta))
+        except (IncompatibleFormat, OSError) as error:
+            raise ControlError(f"{data_dir} can't be used: {error}") from error
+    return directory
+
+
+def read_image(directory: Path) -> MetadataImage:
+    """Replay the metadata log in its directory. Raises ControlError."""
+    image = MetadataImage()
+    try:
+        for _, batch in stored_batches(directory):
+            for record in iterate_records(batch):
+                image.replay(decode_record(record.value or b""))
+    except (LogError, OSError, UnknownRecordError) as error:
+        raise ControlError(f"the metadata in {directory} can't be read: {error}") from error
+    return image
+
+
+def stored_batches(directory: Path) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """Yield the batches of a partition, in order, up to the first torn one. Raises LogError, OSError."""
+    storage = Storage()
+    for name in sorted(filter(_is_segment, storage.list_files(str(directory)))):
+        data = memoryview(storage.read_file(str(directory / name)))
+        position = 0
+        while position + HEADER_BYTES <= len(data):
+            header = parse_header(data, position)
+            end = position + header.size_bytes
+            if header.size_bytes < HEADER_BYTES or end > len(data) or not crc_matches(header, data, position):
+                break
+            yield header, data[position:end]
+            position = end
+        if position != len(data):
+            return
+
+
+def partition_directories(data_dir: Path, topic: str) -> list[Path]:
+    """Return the directories of a topic's partitions, without those under deletion. Raises OSError."""
+    return sorted(
+        path
+        for path in data_dir.glob(f"{topic}-*")
+        if path.is_dir() and path.name.removeprefix(f"{topic}-").isdecimal()
+    )
+
+
+def _is_segment(name: str) -> bool:
+    parsed = parse_offset_name(name)
+    return parsed is not None and parsed[1] == LOG_SUFFIX

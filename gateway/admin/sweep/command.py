@@ -1,0 +1,178 @@
+"""`seqgate sweep` and `seqgate tasks`: what belongs to nothing, and the long work of a gateway."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from typing import Annotated, Final
+
+import msgspec
+import typer
+
+from gateway.admin.client import Client
+from gateway.admin.options import AsJson, ConfigFile, DataDir, asking, duration_ms, stop
+from gateway.admin.printing import (
+    Column,
+    count,
+    counted,
+    duration,
+    print_json,
+    print_lines,
+    print_table,
+    shown,
+)
+from gateway.admin.request import STOPPED, ControlError, NotRunning
+from gateway.admin.sweep.messages import (
+    ListTasksRequest,
+    SweepPage,
+    SweepRequest,
+    SweepResultRequest,
+    TaskRow,
+)
+
+POLL_S: Final = 0.2
+"""Time between two questions for the result of a sweep."""
+DEFAULT_AGE: Final = "1h"
+
+
+def sweep(
+    remove: Annotated[bool, typer.Option("--remove", help="Remove what belongs to nothing.")] = False,
+    unknown: Annotated[
+        bool, typer.Option("--unknown", help="With --remove: remove files of no known name as well.")
+    ] = False,
+    min_age: Annotated[
+        str,
+        typer.Option(
+            "--min-age", metavar="TIME", help="Pass over files that changed less long ago: 30s, 5m, 2h."
+        ),
+    ] = DEFAULT_AGE,
+    data_dir: DataDir = None,
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare what is stored with what is known, and report what belongs to nothing.
+
+    In a running gateway: files and directories without a topic, a partition or a segment, temporary files that were never
+    renamed, and state of groups and transactions for topics that are gone. The gateway serves requests meanwhile. In a data
+    directory that no gateway has open: only files.
+
+    \b
+    Kinds:
+      partition without a topic        a partition's directory, but there is no such topic or partition
+      segment without a partition      a segment's files that no partition knows; may hold records, never removed
+      index without a segment          an index whose log file is gone
+      snapshot without a segment       producer state beyond the end of a log, or of segments long deleted
+      temporary file                   written to be renamed, and never renamed
+      left to be deleted               renamed to be deleted, but nothing waits to delete it
+      unknown                          no name that is used here; removed only with --unknown
+      ... without a topic              offsets, share groups and transactions of topics that are gone
+
+    Exits with 1 when something is left that belongs to nothing.
+    """  # noqa: D301 - \b keeps the lines of the list apart
+    try:
+        min_age_ms = duration_ms(min_age)
+    except ValueError as error:
+        raise stop(f"--min-age: {error}", code=2) from None
+    if unknown and not remove:
+        raise stop("--unknown needs --remove", code=2)
+    request = SweepRequest(remove=remove, unknown=unknown, min_age_ms=min_age_ms)
+    with asking(config_file, data_dir) as client:
+        page = _sweep(client, request)
+    if as_json:
+        print_json(page)
+    else:
+        _print(page)
+    raise typer.Exit(1 if any(not leak.removed for leak in page.leaks) else 0)
+
+
+def _sweep(client: Client, request: SweepRequest) -> SweepPage:
+    """Sweep a running gateway or a data directory, to the end. Raises ControlError."""
+    try:
+        task = client.ask(request)
+    except NotRunning:
+        from gateway.admin.sweep import stopped  # noqa: PLC0415 - slow to import
+
+        return stopped.sweep(client.data_dir, request, time.time_ns() // 1_000_000, _print_progress)
+    while True:
+        pages = client.ask_all(SweepResultRequest(task.number))
+        page = msgspec.structs.replace(pages[0], leaks=[leak for each in pages for leak in each.leaks])
+        if page.task.ended:
+            break
+        _print_progress(page.task.done, page.task.total)
+        time.sleep(POLL_S)
+    if page.task.failure is not None:
+        raise ControlError(f"the sweep failed: {page.task.failure}")
+    return page
+
+
+def _print_progress(done: int, total: int | None) -> None:
+    """Print on a terminal how far the sweep is; the next output overwrites the line."""
+    if sys.stderr.isatty() and (total is None or done % 100 == 0):
+        of = "" if total is None else f" of {total:,}"
+        print(f"\r{done:,}{of} looked at", end="\r", file=sys.stderr, flush=True)
+
+
+def _print(page: SweepPage) -> None:
+    if page.leaks:
+        columns = [Column("kind"), Column("what"), Column("size", number=True)]
+        print_table(
+            [*columns, Column("")],
+            [
+                (
+                    leak.kind,
+                    shown(leak.place),
+                    "" if leak.size_bytes is None else count(leak.size_bytes),
+                    "removed" if leak.removed else "" if leak.removable else "look at it",
+                )
+                for leak in page.leaks
+            ],
+        )
+        kinds = Counter(leak.kind for leak in page.leaks)
+        print_lines(", ".join(f"{number} × {kind}" for kind, number in kinds.items()))
+    else:
+        print_lines("Nothing is left that belongs to nothing.")
+    if page.gateway == STOPPED:
+        print_lines(
+            "The gateway is stopped: only files were compared, not what groups and transactions hold."
+        )
+
+
+def tasks(data_dir: DataDir = None, config_file: ConfigFile = None, as_json: AsJson = False) -> None:
+    """Show the long work of a running gateway, and the last work that ended.
+
+    Work that an administrative request has begun continues when the client's request times out; `seqgate tasks` shows it to the end.
+    """
+    with asking(config_file, data_dir) as client:
+        page = client.ask(ListTasksRequest())
+    if as_json:
+        print_json(page)
+        return
+    print_table(
+        [
+            Column("number", number=True),
+            Column("task"),
+            Column("for", number=True),
+            Column("done", number=True),
+            Column("of", number=True),
+            Column("state"),
+        ],
+        [
+            (
+                str(task.number),
+                shown(task.name, 60),
+                duration(task.age_ms),
+                count(task.done),
+                "" if task.total is None else count(task.total),
+                _state(task),
+            )
+            for task in page.tasks
+        ],
+    )
+    print_lines(f"{counted(page.files_to_delete, 'file')} and directories wait to be deleted.")
+
+
+def _state(task: TaskRow) -> str:
+    if task.failure is not None:
+        return f"failed: {task.failure}"
+    return "done" if task.ended else "running"

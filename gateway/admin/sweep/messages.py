@@ -1,0 +1,86 @@
+"""The requests about sweeps and tasks, and what `seqgate sweep --json` and `seqgate tasks --json` print."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from gateway.admin.request import PagedRequest, Request
+
+DEFAULT_MIN_AGE_MS: Final = 3_600_000
+
+
+class TaskRow(msgspec.Struct, frozen=True):
+    """A task. `total` is None while nobody knows it; `age_ms` is the time since the task began, up to its end.
+
+    `failure` says why the task ended before it was done, None where it did not fail.
+    """
+
+    number: int
+    name: str
+    begun_ms: int
+    age_ms: int
+    done: int
+    total: int | None
+    ended: bool
+    failure: str | None
+
+
+class TaskPage(msgspec.Struct, frozen=True):
+    """All tasks. `files_to_delete` counts the files that wait for deletion, and each directory of a deleted partition as one."""
+
+    tasks: list[TaskRow]
+    files_to_delete: int
+
+
+class ListTasksRequest(Request[TaskPage], tag="tasks"):
+    """The tasks under way, and the last ones that ended."""
+
+
+class LeakRow(msgspec.Struct, frozen=True):
+    """A leak: a file, directory or state that belongs to nothing.
+
+    `place` is a path in the data directory, or the owner of the state. `size_bytes` is None where a leak has no size of its own.
+    `removed`: the leak is gone, or waits for deletion. `removable`: a sweep may remove the leak.
+    """
+
+    kind: str
+    place: str
+    size_bytes: int | None
+    removable: bool
+    removed: bool
+
+
+class SweepPage(msgspec.Struct, frozen=True):
+    """Some of the `total` leaks of a sweep. `gateway` is "running" or "stopped"; of a stopped gateway only files are swept."""
+
+    gateway: str
+    task: TaskRow
+    total: int
+    leaks: list[LeakRow]
+
+
+class SweepRequest(Request[TaskRow], tag="sweep"):
+    """Begin a sweep. With `remove` it removes leaks of known kinds, with `unknown` also files of no known name.
+
+    Files that changed less than `min_age_ms` ago are not leaks.
+    """
+
+    remove: bool = False
+    unknown: bool = False
+    min_age_ms: int = DEFAULT_MIN_AGE_MS
+
+
+class SweepResultRequest(PagedRequest[SweepPage], tag="sweep.result"):
+    """What the sweep with this task number has found so far, from leak `position` on."""
+
+    number: int
+    position: int = 0
+
+    def next_page(self, answer: SweepPage) -> SweepResultRequest | None:
+        """Ask for the leaks after the last one."""
+        position = self.position + len(answer.leaks)
+        if position >= answer.total or not answer.leaks:
+            return None
+        return msgspec.structs.replace(self, position=position)

@@ -1,0 +1,91 @@
+"""The sweep of a data directory that no gateway has open.
+
+Finding leaks needs no lock and changes nothing; removing takes the directory's lock. Only files are swept. Finding leaks in the
+state of groups and transactions takes a running gateway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from gateway.admin.request import STOPPED, ControlError
+from gateway.admin.stored_data import metadata_directory, read_image
+from gateway.admin.sweep.messages import SweepPage, SweepRequest, TaskRow
+from gateway.admin.sweep.sweeps import NAME, OTHER_NAMES, leak_rows
+from gateway.metadata.image import MetadataImage
+from gateway.runtime.upkeep.file_sweep import MAX_FOUND, is_chosen, is_partition
+from log import DirectoryLocked, Storage
+from log.directory.leaks import FileLeak, leaks_of_directory, leaks_of_partition
+from log.directory.log_directory import KNOWN_NAMES, LOCK
+from log.files.file_names import parse_partition_directory
+
+Progress = Callable[[int, int], None]
+"""Called with the number of directories swept so far, and of all directories."""
+
+
+def sweep(data_dir: Path, request: SweepRequest, now_ms: int, progress: Progress) -> SweepPage:
+    """Return the leaks of a data directory, and remove those that the request names. Raises ControlError."""
+    directory = metadata_directory(data_dir)
+    storage = Storage()
+    lock = str(data_dir / LOCK)
+    if request.remove:
+        try:
+            storage.lock(lock)
+        except DirectoryLocked as error:
+            raise ControlError(
+                f"{data_dir} is in use by a process that does not answer on its control socket; try again"
+            ) from error
+        except OSError as error:
+            raise ControlError(f"{data_dir} can't be locked: {error.strerror or error}") from error
+    try:
+        image = read_image(directory)
+        leaks: list[FileLeak] = []
+        for leak in _find(storage, data_dir, image, now_ms - request.min_age_ms, progress):
+            leaks.append(leak)
+            if len(leaks) == MAX_FOUND:
+                break
+        removed = set()
+        for leak in leaks if request.remove else ():
+            if is_chosen(leak, unknown=request.unknown):
+                _remove(storage, data_dir / leak.path, leak)
+                removed.add(leak)
+    except OSError as error:
+        raise ControlError(f"{data_dir} can't be swept: {error}") from error
+    finally:
+        storage.unlock(lock)
+    task = TaskRow(0, NAME, now_ms, 0, len(leaks), len(leaks), ended=True, failure=None)
+    return SweepPage(STOPPED, task, len(leaks), leak_rows(leaks, removed))
+
+
+def _find(
+    storage: Storage, data_dir: Path, image: MetadataImage, before_ms: int, progress: Progress
+) -> Iterator[FileLeak]:
+    entries = storage.entries(str(data_dir))
+    yield from leaks_of_directory(
+        entries,
+        known_names=KNOWN_NAMES | OTHER_NAMES,
+        is_partition=lambda topic, index: is_partition(image, topic, index),
+        waits=lambda _: False,
+        before_ms=before_ms,
+    )
+    for count, entry in enumerate(entries, start=1):
+        parsed = parse_partition_directory(entry.name) if entry.is_directory else None
+        if parsed is not None and is_partition(image, *parsed):
+            yield from leaks_of_partition(
+                entry.name,
+                storage.entries(str(data_dir / entry.name)),
+                opened=None,
+                waits=lambda _: False,
+                before_ms=before_ms,
+            )
+        progress(count, len(entries))
+
+
+def _remove(storage: Storage, path: Path, leak: FileLeak) -> None:
+    if not leak.is_directory:
+        storage.delete(str(path))
+        return
+    for name in storage.list_directory(str(path)):
+        storage.delete(str(path / name))
+    storage.delete_directory(str(path))

@@ -1,0 +1,126 @@
+"""The sweeps of a running gateway, and its tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from gateway.admin.address import SOCKET_NAME
+from gateway.admin.request import RUNNING, ControlError
+from gateway.admin.sweep.messages import (
+    LeakRow,
+    ListTasksRequest,
+    SweepPage,
+    SweepRequest,
+    SweepResultRequest,
+    TaskPage,
+    TaskRow,
+)
+from gateway.runtime.loop.tasks import Task
+from gateway.runtime.services import Services
+from gateway.runtime.topics.producer_id_source import SEEN_FILE
+from gateway.runtime.upkeep.file_sweep import MAX_FOUND, FileSweep
+from gateway.runtime.upkeep.state_sweep import ALL, StateLeak, StateSweep
+from log.directory.leaks import FileLeak
+
+NAME: Final = "sweep"
+KEPT_RESULTS: Final = 4
+"""Sweeps whose leaks are kept; an older sweep can't be asked for any more."""
+LISTING_TASKS: Final = f"seqgate {ListTasksRequest.operation_name()}"
+"""The name of the task that lists the tasks, which is not listed."""
+OTHER_NAMES: Final = frozenset({SOCKET_NAME, SEEN_FILE})
+"""Files in the data directory that the log does not know."""
+
+
+class Sweeps:
+    """The sweep under way, and what the last sweeps found."""
+
+    def __init__(self, services: Services) -> None:
+        """Begin without a sweep."""
+        self._services = services
+        self._found: dict[int, list[LeakRow]] = {}
+
+    def begin(self, request: SweepRequest) -> TaskRow:
+        """Begin a sweep, unless one is under way. Raises ControlError."""
+        if request.min_age_ms < 0:
+            raise ControlError(f"min_age_ms must be 0 or higher, not {request.min_age_ms}")
+        tasks = self._services.tasks
+        running = next((task for task in tasks if task.name == NAME and task.ended_ms is None), None)
+        if running is not None:
+            raise ControlError(f"a sweep is under way; `seqgate tasks` tells of it (number {running.number})")
+        task = tasks.begin(NAME)
+        self._found[task.number] = []
+        while len(self._found) > KEPT_RESULTS:
+            del self._found[next(iter(self._found))]
+        tasks.start(task, self._sweep(task, request))
+        return self._row(task)
+
+    async def _sweep(self, task: Task, request: SweepRequest) -> None:
+        services = self._services
+        rows = self._found[task.number]
+        files = FileSweep(
+            services.log_directory,
+            services.metadata_log,
+            other_names=OTHER_NAMES,
+            now_ms=services.clock.now_ms,
+            min_age_ms=request.min_age_ms,
+        )
+        state = StateSweep(services)
+        file_leaks = await files.find(task)
+        state_leaks = await state.find(task, MAX_FOUND - len(file_leaks))
+        removed: set[FileLeak | StateLeak] = set()
+        if request.remove:
+            removed.update(await files.remove(file_leaks, task, unknown=request.unknown))
+            removed.update(await state.remove(state_leaks, task))
+        rows += leak_rows(file_leaks, removed)
+        rows += [_state_row(leak, removed=leak in removed) for leak in state_leaks]
+
+    def result(self, request: SweepResultRequest) -> SweepPage:
+        """Return one page of what a sweep found. Raises ControlError."""
+        if request.position < 0:
+            raise ControlError(f"position must be 0 or higher, not {request.position}")
+        task = self._services.tasks.get(request.number)
+        rows = self._found.get(request.number)
+        if task is None or rows is None:
+            raise ControlError(f"there is no sweep of number {request.number}")
+        page = rows[request.position : request.position + request.limit]
+        return SweepPage(RUNNING, self._row(task), len(rows), page)
+
+    def tasks(self) -> TaskPage:
+        """Return the tasks under way and the last ones that ended."""
+        deletions = self._services.log_directory.environment.deletions
+        rows = [self._row(task) for task in self._services.tasks if task.name != LISTING_TASKS]
+        return TaskPage(rows, len(deletions))
+
+    def _row(self, task: Task) -> TaskRow:
+        ended_ms = task.ended_ms
+        until_ms = self._services.clock.now_ms() if ended_ms is None else ended_ms
+        return TaskRow(
+            number=task.number,
+            name=task.name,
+            begun_ms=task.begun_ms,
+            age_ms=max(0, until_ms - task.begun_ms),
+            done=task.done,
+            total=task.total,
+            ended=ended_ms is not None,
+            failure=task.failure,
+        )
+
+
+def leak_rows(leaks: Iterable[FileLeak], removed: Collection[object]) -> list[LeakRow]:
+    """Return the rows of leaked files; `removed` holds the leaks that are gone."""
+    return [
+        LeakRow(
+            leak.kind,
+            leak.path,
+            None if leak.is_directory else leak.size_bytes,
+            removable=leak.removable,
+            removed=leak in removed,
+        )
+        for leak in leaks
+    ]
+
+
+def _state_row(leak: StateLeak, *, removed: bool) -> LeakRow:
+    place = leak.topic if leak.partition == ALL else f"{leak.topic}-{leak.partition}"
+    return LeakRow(leak.kind, f"{leak.owner}: {place}", None, removable=True, removed=removed)

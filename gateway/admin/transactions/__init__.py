@@ -1,0 +1,1 @@
+"""Transactional ids, their transactions, and the transactions that hang."""

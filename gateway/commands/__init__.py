@@ -1,1 +1,0 @@
-"""The commands beside `serve`, one module per group. Each imports late what it needs, so that `serve` starts fast."""

@@ -1,0 +1,34 @@
+"""Groups of every protocol: classic, consumer (KIP-848) and share (KIP-932).
+
+All have the same properties for those who list them: `type`, `state_text`, `is_empty`, `generation` and `protocol`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, TypeAlias
+
+from gateway.coordinator.group.classic_group import ClassicGroup, GroupState
+from gateway.coordinator.group.consumer_group import ConsumerGroup, ConsumerGroupState
+from gateway.coordinator.group.shard import GroupShard
+from gateway.coordinator.group.share_group import ShareGroup
+
+Group: TypeAlias = ClassicGroup | ConsumerGroup | ShareGroup
+
+STATES: Final[tuple[str, ...]] = tuple(
+    dict.fromkeys(state.value for state in (*GroupState, *ConsumerGroupState) if state is not GroupState.DEAD)
+)
+"""The words for the states of a group that is not deleted; a share group is Empty or Stable."""
+
+
+def all_groups(shard: GroupShard) -> Iterator[Group]:
+    """Yield the groups of a shard, in no order."""
+    yield from shard.groups.values()
+    yield from shard.consumers.groups.values()
+    yield from shard.shares.groups.values()
+
+
+def find_group(shard: GroupShard, group_id: str) -> Group | None:
+    """Return the group of that id."""
+    kinds = shard.groups, shard.consumers.groups, shard.shares.groups
+    return next((groups[group_id] for groups in kinds if group_id in groups), None)

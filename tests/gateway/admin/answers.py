@@ -1,0 +1,37 @@
+"""Answers of a node to the requests of commands, without a control socket."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from gateway.admin.live_gateway import LiveGateway, Traffic
+from gateway.admin.operations import answer_live
+from gateway.admin.pids.sources import gateway_source
+from gateway.admin.request import Request
+from tests.gateway.handlers.support import NOW_MS, Node
+
+A = TypeVar("A")
+TRAFFIC = Traffic(connections=4, refused_connections=1, requests=99)
+UPTIME_MS = 5_000
+
+
+def live(node: Node) -> LiveGateway:
+    """Return the gateway of a node that runs since `UPTIME_MS`."""
+    return LiveGateway(node.services, gateway_source(node.services), lambda: TRAFFIC, NOW_MS - UPTIME_MS)
+
+
+async def answer(node: Node, request: Request[A]) -> A:
+    """Return the answer to a request. Raises ControlError."""
+    result: A = await answer_live(live(node), request)
+    return result
+
+
+async def all_pages(node: Node, request: Request[A]) -> list[A]:
+    """Return all pages of an answer. Raises ControlError."""
+    pages = []
+    following: Request[A] | None = request
+    while following is not None:
+        assert len(pages) < 1_000
+        pages.append(await answer(node, following))
+        following = following.next_page(pages[-1])
+    return pages

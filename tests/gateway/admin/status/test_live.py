@@ -1,0 +1,32 @@
+"""The state of a running gateway."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gateway.admin.status.messages import StatusRequest
+from tests.gateway.admin.answers import TRAFFIC, UPTIME_MS, answer
+from tests.gateway.handlers.requests import create
+from tests.gateway.handlers.support import open_node
+
+
+async def test_counts_and_offline_partitions(tmp_path: Path) -> None:
+    async with open_node(tmp_path) as node:
+        await create(node, "a", 2)
+        await create(node, "b")
+        partition = node.services.partitions.get("a", 1)
+        assert partition is not None
+        partition.log.take_offline("No space left on device")
+        status = await answer(node, StatusRequest())
+        assert (status.topics, status.partitions, status.uptime_ms) == (2, 3, UPTIME_MS)
+        assert (status.connections, status.refused_connections, status.requests) == TRAFFIC
+        assert (status.flush_rounds, status.flush_failures) == (node.services.flusher.rounds, 0)
+        assert status.listeners == {"PLAINTEXT": "gateway.example:9092"}
+        (offline,) = status.offline_partitions
+        assert (offline.topic, offline.partition, offline.reason) == ("a", 1, "No space left on device")
+
+
+async def test_ids_left_count_the_block_claimed_ahead(tmp_path: Path) -> None:
+    async with open_node(tmp_path, "seqgate.producer.id.block.size=10") as node:
+        await node.services.producer_ids.start()
+        assert (await answer(node, StatusRequest())).producer_ids_left == 10

@@ -1,0 +1,74 @@
+"""Lists longer than a page come whole over the control socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from gateway.admin.client import Client, ask_all
+from gateway.admin.names.messages import NamesRequest
+from gateway.admin.pids.messages import ListBlocksRequest
+from gateway.admin.producers.messages import ListProducersRequest
+from gateway.admin.request import PAGE_ROWS, RUNNING, STOPPED, ControlError
+from gateway.admin.server import ControlServer
+from gateway.admin.status.messages import StatusRequest
+from gateway.config import load_config
+from gateway.runtime.topics.embedded_block_store import EmbeddedBlockStore
+from tests.gateway.handlers.requests import create
+from tests.gateway.handlers.support import NOW_MS, Node, open_node
+from tests.log.support import batch
+
+MANY = 2 * PAGE_ROWS + 500
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[Node]:
+    """A node that answers on its control socket."""
+    async with open_node(tmp_path) as opened:
+        control = ControlServer(opened.services, tmp_path)
+        assert await control.start()
+        yield opened
+        await control.stop()
+
+
+async def test_blocks_of_a_running_gateway(node: Node, tmp_path: Path) -> None:
+    store = EmbeddedBlockStore(node.services.metadata_log, 0)
+    await asyncio.gather(*(store.claim(10, "loader", NOW_MS) for _ in range(MANY)))
+    pages = await asyncio.to_thread(ask_all, tmp_path, ListBlocksRequest())
+    rows = [row.first_producer_id for page in pages for row in page.blocks]
+    assert rows == list(range(0, 10 * MANY, 10))
+    assert {page.total for page in pages} == {MANY}
+    (latest,) = await asyncio.to_thread(ask_all, tmp_path, ListBlocksRequest(MANY - 3))
+    assert [row.first_producer_id for row in latest.blocks] == rows[-3:]
+
+
+async def test_producers_of_a_running_gateway(node: Node, tmp_path: Path) -> None:
+    for topic in ("a", "b"):
+        await create(node, topic)
+        partition = node.services.partitions.get(topic, 0)
+        assert partition is not None
+        for producer_id in range(MANY):
+            partition.append(batch(producer_id=producer_id, base_sequence=0), NOW_MS)
+    pages = await asyncio.to_thread(ask_all, tmp_path, ListProducersRequest())
+    rows = [(row.topic, row.producer_id) for page in pages for row in page.producers]
+    assert rows == [(topic, producer_id) for topic in ("a", "b") for producer_id in range(MANY)]
+    assert [page.complete for page in pages] == [False] * (len(pages) - 1) + [True]
+
+
+async def test_the_data_directory_answers_where_no_gateway_runs(tmp_path: Path) -> None:
+    client = Client(tmp_path, load_config(overrides=[f"log.dirs={tmp_path}"]))
+    async with open_node(tmp_path) as node:
+        control = ControlServer(node.services, tmp_path)
+        await control.start()
+        gateway, (page,) = await asyncio.to_thread(client.ask_or_read_all, NamesRequest())
+        assert (gateway, page.names, page.counters is None) == (RUNNING, [], False)
+        await control.stop()
+    gateway, (page,) = client.ask_or_read_all(NamesRequest())
+    assert (gateway, page.names, page.counters) == (STOPPED, [], None)
+    with pytest.raises(ControlError, match="limit must be between 1 and 10000, not 0"):
+        client.ask_or_read(NamesRequest(limit=0))
+    with pytest.raises(ControlError, match="only a running gateway can answer status"):
+        client.ask_or_read(StatusRequest())

@@ -1,0 +1,103 @@
+"""The list of operations agrees with the requests, the functions, the commands and the documentation."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pytest
+
+import gateway.admin
+from gateway.admin.live_gateway import LiveGateway
+from gateway.admin.operation import Operation, page
+from gateway.admin.operations import OPERATIONS
+from gateway.admin.request import MAX_PAGE_ROWS, ControlError, PagedRequest, Request
+from gateway.admin.stopped_gateway import StoppedGateway
+from tests.gateway.admin.answers import answer
+from tests.gateway.handlers.support import open_node
+
+FOLDER = Path(gateway.admin.__file__).parent
+NAMES = [operation.request.operation_name() for operation in OPERATIONS]
+
+
+def requests_in_folders() -> Iterator[type[Request[Any]]]:
+    for found in pkgutil.walk_packages(gateway.admin.__path__, "gateway.admin."):
+        if found.name.endswith(".messages"):
+            for member in vars(importlib.import_module(found.name)).values():
+                if (
+                    inspect.isclass(member)
+                    and issubclass(member, Request)
+                    and member.__module__ == found.name
+                ):
+                    yield member
+
+
+def hints(function: Any) -> tuple[list[Any], Any]:
+    """The types of the parameters, and of the answer."""
+    found = get_type_hints(function)
+    return [kind for name, kind in found.items() if name != "return"], found["return"]
+
+
+def test_every_request_is_an_operation_under_a_name_of_its_own() -> None:
+    assert {operation.request for operation in OPERATIONS} == set(requests_in_folders())
+    assert len(set(NAMES)) == len(OPERATIONS)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=NAMES)
+def test_functions_take_the_request_and_return_its_answer(operation: Operation[Any]) -> None:
+    assert hints(operation.run) == ([LiveGateway, operation.request], operation.request.answer_type())
+    if operation.stopped is not None:
+        expected = ([StoppedGateway, operation.request], operation.request.answer_type())
+        assert hints(operation.stopped) == expected
+
+
+def test_every_operation_has_a_command() -> None:
+    made = {
+        node.func.id
+        for path in FOLDER.glob("*/command.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+    assert {operation.request.__name__ for operation in OPERATIONS} <= made
+
+
+@pytest.mark.parametrize("limit", [-1, 0, MAX_PAGE_ROWS + 1])
+@pytest.mark.parametrize(
+    "operation",
+    [operation for operation in OPERATIONS if issubclass(operation.request, PagedRequest)],
+    ids=[
+        name
+        for name, operation in zip(NAMES, OPERATIONS, strict=True)
+        if issubclass(operation.request, PagedRequest)
+    ],
+)
+async def test_pages_have_a_limit(tmp_path: Path, operation: Operation[Any], limit: int) -> None:
+    values = {"topic": "t", "group": "g", "transactional_id": "t", "number": 1}
+    required = [name for name in operation.request.__struct_fields__ if name in values]
+    request = operation.request(**{name: values[name] for name in required}, limit=limit)
+    async with open_node(tmp_path) as node:
+        with pytest.raises(ControlError, match=f"limit must be between 1 and 10000, not {limit}"):
+            await answer(node, request)
+
+
+@pytest.mark.parametrize(
+    ("after", "limit", "expected"),
+    [
+        (None, 2, (["a", "b"], False)),
+        (None, 4, (["a", "b", "c", "d"], True)),
+        ("b", 2, (["c", "d"], True)),
+        ("b", 1, (["c"], False)),
+        ("bb", 1, (["c"], False)),
+        ("d", 1, ([], True)),
+        (None, 0, ([], False)),
+    ],
+)
+def test_a_page_is_cut_from_items_in_any_order(
+    after: str | None, limit: int, expected: tuple[list[str], bool]
+) -> None:
+    assert page(iter("cadb"), after, limit, key=lambda letter: letter) == expected

@@ -1,0 +1,78 @@
+"""How numbers and times look to people."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.admin.printing import Column, count, counted, duration, moment, print_json, print_table, shown
+
+
+@pytest.mark.parametrize(
+    ("length_ms", "shown"),
+    [
+        (0, "0.0 s"),
+        (400, "0.4 s"),
+        (9_999, "10.0 s"),
+        (12_345, "12 s"),
+        (60_000, "1 min"),
+        (725_000, "12 min 5 s"),
+        (3_600_000, "1 h"),
+        (7_260_000, "2 h 1 min"),
+        (90_000_000, "1 d 1 h"),
+        (864_000_000, "10 d"),
+    ],
+)
+def test_duration(length_ms: int, shown: str) -> None:
+    assert duration(length_ms) == shown
+
+
+def test_counts() -> None:
+    assert (count(None), count(0), count(1234567)) == ("?", "0", "1,234,567")
+    assert (counted(1, "block"), counted(0, "block")) == ("1 block", "0 blocks")
+    assert counted(2_000, "batch", "batches") == "2,000 batches"
+
+
+def test_moments(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert moment(-1) == "-"
+    assert len(moment(1_700_000_000_000)) == len("2023-11-14 22:13:20")
+
+
+def test_json_keeps_64_bits(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"id": 2**63 - 1, "left": None})
+    assert capsys.readouterr().out == '{\n  "id": 9223372036854775807,\n  "left": null\n}\n'
+
+
+def test_numbers_are_never_cut(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    print_table((Column("topic"), Column("id", number=True)), [("t" * 100, str(2**62))])
+    out = capsys.readouterr().out
+    assert str(2**62) in out
+    assert max(map(len, out.splitlines())) <= 40
+
+
+def test_no_column_is_left_out_where_all_of_them_are_too_wide(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    headings = ("topic", "id", "other\nid", "age", "state")
+    numbers = {"id", "other\nid", "age"}
+    columns = [Column(heading, number=heading in numbers) for heading in headings]
+    print_table(columns, [("orders-eu", str(2**62), str(2**61), "3 min 36 s", "running")])
+    out = capsys.readouterr().out
+    for text in ("topic", "orders-e", str(2**62), str(2**61), "3 min 36 s", "state", "running"):
+        assert text in out
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("billing-é-注文", "billing-é-注文"),
+        ("\x1b[2Jgone", "\\x1b[2Jgone"),
+        ("two\nlines", "two\\nlines"),
+        ("\u202edrow", "\\u202edrow"),
+        ("a" * 9, "aaaa…"),
+        ("aaaaa", "aaaaa"),
+    ],
+)
+def test_texts_of_clients_are_harmless(text: str, expected: str) -> None:
+    assert shown(text, 5 if text.startswith("aa") else None) == expected
