@@ -283,7 +283,7 @@ class TestDescribe:
         told: list[tuple[str, int]] = []
         pages = []
         while not (pages and pages[-1].complete):
-            request = DescribeTransactionRequest("billing", told[-1] if told else None, 4)
+            request = DescribeTransactionRequest("billing", told[-1] if told else None, limit=4)
             pages.append(ask(gateway.data_dir, request))
             told += [(row.topic, row.partition) for row in pages[-1].partitions]
         assert told[1:] == [("wide", partition) for partition in range(9)]
