@@ -1,7 +1,8 @@
-"""The generated pages agree with the code."""
+"""The generated pages agree with the code, and the tests that pages name exist."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,9 @@ from gateway.documentation import AREAS, BETWEEN_BROKERS, main, pages, protocol_
 from gateway.handlers import APIS
 from gateway.handlers.answering.api import Api
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+REPOSITORY = Path(__file__).resolve().parents[2]
+DOCS = REPOSITORY / "docs"
+NAMED_TEST = re.compile(r"(?P<file>tests/[\w/]+\.py)?::(?P<name>[\w:]+)|(?P<alone>tests/[\w/]+\.py)")
 
 
 @pytest.mark.parametrize("name", sorted(pages()))
@@ -74,6 +77,18 @@ def test_an_api_that_is_served_is_not_listed_as_not_served() -> None:
 def test_a_handler_module_without_a_description_is_refused() -> None:
     with pytest.raises(ValueError, match="Nameless"):
         protocol_page([Api(key=1, name="Nameless", min_version=0, max_version=1, handle=_handler)])
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
+def test_every_test_that_a_page_names_exists(page: Path) -> None:
+    for line in page.read_text(encoding="utf-8").splitlines():
+        source = ""
+        for found in NAMED_TEST.finditer(line):
+            if file := found["file"] or found["alone"]:
+                assert (REPOSITORY / file).is_file(), file
+                source = (REPOSITORY / file).read_text(encoding="utf-8")
+            for part in (found["name"] or "").split("::") if source else ():
+                assert not part or re.search(rf"(def|class) {part}\b", source), line
 
 
 async def _handler(context: object, request: object) -> None:

@@ -224,7 +224,7 @@ def test_records_that_were_deleted_before_they_were_read(
     assert lines(sqlite) == [*range(10), *range(15, 20)]
 
 
-def test_a_topic_that_was_made_anew_and_has_grown_beyond(
+def test_a_recreated_topic_that_has_grown_beyond_is_refused(
     spark: SparkSession, topics: Topics, sqlite: Database
 ) -> None:
     topic = topics.fresh()
