@@ -73,7 +73,12 @@ class CompactedLog(RetainedLog):
             clean_end_offset=clean_end_offset,
             log_start_offset=self.log_start_offset,
             log_end_offset=self.log_end_offset,
-            decided_end_offset=min(self.last_stable_offset, self.recovery_point, durable_end_offset),
+            decided_end_offset=min(
+                self.last_stable_offset,
+                self.recovery_point,
+                durable_end_offset,
+                self._reader.first_damaged_base(),
+            ),
             now_ms=now_ms,
         )
 

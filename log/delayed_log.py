@@ -267,7 +267,7 @@ class DelayedLog(CompactedLog):
     def _scan_for_delayed(self, delays: DelayedRecords, offset: int) -> None:
         after_ms = self._loaded_at_ms - self.config.delivery_delay_hold_ms
         while offset < self.log_end_offset:
-            region = self._reader.find(offset, _SCAN_BYTES, self.log_end_offset, self.log_end_offset, True)
+            region, offset = self._reader.find_sound(offset, _SCAN_BYTES, self.log_end_offset)
             if region is None:
                 return
             data = memoryview(region.read())

@@ -119,7 +119,7 @@ class DurableLog:
         self.log_end_offset = self.recovery_point = self.high_watermark = loaded.log_end_offset
         self.size_bytes = sum(segment.size_bytes for segment in loaded.segments)
         self.bytes_cut = loaded.bytes_cut
-        self._reader = LogReader(self._environment.storage, self._segments, self._bases)
+        self._reader = LogReader(self._environment, self._segments, self._bases)
         self._reader.high_watermark_moved(self.high_watermark, self.log_end_offset)
         self._undurable = UndurableNames()
         self._flushed = self._active.base_offset, self._active.size_bytes

@@ -8,6 +8,7 @@ from weakref import WeakValueDictionary
 
 from log.files.deletion_queue import DeletionQueue
 from log.files.storage import Storage
+from log.segments.damage_register import DamageRegister
 from log.segments.indexes import IndexCache, SegmentIndexes
 from log.segments.transaction_index import TransactionIndex
 from log.state.delayed_records import DelayedLimit
@@ -31,6 +32,7 @@ class LogEnvironment:
     transaction_index_cache: IndexCache[TransactionIndex] = field(default_factory=IndexCache)
     producer_limit: ProducerLimit | None = None
     deletions: DeletionQueue = field(default_factory=DeletionQueue)
+    damage: DamageRegister = field(default_factory=DamageRegister)
     recovery_points_lost: bool = False
     """Nobody knows what was durable, so offsets that are missing may be compaction's doing anywhere."""
     delayed_limit: DelayedLimit = field(default_factory=DelayedLimit)

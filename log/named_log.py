@@ -234,12 +234,13 @@ class NamedLog(DelayedLog):
             self._surplus_names = 0
 
     def _replay_batch(self, names: NameTable, batch: BatchHeader, view: memoryview, now_ms: int) -> None:
+        if not crc_matches(batch, view):
+            # which names it had can't be told, so none is taken for new until `seqgate repair` gave it up
+            raise CorruptRecord(f"The batch at offset {batch.base_offset} is damaged: the CRC is wrong.")
         if batch.is_control:
             self._end_names(names, batch, view)
             return
         try:
-            if not crc_matches(batch, view):
-                raise InvalidRecord("its CRC-32C does not fit")  # noqa: TRY301 - told as any other damage
             check_countable(batch, self.config)
             records = named_records(
                 batch, view, self._name_headers, self.config.max_decompressed_bytes, is_strict=False

@@ -268,6 +268,7 @@ class RetainedLog(MeasuredLog):
         except OSError as error:
             self._fail(f"the log start offset could not be made durable: {error}", error)
         self.log_start_offset = offset
+        self._transactions.log_start_moved(offset)
         self._leader_epochs.truncate_start(offset)
 
     def _remove(self, doomed: list[Segment], now_ms: int) -> None:

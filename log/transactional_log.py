@@ -41,6 +41,9 @@ class TransactionalLog(DurableLog):
             for entry in self.producers
             if entry.has_open_transaction
         )
+        for found in loaded.damage:
+            if found.undecided_from != NO_TRANSACTION:
+                self._transactions.hold(found.undecided_from, found.end_offset)
         self._aborting = [segment.base_offset for segment in self._segments if segment.has_aborted]
         """Base offsets of the segments that hold markers of aborts."""
 

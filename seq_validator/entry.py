@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, NamedTuple, Protocol
 
-from seq_validator.sequence import NO_SEQUENCE, following
+from seq_validator.sequence import NO_SEQUENCE, UNKNOWN_SEQUENCE, following
 
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
@@ -66,7 +66,8 @@ class ProducerEntry:
     """The state that a partition keeps of one producer. Only its table changes an entry; others read.
 
     `batches` holds the newest appended batches of the current `producer_epoch`, oldest first. `batches` is empty only
-    after a marker with a new epoch. `next_sequence` is the only base_sequence that continues the sequence.
+    after a marker with a new epoch. `next_sequence` is the only base_sequence that continues the sequence;
+    UNKNOWN_SEQUENCE while a damaged batch of the log may belong to this producer.
     `last_active_ms` is the time of the last append for this producer by the gateway's own clock; record timestamps
     (`last_timestamp`) can be years old and say nothing about activity. `coordinator_epoch` is that of the newest
     marker, -1 before the first; `current_transaction_first_offset` is -1 while no transaction is open.
@@ -131,6 +132,10 @@ class ProducerEntry:
         """Add the newest batch. A full window drops its oldest batch."""
         self.batches.append(batch)
         self.next_sequence = following(batch.last_sequence)
+
+    def doubt(self) -> None:
+        """Refuse the next batch of this epoch: a damaged batch may hold it, or the one before it."""
+        self.next_sequence = UNKNOWN_SEQUENCE
 
     def begin_epoch(self, producer_epoch: int) -> None:
         """Continue under another producer epoch: forget the batches of the old epoch and begin at sequence 0."""

@@ -11,6 +11,7 @@ The source is Kafka's `ProducerStateEntry.findDuplicateBatch` and `ProducerAppen
 | older epoch                                      | INVALID_PRODUCER_EPOCH   |
 | newer epoch, sequence 0                          | accepted                 |
 | newer epoch, another sequence                    | OUT_OF_ORDER_SEQUENCE    |
+| same epoch, the next sequence is unknown         | OUT_OF_ORDER_SEQUENCE, but a duplicate is still a duplicate |
 | entry without an epoch (-1)                      | as in Kafka: accepted out of order, but a duplicate is still a duplicate |
 | batch without a sequence (a coordinator's)       | accepted, unless its epoch is older |
 | accepted by the lines above, but outside of the open transaction | INVALID_TXN_STATE |
@@ -24,7 +25,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from seq_validator.entry import NO_PRODUCER_EPOCH
-from seq_validator.sequence import NO_SEQUENCE
+from seq_validator.sequence import NO_SEQUENCE, UNKNOWN_SEQUENCE
 from seq_validator.verdict import ACCEPTED, Duplicate, Rejected, RejectionReason
 
 if TYPE_CHECKING:
@@ -102,6 +103,13 @@ def _stale_epoch(entry: ProducerEntry, producer_epoch: int) -> Rejected:
 
 
 def _out_of_order(entry: ProducerEntry, batch: ProducerBatch) -> Rejected:
+    if entry.next_sequence == UNKNOWN_SEQUENCE:
+        return Rejected(
+            RejectionReason.OUT_OF_ORDER_SEQUENCE,
+            f"Producer {batch.producer_id} (epoch {batch.producer_epoch}) sent sequences {batch.base_sequence} to "
+            f"{batch.last_sequence}; the next sequence is unknown, because a damaged batch of the partition may belong to "
+            "this producer. Begin a new epoch with sequence 0.",
+        )
     return Rejected(
         RejectionReason.OUT_OF_ORDER_SEQUENCE,
         f"Producer {batch.producer_id} (epoch {batch.producer_epoch}) sent sequences {batch.base_sequence} to "

@@ -9,6 +9,8 @@ from typing import Final
 
 MAX_SEQUENCE: Final = 2**31 - 1
 NO_SEQUENCE: Final = -1
+UNKNOWN_SEQUENCE: Final = -2
+"""The next sequence of a producer that may have written a damaged batch: no batch has it."""
 
 
 def following(last_sequence: int) -> int:

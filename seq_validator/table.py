@@ -163,6 +163,21 @@ class ProducerTable:
         entry.marker_timestamp = timestamp
         return first_offset
 
+    def doubt(self, before_offset: int) -> int:
+        """Refuse the next batch of every producer that nothing at or behind `before_offset` is known of; return how many.
+
+        For a log with a damaged batch that ends there: it may be of any of these producers. What a producer is
+        remembered to have sent stays a duplicate, and with a new epoch it begins again at sequence 0.
+        """
+        doubted = [
+            entry
+            for entry in self._entries.values()
+            if max(entry.last_offset, entry.marker_offset) < before_offset
+        ]
+        for entry in doubted:
+            entry.doubt()
+        return len(doubted)
+
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers that were idle for `expiration_ms` or longer; return their number.
 

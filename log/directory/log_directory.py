@@ -17,7 +17,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from log.config import LogConfig
 from log.directory.closing import close_logs
@@ -45,15 +45,21 @@ from log.files.checkpoints import (
 from log.files.file_names import DELETED_SUFFIX, LOG_SUFFIX, PARTITION_METADATA, parse_partition_directory
 from log.files.storage import Storage
 from log.files.versions import DIRECTORY_VERSION, META, read_properties
+from log.segments.damage_register import DAMAGED_BATCHES
 from log.unified_log import UnifiedLog
 from seq_validator import ProducerLimit
+
+if TYPE_CHECKING:
+    from log.segments.damage import DamagedRange
 
 logger = logging.getLogger(__name__)
 
 LOCK: Final = ".lock"
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
-KNOWN_NAMES: Final = frozenset({LOCK, META, CLEAN_SHUTDOWN, STORED_LOGS, RECOVERY_POINTS, CLEANER_OFFSETS})
+KNOWN_NAMES: Final = frozenset(
+    {LOCK, META, CLEAN_SHUTDOWN, STORED_LOGS, RECOVERY_POINTS, CLEANER_OFFSETS, DAMAGED_BATCHES}
+)
 """Files of the data directory itself; a sweep takes any other for a leak."""
 FILES_PER_STEP: Final = 200
 """Files deleted in one call of `delete_pending`, so that a large topic holds nobody up."""
@@ -107,6 +113,7 @@ class LogDirectory:
         storage.make_directory(str(path))
         storage.lock(str(path / LOCK))
         try:
+            environment.damage.load(storage, str(path))
             directory._read_identity(node_id)
             directory._config = config or directory._config
             directory._find_logs()
@@ -167,6 +174,7 @@ class LogDirectory:
                 self._stored[key] = stored._replace(recovery_point=recovery_point)
                 if not self._may_stay_closed(name, stored):
                     cut += self._recover(key)
+        self.environment.damage.found_again()
         self._storage.sync_directory(str(self.path))
         logger.info(
             "%s: %d partitions loaded after %s",
@@ -179,7 +187,7 @@ class LogDirectory:
 
     def _may_stay_closed(self, name: str, stored: StoredLog) -> bool:
         """Whether the log is as its clean stop left it; each is looked at after a crash, none after a clean stop."""
-        if stored.topic_id is None:
+        if stored.topic_id is None or self.environment.damage.is_lost:
             return False
         return self.was_clean or looks_unchanged(self._storage, str(self.path / name), stored)
 
@@ -302,6 +310,20 @@ class LogDirectory:
         stored = self._stored.get((topic, partition))
         return self.size_bytes(topic, partition) == 0 and (stored is None or stored.stop is not None)
 
+    def damage(self) -> Iterator[tuple[str, int, DamagedRange]]:
+        """What is known to be damaged, by topic and partition, but for what was deleted since."""
+        for path, ranges in sorted(self.environment.damage.all().items()):
+            key = parse_partition_directory(path.rpartition("/")[2])
+            if key is None or (key not in self._logs and key not in self._stored):
+                continue
+            log = self._logs.get(key)
+            for found in ranges:
+                if log is None or (
+                    found.segment_base_offset in log.base_offsets()
+                    and found.end_offset > log.log_start_offset
+                ):
+                    yield (*key, found)
+
     def __len__(self) -> int:
         return len(self._logs) + len(self._stored)
 
@@ -344,6 +366,7 @@ class LogDirectory:
 
     def _let_go(self, key: tuple[str, int]) -> int | None:
         """Know a log no more; how long its files are to stay (ms), None when it was not known."""
+        self.environment.damage.forget(str(self.path / f"{key[0]}-{key[1]}"))
         log = self._logs.pop(key, None)
         for gathered in self._gathering:
             gathered.pop(key, None)  # it must not vouch for another log of this name

@@ -12,6 +12,8 @@ from log.durability.flush_ticket import make_durable
 from log.errors import CorruptRecord
 from log.files.file_names import SNAPSHOT_SUFFIX, offset_name
 from log.format.end_marker import read_end_marker
+from log.recovery.parts import parts_of
+from log.segments.damage import DamagedRange
 from log.state.producer_snapshots import restore_newest, write_snapshot
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from log.environment import LogEnvironment
     from log.files.storage import Storage
     from log.format.record_batch import BatchHeader
+    from log.recovery.undecided import Undecided
     from log.segments.segment import Segment
     from seq_validator import ProducerTable
 
@@ -33,6 +36,7 @@ def load_producers(
     config: LogConfig,
     segments: Sequence[tuple[Segment, int]],
     snapshots: list[int],
+    undecided: Undecided,
     *,
     is_snapshot_durable: bool,
     now_ms: int,
@@ -40,7 +44,7 @@ def load_producers(
     """The producer state at the end of `segments`, each with its end offset (exclusive). Raises OSError.
 
     `snapshots` are the offsets of those that belong to this log; the one used is durable afterwards. Where a power cut
-    spoiled the one of the last segment, there is a new one.
+    spoiled the one of the last segment, there is a new one. `undecided` learns of the damage on the way.
     """
     storage = environment.storage
     log_from = segments[0][0].base_offset if segments else 0
@@ -54,7 +58,7 @@ def load_producers(
             storage.sync_directory(directory)
         for segment, end_offset in segments:
             if end_offset > start:
-                _replay(storage, segment, start, producers, now_ms)
+                _replay(storage, segment, start, producers, undecided, now_ms)
                 if segment is not segments[-1][0]:
                     storage.forget_cached(segment.file)  # old data, which whoever wants it reads again
         if len(segments) > 1 and len(producers) and start < segments[-1][0].base_offset:
@@ -69,10 +73,22 @@ def load_producers(
     return producers
 
 
-def _replay(storage: Storage, segment: Segment, start: int, producers: ProducerTable, now_ms: int) -> None:
+def _replay(
+    storage: Storage,
+    segment: Segment,
+    start: int,
+    producers: ProducerTable,
+    undecided: Undecided,
+    now_ms: int,
+) -> None:
     try:
         position = segment.position_of(start, segment.size_bytes) if start > segment.base_offset else 0
-        for at, batch in segment.batches(position, segment.size_bytes):
+        for part in parts_of(segment, position):
+            if isinstance(part, DamagedRange):
+                if part.end_offset > start:
+                    undecided.passed_by_producers(part, producers)
+                continue
+            at, batch = part
             if batch.producer_id < 0 or batch.base_offset < start:
                 continue
             if batch.is_control:

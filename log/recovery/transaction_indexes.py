@@ -6,11 +6,14 @@ Source: Kafka's `LogSegment.recover`, which replays the producer state for the s
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from log.errors import CorruptRecord
 from log.files.file_names import TRANSACTION_INDEX_SUFFIX
 from log.format.end_marker import read_end_marker
+from log.recovery.parts import parts_of
+from log.segments.damage import DamagedRange
+from log.segments.transaction_index import ENTRY
 from log.state.ongoing_transactions import OngoingTransactions
 from log.state.producer_snapshots import restore_newest
 
@@ -20,9 +23,13 @@ if TYPE_CHECKING:
     from log.config import LogConfig
     from log.environment import LogEnvironment
     from log.format.record_batch import BatchHeader
+    from log.recovery.undecided import Undecided
     from log.segments.segment import Segment
 
 _logger = logging.getLogger(__name__)
+_EVERYWHERE: Final = 2**63 - 1
+_Aborted = tuple[int, int, int, int]
+"""Producer id, first offset, last offset (the marker's), last stable offset."""
 
 
 def has_sane_index(segment: Segment, end_offset: int) -> bool:
@@ -43,6 +50,7 @@ def rebuild_transaction_indexes(
     segments: Sequence[Segment],
     doubted: Sequence[Segment],
     snapshots: Sequence[int],
+    undecided: Undecided,
 ) -> None:
     """Make the indexes of the `doubted` segments, which are some of `segments`, in this order. Raises OSError.
 
@@ -65,7 +73,9 @@ def rebuild_transaction_indexes(
             for entry in table
             if entry.has_open_transaction
         },
+        undecided,
     )
+    known = {segment.base_offset: _known_in_damage(segment) for segment in doubted}
     for segment in doubted:
         segment.forget_aborted()
     start = 0 if covered is None else covered
@@ -73,7 +83,9 @@ def rebuild_transaction_indexes(
     ends = [segment.base_offset for segment in segments[1:]]
     for segment, end_offset in zip(segments, [*ends, None], strict=True):
         if segment.base_offset <= last and (end_offset is None or end_offset > start):
-            follower.read(segment, start, is_noted=segment.base_offset in rebuilt)
+            follower.read(
+                segment, start, known.get(segment.base_offset), is_noted=segment.base_offset in rebuilt
+            )
     _write(environment, directory, doubted, segments[-1])
 
 
@@ -90,20 +102,43 @@ def _write(environment: LogEnvironment, directory: str, doubted: Sequence[Segmen
     storage.sync_directory(directory)
 
 
+def _known_in_damage(segment: Segment) -> list[_Aborted] | None:
+    """The aborts that the segment's present index tells of in its damaged ranges; None without an index that makes sense."""
+    if not segment.damage or not segment.has_aborted or not has_sane_index(segment, _EVERYWHERE):
+        return None
+    entries = ENTRY.iter_unpack(segment.transaction_index().entries)
+    return [
+        (producer_id, first_offset, last_offset, last_stable_offset)
+        for _, producer_id, first_offset, last_offset, last_stable_offset in entries
+        if any(found.first_offset <= last_offset < found.end_offset for found in segment.damage)
+    ]
+
+
 class _Follower:
     """Follows the transactions through the log and notes the aborted ones."""
 
-    def __init__(self, environment: LogEnvironment, open_transactions: dict[int, int]) -> None:
+    def __init__(
+        self, environment: LogEnvironment, open_transactions: dict[int, int], undecided: Undecided
+    ) -> None:
         self._storage = environment.storage
+        self._undecided = undecided
         self._first_offsets = open_transactions
         self._ongoing = OngoingTransactions(
             (first_offset, producer_id) for producer_id, first_offset in open_transactions.items()
         )
 
-    def read(self, segment: Segment, start: int, *, is_noted: bool) -> None:
-        """Follow what lies in the segment from the offset `start` on; note what it aborts if `is_noted`."""
+    def read(self, segment: Segment, start: int, known: Sequence[_Aborted] | None, *, is_noted: bool) -> None:
+        """Follow what lies in the segment from the offset `start` on; note what it aborts if `is_noted`.
+
+        `known` are the aborts whose markers are damaged; None when that can't be told.
+        """
         try:
-            for position, batch in segment.batches(0, segment.size_bytes):
+            for part in parts_of(segment):
+                if isinstance(part, DamagedRange):
+                    if part.end_offset > start:
+                        self._pass(segment, part, known, is_noted=is_noted)
+                    continue
+                position, batch = part
                 if batch.producer_id < 0 or not batch.is_transactional or batch.base_offset < start:
                     continue
                 if batch.is_control:
@@ -113,6 +148,22 @@ class _Follower:
                     self._ongoing.begin(batch.producer_id, batch.base_offset)
         except CorruptRecord as error:
             _logger.error("aborted transactions may be missing: %s", error)  # noqa: TRY400 - the sentence says it
+
+    def _pass(
+        self, segment: Segment, found: DamagedRange, known: Sequence[_Aborted] | None, *, is_noted: bool
+    ) -> None:
+        """Note the aborts in a damaged range that an earlier index tells of; without one all that is open is undecided."""
+        if not is_noted:
+            return
+        if known is None:
+            self._undecided.passed(found, self._first_offsets.values())
+            return
+        for producer_id, first_offset, last_offset, last_stable_offset in known:
+            if found.first_offset <= last_offset < found.end_offset:
+                open_from = self._first_offsets.pop(producer_id, None)
+                if open_from is not None:
+                    self._ongoing.end(open_from, last_offset, last_offset + 1)
+                segment.add_aborted(producer_id, first_offset, last_offset, last_stable_offset)
 
     def _end(self, segment: Segment, position: int, batch: BatchHeader, *, is_noted: bool) -> None:
         marker = read_end_marker(self._storage.read(segment.file, batch.size_bytes, position))

@@ -6,14 +6,19 @@ from bisect import bisect_right
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
+from log.errors import CorruptRecord
+from log.segments.damage import next_range, range_at, range_holding
+from log.segments.examination import examine
 from log.segments.regions import FileRegion
 
 if TYPE_CHECKING:
-    from log.files.storage import Storage
+    from log.environment import LogEnvironment
+    from log.segments.damage import DamagedRange
     from log.segments.segment import Segment
 
 _KNOWN_POSITIONS: Final = 16
 _NOWHERE: Final = (-1, -1)
+NOWHERE_DAMAGED: Final = 2**63 - 1
 
 
 class LogReader:
@@ -24,6 +29,7 @@ class LogReader:
 
     __slots__ = (
         "_bases",
+        "_environment",
         "_high_watermark",
         "_high_watermark_position",
         "_known_positions",
@@ -31,9 +37,10 @@ class LogReader:
         "_storage",
     )
 
-    def __init__(self, storage: Storage, segments: list[Segment], bases: list[int]) -> None:
+    def __init__(self, environment: LogEnvironment, segments: list[Segment], bases: list[int]) -> None:
         """Share the two lists with the log."""
-        self._storage = storage
+        self._environment = environment
+        self._storage = environment.storage
         self._segments = segments
         self._bases = bases
         self._known_positions: OrderedDict[int, tuple[int, int]] = OrderedDict()
@@ -67,28 +74,102 @@ class LogReader:
     def find(
         self, offset: int, max_bytes: int, upper_bound: int, log_end_offset: int, min_one_batch: bool
     ) -> FileRegion | None:
-        """Batches from the one that holds `offset` on, below `upper_bound` (exclusive), of one segment."""
+        """Batches from the one that holds `offset` on, below `upper_bound` (exclusive), of one segment.
+
+        They end before a damaged range. A damaged batch whose header tells its size is found alone; for any other
+        damage CorruptRecord is raised.
+        """
         index = bisect_right(self._bases, offset) - 1
         while index < len(self._segments):
             segment = self._segments[index]
-            end = self._readable_end(index, upper_bound, log_end_offset)
-            position = self._start_position(segment, offset, end)
+            damaged = range_holding(segment.damage, offset) if segment.damage else None
+            if damaged is not None:
+                return self._damaged_region(segment, damaged, max_bytes, upper_bound, min_one_batch)
+            try:
+                position, end = self._bounds(index, offset, upper_bound, log_end_offset)
+            except CorruptRecord:
+                next_base = self._bases[index + 1] if index + 1 < len(self._bases) else log_end_offset
+                if not examine(self._environment, segment, next_base):
+                    raise
+                continue
             index += 1
             if position >= end:
                 continue
-            base_offset = segment.base_offset
-            readable = FileRegion(self._storage, segment.file, position, end - position, base_offset)
-            size_bytes = min(max_bytes, len(readable))
-            if size_bytes < len(readable):
-                first_bytes = min(readable.first_batch_bytes(), len(readable))
-                if first_bytes > size_bytes and not min_one_batch:
-                    return None
-                size_bytes = max(size_bytes, first_bytes)
-            if position + size_bytes == end:
-                next_offset = self._bases[index] if index < len(self._bases) else upper_bound
-                self.remember(min(next_offset, upper_bound), base_offset, end)
-            return FileRegion(self._storage, segment.file, position, size_bytes, base_offset)
+            if segment.damage:
+                damaged = range_at(segment.damage, position)
+                if damaged is not None:
+                    return self._damaged_region(segment, damaged, max_bytes, upper_bound, min_one_batch)
+                ahead = next_range(segment.damage, position)
+                end = end if ahead is None else min(end, ahead.position)
+            return self._region(index, position, end, max_bytes, upper_bound, min_one_batch)
         return None
+
+    def _region(
+        self, index: int, position: int, end: int, max_bytes: int, upper_bound: int, min_one_batch: bool
+    ) -> FileRegion | None:
+        """Batches from `position` on in the segment before the index, at most `max_bytes` of them."""
+        segment = self._segments[index - 1]
+        readable = FileRegion(self._storage, segment.file, position, end - position, segment.base_offset)
+        size_bytes = min(max_bytes, len(readable))
+        if size_bytes < len(readable):
+            first_bytes = min(readable.first_batch_bytes(), len(readable))
+            if first_bytes > size_bytes and not min_one_batch:
+                return None
+            size_bytes = max(size_bytes, first_bytes)
+        if position + size_bytes == end and not segment.damage:
+            next_offset = self._bases[index] if index < len(self._bases) else upper_bound
+            self.remember(min(next_offset, upper_bound), segment.base_offset, end)
+        return FileRegion(self._storage, segment.file, position, size_bytes, segment.base_offset)
+
+    def find_sound(self, offset: int, max_bytes: int, log_end_offset: int) -> tuple[FileRegion | None, int]:
+        """The next batches at or behind `offset` that are not damaged, and the offset from which on they count."""
+        while offset < log_end_offset:
+            damaged = self.damage_at(offset)
+            if damaged is None:
+                try:
+                    return self.find(offset, max_bytes, log_end_offset, log_end_offset, True), offset
+                except CorruptRecord:
+                    damaged = self.damage_at(offset)
+                    if damaged is None:
+                        raise
+            offset = damaged.end_offset
+        return None, offset
+
+    def first_damaged_base(self) -> int:
+        """The base offset of the first segment with known damage; NOWHERE_DAMAGED when none has any."""
+        return next((segment.base_offset for segment in self._segments if segment.damage), NOWHERE_DAMAGED)
+
+    def _damaged_region(
+        self,
+        segment: Segment,
+        damaged: DamagedRange,
+        max_bytes: int,
+        upper_bound: int,
+        min_one_batch: bool,
+    ) -> FileRegion | None:
+        """The bytes of a damaged batch, alone, for the client to find them damaged. Raises CorruptRecord where it could not."""
+        if not damaged.is_framed:
+            raise CorruptRecord(f"{segment.file.path} is damaged: {damaged}")
+        if damaged.end_offset > upper_bound or (damaged.size_bytes > max_bytes and not min_one_batch):
+            return None
+        return FileRegion(
+            self._storage, segment.file, damaged.position, damaged.size_bytes, segment.base_offset
+        )
+
+    def damage_at(self, offset: int) -> DamagedRange | None:
+        """The damaged range that holds the offset, as far as damage is known."""
+        index = max(0, bisect_right(self._bases, offset) - 1)
+        damage = self._segments[index].damage
+        return range_holding(damage, offset) if damage else None
+
+    def _bounds(self, index: int, offset: int, upper_bound: int, log_end_offset: int) -> tuple[int, int]:
+        """Where in the segment the batch that holds `offset` begins, and where those below `upper_bound` end."""
+        segment = self._segments[index]
+        end = self._readable_end(index, upper_bound, log_end_offset)
+        position = self._start_position(segment, offset, end)
+        if index + 1 == len(self._segments) and 0 < segment.size_bytes == end <= position:
+            raise CorruptRecord(f"{segment.file.path} has no batch with offset {offset}")
+        return position, end
 
     def _readable_end(self, index: int, upper_bound: int, log_end_offset: int) -> int:
         """Where in the segment the batches below `upper_bound` end."""

@@ -20,7 +20,8 @@ from log.files.file_names import (
     TRANSACTION_INDEX_SUFFIX,
     offset_name,
 )
-from log.format.record_batch import HEADER_BYTES, NO_TIMESTAMP, SMALLEST_BATCH_LENGTH, parse_header
+from log.format.record_batch import HEADER_BYTES, NO_TIMESTAMP, crc_matches, parse_header
+from log.segments.damage import range_at, range_holding
 from log.segments.index_checks import checked_entry, has_timestamp
 from log.segments.indexes import TIME_ENTRY, SegmentIndexes
 from log.segments.transaction_index import TransactionIndex
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from log.config import LogConfig
     from log.environment import LogEnvironment
     from log.format.record_batch import BatchHeader
+    from log.segments.damage import DamagedRange
 
 _logger = logging.getLogger(__name__)
 NEVER: Final = 2**63 - 1
@@ -58,6 +60,7 @@ class Segment:
         "_offset_of_max_timestamp",
         "base_offset",
         "created_ms",
+        "damage",
         "directory",
         "file",
         "has_aborted",
@@ -82,6 +85,8 @@ class Segment:
         self._bytes_since_entry = 0
         self._aborted: TransactionIndex | None = None
         self.has_aborted = False
+        self.damage: tuple[DamagedRange, ...] = ()
+        """The damaged ranges that are known, in ascending order. `batches` steps over them."""
 
     def path(self, suffix: str) -> str:
         """The path of one of the segment's files."""
@@ -343,16 +348,32 @@ class Segment:
     def batches(
         self, position: int, end: int, chunk_bytes: int = SCAN_CHUNK_BYTES
     ) -> Iterator[tuple[int, BatchHeader]]:
-        """(position, header) of each batch that starts in [position, end). Raises CorruptRecord, OSError."""
+        """(position, header) of each batch that starts in [position, end), but for damaged ranges that are known.
+
+        Raises CorruptRecord where a header can't be right, OSError.
+        """
+        for found in self.damage:
+            if found.position >= end:
+                break
+            behind = found.position + found.size_bytes
+            if position < behind:
+                yield from self._headers(position, found.position, chunk_bytes)
+                position = behind
+        yield from self._headers(position, end, chunk_bytes)
+
+    def _headers(self, position: int, end: int, chunk_bytes: int) -> Iterator[tuple[int, BatchHeader]]:
+        """(position, header) of each batch that starts in [position, end), where no damage is known."""
         storage = self._environment.storage
+        next_offset = self.base_offset
         while position + HEADER_BYTES <= end:
             data = storage.read(self.file, min(chunk_bytes, end - position), position)
             at = 0
             while len(data) - at >= HEADER_BYTES:
                 batch = parse_header(data, at)
-                if batch.batch_length < SMALLEST_BATCH_LENGTH:
+                if not batch.is_plausible or batch.base_offset < next_offset:
                     raise CorruptRecord(f"{self.file.path} is damaged at position {position + at}")
                 yield position + at, batch
+                next_offset = batch.last_offset + 1
                 at += batch.size_bytes
             if not at:
                 return
@@ -370,12 +391,33 @@ class Segment:
         return self._read_first_timestamp() if self.size_bytes else NO_TIMESTAMP
 
     def position_of(self, offset: int, end: int) -> int:
-        """The position of the batch that holds `offset`, or `end` when it lies beyond."""
+        """The position of the batch or damaged range that holds `offset`, or `end` when it lies beyond.
+
+        Raises CorruptRecord where a header can't be right, OSError, NotCached.
+        """
+        damaged = range_holding(self.damage, offset)
+        if damaged is not None:
+            return min(damaged.position, end)
         start = self.position_for(offset - self.base_offset)
         for position, batch in self.batches(start, end, _LOOKUP_CHUNK_BYTES):
             if batch.last_offset >= offset:
+                if batch.base_offset != offset and not self._is_borne_out(position, batch, offset):
+                    raise CorruptRecord(f"{self.file.path} is damaged at position {position}")
                 return position
         return end
+
+    def _is_borne_out(self, position: int, batch: BatchHeader, offset: int) -> bool:
+        """Whether the batch found for an offset that is not its first can be the right one: the batch behind it goes on."""
+        behind = position + batch.size_bytes
+        if range_at(self.damage, behind) is not None:
+            return True
+        after = self.header_at(behind) if behind < self.size_bytes else None
+        if after is not None:
+            return after.is_plausible and after.base_offset > batch.last_offset
+        if batch.base_offset > offset:
+            return True
+        whole = memoryview(self.read_at(position, batch.size_bytes))
+        return len(whole) == batch.size_bytes and crc_matches(batch, whole)
 
     def position_for(self, relative_offset: int) -> int:
         """The position of a batch at or before the one that holds the offset. Raises as `indexes`."""
@@ -422,8 +464,9 @@ class Segment:
         return found
 
     def _read_first_timestamp(self) -> int:
-        batch = self.header_at(0)
-        if batch is None:
+        """The largest timestamp of the first batch that is not damaged; -1 when all are."""
+        found = next(self.batches(0, self.size_bytes, _LOOKUP_CHUNK_BYTES), None)
+        if found is None and not self.damage:
             raise CorruptRecord(f"{self.file.path} ends within its first batch")
-        self._first_timestamp = batch.max_timestamp
-        return batch.max_timestamp
+        self._first_timestamp = NO_TIMESTAMP if found is None else found[1].max_timestamp
+        return self._first_timestamp

@@ -19,17 +19,29 @@ class OngoingTransactions:
     Holds at most one open transaction per producer, and the markers since the high watermark.
     """
 
-    __slots__ = ("_ended", "_open", "_undecided")
+    __slots__ = ("_ended", "_held", "_open", "_undecided")
 
     def __init__(self, open_transactions: Iterable[tuple[int, int]] = ()) -> None:
         """Begin with these open ones, (first_offset, producer_id) each, in any order."""
         self._open = OrderedDict(sorted(open_transactions))
         self._undecided = OrderedDict.fromkeys(self._open)
         self._ended: deque[tuple[int, int]] = deque()
+        self._held: list[tuple[int, int]] = []
 
     def __bool__(self) -> bool:
         """Whether there may be any; without one all below the high watermark is stable."""
-        return bool(self._undecided)
+        return bool(self._undecided) or bool(self._held)
+
+    def hold(self, first_offset: int, until_log_start: int) -> None:
+        """Take all from `first_offset` on for undecided until the log starts at `until_log_start` or later.
+
+        For transactions that were open where a damaged batch begins: their markers may have been in it.
+        """
+        self._held.append((first_offset, until_log_start))
+
+    def log_start_moved(self, log_start_offset: int) -> None:
+        """Drop the holds of damaged batches that were deleted."""
+        self._held = [held for held in self._held if held[1] > log_start_offset]
 
     def __len__(self) -> int:
         """Return how many are open."""
@@ -55,7 +67,11 @@ class OngoingTransactions:
         """The first offset of the earliest one; None when there is none."""
         if self._ended:
             self._forget_decided(high_watermark)
-        return next(iter(self._undecided), None)
+        first = next(iter(self._undecided), None)
+        if self._held:
+            held = min(self._held)[0]
+            first = held if first is None else min(first, held)
+        return first
 
     def open_transactions(self) -> list[tuple[int, int]]:
         """(first_offset, producer_id) of the open ones, the earliest first."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from log import IncompatibleFormat, Storage, UnifiedLog
+from log import CorruptRecord, IncompatibleFormat, Storage, UnifiedLog
 from log.files.data_file import DataFile
 from log.files.file_names import LEADER_EPOCHS, LOG_START_OFFSET
 from log.recovery.load import CleanStop
@@ -176,18 +176,31 @@ class TestTail:
 
 
 class TestRecoveryPoint:
-    @pytest.mark.parametrize("recovery_point", [0, 7, 29, 30, 31, 10**9])
-    def test_missing_right_or_ahead(self, tmp_path: Path, recovery_point: int) -> None:
+    @pytest.mark.parametrize("recovery_point", [0, 7, 29, 30])
+    def test_missing_or_right(self, tmp_path: Path, recovery_point: int) -> None:
         written(tmp_path).close(clean=False)
         assert_whole(open_log(tmp_path / "log", recovery_point=recovery_point))
 
-    def test_of_another_log_does_not_vouch_for_this_one(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("recovery_point", [31, 10**9])
+    def test_ahead_of_the_log(self, tmp_path: Path, recovery_point: int) -> None:
+        """What was durable up to there is gone; its offsets are not given to other records."""
         written(tmp_path).close(clean=False)
-        second = segment_files(tmp_path)[1]
-        second.write_bytes(second.read_bytes()[:-1])
-        log = open_log(tmp_path / "log", recovery_point=10**9)
-        assert log.segment_count == 2
-        assert offsets_read(log, 0) == list(range(log.log_end_offset))
+        log = open_log(tmp_path / "log", recovery_point=recovery_point)
+        assert log.append(batch(), now_ms=NOW_MS).base_offset == recovery_point
+        with pytest.raises(CorruptRecord):
+            log.read(30, 100, upper_bound=log.log_end_offset)
+
+    def test_of_a_log_that_lacks_bytes_has_all_of_it_checked(self, tmp_path: Path) -> None:
+        written(tmp_path).close(clean=False)
+        files = segment_files(tmp_path)
+        content = files[1].read_bytes()
+        files[1].write_bytes(content[:-1])
+        files[-1].write_bytes(files[-1].read_bytes()[:-1])
+        log = open_log(tmp_path / "log", recovery_point=30)
+        assert files[1].read_bytes() == content[:-1]
+        damaged = log._environment.damage.of(str(tmp_path / "log"))
+        assert [found.segment_base_offset for found in damaged] == [int(files[1].stem), int(files[-1].stem)]
+        assert log.append(batch(), now_ms=NOW_MS).base_offset == 30
 
     def test_indexes_written_after_the_flush_that_ends_a_segment(self, tmp_path: Path) -> None:
         log = open_log(tmp_path / "log", replace(SMALL, retention_ms=HOUR_MS))

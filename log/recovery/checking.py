@@ -1,0 +1,216 @@
+"""Checking a partition after a crash: every batch from the segment of the recovery point on.
+
+Above the recovery point the log ends before the first batch that is not sound: a write that the crash tore. Below it everything
+was durable, so damage there is kept, and its offsets are never given away again: see `log.segments.damage`.
+Source: Kafka's `LogSegment.recover`, which cuts in both cases, as other replicas have what it cuts.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_left
+from typing import TYPE_CHECKING
+
+from log.errors import CorruptRecord
+from log.files.checkpoints import encode_leader_epochs
+from log.files.file_names import LEADER_EPOCHS
+from log.segments.damage import DamagedRange
+from log.segments.examination import report
+from log.segments.scan import EVERYWHERE, SegmentScan
+from log.segments.segment import Segment
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from log.recovery.listing import Listing
+
+_logger = logging.getLogger(__name__)
+
+
+class Checking:
+    """The check of one partition; `listing` has its segments, and only those that may stay afterwards."""
+
+    def __init__(self, listing: Listing, recovery_point: int) -> None:
+        """Check, cut off what the crash tore, make durable what is kept. Raises OSError, IncompatibleFormat."""
+        self._listing = listing
+        self._storage = listing.storage
+        self._recovery_point = recovery_point
+        # Offsets may be missing in what is durable, as compaction takes them out.
+        self._may_lack = EVERYWHERE if listing.environment.recovery_points_lost else recovery_point
+        self.bytes_cut = 0
+        """Bytes that were removed from the end."""
+        self._found_damage = False
+        self.log_end_offset = self._check()
+
+    def _check(self) -> int:
+        listing, segments = self._listing, self._listing.segments
+        bases = [segment.base_offset for segment in segments]
+        # A segment that ends at the recovery point is checked too: its indexes were written later.
+        first = max(0, bisect_left(bases, self._recovery_point) - 1)
+        if listing.environment.damage.is_lost:
+            first = 0
+        if listing.saved_epochs is None:
+            self._read_leader_epochs(segments[:first])
+        log_end_offset = self._check_from(first)
+        if first and self._found_damage:
+            # the disk is not to be trusted, so the segments before are looked at, too
+            log_end_offset = self._check_from(0)
+        self._register()
+        if segments and _ends_damaged(segments[-1]):
+            self._begin_behind(log_end_offset)
+        if not segments and log_end_offset < self._recovery_point:
+            _logger.error(
+                "%s has no segment, but was durable up to offset %d: it goes on there",
+                listing.directory,
+                self._recovery_point,
+            )
+            log_end_offset = self._recovery_point
+        listing.leader_epochs.truncate(log_end_offset)
+        if listing.leader_epochs.entries() != (listing.saved_epochs or []):
+            path = f"{listing.directory}/{LEADER_EPOCHS}"
+            self._storage.replace_file(path, encode_leader_epochs(listing.leader_epochs.entries()))
+        self._storage.sync_directory(listing.directory)
+        return log_end_offset
+
+    def _check_from(self, first: int) -> int:
+        """Check the segments from the index `first` on, remove what can't stay; return the log end offset."""
+        segments = self._listing.segments
+        next_offset = segments[first].base_offset if segments else 0
+        self._listing.leader_epochs.truncate(next_offset)
+        touched: list[str] = []
+        for index in range(first, len(segments)):
+            segment = segments[index]
+            if segment.base_offset < next_offset or self._may_lack <= next_offset < segment.base_offset:
+                # What was written before this segment is lost, and with it the order of what comes after.
+                self._drop_segments_from(index)
+                break
+            file_size, is_last = segment.size_bytes, index + 1 == len(segments)
+            next_base = EVERYWHERE if is_last else segments[index + 1].base_offset
+            next_offset = self._check_segment(segment, max(next_offset, segment.base_offset), next_base)
+            self._cut(segment, file_size)
+            if not is_last:
+                touched += segment.write_indexes()
+                segment.become_closed()
+            if segment.size_bytes < file_size:
+                self._drop_segments_from(index + 1)
+                break
+        for path in touched:
+            self._storage.sync_path(path)
+        return next_offset
+
+    def _check_segment(self, segment: Segment, next_offset: int, next_base: int) -> int:
+        """Fold in the sound batches of the segment, set its size to where they end; return the offset after them."""
+        # What is served from here on must be on the disk, and checked as it is there: see `Storage.forget_cached`.
+        self._sync(segment)
+        self._storage.forget_cached(segment.file)
+        listing = self._listing
+        known = {found.position: found for found in segment.damage}
+        scan = SegmentScan(
+            segment.read_at,
+            segment.file.path,
+            segment.size_bytes,
+            segment.base_offset,
+            next_offset=next_offset,
+            kept_below=self._recovery_point,
+            gaps_below=self._may_lack,
+            limit=next_base if next_base <= self._recovery_point else EVERYWHERE,
+        )
+        segment.start_over()
+        if segment.has_aborted:
+            listing.doubted.add(segment.base_offset)
+        damage: list[DamagedRange] = []
+        for part in scan:
+            if isinstance(part, DamagedRange):
+                damage.append(part)
+                segment.size_bytes += part.size_bytes
+                listing.doubted.add(segment.base_offset)
+                continue
+            _, batch = part
+            segment.appended(batch, batch.last_offset, listing.config.index_interval_bytes)
+            if batch.is_control:
+                listing.doubted.add(segment.base_offset)
+            listing.leader_epochs.assign(batch.partition_leader_epoch, batch.base_offset)
+        next_offset = scan.next_offset
+        missing = scan.missing() if next_base == EVERYWHERE else known.get(scan.end)
+        if missing is not None:
+            damage.append(missing)
+            next_offset = missing.end_offset
+        self._note(segment, damage, known)
+        return next_offset
+
+    def _note(self, segment: Segment, damage: Sequence[DamagedRange], known: dict[int, DamagedRange]) -> None:
+        """Take the damage for that of the segment, with what was found out about it when it was met earlier."""
+        noted = []
+        for found in damage:
+            earlier = known.get(found.position)
+            if earlier is None:
+                report(segment, found)
+                self._found_damage = True
+                noted.append(found)
+            else:
+                noted.append(
+                    found._replace(
+                        is_state_unknown=earlier.is_state_unknown, undecided_from=earlier.undecided_from
+                    )
+                )
+        segment.damage = tuple(noted)
+
+    def _register(self) -> None:
+        """Note what is damaged, durably, before anything is written behind it: missing bytes are not seen again."""
+        listing = self._listing
+        damage = [found for segment in listing.segments for found in segment.damage]
+        listing.environment.damage.note(listing.directory, damage, is_durable=True)
+
+    def _begin_behind(self, offset: int) -> None:
+        """Begin a segment behind one that ends in damage: nothing sound could be found behind it again."""
+        listing = self._listing
+        closing = listing.segments[-1]
+        for path in closing.write_indexes():
+            self._storage.sync_path(path)
+        closing.become_closed()
+        segment = Segment(listing.environment, listing.directory, offset, 0, listing.now_ms)
+        self._storage.create(segment.file)
+        listing.segments.append(segment)
+
+    def _read_leader_epochs(self, segments: Sequence[Segment]) -> None:
+        """Take the leader epochs of durable segments from their batches, as the checkpoint is missing."""
+        for segment in segments:
+            try:
+                for _, batch in segment.batches(0, segment.size_bytes):
+                    self._listing.leader_epochs.assign(batch.partition_leader_epoch, batch.base_offset)
+            except CorruptRecord as error:
+                _logger.error("leader epochs may be missing: %s", error)  # noqa: TRY400 - the sentence says it
+
+    def _cut(self, segment: Segment, file_size: int) -> None:
+        if segment.size_bytes < file_size:
+            self.bytes_cut += file_size - segment.size_bytes
+            _logger.warning(
+                "%s: cut off %d bytes of torn batches at position %d",
+                segment.file.path,
+                file_size - segment.size_bytes,
+                segment.size_bytes,
+            )
+            self._storage.truncate(segment.file, segment.size_bytes)
+            self._sync(segment)
+
+    def _sync(self, segment: Segment) -> None:
+        self._storage.pin(segment.file)
+        try:
+            self._storage.sync(segment.file)
+        finally:
+            self._storage.unpin(segment.file)
+
+    def _drop_segments_from(self, index: int) -> None:
+        segments = self._listing.segments
+        for segment in segments[index:]:
+            _logger.warning("%s is removed: the log ends before it", segment.file.path)
+            self.bytes_cut += segment.size_bytes
+            self._listing.remove(segment)
+        del segments[index:]
+
+
+def _ends_damaged(segment: Segment) -> bool:
+    if not segment.damage:
+        return False
+    last = segment.damage[-1]
+    return last.position + last.size_bytes == segment.size_bytes

@@ -1,0 +1,49 @@
+"""Looking for damage in a segment that nobody checked when the log was loaded, as a clean stop vouched for it."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from log.segments.damage import DamagedRange
+from log.segments.scan import SegmentScan
+
+if TYPE_CHECKING:
+    from log.environment import LogEnvironment
+    from log.segments.segment import Segment
+
+_logger = logging.getLogger(__name__)
+
+
+def examine(environment: LogEnvironment, segment: Segment, end_offset: int) -> bool:
+    """Check all batches of a durable segment, which ends at `end_offset`; whether damage was found that was not known.
+
+    Raises OSError, NotCached, IncompatibleFormat.
+    """
+    scan = SegmentScan(
+        segment.read_at,
+        segment.file.path,
+        segment.size_bytes,
+        segment.base_offset,
+        next_offset=segment.base_offset,
+        kept_below=end_offset,
+        limit=end_offset,
+    )
+    known = {found.position for found in segment.damage}
+    new = [part for part in scan if isinstance(part, DamagedRange) and part.position not in known]
+    if not new:
+        return False
+    for found in new:
+        report(segment, found)
+    segment.damage = tuple(sorted((*segment.damage, *new)))
+    register = environment.damage
+    others = [
+        found for found in register.of(segment.directory) if found.segment_base_offset != segment.base_offset
+    ]
+    register.note(segment.directory, sorted((*others, *segment.damage)), is_durable=False)
+    return True
+
+
+def report(segment: Segment, found: DamagedRange) -> None:
+    """Log a damaged range."""
+    _logger.error("%s is damaged: %s; the bytes are kept", segment.file.path, found)
