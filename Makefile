@@ -1,5 +1,6 @@
 # make run   : set everything up and run the gateway on 127.0.0.1:9092, data in ./data
 # make test  : set everything up and run the tests, in as many processes as there are processors; one with ARGS=...
+# make test-quick : only the tests of single rooms, which need no Java, Spark, Redis, PostgreSQL or client libraries
 # make demo  : real flights from three client libraries through a lossy proxy into Spark
 # make check : format, lint, types, import contracts
 # make bench : the same load on Seqgate and on Apache Kafka, alternately; prints ratios
@@ -16,7 +17,12 @@ DATA ?= ./data
 # What ARGS names runs in one, inside pytest's own, where --pdb and -s work.
 WORKERS ?= $(if $(ARGS),0,auto)
 
-.PHONY: run test demo check format bench bench-catchup soak docs peers clean
+# The folders that mirror the packages; tests/README.md says what belongs there.
+MIRROR := tests/test_structure.py tests/seq_validator tests/pid_allocator tests/log tests/gateway tests/spark_kafka_compat
+# The order of sets of strings decides which cases a random test meets.
+test test-quick: export PYTHONHASHSEED := 0
+
+.PHONY: run test test-quick demo check format bench bench-catchup soak docs peers clean
 .DEFAULT_GOAL := run
 
 $(BIN)/python:
@@ -31,9 +37,13 @@ $(VENV)/.ready-demo: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo]'
 	@touch $@
 
+$(VENV)/.ready-test: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@touch $@
+
 $(VENV)/.ready-dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	@touch $@
+	@touch $@ $(VENV)/.ready-test
 
 run: $(VENV)/.ready-run
 	@exec $(BIN)/seqgate serve --guide --listen $(LISTEN) --data-dir $(DATA)
@@ -46,6 +56,9 @@ peers: $(VENV)/.ready-dev
 
 test: peers
 	$(BIN)/python -m pytest -q -n $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+test-quick: $(VENV)/.ready-test
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(or $(ARGS),$(MIRROR))
 
 check: $(VENV)/.ready-dev
 	$(BIN)/ruff format --check .

@@ -14,11 +14,23 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from seq_validator.entry import ProducerEntry
-    from seq_validator.table import ProducerTable
+
+
+class ProducerTable(Protocol):
+    """What the limit needs of a table of producers."""
+
+    def __len__(self) -> int:
+        """Return the number of producers that the table remembers."""
+
+    def longest_idle(self) -> ProducerEntry | None:
+        """Return the producer of the table that has been idle longest, without those with an open transaction."""
+
+    def forget(self, entry: ProducerEntry) -> None:
+        """Drop a producer of the table, and leave the limit."""
 
 
 class ProducerLimit:

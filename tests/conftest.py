@@ -1,4 +1,7 @@
-"""Fixtures that every room's tests may ask for."""
+"""What all tests share: fixed seeds, the order of files, and gateways that run as processes.
+
+Fixtures of peers (Apache Kafka, Spark, PostgreSQL, Redis) are where their tests are, so that `make test-quick` needs none.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,8 @@ import pytest
 
 from tests.support.gateway_process import GatewayProcess
 from tests.support.long_files import longest_first
-from tests.support.postgresql_server import PostgresqlServer
 from tests.support.seeds import register_profiles
+from tests.support.spark_session import allow_sockets_of_pyspark
 
 register_profiles()
 # A Spark here lives for seconds: the quick compiler and the serial collector spare it half of its processor time.
@@ -31,6 +34,7 @@ AS_THE_PEER = {
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     longest_first(items)
+    allow_sockets_of_pyspark(items)
 
 
 @pytest.fixture
@@ -46,18 +50,3 @@ def shared_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway
     data_dir = tmp_path_factory.mktemp("shared") / "data"
     with GatewayProcess(data_dir, settings=AS_THE_PEER) as process:
         yield process
-
-
-@pytest.fixture(scope="session")
-def postgresql() -> Iterator[PostgresqlServer]:
-    """One running PostgreSQL; each test asks it for a database of its own."""
-    with PostgresqlServer() as server:
-        yield server
-
-
-@pytest.fixture(params=["SQLite", "PostgreSQL"])
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of an empty database."""
-    if request.param == "SQLite":
-        return f"sqlite://{tmp_path / 'database.db'}"
-    return str(request.getfixturevalue("postgresql").fresh_database())

@@ -17,15 +17,13 @@ import logging
 from collections import deque
 from collections.abc import Callable, Hashable
 from struct import Struct
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from gateway.handlers.answering.api import Answer, CloseConnection, Deferred
 from gateway.protocol.frames import MalformedRequest
+from gateway.server.connection_owner import ConnectionOwner
 from gateway.server.frame_reader import FIRST_PART_BYTES, GROWTH, SIZE_BYTES, FrameReader
 from gateway.server.record_sender import RecordSender
-
-if TYPE_CHECKING:
-    from gateway.server.server import Server
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +70,7 @@ class Connection(asyncio.BufferedProtocol):
         "peer_host",
     )
 
-    def __init__(self, server: Server, listener_name: str) -> None:
+    def __init__(self, server: ConnectionOwner[Connection], listener_name: str) -> None:
         self._server = server
         self.listener_name = listener_name
         self.peer_host = ""

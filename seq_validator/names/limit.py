@@ -9,12 +9,20 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from seq_validator.names.table import NameTable
+
+class NameTable(Protocol):
+    """What the limits need of the table of names of one partition."""
+
+    def is_pending(self, name: bytes) -> bool:
+        """Return True when an open transaction has records of the name."""
+
+    def forget(self, name: bytes) -> None:
+        """Drop a name of the table, and leave the topic."""
 
 
 class NameBudget:

@@ -1,12 +1,14 @@
-"""The real Apache Kafka that compatibility tests compare with."""
+"""The peers of compatibility tests: Apache Kafka to compare with, and databases that pipelines write into."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.support.kafka_peer import KafkaPeer
+from tests.support.postgresql_server import PostgresqlServer
 
 
 @pytest.fixture(scope="session")
@@ -14,3 +16,18 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaPeer]:
     """One running Apache Kafka node for the whole session; tests keep apart by topic names."""
     with KafkaPeer(tmp_path_factory.mktemp("kafka")) as peer:
         yield peer
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[PostgresqlServer]:
+    """One running PostgreSQL; each test asks it for a database of its own."""
+    with PostgresqlServer() as server:
+        yield server
+
+
+@pytest.fixture(params=["SQLite", "PostgreSQL"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty database."""
+    if request.param == "SQLite":
+        return f"sqlite://{tmp_path / 'database.db'}"
+    return str(request.getfixturevalue("postgresql").fresh_database())

@@ -27,12 +27,6 @@ def test_the_scala_version_can_be_given() -> None:
     assert connector_coordinates("3.5.4", "2.13") == f"{ARTIFACT}_2.13:3.5.4"
 
 
-def test_the_installed_pyspark_is_the_default() -> None:
-    import pyspark
-
-    assert connector_coordinates().endswith(f":{pyspark.__version__}")
-
-
 @pytest.mark.parametrize("version", ["2.4.8", "main"])
 def test_versions_without_a_connector_are_refused(version: str) -> None:
     with pytest.raises(SparkCompatError, match=version):

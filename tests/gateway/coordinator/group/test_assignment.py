@@ -38,9 +38,13 @@ def test_reads_what_was_written(
 
 
 def test_as_kafka_python_writes_it() -> None:
-    from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
-
-    raw = ConsumerProtocolAssignment(1, [("orders", [0, 3]), ("flights", [1])], b"mine").encode()
+    """The bytes that kafka-python 3.0 encodes for version 1."""
+    raw = (
+        b"\x00\x01\x00\x00\x00\x02"
+        b"\x00\x06orders\x00\x00\x00\x02\x00\x00\x00\x00\x00\x00\x00\x03"
+        b"\x00\x07flights\x00\x00\x00\x01\x00\x00\x00\x01"
+        b"\x00\x00\x00\x04mine"
+    )
     assert assigned_partitions(raw) == {"orders": [0, 3], "flights": [1]}
 
 

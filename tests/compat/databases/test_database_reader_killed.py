@@ -6,19 +6,17 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from pathlib import Path
 from random import Random
 
 from confluent_kafka import Producer
 
 from spark_kafka_compat.databases import Database
 from spark_kafka_compat.positions import stored_positions
+from tests.compat.databases.lines_by_reader import CREATE_LINES
 from tests.compat.spark.topics import TIMEOUT_S, Topics
-from tests.spark_kafka_compat.lines_by_reader import CREATE_LINES
-from tests.support.gateway_process import GatewayProcess
+from tests.support.gateway_process import REPOSITORY, GatewayProcess
 from tests.support.seeds import SEED_VARIABLE, chosen_seed
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 LIVES, MOMENTS_OF_A_LIFE = 8, 60
 TRANSACTIONS, LINES_OF_ONE, AT_ONCE, PARTITIONS = 120, 20, 20, 2
 PATIENCE_S = 120
@@ -47,7 +45,7 @@ def live(bootstrap: str, topic: str, url: str, dies_at: int | None) -> None:
     death = () if dies_at is None else ("any", str(dies_at))
     done = subprocess.run(
         [
-            *(sys.executable, "-W", "ignore", "-m", "tests.spark_kafka_compat.lines_by_reader"),
+            *(sys.executable, "-W", "ignore", "-m", "tests.compat.databases.lines_by_reader"),
             *(bootstrap, topic, url, str(AT_ONCE), *death),
         ],
         cwd=REPOSITORY,

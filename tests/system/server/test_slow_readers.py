@@ -15,10 +15,10 @@ import pytest
 
 from tests.compat.differential.peer import Peer
 from tests.compat.differential.share_member import member_of_its_own
-from tests.gateway.server.test_connections import eventually
 from tests.support.batches import Batch, read_batches, records
 from tests.support.gateway_process import GatewayProcess
 from tests.support.wire import Wire, decode, encode
+from tests.system.server.test_connections import eventually
 
 DEADLINE_S = 30.0
 BATCHES = 40

@@ -1,6 +1,6 @@
 """A process that reads a topic into the table `lines` with a plain consumer, and may die by SIGKILL on the way.
 
-python -m tests.spark_kafka_compat.lines_by_reader BOOTSTRAP TOPIC URL AT_ONCE [KIND NUMBER]
+python -m tests.compat.databases.lines_by_reader BOOTSTRAP TOPIC URL AT_ONCE [KIND NUMBER]
 """
 
 from __future__ import annotations
