@@ -24,5 +24,5 @@ def as_control_error(what: str, topic: str) -> Iterator[None]:
     except Unavailable as error:
         raise ControlError(
             f"the coordinator of {what} can't answer now ({error.error_code.name}); "
-            f"`seqgate status` tells whether a partition of {topic} is offline"
+            f"`seqgate status` shows whether a partition of {topic} is offline"
         ) from error

@@ -18,7 +18,7 @@ K = TypeVar("K", bound=Any)
 
 @dataclass(frozen=True, slots=True)
 class Operation(Generic[Q]):
-    """Something that can be asked: the request with its name and answer, and the functions that answer it.
+    """An operation of the gateway: its request, which names the operation and the answer, and the functions that answer.
 
     Both functions raise ControlError. `stopped` answers from a data directory that no gateway has open, with all rows in one
     page; None: only a running gateway can answer.

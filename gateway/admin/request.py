@@ -34,7 +34,7 @@ class NotRunning(ControlError):
 
 
 class Request(msgspec.Struct, Generic[A], tag_field="operation", forbid_unknown_fields=True):
-    """A request whose answer is an `A`. Its tag is the name of the operation."""
+    """A request whose answer has the type A. Its tag is the name of the operation."""
 
     @classmethod
     def operation_name(cls) -> str:
@@ -47,7 +47,7 @@ class Request(msgspec.Struct, Generic[A], tag_field="operation", forbid_unknown_
         return get_args(vars(cls)["__orig_bases__"][0])[0]
 
     def next_page(self, answer: A) -> Self | None:  # noqa: ARG002 - for those that come in pages
-        """Return the request for the page after `answer`; None: the answer is the last page, or whole."""
+        """Return the request for the page after `answer`; None: no page follows."""
         return None
 
 

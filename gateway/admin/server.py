@@ -140,7 +140,7 @@ class ControlServer:
             return Answer(error=str(error))
         except TimeoutError:
             return Answer(
-                error=f"not done within {OPERATION_TIMEOUT_S:g} s; it goes on, and `seqgate tasks` tells of it"
+                error=f"not done within {OPERATION_TIMEOUT_S:g} s; it continues, and `seqgate tasks` shows its progress"
             )
         except Exception as error:
             logger.exception("the control request %s failed", request)

@@ -5,6 +5,7 @@ Reading a partition ends before its first torn batch, where a gateway would trun
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -13,7 +14,8 @@ from gateway.admin.request import ControlError
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.records import UnknownRecordError, decode_record
 from gateway.metadata.topic_names import METADATA_TOPIC
-from log import IncompatibleFormat, LogError, Storage
+from log import DirectoryLocked, IncompatibleFormat, LogError, Storage
+from log.directory.log_directory import LOCK
 from log.files.file_names import LOG_SUFFIX, parse_offset_name
 from log.files.versions import META, read_properties
 from log.format.record_batch import HEADER_BYTES, BatchHeader, crc_matches, parse_header
@@ -40,6 +42,25 @@ def metadata_directory(data_dir: Path, otherwise: str = "") -> Path:
         except (IncompatibleFormat, OSError) as error:
             raise ControlError(f"{data_dir} can't be used: {error}") from error
     return directory
+
+
+@contextlib.contextmanager
+def locked(storage: Storage, data_dir: Path) -> Iterator[None]:
+    """Hold the lock of a data directory. Raises ControlError, also when a gateway holds the lock."""
+    lock = str(data_dir / LOCK)
+    try:
+        storage.lock(lock)
+    except DirectoryLocked as error:
+        raise ControlError(
+            f"{data_dir} is in use by a process that does not answer on its control socket: a gateway that starts or "
+            "stops, or another seqgate command; try again"
+        ) from error
+    except OSError as error:
+        raise ControlError(f"{data_dir} can't be locked: {error.strerror or error}") from error
+    try:
+        yield
+    finally:
+        storage.unlock(lock)
 
 
 def read_image(directory: Path) -> MetadataImage:

@@ -8,6 +8,7 @@ from typing import Final
 from gateway.admin.backlog.messages import BacklogPage, BacklogReader, BacklogRequest, PartitionBacklog
 from gateway.admin.live_gateway import LiveGateway
 from gateway.admin.request import ControlError
+from gateway.admin.topics import find_topic
 from gateway.quota.backlog import Reader
 from gateway.quota.produce_gate import ProduceGate
 from gateway.runtime.backlogs.backlog import Backlog
@@ -22,9 +23,7 @@ REFUSING: Final = "refusing"
 async def backlog_of(gateway: LiveGateway, request: BacklogRequest) -> BacklogPage:
     """Measure the backlogs of one topic; a page ends when it has `limit` groups. Raises ControlError."""
     services = gateway.services
-    topic = services.partitions.by_name.get(request.topic)
-    if topic is None:
-        raise ControlError(f"there is no topic {request.topic}")
+    topic = find_topic(services.partitions, request.topic)
     backlog = services.backlog
     readers = await backlog.readers({request.topic})
     rows: list[PartitionBacklog] = []

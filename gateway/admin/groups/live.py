@@ -205,7 +205,7 @@ async def settled_shard(services: Services, group_id: str) -> GroupShard | None:
         raise ControlError("the group name is empty")
     if is_name_group(group_id):
         raise ControlError(
-            f"{group_id} is no group but stands for a producer name; `seqgate names` tells of those"
+            f"{group_id} is no group but stands for a producer name; `seqgate names` shows its sequence ids"
         )
     if OFFSETS_TOPIC not in services.partitions.by_name:
         return None

@@ -13,6 +13,7 @@ from gateway.admin.groups.messages import OffsetChange, OffsetReset, ResetOffset
 from gateway.admin.groups.new_offset import NoCommittedOffset, PartitionOffsets, new_offset
 from gateway.admin.live_gateway import LiveGateway
 from gateway.admin.request import ControlError
+from gateway.admin.topics import find_topic
 from gateway.coordinator.group.any_group import find_group
 from gateway.coordinator.group.committer import Committer
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
@@ -41,12 +42,12 @@ async def reset_offsets(gateway: LiveGateway, request: ResetOffsetsRequest) -> O
     if isinstance(group, ShareGroup):
         raise ControlError(
             f"{request.group} is a share group, which commits no offsets; "
-            f"kafka-share-groups.sh --group {request.group} --reset-offsets sets where it reads on"
+            f"kafka-share-groups.sh --group {request.group} --reset-offsets sets where it continues"
         )
     if group is not None and not group.is_empty:
         raise ControlError(not_empty(group))
     if request.target == "timestamp" and request.value < 0:
-        raise ControlError("a timestamp is 0 or later")
+        raise ControlError(f"timestamp must be 0 or higher, not {request.value}")
     committed: Committed = {} if shard is None else dict(shard.fetch_offsets(request.group))
     changes = []
     for place in _places(services.partitions, request, committed):
@@ -69,22 +70,18 @@ def _places(
     else:
         places = {place for selection in request.topics for place in _selected(partitions, selection)}
     if not places:
-        raise ControlError("no partition is named")
+        raise ControlError("the request names no partition")
     if len(places) > MAX_PARTITIONS:
-        raise ControlError(f"a reset is of {MAX_PARTITIONS} partitions at most; name fewer topics")
+        raise ControlError(
+            f"{len(places)} partitions are more than the {MAX_PARTITIONS} that one reset takes; name fewer topics"
+        )
     return sorted(places)
 
 
 def _selected(partitions: Partitions, selection: TopicSelection) -> list[TopicPartition]:
-    topic = partitions.by_name.get(selection.topic)
-    if topic is None:
-        raise ControlError(f"there is no topic {selection.topic}")
-    count = topic.count
-    wanted = range(count) if selection.partitions is None else selection.partitions
-    for index in wanted:
-        if not 0 <= index < count:
-            raise ControlError(f"topic {selection.topic} has no partition {index}")
-    return [(selection.topic, index) for index in wanted]
+    topic = find_topic(partitions, selection.topic, *(selection.partitions or ()))
+    indexes = range(topic.count) if selection.partitions is None else selection.partitions
+    return [(topic.name, index) for index in indexes]
 
 
 def _change(

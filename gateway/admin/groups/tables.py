@@ -203,7 +203,7 @@ def _print_partitions(description: GroupDescription) -> None:
     )
     if outside:
         print_lines(
-            f"{counted(outside, 'committed offset')} outside of the log: auto.offset.reset decides where reading goes on."
+            f"{counted(outside, 'committed offset')} outside of the log: auto.offset.reset decides where the group continues."
         )
 
 

@@ -16,6 +16,7 @@ from gateway.admin.names.messages import (
     UntoldPartition,
 )
 from gateway.admin.request import ControlError
+from gateway.admin.topics import find_topic
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import TopicPartitions
@@ -69,15 +70,12 @@ async def list_names(gateway: LiveGateway, request: NamesRequest) -> NamePage:
 def _check_exists(services: Services, request: NamesRequest) -> None:
     if request.topic is None:
         return
-    topic = services.partitions.by_name.get(request.topic)
-    if topic is None:
-        raise ControlError(f"there is no topic {request.topic}")
-    if not deduplicates(services.config, services.metadata_log.image, request.topic):
+    topic = find_topic(services.partitions, request.topic)
+    if not deduplicates(services.config, services.metadata_log.image, topic.name):
         raise ControlError(
-            f"producer names are not remembered in topic {request.topic}: its message.deduplication.enable is false"
+            f"producer names are not remembered in topic {topic.name}: its message.deduplication.enable is false"
         )
-    if request.partition is not None and not topic.has(request.partition):
-        raise ControlError(f"topic {request.topic} has no partition {request.partition}")
+    find_topic(services.partitions, topic.name, request.partition)
 
 
 async def _places(services: Services, request: NamesRequest) -> AsyncIterator[tuple[TopicPartitions, int]]:

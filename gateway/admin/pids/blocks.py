@@ -108,7 +108,7 @@ async def claim_block(source: BlockSource, size: int, owner: str, now_ms: int) -
     if size < 1:
         raise ControlError(f"a block holds at least one producer id, not {size}")
     if not 0 < len(owner) <= MAX_OWNER_LENGTH or not owner.isprintable():
-        raise ControlError(f"an owner is 1 to {MAX_OWNER_LENGTH} printable characters")
+        raise ControlError(f"owner must be 1 to {MAX_OWNER_LENGTH} printable characters, not {owner!r:.60}")
     if _GATEWAY_NAME.fullmatch(owner):
         raise ControlError(f"{owner} is the name of a gateway, which claims for itself; choose another owner")
     with _as_control_error():

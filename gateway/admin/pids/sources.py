@@ -26,7 +26,7 @@ class _SeenByTheGateway:
         return await self._file.load()
 
     async def save(self, last_seen: LastSeen) -> None:
-        """Save nothing: the gateway keeps its own file, and may be claiming now."""
+        """Save nothing: only the gateway writes its file, and it may be claiming now."""
 
 
 def gateway_source(services: Services) -> BlockSource:

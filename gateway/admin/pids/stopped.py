@@ -34,7 +34,7 @@ from gateway.admin.pids.messages import (
 from gateway.admin.pids.sources import redis_source
 from gateway.admin.request import ControlError
 from gateway.admin.stopped_gateway import StoppedGateway
-from gateway.admin.stored_data import metadata_directory, read_image
+from gateway.admin.stored_data import locked, metadata_directory, read_image
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.records import UnknownRecordError
 from gateway.metadata.topic_names import METADATA_TOPIC
@@ -43,8 +43,7 @@ from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.topics.embedded_block_store import EmbeddedBlockStore, blocks_of
 from gateway.runtime.topics.metadata_log import METADATA_LOG_CONFIG, METADATA_TOPIC_ID, MetadataLog
 from gateway.runtime.topics.producer_id_source import SEEN_FILE
-from log import DirectoryLocked, IncompatibleFormat, LogError, Storage, UnifiedLog
-from log.directory.log_directory import LOCK
+from log import IncompatibleFormat, LogError, Storage, UnifiedLog
 from log.environment import LogEnvironment
 from pid_allocator import ProducerIdBlock, StoreUnavailable
 
@@ -133,33 +132,23 @@ async def open_embedded(data_dir: Path, node_id: int) -> AsyncIterator[BlockSour
     """Yield the blocks in a data directory, under its lock. Raises ControlError, also when a gateway holds the lock."""
     directory = metadata_directory(data_dir, _OR_REDIS)
     storage = Storage()
-    lock = str(data_dir / LOCK)
-    try:
-        storage.lock(lock)
-    except DirectoryLocked as error:
-        raise ControlError(
-            f"{data_dir} is in use by a process that does not answer on its control socket: a gateway that starts or "
-            "stops, or another seqgate command; try again"
-        ) from error
-    except OSError as error:
-        raise ControlError(f"{data_dir} can't be locked: {error.strerror or error}") from error
-    flusher = Flusher(asyncio.get_running_loop(), threads=1)
-    flusher.start()
-    log: UnifiedLog | None = None
-    try:
-        log = _open_log(storage, directory)
-        metadata_log = MetadataLog(log, flusher, SystemClock())
-        metadata_log.replay()
-        _check_is_embedded(data_dir, metadata_log.image)
-        yield _source(EmbeddedBlockStore(metadata_log, node_id), metadata_log.image)
-        await metadata_log.close()
-    except (LogError, IncompatibleFormat, OSError, UnknownRecordError) as error:
-        raise ControlError(f"the metadata in {data_dir} can't be used: {error}") from error
-    finally:
-        flusher.stop()
-        if log is not None:
-            log.close(clean=True)
-        storage.unlock(lock)
+    with locked(storage, data_dir):
+        flusher = Flusher(asyncio.get_running_loop(), threads=1)
+        flusher.start()
+        log: UnifiedLog | None = None
+        try:
+            log = _open_log(storage, directory)
+            metadata_log = MetadataLog(log, flusher, SystemClock())
+            metadata_log.replay()
+            _check_is_embedded(data_dir, metadata_log.image)
+            yield _source(EmbeddedBlockStore(metadata_log, node_id), metadata_log.image)
+            await metadata_log.close()
+        except (LogError, IncompatibleFormat, OSError, UnknownRecordError) as error:
+            raise ControlError(f"the metadata in {data_dir} can't be used: {error}") from error
+        finally:
+            flusher.stop()
+            if log is not None:
+                log.close(clean=True)
 
 
 def _open_log(storage: Storage, directory: Path) -> UnifiedLog:

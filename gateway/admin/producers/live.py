@@ -13,9 +13,9 @@ from gateway.admin.producers.messages import (
     ProducerPage,
     ProducerRow,
 )
-from gateway.admin.request import ControlError
+from gateway.admin.topics import find_topic, partitions_after
 from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.partitions.registry import Partitions
+from gateway.runtime.partitions.registry import Partitions, TopicPartitions
 from gateway.runtime.services import Services
 from seq_validator import ProducerEntry
 
@@ -52,20 +52,12 @@ def producer_counters(services: Services) -> ProducerCounters:
 
 
 def _wanted(partitions: Partitions, request: ListProducersRequest) -> Iterator[Partition]:
-    """Yield the partitions asked for, in order, from the one that the page before ended in."""
-    names = sorted(partitions.by_name)
-    if request.topic is not None:
-        if request.topic not in partitions.by_name:
-            raise ControlError(f"there is no topic {request.topic}")
-        names = [request.topic]
-        if request.partition is not None and not partitions.has(request.topic, request.partition):
-            raise ControlError(f"topic {request.topic} has no partition {request.partition}")
-    for name in names:
-        for partition in partitions.by_name[name].all():
-            if request.after is not None and (name, partition.index) < request.after[:2]:
-                continue
-            if request.partition is None or partition.index == request.partition:
-                yield partition
+    """Yield the partitions asked for, in order, from the one in which the page before ended. Raises ControlError."""
+    if request.topic is None:
+        topics = [partitions.by_name[name] for name in sorted(partitions.by_name)]
+    else:
+        topics = [find_topic(partitions, request.topic, request.partition)]
+    return partitions_after(topics, TopicPartitions.all, request.partition, request.after)
 
 
 def _entries(partition: Partition, lowest: int, count: int) -> list[ProducerEntry]:

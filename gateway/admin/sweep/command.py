@@ -110,7 +110,7 @@ def _print_progress(done: int, total: int | None) -> None:
     """Print on a terminal how far the sweep is; the next output overwrites the line."""
     if sys.stderr.isatty() and (total is None or done % 100 == 0):
         of = "" if total is None else f" of {total:,}"
-        print(f"\r{done:,}{of} looked at", end="\r", file=sys.stderr, flush=True)
+        print(f"\r{done:,}{of} checked", end="\r", file=sys.stderr, flush=True)
 
 
 def _print(page: SweepPage) -> None:

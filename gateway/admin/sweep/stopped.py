@@ -6,18 +6,20 @@ state of groups and transactions takes a running gateway.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from gateway.admin.request import STOPPED, ControlError
-from gateway.admin.stored_data import metadata_directory, read_image
+from gateway.admin.stored_data import locked, metadata_directory, read_image
 from gateway.admin.sweep.messages import SweepPage, SweepRequest, TaskRow
 from gateway.admin.sweep.sweeps import NAME, OTHER_NAMES, leak_rows
 from gateway.metadata.image import MetadataImage
 from gateway.runtime.upkeep.file_sweep import MAX_FOUND, is_chosen, is_partition
-from log import DirectoryLocked, Storage
+from log import Storage
 from log.directory.leaks import FileLeak, leaks_of_directory, leaks_of_partition
-from log.directory.log_directory import KNOWN_NAMES, LOCK
+from log.directory.log_directory import KNOWN_NAMES
 from log.files.file_names import parse_partition_directory
 
 Progress = Callable[[int, int], None]
@@ -28,32 +30,18 @@ def sweep(data_dir: Path, request: SweepRequest, now_ms: int, progress: Progress
     """Return the leaks of a data directory, and remove those that the request names. Raises ControlError."""
     directory = metadata_directory(data_dir)
     storage = Storage()
-    lock = str(data_dir / LOCK)
-    if request.remove:
-        try:
-            storage.lock(lock)
-        except DirectoryLocked as error:
-            raise ControlError(
-                f"{data_dir} is in use by a process that does not answer on its control socket; try again"
-            ) from error
-        except OSError as error:
-            raise ControlError(f"{data_dir} can't be locked: {error.strerror or error}") from error
-    try:
+    removed: set[FileLeak] = set()
+    with locked(storage, data_dir) if request.remove else contextlib.nullcontext():
         image = read_image(directory)
-        leaks: list[FileLeak] = []
-        for leak in _find(storage, data_dir, image, now_ms - request.min_age_ms, progress):
-            leaks.append(leak)
-            if len(leaks) == MAX_FOUND:
-                break
-        removed = set()
-        for leak in leaks if request.remove else ():
-            if is_chosen(leak, unknown=request.unknown):
-                _remove(storage, data_dir / leak.path, leak)
-                removed.add(leak)
-    except OSError as error:
-        raise ControlError(f"{data_dir} can't be swept: {error}") from error
-    finally:
-        storage.unlock(lock)
+        try:
+            found = _find(storage, data_dir, image, now_ms - request.min_age_ms, progress)
+            leaks = list(itertools.islice(found, MAX_FOUND))
+            for leak in leaks if request.remove else ():
+                if is_chosen(leak, unknown=request.unknown):
+                    _remove(storage, data_dir / leak.path, leak)
+                    removed.add(leak)
+        except OSError as error:
+            raise ControlError(f"{data_dir} can't be swept: {error}") from error
     task = TaskRow(0, NAME, now_ms, 0, len(leaks), len(leaks), ended=True, failure=None)
     return SweepPage(STOPPED, task, len(leaks), leak_rows(leaks, removed))
 

@@ -47,7 +47,9 @@ class Sweeps:
         tasks = self._services.tasks
         running = next((task for task in tasks if task.name == NAME and task.ended_ms is None), None)
         if running is not None:
-            raise ControlError(f"a sweep is under way; `seqgate tasks` tells of it (number {running.number})")
+            raise ControlError(
+                f"a sweep is under way; `seqgate tasks` shows its progress (number {running.number})"
+            )
         task = tasks.begin(NAME)
         self._found[task.number] = []
         while len(self._found) > KEPT_RESULTS:

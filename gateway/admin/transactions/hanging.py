@@ -19,6 +19,7 @@ from typing import Final
 from gateway.admin.coordinators import offline_partitions
 from gateway.admin.live_gateway import LiveGateway
 from gateway.admin.request import ControlError
+from gateway.admin.topics import find_topic, partitions_after
 from gateway.admin.transactions.live import taking_part
 from gateway.admin.transactions.messages import (
     AbortHangingRequest,
@@ -32,6 +33,7 @@ from gateway.coordinator.transaction import rules
 from gateway.coordinator.transaction.rules import Producer
 from gateway.metadata.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from gateway.runtime.partitions.partition import Partition
+from gateway.runtime.partitions.registry import Partitions, TopicPartitions
 from gateway.runtime.services import Services
 from log import LogError
 from seq_validator import ProducerEntry
@@ -49,7 +51,7 @@ async def find_hanging(gateway: LiveGateway, request: FindHangingRequest) -> Han
     find = known_producers(services)
     now_ms = services.clock.now_ms()
     rows: list[HangingTransaction] = []
-    for partition in list(_wanted(services, request)):
+    for partition in list(_wanted(services.partitions, request)):
         lowest = -1
         if request.after is not None and request.after[:2] == (partition.topic, partition.index):
             lowest = request.after[2]
@@ -174,18 +176,11 @@ def _holds_transactions(topic: str) -> bool:
     return topic not in INTERNAL_TOPICS or topic == OFFSETS_TOPIC
 
 
-def _wanted(services: Services, request: FindHangingRequest) -> Iterator[Partition]:
-    """Yield the partitions asked for, in order, from the one that the page before ended in."""
-    topics = services.partitions.by_name
-    names = sorted(filter(_holds_transactions, topics))
-    if request.topic is not None:
-        if request.topic not in topics:
-            raise ControlError(f"there is no topic {request.topic}")
-        names = [request.topic]
-        if request.partition is not None and not services.partitions.has(request.topic, request.partition):
-            raise ControlError(f"topic {request.topic} has no partition {request.partition}")
-    for name in names:
-        for partition in topics[name].opened():
-            is_before = request.after is not None and (name, partition.index) < request.after[:2]
-            if not is_before and request.partition in {None, partition.index}:
-                yield partition
+def _wanted(partitions: Partitions, request: FindHangingRequest) -> Iterator[Partition]:
+    """Yield the open partitions asked for, in order, from the one in which the page before ended. Raises ControlError."""
+    if request.topic is None:
+        names = sorted(filter(_holds_transactions, partitions.by_name))
+        topics = [partitions.by_name[name] for name in names]
+    else:
+        topics = [find_topic(partitions, request.topic, request.partition)]
+    return partitions_after(topics, TopicPartitions.opened, request.partition, request.after)

@@ -99,7 +99,7 @@ async def _fence(services: Services, transactional_id: str, before: Transaction)
     except TransactionRefused as error:
         raise ControlError(
             f"the abort of {transactional_id} is decided, but not written to every partition yet "
-            f"({error.error_code.name}); the gateway goes on with it, and `seqgate status` tells whether a partition is "
+            f"({error.error_code.name}); the gateway continues the abort, and `seqgate status` shows whether a partition is "
             "offline"
         ) from error
     return FencedBy(*producer)

@@ -105,7 +105,7 @@ def print_hanging(rows: Sequence[HangingTransaction], offline_partitions: Sequen
         ],
     )
     print_lines(f"{counted(len(rows), 'hanging transaction')}.")
-    _print_offline("Transactions of unknown producers are not told", offline_partitions)
+    _print_offline("Transactions of unknown producers are missing", offline_partitions)
 
 
 def print_abort(planned: TransactionAbort) -> None:
