@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from gateway.admin.backlog import command as backlog
+from gateway.admin.damage import command as damage
 from gateway.admin.groups import command as groups
 from gateway.admin.names import command as names
 from gateway.admin.options import stop
@@ -132,6 +133,7 @@ app.command("names")(names.names)
 app.command("producers")(producers.producers)
 app.command("status")(status.status)
 app.command("reopen")(partitions.reopen)
+app.command("repair")(damage.repair)
 app.command("sweep")(sweep.sweep)
 app.command("tasks")(sweep.tasks)
 

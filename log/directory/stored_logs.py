@@ -101,6 +101,11 @@ def read_stored_logs(storage: Storage, root: str) -> tuple[dict[str, StoredLog],
     return {name: stored for name, stored in found.items() if stored.topic_id is not None}, False
 
 
+def peek_stored_logs(storage: Storage, root: str) -> dict[str, StoredLog]:
+    """What the last clean stop left, by partition directory; changes nothing. Raises IncompatibleFormat, OSError."""
+    return _read(storage, f"{root}/{CLEAN_SHUTDOWN}") or _read(storage, f"{root}/{STORED_LOGS}") or {}
+
+
 def check_stored_logs(storage: Storage, root: str) -> None:
     """Raises IncompatibleFormat when a later release wrote one of the two files, OSError; changes nothing."""
     for name in (CLEAN_SHUTDOWN, STORED_LOGS):

@@ -24,6 +24,8 @@ EVERYWHERE: Final = 2**63 - 1
 CHUNK_BYTES: Final = 1024 * 1024
 MAX_SEARCHED_BYTES: Final = 64 * 1024**3
 """Bytes whose CRC one search computes; then it gives up, and all up to the end of the file is one damaged range."""
+_LATER_MAGIC: Final = MAGIC + 1
+"""The magic that a later release would write. In a durable batch any other one is damage."""
 _OFFSETS_PER_SEGMENT: Final = 2**31
 
 
@@ -73,7 +75,7 @@ class SegmentScan:
                 yield position, batch
                 continue
             if self.next_offset >= self._kept_below:
-                self._check_magic(is_followed=False)
+                self._check_magic(EVERYWHERE)
                 return
             damaged = self._damaged_here()
             self.position += damaged.size_bytes
@@ -121,14 +123,14 @@ class SegmentScan:
         after = self._sound_at(self.position + batch.size_bytes)
         return after is None or not self.next_offset < after.base_offset <= batch.last_offset
 
-    def _check_magic(self, *, is_followed: bool) -> None:
-        """What a later release wrote is neither cut off nor damaged. Raises IncompatibleFormat."""
+    def _check_magic(self, highest: int) -> None:
+        """A batch of a magic up to `highest` that a later release wrote is neither cut off nor damaged. Raises IncompatibleFormat."""
         head = self._bytes(self.position, HEADER_BYTES)
-        if head is None or is_followed:
+        if head is None:
             return
         batch = parse_header(head)
         whole = self._bytes(self.position, batch.size_bytes) if batch.size_bytes >= HEADER_BYTES else None
-        if batch.magic > MAGIC and whole is not None and crc_matches(batch, whole):
+        if MAGIC < batch.magic <= highest and whole is not None and crc_matches(batch, whole):
             raise IncompatibleFormat(
                 f"{self._path} has a batch of magic {batch.magic} at position {self.position}; "
                 f"this program reads magic {MAGIC}."
@@ -159,7 +161,8 @@ class SegmentScan:
             behind = self._behind(self.position + header.size_bytes, bound)
         if behind is not None and header is not None:
             position, end_offset = behind
-            self._check_magic(is_followed=position < self.end)
+            if position == self.end:
+                self._check_magic(_LATER_MAGIC)
             is_framed = (
                 header.magic == MAGIC
                 and header.base_offset == self.next_offset
@@ -168,7 +171,7 @@ class SegmentScan:
             return self._range(position, end_offset, is_framed=is_framed, reason=self._reason(header))
         found = self._search(header, bound)
         if found is None:
-            self._check_magic(is_followed=False)
+            self._check_magic(_LATER_MAGIC)
             return self._range(self.end, bound, is_framed=False, reason=self._reason(header))
         position, after = found
         return self._range(position, after.base_offset, is_framed=False, reason=self._reason(header))

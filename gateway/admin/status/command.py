@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import typer
 
+from gateway.admin.damage.messages import DamagedRow
 from gateway.admin.options import AsJson, ConfigFile, DataDir, asking
 from gateway.admin.printing import Column, count, duration, print_json, print_table
 from gateway.admin.status.messages import Status, StatusRequest
 
 
 def status(data_dir: DataDir = None, config_file: ConfigFile = None, as_json: AsJson = False) -> None:
-    """Show how a running gateway is. Exits with 1 when no gateway runs or a partition is offline."""
+    """Show how a running gateway is. Exits with 1 when no gateway runs, a partition is offline, or stored batches are damaged."""
     with asking(config_file, data_dir) as client:
         answer = client.ask(StatusRequest())
     if as_json:
         print_json(answer)
     else:
         print_table((Column("gateway"), Column("")), _rows(answer))
-    raise typer.Exit(1 if answer.offline_partitions else 0)
+    raise typer.Exit(1 if answer.offline_partitions or answer.damaged else 0)
 
 
 def _rows(answer: Status) -> list[tuple[str, str]]:
@@ -52,4 +53,12 @@ def _rows(answer: Status) -> list[tuple[str, str]]:
         ("OFFLINE", f"{partition.topic}-{partition.partition}: {partition.reason}")
         for partition in answer.offline_partitions
     ]
+    rows += [("DAMAGED", _damage(row)) for row in answer.damaged]
     return rows
+
+
+def _damage(row: DamagedRow) -> str:
+    return (
+        f"{row.topic}-{row.partition}: offsets {row.first_offset} to {row.end_offset - 1}, {row.size_bytes} bytes at position "
+        f"{row.position} of {row.file}: {row.reason}"
+    )

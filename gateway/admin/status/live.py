@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from gateway.admin.damage.rows import damaged_row
 from gateway.admin.live_gateway import LiveGateway
 from gateway.admin.names.live import name_counters
 from gateway.admin.producers.live import producer_counters
@@ -31,6 +32,7 @@ def status(gateway: LiveGateway, _: StatusRequest) -> Status:
         topics=len(services.partitions.by_name),
         partitions=len(services.partitions),
         offline_partitions=_offline(services.partitions),
+        damaged=[damaged_row(*found) for found in services.log_directory.damage()],
         connections=traffic.connections,
         refused_connections=traffic.refused_connections,
         requests=traffic.requests,

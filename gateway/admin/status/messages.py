@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from gateway.admin.damage.messages import DamagedRow
 from gateway.admin.names.messages import NameCounters
 from gateway.admin.producers.messages import ProducerCounters
 from gateway.admin.request import Request
@@ -30,6 +31,7 @@ class Status(msgspec.Struct, frozen=True):
     topics: int
     partitions: int
     offline_partitions: list[OfflinePartition]
+    damaged: list[DamagedRow]
     connections: int
     refused_connections: int
     requests: int

@@ -1,0 +1,32 @@
+"""What `seqgate repair --json` prints, and the damage in `seqgate status --json`."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class DamagedRow(msgspec.Struct, frozen=True):
+    """A damaged run of bytes of a partition. `end_offset` is exclusive; at most `offsets` records were in it.
+
+    `file` is a path in the data directory. `undecided_from` is the first offset of the earliest transaction that may have ended in the
+    damaged bytes, None without one.
+    """
+
+    topic: str
+    partition: int
+    first_offset: int
+    end_offset: int
+    offsets: int
+    file: str
+    position: int
+    size_bytes: int
+    reason: str
+    undecided_from: int | None
+
+
+class Repair(msgspec.Struct, frozen=True):
+    """The damage of a data directory. `given_up`: the damaged bytes were taken out of the logs."""
+
+    damaged: list[DamagedRow]
+    offsets: int
+    given_up: bool

@@ -1,0 +1,22 @@
+"""The rows of damaged ranges."""
+
+from __future__ import annotations
+
+from gateway.admin.damage.messages import DamagedRow
+from log.segments.damage import DamagedRange
+
+
+def damaged_row(topic: str, partition: int, found: DamagedRange) -> DamagedRow:
+    """Return the row of a damaged range."""
+    return DamagedRow(
+        topic=topic,
+        partition=partition,
+        first_offset=found.first_offset,
+        end_offset=found.end_offset,
+        offsets=found.offsets,
+        file=f"{topic}-{partition}/{found.segment_base_offset:020d}.log",
+        position=found.position,
+        size_bytes=found.size_bytes,
+        reason=found.reason,
+        undecided_from=None if found.undecided_from < 0 else found.undecided_from,
+    )

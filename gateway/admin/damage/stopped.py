@@ -1,0 +1,61 @@
+"""Finding damage in a data directory that no gateway has open, and giving it up.
+
+Finding needs no lock and changes nothing. Giving up takes the lock and recovers the logs first, as a start of the gateway does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from gateway.admin.damage.messages import Repair
+from gateway.admin.damage.rows import damaged_row
+from gateway.admin.request import ControlError
+from gateway.admin.stored_data import locked, metadata_directory
+from gateway.config import Config
+from gateway.runtime.topics.topic_lifecycle import topic_policy
+from log import DirectoryLocked, IncompatibleFormat, LogDirectory, LogError, Storage
+from log.directory.damage_scan import DamagedPartition, scan_directory
+from log.directory.repair import give_up
+from log.files.file_names import parse_partition_directory
+
+
+def repair(data_dir: Path, config: Config, *, apply: bool, now_ms: int) -> Repair:
+    """Return the damage below the recovery points; with `apply` take the damaged bytes out of the logs. Raises ControlError."""
+    metadata_directory(data_dir)
+    storage = Storage()
+    try:
+        if not apply:
+            return _described(scan_directory(storage, str(data_dir)), given_up=False)
+        _recover(storage, data_dir, config, lambda: now_ms)
+        with locked(storage, data_dir):
+            damaged = list(scan_directory(storage, str(data_dir)))
+            for partition in damaged:
+                give_up(storage, str(data_dir), partition, now_ms)
+        return _described(damaged, given_up=True)
+    except (IncompatibleFormat, LogError, OSError) as error:
+        raise ControlError(f"{data_dir} can't be repaired: {error}") from error
+
+
+def _recover(storage: Storage, data_dir: Path, config: Config, now_ms: Callable[[], int]) -> None:
+    """Recover the logs as a start does, and stop cleanly: all that is left is durable. Raises ControlError, OSError."""
+    try:
+        directory = LogDirectory.open(
+            data_dir,
+            storage,
+            node_id=config.int("node.id"),
+            now_ms=now_ms,
+            config=topic_policy(config, {}).log_config,
+        )
+    except DirectoryLocked as error:
+        raise ControlError(f"a gateway runs on {data_dir}; stop it first") from error
+    directory.close(clean=True)
+
+
+def _described(damaged: Iterable[DamagedPartition], *, given_up: bool) -> Repair:
+    rows = []
+    for partition in damaged:
+        key = parse_partition_directory(partition.name)
+        assert key is not None
+        rows += [damaged_row(*key, found) for found in partition.ranges]
+    return Repair(rows, sum(row.offsets for row in rows), given_up)

@@ -1,0 +1,113 @@
+"""Looking for damage in every segment of a data directory that no gateway has open. Changes nothing.
+
+A gateway looks only where a crash may have torn something, or where a reader meets damage.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, NamedTuple
+
+from log.directory.log_directory import RECOVERY_POINTS
+from log.directory.stored_logs import peek_stored_logs
+from log.errors import IncompatibleFormat
+from log.files.checkpoints import CorruptCheckpoint, decode_offsets
+from log.files.data_file import DataFile
+from log.files.file_names import (
+    LOG_START_OFFSET,
+    LOG_SUFFIX,
+    offset_name,
+    offsets_of,
+    parse_partition_directory,
+)
+from log.segments.damage import DamagedRange
+from log.segments.damage_register import DamageRegister
+from log.segments.scan import EVERYWHERE, SegmentScan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from log.files.storage import Storage
+
+
+class DamagedPartition(NamedTuple):
+    """A partition and its damaged ranges, in ascending order; all below `durable_end_offset` was durable."""
+
+    name: str
+    durable_end_offset: int
+    ranges: list[DamagedRange]
+
+
+def scan_directory(storage: Storage, root: str) -> Iterator[DamagedPartition]:
+    """Check every batch below the recovery points; yield the partitions with damage. Raises OSError, IncompatibleFormat."""
+    ends = _durable_ends(storage, root)
+    register = DamageRegister()
+    register.load(storage, root)
+    for name in sorted(storage.list_directory(root)):
+        if parse_partition_directory(name) is None:
+            continue
+        directory = f"{root}/{name}"
+        ranges = _ranges_of(storage, directory, ends.get(name, 0), register.of(directory))
+        if ranges:
+            yield DamagedPartition(name, ends.get(name, 0), ranges)
+
+
+def _durable_ends(storage: Storage, root: str) -> dict[str, int]:
+    """The offset up to which each partition is known to be durable."""
+    ends = {name: stored.recovery_point for name, stored in peek_stored_logs(storage, root).items()}
+    path = f"{root}/{RECOVERY_POINTS}"
+    if storage.exists(path):
+        with contextlib.suppress(CorruptCheckpoint):
+            for (topic, partition), offset in decode_offsets(storage.read_file(path), path).items():
+                name = f"{topic}-{partition}"
+                ends[name] = max(offset, ends.get(name, 0))
+    return ends
+
+
+def _ranges_of(
+    storage: Storage, directory: str, durable_end_offset: int, known: Sequence[DamagedRange]
+) -> list[DamagedRange]:
+    files = storage.list_files(directory)
+    bases = offsets_of(files, LOG_SUFFIX)
+    start_offset = _log_start(storage, directory, files)
+    found: list[DamagedRange] = []
+    for number, base_offset in enumerate(bases):
+        if base_offset >= durable_end_offset:
+            break
+        is_last = number + 1 == len(bases)
+        next_base = EVERYWHERE if is_last else bases[number + 1]
+        file = DataFile(f"{directory}/{offset_name(base_offset, LOG_SUFFIX)}")
+        scan = SegmentScan(
+            _reader(storage, file),
+            file.path,
+            files[offset_name(base_offset, LOG_SUFFIX)],
+            base_offset,
+            next_offset=base_offset,
+            kept_below=durable_end_offset,
+            limit=next_base if next_base <= durable_end_offset else EVERYWHERE,
+        )
+        try:
+            found += [part for part in scan if isinstance(part, DamagedRange)]
+        finally:
+            storage.release(file)
+        missing = scan.missing() if is_last else None
+        if missing is not None:
+            found.append(missing)
+    found += [damaged for damaged in known if not damaged.size_bytes and damaged.segment_base_offset in bases]
+    by_place = {(damaged.segment_base_offset, damaged.position): damaged for damaged in (*found, *known)}
+    places = sorted({(damaged.segment_base_offset, damaged.position) for damaged in found})
+    return [by_place[place] for place in places if by_place[place].end_offset > start_offset]
+
+
+def _reader(storage: Storage, file: DataFile) -> Callable[[int, int], bytes]:
+    return lambda position, size_bytes: storage.read(file, size_bytes, position)
+
+
+def _log_start(storage: Storage, directory: str, files: dict[str, int]) -> int:
+    if LOG_START_OFFSET not in files:
+        return 0
+    path = f"{directory}/{LOG_START_OFFSET}"
+    try:
+        return max(decode_offsets(storage.read_file(path), path).values(), default=0)
+    except (CorruptCheckpoint, IncompatibleFormat):
+        return 0

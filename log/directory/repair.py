@@ -1,0 +1,98 @@
+"""Giving damaged batches up: the one way to take them out of a log, for a data directory that no gateway has open.
+
+The segment is written again without them, and takes the place of the old file in one step. Its other batches keep their offsets;
+those of the damaged ones are missing from then on, as compaction leaves them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from log.environment import LogEnvironment
+from log.files.data_file import DataFile
+from log.files.file_names import LOG_SUFFIX, TEMPORARY_SUFFIX, offset_name, offsets_of
+from log.segments.damage_register import DamageRegister
+from log.segments.segment import Segment
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from log.directory.damage_scan import DamagedPartition
+    from log.files.storage import Storage
+    from log.segments.damage import DamagedRange
+
+_COPIED_AT_ONCE_BYTES: Final = 1024 * 1024
+
+
+def give_up(storage: Storage, root: str, partition: DamagedPartition, now_ms: int) -> None:
+    """Take the damaged ranges out of a partition, durably. A crash on the way leaves each segment as it was or without them.
+
+    The data directory is locked, and was stopped cleanly: what lies behind the damage is durable. Raises OSError.
+    """
+    directory = f"{root}/{partition.name}"
+    register = DamageRegister()
+    register.load(storage, root)
+    # first, as its positions are not those of the new files
+    register.note(directory, (), is_durable=True)
+    for base_offset in sorted({found.segment_base_offset for found in partition.ranges}):
+        ranges = [found for found in partition.ranges if found.segment_base_offset == base_offset]
+        _rewrite(storage, directory, base_offset, ranges, now_ms)
+    _end_behind(storage, directory, partition)
+    storage.sync_directory(directory)
+
+
+def _rewrite(
+    storage: Storage, directory: str, base_offset: int, ranges: Sequence[DamagedRange], now_ms: int
+) -> None:
+    path = f"{directory}/{offset_name(base_offset, LOG_SUFFIX)}"
+    size_bytes = storage.size_bytes(path)
+    old, new = DataFile(path), DataFile(path + TEMPORARY_SUFFIX)
+    storage.delete(new.path)
+    storage.create(new)
+    written = 0
+    try:
+        for start, end in _kept(ranges, size_bytes):
+            written = _copy(storage, old, start, end, new, written)
+        storage.pin(new)
+        try:
+            storage.sync(new)
+        finally:
+            storage.unpin(new)
+    finally:
+        storage.release(old)
+        storage.release(new)
+    storage.rename(new.path, path)
+    storage.sync_directory(directory)
+    segment = Segment(LogEnvironment(storage), directory, base_offset, written, now_ms)
+    for index in segment.write_indexes() if not written else ():
+        storage.sync_path(index)
+    if written:
+        segment.rebuild_indexes()
+
+
+def _kept(ranges: Sequence[DamagedRange], size_bytes: int) -> list[tuple[int, int]]:
+    """(start, end) of the bytes of a file that are in none of the ranges."""
+    starts = [0, *(found.position + found.size_bytes for found in ranges)]
+    ends = [*(found.position for found in ranges), size_bytes]
+    return list(zip(starts, ends, strict=True))
+
+
+def _copy(storage: Storage, old: DataFile, start: int, end: int, new: DataFile, written: int) -> int:
+    """Copy bytes of one file behind those of another; return how many that one has then."""
+    while start < end:
+        data = storage.read(old, min(_COPIED_AT_ONCE_BYTES, end - start), start)
+        if not data or storage.write(new, (data,), written) != len(data):
+            raise OSError(f"{new.path} could not be written; is the disk full?")
+        start += len(data)
+        written += len(data)
+    return written
+
+
+def _end_behind(storage: Storage, directory: str, partition: DamagedPartition) -> None:
+    """Begin an empty segment at the end of a log that ended in damage, so that its last offsets stay used."""
+    last = partition.ranges[-1]
+    bases = offsets_of(storage.list_files(directory), LOG_SUFFIX)
+    if last.end_offset >= partition.durable_end_offset > bases[-1]:
+        file = DataFile(f"{directory}/{offset_name(partition.durable_end_offset, LOG_SUFFIX)}")
+        storage.create(file)
+        storage.release(file)
