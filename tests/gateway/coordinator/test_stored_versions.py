@@ -25,7 +25,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("codec", "kind", "rest", "newest"), ROWS)
-def test_every_kind_of_value_tells_a_later_version_from_damage(
+def test_every_kind_of_value_distinguishes_a_later_version_from_damage(
     codec: ModuleType, kind: int, rest: bytes, newest: int
 ) -> None:
     key = struct.pack(">h", kind) + rest

@@ -55,7 +55,7 @@ KAFKA_TOPIC_CONFIGS = {
     "segment.ms",
     "unclean.leader.election.enable",
 }
-"""Of Apache Kafka 4.3.1, as its DescribeConfigs tells them."""
+"""The settings of Apache Kafka 4.3.1, as its DescribeConfigs returns them."""
 SET, DELETE, APPEND, SUBTRACT = Operation.SET, Operation.DELETE, Operation.APPEND, Operation.SUBTRACT
 
 
@@ -154,7 +154,7 @@ class TestIncremental:
         if error != "none":
             assert decision.records == []
 
-    def test_an_unknown_name_is_told_the_nearest(self) -> None:
+    def test_an_unknown_name_gets_the_nearest_one_as_a_hint(self) -> None:
         decision = alter_configs(
             image(), [incremental(2, "t", ("retention.mss", SET, "1"))], config=CONFIG, node_id=NODE_ID
         )
@@ -191,13 +191,13 @@ class TestIncremental:
         )
         assert state.topic_configs("t")["cleanup.policy"] == "delete"
 
-    def test_what_is_so_already_makes_no_record(self) -> None:
+    def test_an_unchanged_value_makes_no_record(self) -> None:
         decision = alter_configs(
             image(), [incremental(2, "t", ("retention.bytes", SET, "10"))], config=CONFIG, node_id=NODE_ID
         )
         assert decision.records == []
 
-    def test_one_refusal_leaves_the_others(self) -> None:
+    def test_a_refused_resource_does_not_affect_the_others(self) -> None:
         decision = alter_configs(
             image(),
             [
@@ -223,7 +223,7 @@ class TestIncremental:
         assert names(decision.answer) == ["none"]
         assert decision.records == ()
 
-    def test_what_can_not_be_altered_is_told_in_order(self) -> None:
+    def test_settings_that_can_not_be_altered_are_listed_in_order(self) -> None:
         alteration = incremental(
             4, "1", ("num.partitions", SET, "1"), ("no.such", SET, "1"), ("node.id", SET, "1")
         )
@@ -233,7 +233,7 @@ class TestIncremental:
 
 
 class TestReplacement:
-    def test_what_is_not_named_goes(self) -> None:
+    def test_configurations_not_named_are_removed(self) -> None:
         state = image()
         alteration = Alteration(TOPIC_RESOURCE, "t", [ConfigChange("retention.ms", "5")], replace=True)
         replay(state, alter_configs(state, [alteration], config=CONFIG, node_id=NODE_ID))
@@ -279,7 +279,7 @@ class TestDescribed:
         assert "internal.segment.bytes" not in listed
         assert not any(entry.read_only for entry in describe_topic(load_config(), {}))
 
-    def test_what_only_topics_have_has_no_synonyms_on_the_broker(self) -> None:
+    def test_settings_of_topics_only_have_no_synonyms_on_the_broker(self) -> None:
         (entry,) = describe_topic(load_config(), {}, {"remote.storage.enable"})
         assert (entry.value, entry.source, entry.synonyms) == ("false", ConfigSource.DEFAULT, ())
         (entry,) = describe_topic(
@@ -288,7 +288,7 @@ class TestDescribed:
         assert [synonym.source for synonym in entry.synonyms] == [ConfigSource.DYNAMIC_TOPIC]
         assert not list(describe_broker(load_config(), {"remote.storage.enable"}))
 
-    def test_every_configuration_that_topics_of_kafka_have_is_there(self) -> None:
+    def test_every_topic_configuration_of_kafka_is_known(self) -> None:
         assert set(BY_TOPIC_NAME) >= KAFKA_TOPIC_CONFIGS - OF_COMPACTION
 
     @pytest.mark.parametrize(("kind", "prefix"), [(2, ""), (4, "log.cleaner.")])

@@ -107,13 +107,13 @@ def test_no_more_groups_than_allowed_have_configurations() -> None:
     assert sorted(image.configured(GROUP_RESOURCE)) == ["b", "c"]
 
 
-def test_a_value_that_is_not_set_is_that_of_all_groups() -> None:
+def test_an_unset_value_is_that_of_all_groups() -> None:
     config = load_config(overrides=[f"group.{LOCK}=20000"])
     assert group_number(config, {}, LOCK) == 20_000
     assert group_number(config, {LOCK: "40000"}, LOCK) == 40_000
 
 
-def test_a_stored_value_out_of_todays_bounds_is_moved_to_them() -> None:
+def test_a_stored_value_outside_the_present_bounds_is_moved_into_them() -> None:
     assert group_number(CONFIG, {LOCK: "1"}, LOCK) == 15_000
     assert group_number(CONFIG, {LOCK: "99999999"}, LOCK) == 60_000
     assert group_number(CONFIG, {LOCK: "what"}, LOCK) == 30_000

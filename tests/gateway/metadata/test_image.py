@@ -20,7 +20,7 @@ def test_a_topic_is_found_by_name_and_by_id() -> None:
     assert topic.partitions[0].leader_epoch == 0
 
 
-def test_removal_takes_partitions_configs_and_collisions_along() -> None:
+def test_removal_also_removes_partitions_configs_and_collisions() -> None:
     image = image_with(NewTopic(name="a.b", num_partitions=2, configs=[("retention.ms", "1")]))
     assert image.topic_configs("a.b") == {"retention.ms": "1"}
     assert image.colliding_topic("a_b") == "a.b"

@@ -49,7 +49,7 @@ TOPIC_ID = uuid.UUID("f19c7319-dc40-44ae-a1b6-b2b2b584141a")
     ],
     ids=lambda record: type(record).__name__,
 )
-def test_what_is_stored_is_read_again(record: MetadataRecord) -> None:
+def test_every_record_is_decoded_as_it_was_encoded(record: MetadataRecord) -> None:
     assert decode_record(encode_record(record)) == record
 
 
@@ -80,6 +80,6 @@ def test_a_topic_id_is_printed_as_kafka_prints_it() -> None:
         b'{"type":"TOPIC_RECORD","version":0,"data":{"name":"a","topicId":7}}',
     ],
 )
-def test_what_is_not_known_is_refused(value: bytes) -> None:
+def test_unknown_records_are_refused(value: bytes) -> None:
     with pytest.raises(UnknownRecordError):
         decode_record(value)

@@ -1,4 +1,4 @@
-"""Whatever is decided, replaying the stored records gives the same image as the live one, and its counts are right."""
+"""Replaying the stored records of any decisions gives the same image as the live one, and its counts are right."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class TestCreate:
         )
         assert decision.answer[0].num_partitions == 4
 
-    def test_a_topic_is_there_only_after_its_records(self) -> None:
+    def test_a_topic_exists_only_after_its_records(self) -> None:
         image = MetadataImage()
         decision = decide_topics(image, NewTopic(name="t", configs=[("retention.ms", "5")]))
         assert image.topics_by_name == {}

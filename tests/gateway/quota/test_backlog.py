@@ -82,7 +82,7 @@ def after(found: list[Reader], moves: list[Move]) -> list[Reader]:
 
 @settings(max_examples=150)
 @given(partitions(), readers, rules)
-def test_ttl_skips_the_old_and_nothing_else(view: Batches, found: list[Reader], of: BacklogRules) -> None:
+def test_ttl_skips_only_old_records(view: Batches, found: list[Reader], of: BacklogRules) -> None:
     moves = expired_moves(view, found, of, NOW_MS)
     assert of.ttl_ms >= 0 or not moves
     for move in moves:
@@ -99,7 +99,7 @@ def test_ttl_skips_the_old_and_nothing_else(view: Batches, found: list[Reader], 
 
 @settings(max_examples=200)
 @given(partitions(), readers, rules)
-def test_eviction_moves_the_slow_until_the_quota_is_kept(
+def test_eviction_moves_slow_readers_until_the_quota_is_kept(
     view: Batches, found: list[Reader], of: BacklogRules
 ) -> None:
     before = measure(view, found, of, NOW_MS)
@@ -137,7 +137,7 @@ def test_a_quota_by_size_is_kept_again_with_room_to_spare() -> None:
     assert move == Move(slow, 2, 11, Limit.QUOTA_BYTES)
 
 
-def test_both_quotas_together_go_by_the_farther_one() -> None:
+def test_with_both_quotas_the_farther_move_counts() -> None:
     view = Batches(0, [10] * 20, [50] * 15 + [0] * 5, 20)
     slow = Reader("slow", False, 0)
     of = BacklogRules(quota_bytes=100, quota_ms=40, policy=Policy.EVICT)
@@ -146,7 +146,7 @@ def test_both_quotas_together_go_by_the_farther_one() -> None:
     assert eviction_moves(view, [slow], of, NOW_MS) == [Move(slow, 0, 19, Limit.QUOTA_BYTES)]
 
 
-def test_nobody_moves_beyond_what_is_held() -> None:
+def test_no_reader_moves_beyond_held_records() -> None:
     view = Batches(0, [10] * 4, [90] * 4, 2)
     slow = Reader("slow", False, 0)
     assert expired_moves(view, [slow], BacklogRules(ttl_ms=10), NOW_MS) == [Move(slow, 0, 2, Limit.TTL)]
@@ -154,14 +154,14 @@ def test_nobody_moves_beyond_what_is_held() -> None:
     assert eviction_moves(view, [slow], of, NOW_MS) == [Move(slow, 0, 2, Limit.QUOTA_BYTES)]
 
 
-def test_a_group_that_a_transaction_is_about_to_set_stays_and_counts() -> None:
+def test_a_group_whose_offset_a_transaction_holds_stays_and_counts() -> None:
     view = Batches(0, [10] * 4, [90] * 4, 4)
     slow = Reader("slow", False, 0, in_transaction=True)
     assert expired_moves(view, [slow], BacklogRules(ttl_ms=10), NOW_MS) == []
     assert measure(view, [slow], BacklogRules(quota_bytes=30), NOW_MS).exceeded is Limit.QUOTA_BYTES
 
 
-def test_nobody_reads_nothing_counts() -> None:
+def test_without_readers_there_is_no_backlog() -> None:
     view = Batches(0, [10] * 4, [90] * 4, 4)
     usage = measure(view, [], BacklogRules(quota_bytes=1, quota_ms=1), NOW_MS)
     assert (usage.slowest, usage.backlog_bytes, usage.exceeded) == (None, 0, None)

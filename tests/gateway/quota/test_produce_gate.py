@@ -1,4 +1,4 @@
-"""A gate refuses before anything is written, and lets a producer's batches in again in their order."""
+"""A gate refuses batches before anything is written, and lets a producer's batches in again in their order."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_quota_by_time_closes_whatever_the_size() -> None:
     assert "backlog.quota.ms is 5000" in (found.refusal(-1, -1, -1, 0) or "")
 
 
-def test_nobody_reads_all_is_taken() -> None:
+def test_without_readers_every_batch_is_taken() -> None:
     found = gate(Usage(None, 0, None, None))
     found.took(2**40)
     assert found.lets_all_pass
@@ -59,14 +59,14 @@ def test_a_batch_behind_a_refused_one_waits_for_it() -> None:
     assert found.lets_all_pass
 
 
-def test_a_new_epoch_begins_anew() -> None:
+def test_a_new_epoch_is_not_held_up_by_a_refused_batch() -> None:
     found = gate(FULL)
     assert found.refusal(7, 0, 5, 0)
     found.measured(EMPTY, BY_SIZE)
     assert found.refusal(7, 1, 9, 1) is None
 
 
-def test_a_refused_batch_is_not_waited_for_for_ever() -> None:
+def test_the_gate_does_not_wait_for_a_refused_batch_for_ever() -> None:
     found = gate(FULL)
     assert found.refusal(7, 0, 0, 0)
     found.measured(EMPTY, BY_SIZE)
@@ -110,7 +110,7 @@ def test_batches_of_a_producer_enter_in_order(in_flight: int, steps: list[str | 
             continue
         if step not in waiting or found.refusal(7, 0, (first + step) & (2**31 - 1), now_ms) is not None:
             continue
-        # from the first one on the log knows the producer, and takes only what follows
+        # from its first batch on the log knows the producer, and accepts only the next sequence
         if not entered or step == entered[-1] + 1:
             entered.append(step)
             waiting.remove(step)

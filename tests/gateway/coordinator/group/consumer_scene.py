@@ -1,4 +1,4 @@
-"""A group of the consumer protocol driven by hand: its topics, its clock, what it wrote, and members that behave."""
+"""A consumer group driven by hand: its topics, its clock, its records, and members that behave."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CONSUMER_LIMITS: Final = ConsumerLimits(session_timeout_ms=SESSION_MS)
 
 @dataclass
 class Cluster:
-    """Topics by name; every one that is created gets another id."""
+    """The topics by name; each created topic gets another id."""
 
     topics: dict[str, tuple[uuid.UUID, int]] = field(default_factory=dict)
     created: int = 0
@@ -56,7 +56,7 @@ class Cluster:
 
 
 def request(member_id: str, member_epoch: int, **more: Any) -> Heartbeat:
-    """A heartbeat that tells nothing new unless told otherwise."""
+    """Build a heartbeat without news, except for the given fields."""
     fields: dict[str, Any] = {
         "group_id": GROUP,
         "member_id": member_id,
@@ -80,7 +80,7 @@ def joining(member_id: str, *names: str, **more: Any) -> Heartbeat:
 
 
 class ConsumerScene:
-    """One group. Records go through their bytes as they would in the log."""
+    """One consumer group. Records are encoded and decoded, as they would be in the log."""
 
     def __init__(self, limits: ConsumerLimits = CONSUMER_LIMITS, **topics: int) -> None:
         self.limits = limits
@@ -110,7 +110,7 @@ class ConsumerScene:
             self.records.append(read)
 
     def send(self, heartbeat: Heartbeat) -> HeartbeatReply:
-        """Raises HeartbeatRefused."""
+        """Send a heartbeat. Raises HeartbeatRefused."""
         check(heartbeat)
         effects = Effects(self.now_ms)
         reply = self.groups.heartbeat(heartbeat, self.cluster, effects)
@@ -118,7 +118,7 @@ class ConsumerScene:
         return reply
 
     def refusal(self, heartbeat: Heartbeat) -> ErrorCode:
-        """The error of a heartbeat; it must have changed nothing."""
+        """Return the error of a heartbeat, which must have changed nothing."""
         before = snapshot(self.groups)
         with pytest.raises(HeartbeatRefused) as caught:
             self.send(heartbeat)
@@ -144,7 +144,7 @@ class ConsumerScene:
         self.expire()
 
     def replayed(self) -> ConsumerGroups:
-        """What a restart makes of the records."""
+        """Return the group as a restart rebuilds it from the records."""
         groups = ConsumerGroups(lambda _: self.limits)
         for record in self.records:
             groups.replay(record, self.now_ms)
@@ -155,7 +155,7 @@ class ConsumerScene:
 
 
 def snapshot(groups: ConsumerGroups) -> Any:
-    """All that is stored of the groups."""
+    """Return all stored state of the groups."""
     return {
         group_id: (
             group.group_epoch,
@@ -170,7 +170,7 @@ def snapshot(groups: ConsumerGroups) -> Any:
 
 @dataclass
 class Client:
-    """A member that does as it is told: it gives back what it is not to have, and says so."""
+    """A member that obeys: it revokes the partitions that it must, and says so."""
 
     scene: ConsumerScene
     member_id: str
@@ -181,7 +181,7 @@ class Client:
     must_tell_all: bool = False
     """Whether an answer was lost."""
     given: frozenset[Place] | None = None
-    """What it is to have, while it still has to do with what it had."""
+    """The partitions that the member shall have, while it still works on those that it had."""
 
     def request(self, **more: Any) -> Heartbeat:
         if self.member_epoch == 0:
@@ -194,7 +194,7 @@ class Client:
     def beat(
         self, *, answer_is_lost: bool = False, keeps_for_now: bool = False, **more: Any
     ) -> HeartbeatReply:
-        """Raises HeartbeatRefused, and has given up everything then."""
+        """Send a heartbeat; when it is refused, revoke all partitions. Raises HeartbeatRefused."""
         try:
             reply = self.scene.send(self.request(**more))
         except HeartbeatRefused:
@@ -212,12 +212,12 @@ class Client:
         return reply
 
     def catch_up(self) -> None:
-        """Has what it is to have."""
+        """Return whether the member has the partitions that it shall have."""
         if self.given is not None:
             self.owned, self.given = self.given, None
 
     def give_up(self) -> None:
-        """Has nothing, and begins anew."""
+        """Drop all partitions and join again."""
         self.member_epoch, self.owned, self.given, self.must_tell_all = 0, frozenset(), None, False
 
     def leave(self, member_epoch: int = -1) -> None:
@@ -230,7 +230,7 @@ class Client:
 
 
 def settle(clients: Iterable[Client], rounds: int = 6) -> None:
-    """Everyone sends heartbeats until all have what they are to have."""
+    """Let every member send heartbeats until all have their target."""
     members = list(clients)
     for _ in range(rounds):
         for client in members:

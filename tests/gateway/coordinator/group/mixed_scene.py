@@ -37,7 +37,7 @@ class OneTopic:
 
 
 def owning(*partitions: int, topic: str = TOPIC, version: int = 3) -> bytes:
-    """A whole subscription to one topic by a member that still owns partitions of it."""
+    """Encode a whole subscription to one topic of a member that still owns partitions of it."""
     name = struct.pack(">h", len(topic)) + topic.encode()
     raw = struct.pack(">hi", version, 1) + name + struct.pack(">i", -1)
     if version >= 1:
@@ -50,7 +50,7 @@ def owning(*partitions: int, topic: str = TOPIC, version: int = 3) -> bytes:
 
 
 def classic(*partitions: int, member_id: str = "", instance_id: str | None = None) -> Who:
-    """A classic consumer that owns these."""
+    """A classic consumer that owns these partitions."""
     protocols: Protocols = (("range", owning(*partitions)),)
     return Who(member_id, instance_id, protocols)
 
@@ -60,7 +60,7 @@ def places(partitions: Iterable[int]) -> frozenset[Place]:
 
 
 class MixedScene(Scene):
-    """Classic requests as in Scene; `beat` for the consumer protocol."""
+    """A scene with classic requests as in Scene, and `beat` for the consumer protocol."""
 
     def __init__(self, limits: GroupLimits = LIMITS, consumer_limits: ConsumerLimits | None = None) -> None:
         super().__init__(limits)
@@ -106,7 +106,7 @@ class MixedScene(Scene):
         return reply
 
     def classic_group(self, *instance_ids: str | None) -> list[str]:
-        """Members of a stable classic group that share the partitions evenly."""
+        """Make the members of a stable classic group, which share the partitions evenly."""
         members = self.completing(*(classic(instance_id=instance_id) for instance_id in instance_ids))
         share = PARTITIONS // len(members)
         assignments = {
@@ -118,7 +118,7 @@ class MixedScene(Scene):
         return members
 
     def rejoin(self, who: Who) -> tuple[int, list[int]]:
-        """JoinGroup and SyncGroup to a consumer group: the generation and the partitions."""
+        """Send JoinGroup and SyncGroup to a consumer group; return the generation and the partitions."""
         reply = self.joined(self.join(who))
         assert reply.error_code is ErrorCode.none
         assert not reply.leader
@@ -146,7 +146,7 @@ class MixedScene(Scene):
         return self.shard.check_commit(Committer(GROUP, generation_id, member_id), self.now_ms)
 
     def reloaded(self) -> GroupShard:
-        """What a restart would make of the bytes in the log."""
+        """Return the group as a restart would rebuild it from the bytes in the log."""
         shard = GroupShard(
             self.shard.limits, self.shard.max_groups, self.shard.consumers.limits_of, OneTopic()
         )

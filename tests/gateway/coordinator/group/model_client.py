@@ -1,4 +1,4 @@
-"""A client of a classic group, as far as the coordinator sees one: it joins, syncs and sends heartbeats."""
+"""A client of a classic group as the coordinator sees it: it joins, syncs and sends heartbeats."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ AT_AN_END = {
 
 @dataclass(eq=False)
 class Client:
-    """Reacts to errors as Kafka's consumer does, but takes what ends a consumer for a reason to go."""
+    """A client that reacts to errors as Kafka's consumer does, but leaves on errors that end a consumer."""
 
     scene: Scene
     who: Who
     phase: Phase = Phase.IDLE
     waiter: int = 0
     reply: JoinReply | None = None
-    """What it knows once it has joined."""
+    """The member's state once it has joined."""
 
     @property
     def place(self) -> str:
-        """What its assignment is made out to: a static member's outlives its member id."""
+        """The name in its assignment: a static member's assignment outlives its member id."""
         return self.who.group_instance_id or self.who.member_id
 
     def join(self) -> None:
@@ -47,12 +47,12 @@ class Client:
         self.waiter = self.scene.join(self.who)
 
     def forget(self) -> None:
-        """Its process or connection is gone, the coordinator does not know."""
+        """Lose the process or the connection, without the coordinator's knowledge."""
         self.phase = Phase.IDLE
         self.who = self.who.named("")
 
     def sync(self, token: int) -> None:
-        """As the leader, assign everyone something that tells the token and whom it is for."""
+        """Assign, as the leader, each member a text with the token and the member's name."""
         assert self.reply is not None
         assignments = {}
         if self.reply.leader == self.who.member_id and not self.reply.skip_assignment:
@@ -73,7 +73,7 @@ class Client:
         return self.scene.heartbeat(self.who.member_id, self.reply.generation_id, self.who.group_instance_id)
 
     def step(self, token: int) -> bool:
-        """Go on as far as the answers allow by one step; False when it could only wait."""
+        """Go one step further, as far as the answers allow; return False when the client can only wait."""
         if self.phase is Phase.MEMBER:
             error = self.heartbeat()
             if error is not ErrorCode.none:

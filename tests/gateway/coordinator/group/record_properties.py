@@ -1,4 +1,4 @@
-"""What holds for every kind of record in `__consumer_offsets`, whatever it tells."""
+"""Properties of every kind of record in `__consumer_offsets`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gateway.coordinator.group.records import GroupRecord, UnreadableRecord, dec
 
 
 def check_cut(record: GroupRecord, data: st.DataObject) -> None:
-    """A value that is cut is told."""
+    """Check that a truncated value is refused."""
     key, value = encode(record)
     if value is None:
         return
@@ -24,7 +24,7 @@ def check_cut(record: GroupRecord, data: st.DataObject) -> None:
 
 
 def check_value(kind: int, names: Sequence[str], value: bytes) -> None:
-    """Any bytes behind a proper key of these names are read or told."""
+    """Check that any bytes after a valid key of these names are decoded or refused."""
     key = kind.to_bytes(2, "big")
     for name in names:
         raw = name.encode()
@@ -35,6 +35,6 @@ def check_value(kind: int, names: Sequence[str], value: bytes) -> None:
 
 
 def check_key(kind: int, rest: bytes, value: bytes | None) -> None:
-    """Any bytes of a key are read or told."""
+    """Check that any bytes of a key are decoded or refused."""
     with contextlib.suppress(UnreadableRecord):
         decode(kind.to_bytes(2, "big") + rest, value)

@@ -1,4 +1,4 @@
-"""A shard of groups driven by hand: its clock, what it wrote, and the answer of every request that waited."""
+"""A shard of groups driven by hand: its clock, its records, and the answer of every request that waited."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ LIMITS: Final = GroupLimits(initial_rebalance_delay_ms=DELAY_MS)
 
 
 def subscription(*topics: str) -> bytes:
-    """What a consumer sends as its metadata, version 0."""
+    """Encode a consumer's metadata, version 0."""
     names = b"".join(len(topic).to_bytes(2, "big") + topic.encode() for topic in topics)
     return b"\0\0" + len(topics).to_bytes(4, "big") + names + b"\xff\xff\xff\xff"
 
 
 @dataclass(frozen=True)
 class Who:
-    """How a client presents itself."""
+    """The identity of a client."""
 
     member_id: str = ""
     group_instance_id: str | None = None
@@ -54,7 +54,7 @@ class Who:
 
 
 class Scene:
-    """`waiter`s are numbers; each may be answered once."""
+    """A shard and its caller. `waiter`s are numbers; each may be answered once."""
 
     def __init__(self, limits: GroupLimits = LIMITS, *, max_groups: int = 100) -> None:
         self.now_ms = START_MS
@@ -83,7 +83,7 @@ class Scene:
         return Effects(self.now_ms)
 
     def take(self, effects: Effects) -> None:
-        """What a caller does with effects, here without a log."""
+        """Handle the effects as a caller does, without a log."""
         self.records += effects.records
         for waiter, reply in effects.replies:
             assert isinstance(waiter, int)
@@ -148,7 +148,7 @@ class Scene:
     # Time.
 
     def advance(self, time_ms: int) -> None:
-        """Let time pass as a timer would that calls at every deadline."""
+        """Advance the clock, and call the shard at every deadline as a timer would."""
         end_ms = self.now_ms + time_ms
         while (deadline_ms := self.shard.next_deadline_ms(GROUP)) is not None and deadline_ms <= end_ms:
             self.now_ms = max(self.now_ms, deadline_ms)
@@ -161,7 +161,7 @@ class Scene:
         self.take(effects)
 
     def next_in_ms(self) -> int | None:
-        """How long until something is due; None when nothing is."""
+        """Return the time until something is due; None when nothing is."""
         deadline_ms = self.shard.next_deadline_ms(GROUP)
         return None if deadline_ms is None or deadline_ms == NEVER else deadline_ms - self.now_ms
 
@@ -184,7 +184,7 @@ class Scene:
         return self.answers[waiter].error_code
 
     def stored(self) -> GroupMetadata:
-        """The newest record of the group."""
+        """Return the newest record of the group."""
         return next(
             record.value
             for record in reversed(self.records)
@@ -192,7 +192,7 @@ class Scene:
         )
 
     def replayed(self) -> GroupShard:
-        """What a restart would make of the records."""
+        """Return the shard as a restart would rebuild it from the records."""
         shard = GroupShard(self.shard.limits, self.shard.max_groups)
         for record in self.records:
             shard.replay(record, self.now_ms)
@@ -201,7 +201,7 @@ class Scene:
     # Shortcuts.
 
     def completing(self, *clients: Who) -> list[str]:
-        """Have new clients join an empty group together; the member ids, the leader first."""
+        """Let new clients join an empty group together; return the member ids, the leader's first."""
         waiters = [self.join(who) for who in clients]
         while any(map(self.waits, waiters)):
             self.advance(DELAY_MS)
@@ -209,7 +209,7 @@ class Scene:
         return [self.joined(waiter).member_id for waiter in waiters]
 
     def stable(self, *clients: Who) -> list[str]:
-        """As `completing`, and sync: each is assigned its own member id."""
+        """Do the same as `completing`, and sync: each member is assigned its own member id."""
         members = self.completing(*clients)
         for member_id in reversed(members):
             self.sync(member_id, {other: other.encode() for other in members})

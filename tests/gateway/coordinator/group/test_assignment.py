@@ -30,14 +30,14 @@ def encoded(
     st.integers(0, 2**15 - 1),
     st.binary(max_size=5),
 )
-def test_reads_what_was_written(
+def test_a_written_assignment_is_decoded(
     assigned: dict[str, list[int]], user_data: bytes | None, version: int, more: bytes
 ) -> None:
     raw = encoded(list(assigned.items()), user_data, version, more)
     assert assigned_partitions(raw) == assigned
 
 
-def test_as_kafka_python_writes_it() -> None:
+def test_an_assignment_of_kafka_python_is_decoded() -> None:
     """The bytes that kafka-python 3.0 encodes for version 1."""
     raw = (
         b"\x00\x01\x00\x00\x00\x02"
@@ -58,7 +58,7 @@ def test_no_bytes_raise(raw: bytes) -> None:
 
 
 @given(st.integers(0, 200))
-def test_what_is_cut_off_is_not_read(size: int) -> None:
+def test_a_truncated_assignment_is_refused(size: int) -> None:
     whole = encoded([("orders", [0, 1, 2]), ("flights", [7])], b"user data")
     assert (assigned_partitions(whole[:size]) is not None) == (size >= len(whole))
 
@@ -79,5 +79,5 @@ def test_what_is_cut_off_is_not_read(size: int) -> None:
         encoded([("orders", [0])]).replace(b"orders", b"\xff\xfeders"),
     ],
 )
-def test_what_is_no_assignment(raw: bytes) -> None:
+def test_other_bytes_are_refused(raw: bytes) -> None:
     assert assigned_partitions(raw) is None

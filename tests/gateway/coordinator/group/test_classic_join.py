@@ -42,13 +42,13 @@ class TestRefused:
         assert (reply.error_code, reply.member_id) == (ErrorCode.unknown_member_id, "m")
         assert not scene.shard.groups
 
-    def test_a_member_id_of_nobody(self) -> None:
+    def test_an_unknown_member_id(self) -> None:
         scene = Scene()
         scene.stable(Who())
         assert scene.error(scene.join(Who("nobody"))) is ErrorCode.unknown_member_id
         assert scene.state is GroupState.STABLE
 
-    def test_more_groups_than_are_kept(self) -> None:
+    def test_a_new_group_beyond_the_limit_is_refused(self) -> None:
         scene = Scene(max_groups=1)
         scene.join(Who())
         assert scene.error(scene.join(Who(), group_id="other")) is ErrorCode.group_max_size_reached
@@ -62,7 +62,7 @@ class TestRefused:
         "who", [Who(protocol_type="connect"), Who(protocols=()), Who(protocols=(("sticky", b""),))]
     )
     @pytest.mark.parametrize("is_member", [False, True])
-    def test_nothing_in_common_with_the_others(self, who: Who, is_member: bool) -> None:
+    def test_no_protocol_in_common_with_the_others(self, who: Who, is_member: bool) -> None:
         scene = Scene()
         first, second = scene.stable(Who(), Who())
         reply = scene.joined(scene.join(who.named(second if is_member else "")))
@@ -75,7 +75,7 @@ class TestRefused:
 class TestMemberIdRequired:
     """KIP-394."""
 
-    def test_an_id_is_given_and_nobody_added(self) -> None:
+    def test_an_id_is_handed_out_and_no_member_added(self) -> None:
         scene = Scene()
         reply = scene.joined(scene.join(Who(requires_known_member_id=True)))
         assert reply.error_code is ErrorCode.member_id_required
@@ -83,7 +83,7 @@ class TestMemberIdRequired:
         assert scene.state is GroupState.EMPTY
         assert not scene.group.members
 
-    def test_the_id_is_used(self) -> None:
+    def test_the_member_joins_with_its_id(self) -> None:
         scene = Scene()
         who = Who(requires_known_member_id=True)
         given = scene.joined(scene.join(who)).member_id
@@ -93,7 +93,7 @@ class TestMemberIdRequired:
         assert scene.joined(waiter).member_id == given
         assert scene.joined(waiter).leader == given
 
-    def test_ids_given_and_never_used_are_bounded(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_unused_ids_are_bounded(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(classic_rebalance, "MAX_PENDING_MEMBERS", 3)
         scene = Scene()
         who = Who(requires_known_member_id=True)
@@ -114,19 +114,19 @@ class TestMemberIdRequired:
         assert not scene.group.pending_members
         assert scene.error(scene.join(who.named(given))) is ErrorCode.unknown_member_id
 
-    def test_a_static_member_needs_none(self) -> None:
+    def test_a_static_member_needs_no_id(self) -> None:
         scene = Scene()
         waiter = scene.join(Who(group_instance_id="i", requires_known_member_id=True))
         assert scene.waits(waiter)
         assert set(scene.group.static_members) == {"i"}
 
-    def test_a_given_id_is_not_for_static_members(self) -> None:
+    def test_a_static_member_may_not_use_a_pending_id(self) -> None:
         scene = Scene()
         given = scene.joined(scene.join(Who(requires_known_member_id=True))).member_id
         waiter = scene.join(Who(given, group_instance_id="i"))
         assert scene.error(waiter) is ErrorCode.unknown_member_id
 
-    def test_a_rebalance_waits_for_it(self) -> None:
+    def test_a_rebalance_waits_for_a_pending_member(self) -> None:
         scene = Scene()
         leader, follower = scene.stable(Who(), Who())
         given = scene.joined(scene.join(Who(requires_known_member_id=True))).member_id
@@ -135,7 +135,7 @@ class TestMemberIdRequired:
         waiters.append(scene.join(Who(given)))
         assert {scene.joined(waiter).generation_id for waiter in waiters} == {2}
 
-    def test_a_rebalance_goes_on_when_it_never_comes(self) -> None:
+    def test_a_rebalance_ends_without_a_pending_member_in_the_end(self) -> None:
         scene = Scene()
         (leader,) = scene.stable(Who(session_timeout_ms=30_000))
         scene.join(Who(requires_known_member_id=True))
@@ -167,7 +167,7 @@ class TestInitialDelay:
         scene.advance(0)
         assert scene.joined(waiter).generation_id == 1
 
-    def test_each_new_member_extends_it(self) -> None:
+    def test_each_new_member_extends_the_delay(self) -> None:
         scene = Scene()
         first = scene.join(Who())
         scene.advance(DELAY_MS - 1)
@@ -179,7 +179,7 @@ class TestInitialDelay:
         assert len(scene.joined(first).members) == 2
         assert scene.joined(second).members == ()
 
-    def test_not_beyond_the_rebalance_timeout(self) -> None:
+    def test_the_delay_ends_with_the_rebalance_timeout(self) -> None:
         scene = Scene()
         who = Who(rebalance_timeout_ms=2 * DELAY_MS + 500)
         waiters = [scene.join(who)]
@@ -193,7 +193,7 @@ class TestInitialDelay:
         scene.advance(1)
         assert {scene.joined(waiter).generation_id for waiter in waiters} == {1}
 
-    def test_all_leave_meanwhile(self) -> None:
+    def test_all_members_leave_during_the_delay(self) -> None:
         scene = Scene()
         waiter = scene.join(Who())
         (member_id,) = scene.group.members
@@ -212,7 +212,7 @@ class TestInitialDelay:
         scene.advance(REBALANCE_MS)
         assert scene.joined(waiter).protocol_name == "sticky"
 
-    def test_does_not_hold_later_generations(self) -> None:
+    def test_later_generations_have_no_delay(self) -> None:
         scene = Scene()
         (leader,) = scene.stable(Who())
         waiter = scene.join(Who())
@@ -222,7 +222,7 @@ class TestInitialDelay:
 
 
 class TestProtocolVote:
-    def test_the_most_votes_of_what_all_have(self) -> None:
+    def test_the_common_protocol_with_the_most_votes_wins(self) -> None:
         scene = Scene()
         scene.completing(
             Who(protocols=(("only", b""), ("a", b"1"), ("b", b"2"))),
@@ -232,7 +232,7 @@ class TestProtocolVote:
         assert scene.group.protocol_name == "b"
         assert [metadata for _, _, metadata in scene.joined(1).members] == [b"2", b"3", b"5"]
 
-    def test_a_member_can_name_one_twice(self) -> None:
+    def test_a_member_may_name_a_protocol_twice(self) -> None:
         scene = Scene()
         twice = (("a", b"1"), ("a", b"2"))
         scene.completing(Who(protocols=twice), Who(protocols=(*twice, ("b", b""))))
@@ -318,7 +318,7 @@ class TestJoiningAgain:
         assert scene.waits(scene.join(Who(first)))
         assert scene.state is GroupState.PREPARING_REBALANCE
 
-    def test_new_timeouts_are_taken_over(self) -> None:
+    def test_new_timeouts_replace_the_old_ones(self) -> None:
         scene = Scene()
         (first,) = scene.stable(Who())
         scene.join(Who(first, session_timeout_ms=20_000, rebalance_timeout_ms=7))
@@ -351,7 +351,7 @@ class TestGroupSize:
         scene.advance(REBALANCE_MS)
         assert len(scene.joined(waiters[0]).members) == 2
 
-    def test_the_last_to_come_back_lose_their_place(self) -> None:
+    def test_the_last_members_to_join_again_are_refused(self) -> None:
         scene = Scene(self.limits)
         first, second = scene.stable(Who(), Who())
         waiters = [scene.join(Who(first)), scene.join(Who())]
@@ -360,7 +360,7 @@ class TestGroupSize:
         scene.advance(REBALANCE_MS)
         assert [scene.error(waiter) for waiter in waiters] == [ErrorCode.none] * 2
 
-    def test_who_waits_already_may_ask_again(self) -> None:
+    def test_a_waiting_member_may_join_again(self) -> None:
         scene = Scene(self.limits)
         first, _ = scene.stable(Who(), Who())
         scene.join(Who(first))
@@ -368,7 +368,7 @@ class TestGroupSize:
         assert scene.waits(scene.join(Who(first)))
 
     @pytest.mark.parametrize("max_size", [1, 2])
-    def test_a_group_loaded_with_too_many_chooses_anew(self, max_size: int) -> None:
+    def test_a_group_loaded_with_too_many_members_rebalances(self, max_size: int) -> None:
         scene = Scene(self.limits)
         first, second = scene.stable(Who(), Who())
         scene.shard = scene.replayed()
@@ -386,7 +386,7 @@ class TestGroupSize:
         assert scene.joined(waiter).leader == second
         assert first not in scene.group.members
 
-    def test_a_given_id_is_taken_back(self) -> None:
+    def test_a_pending_id_is_dropped_when_the_group_is_full(self) -> None:
         scene = Scene(self.limits)
         scene.stable(Who())
         given = scene.joined(scene.join(Who(requires_known_member_id=True))).member_id

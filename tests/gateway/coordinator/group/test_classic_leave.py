@@ -1,4 +1,4 @@
-"""How members go: by leaving, at the end of a session, or by not joining in time."""
+"""Members go by leaving, at the end of a session, or by not joining in time."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class TestLeave:
         assert scene.leave((given, None)) == [ErrorCode.none]
         assert not scene.group.pending_members
 
-    def test_a_pending_member_whom_the_rebalance_waits_for(self) -> None:
+    def test_a_pending_member_that_the_rebalance_waits_for(self) -> None:
         scene = Scene()
         (leader,) = scene.stable(Who())
         given = scene.joined(scene.join(Who(requires_known_member_id=True))).member_id
@@ -75,7 +75,7 @@ class TestLeave:
         scene.leave((given, None))
         assert scene.joined(waiter).generation_id == 2
 
-    def test_whom_the_rebalance_waits_for(self) -> None:
+    def test_a_member_that_the_rebalance_waits_for(self) -> None:
         scene = Scene()
         first, second = scene.stable(Who(), Who())
         waiter = scene.join(Who(first))
@@ -98,7 +98,7 @@ class TestLeave:
         assert scene.error(waiter) is ErrorCode.unknown_member_id
         assert scene.state is GroupState.PREPARING_REBALANCE
 
-    def test_nothing_happens_when_nobody_did(self) -> None:
+    def test_nothing_happens_when_no_member_left(self) -> None:
         scene = Scene()
         scene.stable(Who())
         assert scene.leave(("nobody", None)) == [ErrorCode.unknown_member_id]
@@ -112,7 +112,7 @@ class TestLeave:
 
 
 class TestSession:
-    def test_ends(self) -> None:
+    def test_a_silent_member_is_removed(self) -> None:
         scene = Scene()
         leader, follower = scene.stable(Who(), Who(session_timeout_ms=6_000))
         assert scene.next_in_ms() == 6_000
@@ -122,14 +122,14 @@ class TestSession:
         assert set(scene.group.members) == {leader}
         assert scene.state is GroupState.PREPARING_REBALANCE
 
-    def test_ends_for_all(self) -> None:
+    def test_all_silent_members_are_removed(self) -> None:
         scene = Scene()
         scene.stable(Who(), Who(group_instance_id="i"))
         scene.advance(LONG_MS)
         assert scene.state is GroupState.EMPTY
         assert scene.stored().members == ()
 
-    def test_time_goes_by_unseen(self) -> None:
+    def test_several_sessions_end_before_the_next_call(self) -> None:
         scene = Scene()
         scene.stable(Who(), Who(), Who())
         scene.now_ms += LONG_MS
@@ -144,7 +144,7 @@ class TestSession:
         assert second not in scene.group.members
         assert scene.joined(waiter).generation_id == 2
 
-    def test_waiting_to_join_keeps_it(self) -> None:
+    def test_waiting_to_join_keeps_the_session(self) -> None:
         scene = Scene()
         first, second = scene.stable(Who(), Who())
         waiter = scene.join(Who(first))
@@ -167,7 +167,7 @@ class TestSession:
 
 
 class TestNewMembers:
-    """They can't be heard of while they wait for their first answer."""
+    """They can't send heartbeats while they wait for their first answer."""
 
     def test_wait_longer_than_a_session(self) -> None:
         scene = Scene()
@@ -214,7 +214,7 @@ class TestTimeToJoin:
         assert set(scene.group.members) == {second}
         assert {scene.heartbeat(first), scene.heartbeat(third)} == {ErrorCode.unknown_member_id}
 
-    def test_static_members_keep_theirs(self) -> None:
+    def test_static_members_keep_their_place(self) -> None:
         scene = Scene()
         static, second = scene.stable(
             Who(group_instance_id="i", session_timeout_ms=LONG_MS), Who(session_timeout_ms=LONG_MS)
@@ -257,7 +257,7 @@ class TestTimeToJoin:
         scene.expire()
         assert scene.next_in_ms() == NOBODY_JOINED_DELAY_MS
 
-    def test_all_leave_before_it_is_over(self) -> None:
+    def test_all_members_leave_before_the_time_is_up(self) -> None:
         scene = Scene()
         first, second = scene.stable(Who(), Who())
         scene.leave((first, None))

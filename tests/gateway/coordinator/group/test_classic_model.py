@@ -1,4 +1,4 @@
-"""Clients that join, sync, retry, leave, die and are late, against what must hold of a classic group at any time."""
+"""Clients that join, sync, retry, leave, die and are late, checked against the rules of a classic group."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ TIMES_MS: Final = st.sampled_from([1, 500, DELAY_MS, 4_000, SESSION_MS - 1, SESS
 
 
 def fingerprint(group: ClassicGroup) -> tuple[object, ...]:
-    """All there is to a group but how long its members' sessions last."""
+    """The whole state of a group except how long its members' sessions last."""
     waiting = tuple((m.member_id, m.awaiting_join, m.awaiting_sync) for m in group.members.values())
     return (
         group.state,
@@ -72,9 +72,9 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         self.last_generation_id = 0
         self.tokens = 0
         self.token = 0
-        """Of the leader's assignment that counts."""
+        """The token of the leader's assignment that counts."""
         self.places: dict[int, str] = {}
-        """Who asked, by waiter."""
+        """The client that asked, by waiter."""
         self.lost: set[int] = set()
         """The waiters of a coordinator that was stopped."""
 
@@ -91,7 +91,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
 
     @rule(rounds=st.integers(1, 20))
     def go_on(self, rounds: int) -> None:
-        """Time passes in small steps while everyone does what is to be done."""
+        """Let time pass in small steps while every client acts."""
         for _ in range(rounds):
             self._one_round()
 
@@ -103,7 +103,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
 
     @rule(number=NUMBERS, protocols=st.sampled_from((*PROTOCOLS[:1] * 5, *PROTOCOLS)))
     def join(self, number: int, protocols: tuple[tuple[str, bytes], ...]) -> None:
-        """Join, ask again, or come back with another choice of protocols."""
+        """Join, ask again, or return with another choice of protocols."""
         client = self.clients[number]
         client.who = replace(client.who, protocols=protocols)
         client.join()
@@ -132,7 +132,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
 
     @rule(numbers=st.sets(NUMBERS, min_size=1), rounds=st.integers(1, 12))
     def only_send_heartbeats(self, numbers: set[int], rounds: int) -> None:
-        """They live, and neither join nor sync; the others do nothing."""
+        """Let members stay alive without joining or syncing; the others do nothing."""
         for _ in range(rounds):
             for number in numbers:
                 if self.clients[number].reply is not None:
@@ -190,7 +190,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """Connections are lost, and with them what had not been agreed."""
+        """Cut connections; everything not agreed yet is lost with them."""
         self.lost |= set(range(1, self.scene.asked + 1)) - self.scene.answers.keys()
         self.scene.shard = self.scene.replayed()
         self.last_generation_id = 0
@@ -201,7 +201,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
     # What must hold.
 
     def _read_answers(self) -> None:
-        """An assignment that is told is the leader's, and for whom it is told."""
+        """Check that an assignment in an answer is the leader's, and for the right member."""
         answers = list(self.scene.answers.items())
         for waiter, reply in answers[self.answers_seen :]:
             if isinstance(reply, SyncReply) and reply.error_code is ErrorCode.none:
@@ -291,7 +291,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
     # What must come of it.
 
     def teardown(self) -> None:
-        """All who are there behave from now on: the group must come to rest with them in it."""
+        """Let all present clients behave from now on: the group must come to rest with them in it."""
         end_ms = self.scene.now_ms + SETTLED_AFTER_MS
         while self.scene.now_ms < end_ms:
             self._one_round()

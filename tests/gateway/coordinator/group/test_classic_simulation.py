@@ -1,7 +1,7 @@
 """Classic groups under joins, deaths, delays, lost answers, restarts and clock jumps, each from a seed.
 
-The books are those of `test_classic_model`; here every client goes its own way over a slow network, all at the same
-time, where Hypothesis does one thing after the other.
+The bookkeeping is that of `test_classic_model`. There Hypothesis does one thing after another; here every client goes
+its own way over a slow network, all at the same time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CLIENT_NUMBERS = range(len(CLIENTS))
 
 
 class Simulation:
-    """One run."""
+    """One run of the simulation."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -60,7 +60,7 @@ class Simulation:
         self.stable += machine.group is not None and machine.group.state.name == "STABLE"
 
     def live(self, number: int) -> None:
-        """What a client does next, when it is its turn: sooner or later, and at times not at all."""
+        """Let a client act when it is its turn: sooner or later, and at times not at all."""
         machine, client = self.machine, self.machine.clients[number]
         chance = self.random.random()
         if client.phase is Phase.IDLE:
@@ -81,7 +81,7 @@ class Simulation:
         self.later(self.random.randint(1, 8_000 if slow else 900), lambda: self.live(number))
 
     def something(self) -> None:
-        """The coordinator is late, jumps in time, cleans up or is started anew."""
+        """Let the coordinator be late, jump in time, clean up or restart."""
         machine = self.machine
         fate = self.random.random()
         if fate < 0.3:
@@ -101,7 +101,7 @@ def test_the_group_comes_to_rest_in_the_end(seed: int) -> None:
     Simulation(seed).run()
 
 
-def test_the_seeds_bring_about_what_they_are_for() -> None:
+def test_the_seeds_cover_the_events() -> None:
     simulations = [Simulation(seed) for seed in SEEDS[:8]]
     for simulation in simulations:
         simulation.run()

@@ -1,4 +1,4 @@
-"""Agreeing on an assignment and being heard of: SyncGroup and Heartbeat of the classic protocol."""
+"""SyncGroup and Heartbeat of the classic protocol: members agree on an assignment and keep their sessions."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class TestAssignment:
             (follower, "i", b"r", b"F"),
         ]
 
-    def test_asked_twice(self) -> None:
+    def test_a_member_syncs_twice(self) -> None:
         scene = Scene()
         leader, follower = scene.completing(Who(), Who())
         abandoned = scene.sync(follower)
@@ -110,7 +110,7 @@ class TestSyncRefused:
 
 
 class TestRebalanceDuringSync:
-    def test_those_who_wait_join_again(self) -> None:
+    def test_waiting_members_join_again(self) -> None:
         scene = Scene()
         leader, follower = scene.completing(Who(), Who())
         waiting = scene.sync(follower)
@@ -123,7 +123,7 @@ class TestRebalanceDuringSync:
         assert scene.group.sync_deadline_ms > scene.now_ms + REBALANCE_MS
         assert not scene.group.pending_sync
 
-    def test_no_old_assignment_is_told(self) -> None:
+    def test_no_old_assignment_is_returned(self) -> None:
         scene = Scene()
         leader, follower = scene.stable(Who(), Who())
         scene.join(Who(leader))
@@ -136,7 +136,7 @@ class TestRebalanceDuringSync:
 
 
 class TestTimeToSync:
-    def test_those_who_do_not_are_removed(self) -> None:
+    def test_members_that_do_not_sync_are_removed(self) -> None:
         scene = Scene()
         leader, quick, slow = scene.completing(
             Who(session_timeout_ms=REBALANCE_MS + 1),
@@ -171,7 +171,7 @@ class TestTimeToSync:
         assert scene.state is GroupState.EMPTY
         assert scene.generation_id == 2
 
-    def test_over_when_all_have(self) -> None:
+    def test_the_time_limit_ends_when_all_members_have_synced(self) -> None:
         scene = Scene()
         leader, follower = scene.stable(Who(), Who())
         for _ in range(20):
@@ -219,7 +219,7 @@ class TestHeartbeat:
         assert scene.heartbeat(leader) is ErrorCode.rebalance_in_progress
         assert scene.member(leader).session_deadline_ms == scene.now_ms + SESSION_MS
 
-    def test_refused_does_not_count(self) -> None:
+    def test_a_refused_heartbeat_does_not_keep_the_session(self) -> None:
         scene = Scene()
         (leader,) = scene.stable(Who())
         deadline_ms = scene.member(leader).session_deadline_ms

@@ -1,4 +1,4 @@
-"""The assignors: everything is assigned once, evenly, and nothing moves that need not."""
+"""The assignors: everything is assigned once, evenly, and nothing moves without need."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ subscriptions = st.frozensets(st.sampled_from(TOPICS))
 
 @st.composite
 def members(draw: st.DrawFn, *, alike: bool = False) -> dict[str, Subscriber]:
-    """Whatever they had before: too much, of topics that are gone, two of them the same."""
+    """Draw any former assignments: too many partitions, partitions of missing topics, two equal ones."""
     common = draw(subscriptions)
     return {
         name: Subscriber(name, common if alike else draw(subscriptions), draw(places)) for name in draw(names)
@@ -46,7 +46,7 @@ def everything(of: Members, counts: Topics) -> set[Place]:
 
 
 def again(of: Members, assignment: Assignment) -> dict[str, Subscriber]:
-    """The members as they are once they have what they were assigned."""
+    """Return the members as they are once they have their assignments."""
     return {name: member._replace(current=assignment[name]) for name, member in of.items()}
 
 
@@ -57,7 +57,7 @@ def loads(assignment: Assignment) -> list[int]:
 @pytest.mark.parametrize("name", ASSIGNORS)
 class TestEach:
     @given(of=members(), counts=topics)
-    def test_every_partition_goes_to_one_who_wants_its_topic(
+    def test_every_partition_goes_to_one_subscriber_of_its_topic(
         self, name: str, of: dict[str, Subscriber], counts: dict[uuid.UUID, int]
     ) -> None:
         assignment = ASSIGNORS[name](of, counts)
@@ -69,7 +69,7 @@ class TestEach:
             assert {topic for topic, _ in places_of_one} <= of[member_id].topics
 
     @given(of=members(), counts=topics)
-    def test_the_order_of_members_and_topics_means_nothing(
+    def test_the_order_of_members_and_topics_does_not_matter(
         self, name: str, of: dict[str, Subscriber], counts: dict[uuid.UUID, int]
     ) -> None:
         settled = again(of, ASSIGNORS[name](of, counts))
@@ -84,7 +84,7 @@ class TestEach:
         first = ASSIGNORS[name](of, counts)
         assert ASSIGNORS[name](again(of, first), counts) == first
 
-    def test_nobody(self, name: str) -> None:
+    def test_no_members(self, name: str) -> None:
         assert ASSIGNORS[name]({}, {T: 3}) == {}
 
 
@@ -97,7 +97,7 @@ class TestUniform:
         assert sizes[-1] - sizes[0] <= 1
 
     @given(of=members(), counts=topics)
-    def test_nobody_could_take_one_from_somebody_with_two_more(
+    def test_no_member_has_two_more_than_another_subscriber(
         self, of: dict[str, Subscriber], counts: dict[uuid.UUID, int]
     ) -> None:
         assignment = assign_uniform(of, counts)
@@ -113,10 +113,10 @@ class TestUniform:
         leaves=st.booleans(),
         grows=st.integers(0, 5),
     )
-    def test_no_more_moves_than_must(
+    def test_no_more_partitions_move_than_necessary(
         self, who: list[str], count: int, joins: bool, leaves: bool, grows: int
     ) -> None:
-        """Those who stay lose only what is above their share, and lose it to newcomers."""
+        """Check that members that stay lose only what is above their share, and lose it to newcomers."""
         of = {name: Subscriber(name, frozenset([T]), frozenset[Place]()) for name in who}
         before = assign_uniform(of, {T: count})
         after_members = again(of, before)
@@ -135,7 +135,7 @@ class TestUniform:
             most += min(size, room)
         assert kept == most
 
-    def test_a_newcomer_takes_from_everyone_a_little(self) -> None:
+    def test_a_new_member_takes_a_few_partitions_from_each(self) -> None:
         of = {name: Subscriber(name, frozenset([T]), frozenset[Place]()) for name in "abc"}
         settled = again(of, assign_uniform(of, {T: 12}))
         settled["d"] = Subscriber("d", frozenset([T]), frozenset())
@@ -143,7 +143,7 @@ class TestUniform:
         assert loads(after) == [3, 3, 3, 3]
         assert all(after[name] < settled[name].current for name in "abc")
 
-    def test_who_wants_less_is_served_first(self) -> None:
+    def test_topics_with_fewer_subscribers_are_assigned_first(self) -> None:
         of = {
             "a": Subscriber("a", frozenset([T, U]), frozenset[Place]()),
             "b": Subscriber("b", frozenset([T]), frozenset[Place]()),

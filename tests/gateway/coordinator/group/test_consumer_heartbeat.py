@@ -1,4 +1,4 @@
-"""The rules of one heartbeat: who is let in, who is fenced, what is given, given back, and when."""
+"""The rules of one heartbeat: which member is let in or fenced, and when partitions are assigned and revoked."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FENCED = ErrorCode.fenced_member_epoch
 
 
 def scene_of_two(partitions: int = 4) -> tuple[ConsumerScene, Client, Client]:
-    """Two members, each with its half."""
+    """Two members, each with its half of the partitions."""
     scene = ConsumerScene(t=partitions)
     first, second = Client(scene, "a"), Client(scene, "b")
     first.beat()
@@ -74,26 +74,26 @@ class TestWhatCanBeMeant:
             ({"subscribed_regex": r"(a)\1"}, ErrorCode.invalid_regular_expression),
         ],
     )
-    def test_a_join_that_cannot_be_meant(self, more: dict[str, Any], error: ErrorCode) -> None:
+    def test_an_invalid_join_is_refused(self, more: dict[str, Any], error: ErrorCode) -> None:
         scene = ConsumerScene(t=1)
         assert scene.refusal(joining(**{"member_id": "a", "subscribed_names": ("t",), **more})) is error
         assert not scene.groups.groups
 
     @pytest.mark.parametrize("what", ["group_id", "member_id", "instance_id", "rack_id"])
-    def test_an_id_that_no_record_has_room_for(self, what: str) -> None:
+    def test_a_too_long_id_is_refused(self, what: str) -> None:
         scene = ConsumerScene(t=1)
         fits = joining(**{"member_id": "a", what: "x" * MAX_ID_BYTES})
         too_long = joining(**{"member_id": "a", what: "ü" * (MAX_ID_BYTES // 2 + 1)})
         scene.send(fits)
         assert scene.refusal(too_long) is INVALID
 
-    def test_a_subscription_that_no_batch_has_room_for(self) -> None:
+    def test_a_too_long_subscription_is_refused(self) -> None:
         scene = ConsumerScene(t=1)
         names = [f"{number:0249}" for number in range(MAX_SUBSCRIPTION_BYTES // 249 + 1)]
         assert scene.refusal(joining("a", *names)) is INVALID
         scene.send(joining("a", *names[:-1]))
 
-    def test_an_empty_subscription_is_one(self) -> None:
+    def test_an_empty_subscription_is_valid(self) -> None:
         scene = ConsumerScene(t=1)
         reply = scene.send(joining("a"))
         assert (reply.member_epoch, reply.assignment) == (1, frozenset())
@@ -120,7 +120,7 @@ class TestJoining:
         scene, _ = alone()
         assert scene.refusal(request("b", member_epoch, instance_id=instance_id)) is UNKNOWN
 
-    def test_a_full_group_takes_nobody_but_its_members(self) -> None:
+    def test_a_full_group_refuses_new_members_only(self) -> None:
         scene = ConsumerScene(ConsumerLimits(max_size=1), t=1)
         client = Client(scene, "a")
         client.beat()
@@ -136,8 +136,8 @@ class TestJoining:
         assert client.beat().assignment == scene.cluster.places()
         assert snapshot(scene.groups) == before
 
-    def test_a_member_may_join_again_from_nothing(self) -> None:
-        """What it had to give back it has given back with everything else."""
+    def test_a_member_may_join_again_without_partitions(self) -> None:
+        """It revokes the partitions that it had to revoke together with all others."""
         scene, first = alone()
         second = Client(scene, "b")
         second.beat()
@@ -185,7 +185,7 @@ class TestEpochs:
         assert scene.refusal(request("a", 2, owned=client.owned)) is FENCED
 
     def test_a_lost_answer_that_took_partitions_does_not_fence(self) -> None:
-        """The member still has what it is to give back, at the epoch that it still has."""
+        """The member still has the partitions that it must revoke, at its present epoch."""
         scene, first = alone()
         second = Client(scene, "b")
         second.beat()
@@ -196,7 +196,7 @@ class TestEpochs:
         settle([first, second])
         assert scene.state is ConsumerGroupState.STABLE
 
-    def test_the_same_while_the_member_waits_for_others(self) -> None:
+    def test_a_lost_answer_does_not_fence_a_member_that_waits_for_others(self) -> None:
         scene, first = alone(6)
         second = Client(scene, "b")
         second.beat()
@@ -208,7 +208,7 @@ class TestEpochs:
         settle([first, second, third])
         assert scene.state is ConsumerGroupState.STABLE
 
-    def test_an_assignment_is_told_when_it_changes_or_when_everything_was_told(self) -> None:
+    def test_an_assignment_is_sent_when_it_changes_or_after_a_full_heartbeat(self) -> None:
         scene, client = alone()
         assert client.beat().assignment is None
         client.must_tell_all = True
@@ -218,7 +218,7 @@ class TestEpochs:
 
 
 class TestGivingBack:
-    def test_nobody_gets_a_partition_that_another_has_not_given_back(self) -> None:
+    def test_no_member_gets_a_partition_that_another_has_not_revoked(self) -> None:
         scene, first = alone()
         second = Client(scene, "b")
         assert second.beat().assignment == frozenset()
@@ -231,7 +231,7 @@ class TestGivingBack:
         assert second.beat().assignment == scene.cluster.places() - first.owned
         assert scene.state.value == "Stable"
 
-    def test_what_is_not_told_is_not_given_back(self) -> None:
+    def test_partitions_not_reported_count_as_not_revoked(self) -> None:
         scene, first = alone()
         Client(scene, "b").beat()
         first.beat()
@@ -241,7 +241,7 @@ class TestGivingBack:
         scene.send(request("a", 2, owned=first.owned | {taken}))
         assert snapshot(scene.groups) == before
 
-    def test_what_was_given_back_before_it_was_asked_for_is_free_at_once(self) -> None:
+    def test_partitions_revoked_early_are_free_at_once(self) -> None:
         scene, first = alone()
         second = Client(scene, "b")
         second.beat()
@@ -251,7 +251,7 @@ class TestGivingBack:
         second.beat()
         assert scene.state is ConsumerGroupState.STABLE
 
-    def test_more_to_give_back_while_giving_back(self) -> None:
+    def test_more_partitions_to_revoke_while_revoking(self) -> None:
         scene, first = alone(6)
         second, third = Client(scene, "b"), Client(scene, "c")
         second.beat()
@@ -263,7 +263,7 @@ class TestGivingBack:
         settle([second, third])
         assert scene.state is ConsumerGroupState.STABLE
 
-    def test_who_does_not_give_back_in_time_is_fenced(self) -> None:
+    def test_a_member_that_does_not_revoke_in_time_is_fenced(self) -> None:
         scene, first = alone()
         second = Client(scene, "b")
         second.beat()
@@ -276,7 +276,7 @@ class TestGivingBack:
         assert second.beat().assignment == scene.cluster.places()
         assert scene.refusal(request("a", 2)) is UNKNOWN
 
-    def test_who_gives_back_in_time_is_not(self) -> None:
+    def test_a_member_that_revokes_in_time_is_not_fenced(self) -> None:
         scene, first = alone()
         Client(scene, "b").beat()
         first.beat()
@@ -286,7 +286,7 @@ class TestGivingBack:
         scene.advance(1)
         assert "a" in scene.group.members
 
-    def test_the_time_to_give_back_begins_anew_with_a_restart(self) -> None:
+    def test_a_restart_restarts_the_time_to_revoke(self) -> None:
         scene, first = alone()
         Client(scene, "b").beat()
         first.beat()
@@ -296,7 +296,7 @@ class TestGivingBack:
         scene.advance(REBALANCE_MS)
         assert "a" not in scene.group.members
 
-    def test_no_time_to_give_back_is_no_time(self) -> None:
+    def test_a_rebalance_timeout_of_zero_leaves_no_time_to_revoke(self) -> None:
         scene = ConsumerScene(t=4)
         scene.send(joining("a", "t", rebalance_timeout_ms=0))
         Client(scene, "b").beat()
@@ -306,7 +306,7 @@ class TestGivingBack:
 
 
 class TestSessions:
-    def test_a_member_that_is_not_heard_of_is_given_up(self) -> None:
+    def test_a_silent_member_is_removed(self) -> None:
         scene, first, second = scene_of_two()
         scene.advance(SESSION_MS - 1)
         second.beat()
@@ -317,14 +317,14 @@ class TestSessions:
         assert second.owned == scene.cluster.places()
         assert scene.refusal(first.request()) is UNKNOWN
 
-    def test_a_heartbeat_that_is_refused_keeps_nobody_alive(self) -> None:
+    def test_a_refused_heartbeat_does_not_keep_the_session(self) -> None:
         scene, _ = alone()
         scene.now_ms += SESSION_MS - 1
         scene.refusal(request("a", 9))
         scene.advance(1)
         assert scene.state is ConsumerGroupState.EMPTY
 
-    def test_many_members_are_given_up_in_batches_that_a_log_takes(self) -> None:
+    def test_many_members_are_removed_in_batches_that_fit_the_log(self) -> None:
         scene = ConsumerScene(t=1)
         for number in range(MAX_EXPIRED_AT_ONCE + 1):
             scene.send(joining(f"m{number}", "t"))
@@ -345,7 +345,7 @@ class TestSessions:
 
 
 class TestSubscriptions:
-    def test_a_topic_more_and_a_topic_less(self) -> None:
+    def test_a_subscription_gains_and_loses_a_topic(self) -> None:
         scene, client = alone(2)
         scene.cluster.create("u", 2)
         client.beat(subscribed_names=("t", "u"))
@@ -361,7 +361,7 @@ class TestSubscriptions:
         scene.send(request("a", 2, subscribed_names=("u", "t", "u")))
         assert scene.group.group_epoch == 2
 
-    def test_what_else_a_member_tells_is_no_change_of_the_subscription(self) -> None:
+    def test_other_fields_do_not_change_the_subscription(self) -> None:
         scene, client = alone()
         client.beat(rack_id="r", rebalance_timeout_ms=5, server_assignor="range")
         assert scene.group.group_epoch == 2
@@ -385,7 +385,7 @@ class TestSubscriptions:
         scene, _ = alone()
         assert scene.refusal(request("a", 2, subscribed_regex="[")) is ErrorCode.invalid_regular_expression
 
-    def test_names_and_expression_add_up(self) -> None:
+    def test_names_and_expression_are_combined(self) -> None:
         scene = ConsumerScene(t=1, u=1, v=1)
         client = Client(scene, "a")
         client.beat(subscribed_regex="u|t")
@@ -439,7 +439,7 @@ class TestTopics:
         client.beat()
         assert client.owned == scene.cluster.places()
 
-    def test_a_topic_that_nobody_wants_changes_nothing(self) -> None:
+    def test_a_topic_without_subscribers_changes_nothing(self) -> None:
         scene, client = alone()
         scene.cluster.create("other", 1)
         scene.topics_changed()
@@ -456,7 +456,7 @@ class TestTopics:
         assert snapshot(scene.groups) == before
 
     @pytest.mark.parametrize("what", ["enlarged", "created", "deleted", "created again"])
-    def test_what_changed_before_a_restart_is_seen_after_it(self, what: str) -> None:
+    def test_a_topic_change_before_a_restart_is_noticed_after_it(self, what: str) -> None:
         scene = ConsumerScene(t=2, u=2)
         client = Client(scene, "a", ("t", "u", "v"))
         client.beat()
@@ -473,7 +473,7 @@ class TestTopics:
         assert client.owned == scene.cluster.places()
         assert scene.group.group_epoch == 3
 
-    def test_a_member_gone_and_a_topic_changed_are_one_new_epoch(self) -> None:
+    def test_a_leaving_member_and_a_changed_topic_raise_the_epoch_once(self) -> None:
         scene, first, second = scene_of_two()
         second.leave()
         scene.grow("t", 5)
@@ -483,20 +483,20 @@ class TestTopics:
 
 
 class TestLeaving:
-    def test_the_others_get_what_it_had(self) -> None:
+    def test_the_others_get_its_partitions(self) -> None:
         scene, first, second = scene_of_two()
         first.leave()
         assert scene.state is ConsumerGroupState.ASSIGNING
         second.beat()
         assert second.owned == scene.cluster.places()
 
-    def test_the_last_one_leaves_an_empty_group_that_goes_on_counting(self) -> None:
+    def test_the_last_member_leaves_a_group_whose_epoch_continues(self) -> None:
         scene, client = alone()
         client.leave()
         assert (scene.state, scene.group.group_epoch) == (ConsumerGroupState.EMPTY, 3)
         assert client.beat().member_epoch == 4
 
-    def test_the_one_waited_for_leaves(self) -> None:
+    def test_the_member_that_others_wait_for_leaves(self) -> None:
         scene, first = alone()
         second = Client(scene, "b")
         second.beat()
@@ -518,7 +518,7 @@ class TestLeaving:
 
 
 class TestStaticMembers:
-    def test_away_for_a_while_and_back_under_another_id(self) -> None:
+    def test_it_leaves_for_a_while_and_returns_under_another_id(self) -> None:
         scene, client = alone(instance_id="i")
         owned = client.owned
         client.leave(-2)
@@ -530,7 +530,7 @@ class TestStaticMembers:
         assert scene.refusal(request("a", -1, instance_id="i")) is ErrorCode.fenced_instance_id
         assert scene.refusal(request("a", 2)) is UNKNOWN
 
-    def test_back_under_the_same_id(self) -> None:
+    def test_it_returns_under_the_same_id(self) -> None:
         scene, client = alone(instance_id="i")
         owned = client.owned
         client.leave(-2)
@@ -538,7 +538,7 @@ class TestStaticMembers:
         assert client.member_epoch == 2
         assert scene.state is ConsumerGroupState.STABLE
 
-    def test_what_it_had_stays_its_own_while_it_is_away(self) -> None:
+    def test_it_keeps_its_partitions_while_it_is_away(self) -> None:
         scene, client = alone(instance_id="i")
         client.leave(-2)
         other = Client(scene, "b")
@@ -548,7 +548,7 @@ class TestStaticMembers:
         settle([again, other])
         assert len(again.owned) == len(other.owned) == 2
 
-    def test_what_it_had_to_give_back_is_free_when_it_goes(self) -> None:
+    def test_partitions_it_had_to_revoke_are_free_when_it_leaves(self) -> None:
         scene, client = alone(instance_id="i")
         other = Client(scene, "b")
         other.beat()
@@ -558,7 +558,7 @@ class TestStaticMembers:
         other.beat()
         assert other.owned == pending
 
-    def test_given_up_when_it_stays_away(self) -> None:
+    def test_it_is_removed_when_it_stays_away(self) -> None:
         scene, client = alone(instance_id="i")
         client.leave(-2)
         scene.advance(SESSION_MS)
@@ -579,7 +579,7 @@ class TestStaticMembers:
         client.leave(-2)
         assert scene.member("a").member_epoch == -2
 
-    def test_leaves_for_good(self) -> None:
+    def test_it_leaves_for_good(self) -> None:
         scene, client = alone(instance_id="i")
         client.leave()
         assert not scene.group.static_members
@@ -609,7 +609,7 @@ class TestStaticMembers:
 
 
 class TestOffsets:
-    def test_only_with_the_epoch_of_now(self) -> None:
+    def test_only_the_present_epoch_may_commit(self) -> None:
         scene, client = alone()
         check = scene.groups.check_member
         assert check(GROUP, "a", 2) is ErrorCode.none
@@ -623,7 +623,7 @@ class TestOffsets:
 
 
 class TestRestarts:
-    def test_in_the_middle_of_giving_back(self) -> None:
+    def test_a_member_that_is_revoking_may_commit(self) -> None:
         scene, first = alone()
         second = Client(scene, "b")
         second.beat()
@@ -641,7 +641,7 @@ class TestRestarts:
         scene.send(request("a", first.member_epoch))
         assert len(scene.records) == count
 
-    def test_all_that_is_stored_can_be_written_anew(self) -> None:
+    def test_all_stored_state_can_be_rewritten(self) -> None:
         scene, *_ = scene_of_two()
         group = scene.group
         scene.records = [
@@ -650,7 +650,7 @@ class TestRestarts:
         assert snapshot(scene.replayed()) == snapshot(scene.groups)
         assert group.record_of(8, "nobody") is None
 
-    def test_what_is_left_of_a_group_that_is_gone_does_not_bring_it_back(self) -> None:
+    def test_leftover_records_do_not_restore_a_deleted_group(self) -> None:
         scene = ConsumerScene()
         scene.records = [CurrentRecord(GROUP, "a", None)]
         assert not scene.replayed().groups

@@ -1,4 +1,4 @@
-"""The records of the consumer protocol: in Kafka's bytes and back, and bytes that are none."""
+"""The records of the consumer protocol: encoded as Kafka's bytes and decoded again, and bytes that are no record."""
 
 from __future__ import annotations
 
@@ -56,22 +56,22 @@ records: st.SearchStrategy[ConsumerRecord] = st.one_of(
 
 
 @given(records)
-def test_what_is_written_is_read(record: ConsumerRecord) -> None:
+def test_every_record_is_decoded_as_it_was_encoded(record: ConsumerRecord) -> None:
     assert decode(*encode(record)) == record
 
 
 @given(records, st.data())
-def test_a_record_that_is_cut_is_told(record: ConsumerRecord, data: st.DataObject) -> None:
+def test_a_truncated_record_is_refused(record: ConsumerRecord, data: st.DataObject) -> None:
     check_cut(record, data)
 
 
 @given(st.sampled_from(sorted(KINDS)), texts, texts, st.binary(max_size=80))
-def test_any_bytes_are_read_or_told(kind: int, group_id: str, member_id: str, value: bytes) -> None:
+def test_any_value_is_decoded_or_refused(kind: int, group_id: str, member_id: str, value: bytes) -> None:
     check_value(kind, (group_id, member_id)[: 1 if kind in {3, 6} else 2], value)
 
 
 @given(st.sampled_from(sorted(KINDS)), st.binary(max_size=40), st.none() | st.binary(max_size=8))
-def test_any_key_is_read_or_told(kind: int, rest: bytes, value: bytes | None) -> None:
+def test_any_key_is_decoded_or_refused(kind: int, rest: bytes, value: bytes | None) -> None:
     check_key(kind, rest, value)
 
 
@@ -88,7 +88,7 @@ def test_a_count_larger_than_the_value() -> None:
         decode(key, value[:2] + b"\xff\xff\xff\xff\x0f")
 
 
-def test_a_state_that_is_not_known_is_told() -> None:
+def test_an_unknown_state_is_refused() -> None:
     value = CurrentValue(4, 3, MemberState.STABLE, frozenset(), frozenset())
     key, stored = encode(CurrentRecord("g", "m", value))
     assert stored is not None
@@ -97,14 +97,14 @@ def test_a_state_that_is_not_known_is_told() -> None:
         decode(key, stored[:10] + b"\x46" + stored[11:])
 
 
-def test_a_newer_version_is_told() -> None:
+def test_a_newer_version_is_refused() -> None:
     key, value = encode(GroupEpochRecord("g", 1))
     assert value is not None
     with pytest.raises(UnreadableRecord):
         decode(key, b"\0\1" + value[2:])
 
 
-def test_a_name_too_long_for_a_key() -> None:
+def test_a_too_long_name_is_refused() -> None:
     with pytest.raises(ValueError, match="too long"):
         encode(MemberRecord("g", "m" * 40_000, None))
 

@@ -54,7 +54,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         return f"m{self.ids}"
 
     def _heard(self, client: Client, **more: Any) -> None:
-        """A heartbeat that may be refused: the client begins anew then."""
+        """Send a heartbeat; when it is refused, the client begins anew."""
         with contextlib.suppress(HeartbeatRefused):
             client.beat(**more)
 
@@ -82,7 +82,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 
     @rule(client=clients)
     def begins_anew(self, client: Client) -> None:
-        """As a client does that was fenced, or believes so."""
+        """Begin anew, as a client does that was fenced, or believes so."""
         client.give_up()
 
     @rule(client=clients, subscribed=names)
@@ -101,7 +101,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 
     @rule(target=clients, client=consumes(clients))
     def is_started_again(self, client: Client) -> Client:
-        """A static member leaves for a while and comes back as another process."""
+        """Let a static member leave for a while and return as another process."""
         with contextlib.suppress(HeartbeatRefused):
             client.leave(-1 if client.instance_id is None else -2)
         self.alive.remove(client)
@@ -178,7 +178,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         assert group.static_members == static
 
     def teardown(self) -> None:
-        """The dead are given up, everyone else behaves."""
+        """Stop simulated failures: dead members stay dead, all others behave."""
         if not hasattr(self, "scene"):
             return
         for _ in range(4):

@@ -17,7 +17,7 @@ def test_members_are_admitted_up_to_the_limit_and_again_when_others_left() -> No
     assert not budget.admit(1, 2_001)
 
 
-def test_counting_is_not_done_at_each_refusal() -> None:
+def test_not_every_refusal_recounts() -> None:
     counted = []
 
     def count() -> int:
@@ -31,6 +31,6 @@ def test_counting_is_not_done_at_each_refusal() -> None:
     assert len(counted) == 1
 
 
-def test_members_that_join_again_and_again_are_not_taken_for_more() -> None:
+def test_members_that_join_again_count_once() -> None:
     budget = MemberBytes(100, lambda: 10)
     assert all(budget.admit(10, 0) for _ in range(1_000))

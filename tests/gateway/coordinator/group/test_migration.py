@@ -1,4 +1,4 @@
-"""Members of both protocols in one group, and the group's way from one protocol to the other and back."""
+"""Members of both protocols in one group, and the group's change from one protocol to the other and back."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class TestUpgrade:
         assert scene.consumers.static_members == {"static": second}
         assert members["new"].classic is None
 
-    def test_nobody_gets_what_a_classic_member_still_has(self) -> None:
+    def test_no_member_gets_a_partition_that_a_classic_member_still_has(self) -> None:
         scene = MixedScene()
         first, second = scene.classic_group(None, None)
         generation_id = scene.generation_id
@@ -71,7 +71,7 @@ class TestUpgrade:
         for old in (first, second):
             assert scene.heartbeat(old, generation_id + 1) is NONE
 
-    def test_a_cooperative_member_gives_back_before_it_gets_the_new_epoch(self) -> None:
+    def test_a_cooperative_member_revokes_before_it_gets_the_new_epoch(self) -> None:
         scene = MixedScene()
         (old,) = scene.classic_group(None)
         generation_id = scene.generation_id
@@ -84,7 +84,7 @@ class TestUpgrade:
         assert scene.beat("new", epoch).assignment == places(set(ALL) - set(kept))
         assert scene.heartbeat(old, generation_id + 1) is NONE
 
-    def test_a_classic_member_joins_again_for_what_others_gave_back(self) -> None:
+    def test_a_classic_member_joins_again_for_revoked_partitions(self) -> None:
         scene, old = mixed()
         epoch = scene.consumers.members["new"].member_epoch
         later = scene.joined(scene.join(classic(member_id="later")))
@@ -98,7 +98,7 @@ class TestUpgrade:
         assert scene.rejoin(classic(member_id="later"))[1]
         assert scene.heartbeat("later", later.generation_id) is NONE
 
-    def test_whoever_waits_for_the_classic_rebalance_joins_again(self) -> None:
+    def test_members_that_wait_for_the_classic_rebalance_join_again(self) -> None:
         scene = MixedScene()
         first, second = scene.classic_group(None, None)
         waiting = scene.join(Who(first, protocols=(("range", owning(0)),)))
@@ -112,7 +112,7 @@ class TestUpgrade:
         )
         scene.rejoin(classic(member_id=first))
 
-    def test_while_the_assignment_is_awaited(self) -> None:
+    def test_a_group_that_waits_for_its_assignment_is_upgraded(self) -> None:
         scene = MixedScene()
         first, second = scene.completing(classic(), classic())
         generation_id = scene.generation_id
@@ -122,7 +122,7 @@ class TestUpgrade:
         assert scene.consumers.members[first].assigned == frozenset()
         assert scene.error(scene.sync(first, generation_id=generation_id)) is REBALANCE
 
-    def test_an_id_that_was_only_given_out_is_good_for_the_consumer_group(self) -> None:
+    def test_a_pending_id_is_valid_in_the_consumer_group(self) -> None:
         scene = MixedScene()
         who = Who(protocols=classic().protocols, requires_known_member_id=True)
         given = scene.joined(scene.join(who))
@@ -138,7 +138,7 @@ class TestUpgrade:
         assert scene.commit_error(old, epoch - 1) is ErrorCode.illegal_generation
         assert scene.commit_error("new", epoch - 1) is ErrorCode.stale_member_epoch
 
-    def test_requests_that_know_no_member_epoch_are_for_classic_members(self) -> None:
+    def test_requests_without_a_member_epoch_are_for_classic_members(self) -> None:
         scene, old = mixed()
         for member_id, expected in ((old, NONE), ("new", ErrorCode.unsupported_version)):
             epoch = scene.consumers.members[member_id].member_epoch
@@ -146,7 +146,7 @@ class TestUpgrade:
             assert scene.shard.check_commit(committer, scene.now_ms) is expected
 
     @pytest.mark.parametrize("who", [Who(), Who(protocol_type="connect")])
-    def test_what_can_not_be_understood_stays_classic(self, who: Who) -> None:
+    def test_a_group_with_an_unreadable_protocol_stays_classic(self, who: Who) -> None:
         scene = MixedScene()
         scene.stable(who)
         before = scene.group.metadata()
@@ -156,7 +156,7 @@ class TestUpgrade:
         assert scene.is_classic
         assert scene.group.metadata() == before
 
-    def test_an_assignment_that_can_not_be_read_stays_classic(self) -> None:
+    def test_a_group_with_a_malformed_assignment_stays_classic(self) -> None:
         scene = MixedScene()
         scene.stable(classic())
         with pytest.raises(HeartbeatRefused, match="malformed"):
@@ -180,7 +180,7 @@ class TestUpgrade:
             scene.beat("new")
         assert refused.value.error_code is ErrorCode.group_id_not_found
 
-    def test_no_room_for_the_one_that_joins(self) -> None:
+    def test_no_room_for_the_joining_member(self) -> None:
         scene = MixedScene(consumer_limits=ConsumerLimits(max_size=1))
         (old,) = scene.classic_group(None)
         with pytest.raises(HeartbeatRefused) as refused:
@@ -242,7 +242,7 @@ class TestClassicMembers:
         scene.beat("new")
         assert scene.error(scene.join(classic())) is ErrorCode.group_max_size_reached
 
-    def test_who_is_not_known(self) -> None:
+    def test_unknown_members(self) -> None:
         scene, old = mixed()
         epoch = scene.consumers.members[old].member_epoch
         unknown = ErrorCode.unknown_member_id
@@ -276,7 +276,7 @@ class TestClassicMembers:
         assert scene.leave(("", "static")) == [NONE]
         assert "static" not in scene.consumers.static_members
 
-    def test_a_static_member_comes_back_to_what_it_had(self) -> None:
+    def test_a_returning_static_member_keeps_its_partitions(self) -> None:
         scene, old = mixed()
         scene.leave((old, None))
         _, had = scene.rejoin(classic(instance_id="static"))
@@ -300,7 +300,7 @@ class TestClassicMembers:
 
 
 class TestTime:
-    def test_a_member_that_does_not_join_again_is_given_up(self) -> None:
+    def test_a_member_that_does_not_join_again_is_removed(self) -> None:
         scene = MixedScene()
         (old,) = scene.classic_group(None)
         generation_id = scene.generation_id
@@ -311,7 +311,7 @@ class TestTime:
             scene.advance(1000)
         assert set(scene.consumers.members) == {"new"}
 
-    def test_a_member_that_does_not_sync_is_given_up(self) -> None:
+    def test_a_member_that_does_not_sync_is_removed(self) -> None:
         scene, old = mixed()
         generation_id = scene.joined(scene.join(classic(member_id=old))).generation_id
         for _ in range(REBALANCE_MS // 1000):
@@ -320,7 +320,7 @@ class TestTime:
             scene.advance(1000)
         assert set(scene.consumers.members) == {"new"}
 
-    def test_a_member_not_heard_of_is_given_up(self) -> None:
+    def test_a_silent_member_is_removed(self) -> None:
         scene, old = mixed()
         scene.advance(SESSION_MS - 1)
         assert old in scene.consumers.members
@@ -343,7 +343,7 @@ class TestDowngrade:
         reply = scene.joined(scene.join(classic(member_id=old)))
         assert (reply.generation_id, reply.leader) == (epoch + 1, old)
 
-    def test_when_the_last_consumer_is_not_heard_of(self) -> None:
+    def test_when_the_session_of_the_last_consumer_times_out(self) -> None:
         scene, old = mixed()
         for _ in range(45):
             scene.advance(1000)
@@ -379,7 +379,7 @@ class TestDowngrade:
             assert found is not None
             assert places(found.get(TOPIC, [])) == targets[old]
 
-    def test_not_while_other_consumers_remain_or_nobody_does(self) -> None:
+    def test_not_while_other_consumers_remain_or_no_member_does(self) -> None:
         scene, old = mixed()
         scene.beat("other")
         scene.beat("new", -1)
@@ -389,7 +389,7 @@ class TestDowngrade:
         assert not scene.is_classic
         assert scene.consumers.state is ConsumerGroupState.EMPTY
 
-    def test_not_while_a_static_consumer_may_come_back(self) -> None:
+    def test_not_while_a_static_consumer_may_return(self) -> None:
         scene = MixedScene()
         scene.classic_group(None)
         scene.beat("new", instance_id="static")
@@ -456,7 +456,7 @@ class TestRestart:
         assert loaded.groups[GROUP].metadata().members == scene.group.metadata().members
         assert set(loaded.groups[GROUP].members) == {old}
 
-    def test_the_record_of_what_was_before_is_gone(self) -> None:
+    def test_the_records_of_the_former_protocol_are_deleted(self) -> None:
         scene, _ = mixed()
         keys = list(scene.shard.stored_keys())
         scene.beat("new", -1)
@@ -464,8 +464,8 @@ class TestRestart:
         assert not any(kept)
 
 
-def test_a_classic_member_without_a_subscription_that_fits_is_no_hindrance() -> None:
-    """Who subscribes to nothing is assigned nothing."""
+def test_a_classic_member_without_a_subscription_is_no_hindrance() -> None:
+    """A member that subscribes to nothing is assigned nothing."""
     scene, _ = mixed()
     who = Who(protocols=(("range", subscription()),))
     assert scene.rejoin(who)[1] == []

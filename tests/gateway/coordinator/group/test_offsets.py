@@ -1,4 +1,4 @@
-"""How long committed offsets are kept (KIP-211), by the table of Kafka's ClassicGroup.offsetExpirationCondition."""
+"""The expiration of committed offsets (KIP-211), by the table of Kafka's ClassicGroup.offsetExpirationCondition."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def commit(scene: Scene, topic: str = "t", partition: int = 0, *, expire_timesta
 
 
 def clean_up(scene: Scene) -> set[str]:
-    """The topics whose offsets remain."""
+    """Return the topics whose offsets remain."""
     effects = scene.effects()
     scene.shard.clean_up(RETENTION_MS, effects)
     scene.take(effects)
@@ -30,14 +30,14 @@ def clean_up(scene: Scene) -> set[str]:
 
 
 def wait(scene: Scene, time_ms: int, *members: str) -> None:
-    """Time goes by with all members sending heartbeats."""
+    """Advance the clock while all members send heartbeats."""
     scene.now_ms += time_ms
     for member_id in members:
         scene.heartbeat(member_id)
 
 
 class TestSimpleGroup:
-    def test_from_each_commit_on(self) -> None:
+    def test_it_expires_after_each_commit(self) -> None:
         scene = Scene()
         commit(scene, "early")
         wait(scene, 10)
@@ -49,7 +49,7 @@ class TestSimpleGroup:
         wait(scene, 10)
         assert clean_up(scene) == set()
 
-    def test_is_forgotten_with_its_last_offset(self) -> None:
+    def test_the_group_is_deleted_with_its_last_offset(self) -> None:
         scene = Scene()
         commit(scene)
         wait(scene, RETENTION_MS)
@@ -76,7 +76,7 @@ class TestSimpleGroup:
 
 
 class TestEmptyGroup:
-    def test_from_when_it_became_empty(self) -> None:
+    def test_it_expires_after_the_group_became_empty(self) -> None:
         scene = Scene()
         (member_id,) = scene.stable(CONSUMER)
         commit(scene, "subscribed")
@@ -98,7 +98,7 @@ class TestEmptyGroup:
         wait(scene, 1)
         assert clean_up(scene) == set()
 
-    def test_remembers_since_when_over_a_restart(self) -> None:
+    def test_a_restart_remembers_since_when_it_is_empty(self) -> None:
         scene = Scene()
         (member_id,) = scene.stable(CONSUMER)
         commit(scene)
@@ -109,7 +109,7 @@ class TestEmptyGroup:
         wait(scene, 1)
         assert clean_up(scene) == set()
 
-    def test_whose_time_is_unknown_is_kept(self) -> None:
+    def test_a_group_with_an_unknown_time_is_kept(self) -> None:
         scene = Scene()
         metadata = GroupMetadata("consumer", 3, None, None, -1, ())
         scene.shard.replay(GroupMetadataRecord(GROUP, metadata), scene.now_ms)
@@ -117,7 +117,7 @@ class TestEmptyGroup:
         wait(scene, RETENTION_MS - 1)
         assert clean_up(scene) == {"t"}
 
-    def test_without_offsets_is_forgotten_at_once(self) -> None:
+    def test_a_group_without_offsets_is_deleted_at_once(self) -> None:
         scene = Scene()
         (member_id,) = scene.stable(CONSUMER)
         scene.leave((member_id, None))
@@ -125,7 +125,7 @@ class TestEmptyGroup:
         assert not scene.shard.groups
         assert scene.records[-1] == GroupMetadataRecord(GROUP, None)
 
-    def test_that_somebody_is_about_to_join(self) -> None:
+    def test_a_group_with_a_pending_member_is_kept(self) -> None:
         scene = Scene()
         scene.join(Who(requires_known_member_id=True))
         clean_up(scene)

@@ -1,4 +1,4 @@
-"""Offsets of open transactions, against Kafka's own rule: the record that lies later in the log counts."""
+"""Offsets of open transactions, compared with Kafka's own rule: the later record in the log counts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ def record(key: Key, offset: int | None) -> OffsetCommitRecord:
 
 @dataclass
 class Naive:
-    """Every value with the offset of its record in the log (OffsetMetadataManager.replayEndTransactionMarker)."""
+    """A naive model: every value with the offset of its record in the log
+    (OffsetMetadataManager.replayEndTransactionMarker).
+    """
 
     end_offset: int = 0
     committed: dict[Key, tuple[int, int]] = field(default_factory=dict)
@@ -60,7 +62,7 @@ offsets = st.integers(0, 99)
 
 
 class PendingOffsetsMachine(RuleBasedStateMachine):
-    """The real thing beside the naive one; now and then the real one is written anew and read again."""
+    """The real state beside the naive one; at times the real one is rewritten and replayed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -97,7 +99,7 @@ class PendingOffsetsMachine(RuleBasedStateMachine):
                         fresh.pending.hold(found)
                     else:
                         fresh.replay(found)
-        # what will never count is not written: to the naive one it is gone as well
+        # an offset that will never count is not written: the naive model drops it as well
         for held in self.naive.pending.values():
             for key in [
                 key for key, found in held.items() if found < self.naive.committed.get(key, (-1, -1))
@@ -130,7 +132,7 @@ TestPendingOffsets = PendingOffsetsMachine.TestCase
 TestPendingOffsets.settings = settings(max_examples=200, stateful_step_count=40)
 
 
-def test_who_holds_what_is_told() -> None:
+def test_the_holders_of_offsets_are_listed() -> None:
     offsets_of_groups = GroupOffsets()
     for producer_id in (8, 7):
         offsets_of_groups.pending.hold(Pending(producer_id, 3, record(("g", 0), 5)))
@@ -146,7 +148,7 @@ def test_who_holds_what_is_told() -> None:
     assert pending.of_producer(9) == []
 
 
-def test_nothing_expires_that_a_transaction_is_about_to_replace() -> None:
+def test_an_offset_that_a_transaction_holds_does_not_expire() -> None:
     offsets_of_groups = GroupOffsets()
     for partition in PARTITIONS:
         offsets_of_groups.replay(record(("g", partition), 5))
@@ -160,7 +162,7 @@ def test_nothing_expires_that_a_transaction_is_about_to_replace() -> None:
     assert expired() == [(TOPIC, 0), (TOPIC, 1)]
 
 
-def test_offsets_of_topics_that_are_gone_go_with_what_is_pending() -> None:
+def test_offsets_of_deleted_topics_are_dropped_with_the_pending_ones() -> None:
     offsets_of_groups = GroupOffsets()
     offsets_of_groups.pending.hold(Pending(7, 0, record(("g", 0), 6)))
     gone = offsets_of_groups.of_topics_but(())

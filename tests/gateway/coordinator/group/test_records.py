@@ -1,4 +1,4 @@
-"""The records of groups against bytes spelled out from Kafka's OffsetCommit and GroupMetadata schemas."""
+"""The records of groups, compared with bytes spelled out from Kafka's OffsetCommit and GroupMetadata schemas."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class TestBytes:
             GroupMetadataRecord("\ud800", None),
         ],
     )
-    def test_a_text_that_does_not_fit(self, record: GroupRecord) -> None:
+    def test_a_too_long_text_is_refused(self, record: GroupRecord) -> None:
         with pytest.raises(ValueError, match=r"too long|surrogates"):
             encode(record)
 
@@ -214,7 +214,7 @@ class TestHostileBytes:
             with pytest.raises(UnreadableRecord, match=f"version {version}"):
                 decode(hexadecimal(key), value)
 
-    def test_claimed_members_that_are_not_there(self) -> None:
+    def test_more_members_claimed_than_present(self) -> None:
         value = hexadecimal("0003  0000  00000000  ffff  ffff  ffffffffffffffff  7fffffff")
         with pytest.raises(UnreadableRecord):
             decode(hexadecimal(GROUP_KEY), value)

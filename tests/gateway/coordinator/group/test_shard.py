@@ -1,4 +1,4 @@
-"""The shard: who may commit, what may be deleted, what the log must hold, what a restart makes of it."""
+"""The shard: commits, deletions, the records that the log must hold, and a restart from them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def commit(scene: Scene, *topics: str, group_id: str = GROUP) -> None:
 
 
 def in_state(state: GroupState) -> tuple[Scene, str]:
-    """A group with one member in a state; of an empty one the member has left."""
+    """Make a group with one member in a state; the member of an empty group has left."""
     scene = Scene()
     if state is GroupState.COMPLETING_REBALANCE:
         return scene, scene.completing(CONSUMER)[0]
@@ -52,7 +52,7 @@ def in_state(state: GroupState) -> tuple[Scene, str]:
 
 
 class TestCheckCommit:
-    """ClassicGroup.validateOffsetCommit."""
+    """The rules of ClassicGroup.validateOffsetCommit."""
 
     def check(
         self, scene: Scene, generation_id: int, member_id: str = "", instance: str | None = None
@@ -144,7 +144,7 @@ class TestDeleteOffsets:
         commit(scene, "u")
         assert self.delete(scene, "u") == [ErrorCode.group_subscribed_to_topic]
 
-    def test_any_topic_may_be_subscribed_by_who_is_not_understood(self) -> None:
+    def test_any_topic_may_be_subscribed_by_a_member_with_an_unreadable_subscription(self) -> None:
         scene = Scene()
         scene.stable(Who(protocols=(("range", b"?"),)))
         commit(scene, "u")
@@ -221,7 +221,7 @@ def test_forget_topics_but() -> None:
 
 class TestWhatTheLogHolds:
     def held(self, scene: Scene) -> GroupShard:
-        """A shard of only what compaction would write anew."""
+        """Return a shard rebuilt only from the records that a rewrite would write."""
         shard = GroupShard(LIMITS, 100)
         for key in scene.shard.stored_keys():
             (record,) = scene.shard.records_of(key)
@@ -266,7 +266,7 @@ class TestWhatTheLogHolds:
 
 
 class TestRestart:
-    def test_members_go_on(self) -> None:
+    def test_members_continue_after_a_restart(self) -> None:
         scene = Scene()
         leader, static = scene.stable(CONSUMER, Who(group_instance_id="i", protocols=CONSUMER.protocols))
         scene.shard = scene.replayed()
@@ -278,7 +278,7 @@ class TestRestart:
         waiters = [scene.join(CONSUMER.named(leader)), scene.join(CONSUMER.named(static))]
         assert [scene.joined(waiter).generation_id for waiter in waiters] == [2, 2]
 
-    def test_members_not_heard_of_are_given_up(self) -> None:
+    def test_silent_members_are_removed_after_a_restart(self) -> None:
         scene = Scene()
         leader, follower = scene.stable(CONSUMER, CONSUMER)
         scene.advance(SESSION_MS - 1)

@@ -1,4 +1,4 @@
-"""Who reads what in a share group: everything is read, nobody has much more than another, and little moves."""
+"""The share assignor: everything is read, no member has much more than another, and little moves."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_everything_is_read_as_often_as_the_rest_of_its_topic(
 
 
 @given(st.integers(1, 6), counts, st.frozensets(members, max_size=3))
-def test_members_that_want_the_same_have_alike(
+def test_members_with_one_subscription_have_equal_shares(
     size: int, partitions: dict[uuid.UUID, int], more: frozenset[str]
 ) -> None:
     places = places_of(partitions)
@@ -67,7 +67,7 @@ def test_nothing_moves_without_a_reason(
     assert assign(asked, places, found) == found
 
 
-def test_a_newcomer_takes_no_more_than_its_share() -> None:
+def test_a_new_member_takes_no_more_than_its_share() -> None:
     wanted = frozenset(TOPICS[:1])
     places = places_of({TOPICS[0]: 9})
     before = assign(dict.fromkeys("ab", wanted), places, {})

@@ -1,4 +1,4 @@
-"""Members of a share group: how they come and go, who reads what, and what of it is written."""
+"""Members of a share group: how they join and leave, their partitions, and the records of both."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def asking(member_id: str, member_epoch: int = 0, *names: str) -> ShareHeartbeat
 
 
 class Scene:
-    """A group, and the records of all that happened to it."""
+    """A group, and the records of its whole life."""
 
     def __init__(self, *member_ids: str) -> None:
         self.group = ShareGroup(GROUP)
@@ -70,7 +70,7 @@ class Scene:
         return gone
 
     def again(self, now_ms: int) -> ShareGroup:
-        """The group as it is after a restart."""
+        """Return the group as a restart rebuilds it."""
         again = ShareGroup(GROUP)
         for record in self.records:
             again.replay(record, now_ms, LIMITS.session_timeout_ms)
@@ -103,7 +103,7 @@ class TestJoining:
         assert reply.assignment | other == {(FLIGHTS_ID, number) for number in range(4)}
         assert scene.beat(asking("a", ALONE + 1), now_ms=20).assignment is None
 
-    def test_who_missed_the_answer_may_go_on_and_is_told_again_when_it_tells_all(self) -> None:
+    def test_a_member_that_missed_the_answer_continues_and_gets_it_after_a_full_heartbeat(self) -> None:
         scene = Scene("a", "b")
         assert scene.beat(asking("a", ALONE), now_ms=10).assignment is not None
         assert scene.beat(asking("a", ALONE), now_ms=20).assignment is None
@@ -118,13 +118,13 @@ class TestJoining:
             scene.beat(asking("a", ALONE))
         assert refused.value.error_code is ErrorCode.fenced_member_epoch
 
-    def test_one_who_joins_again_is_told_again(self) -> None:
+    def test_a_member_that_joins_again_gets_its_assignment_again(self) -> None:
         scene = Scene("a")
         reply = scene.beat(asking("a"))
         assert reply.assignment is not None
         assert reply.member_epoch == ALONE
 
-    def test_a_full_group_takes_nobody_else(self) -> None:
+    def test_a_full_group_refuses_new_members(self) -> None:
         scene = Scene("a", "b", "c")
         with pytest.raises(HeartbeatRefused) as refused:
             scene.beat(asking("d"))
@@ -138,7 +138,7 @@ class TestJoining:
             scene.beat(asking("b", 1))
         assert refused.value.error_code is ErrorCode.unknown_member_id
 
-    def test_an_epoch_that_never_was_is_fenced(self) -> None:
+    def test_an_unknown_epoch_is_fenced(self) -> None:
         scene = Scene("a")
         deadline_ms = scene.group.members["a"].session_deadline_ms
         with pytest.raises(HeartbeatRefused) as refused:
@@ -154,25 +154,25 @@ class TestJoining:
 
 
 class TestChanges:
-    def test_new_partitions_are_given_out(self) -> None:
+    def test_new_partitions_are_assigned(self) -> None:
         scene = Scene("a")
         reply = scene.beat(asking("a", ALONE), FakeTopics(flights=6))
         assert reply.member_epoch == ALONE + 2
         assert reply.assignment is not None
         assert len(reply.assignment) == 6
 
-    def test_another_subscription_counts_at_once(self) -> None:
+    def test_another_subscription_takes_effect_at_once(self) -> None:
         scene = Scene("a")
         reply = scene.beat(asking("a", ALONE, "trains"), FakeTopics(flights=4, trains=1))
         assert reply.assignment == {(topic_id("trains"), 0)}
 
-    def test_a_deleted_topic_is_taken_away(self) -> None:
+    def test_partitions_of_a_deleted_topic_are_taken_away(self) -> None:
         scene = Scene("a")
         assert scene.beat(asking("a", ALONE), FakeTopics()).assignment == frozenset()
 
 
 class TestGoing:
-    def test_what_one_read_goes_to_those_who_stay(self) -> None:
+    def test_the_partitions_of_a_leaving_member_go_to_the_others(self) -> None:
         scene = Scene("a", "b")
         scene.beat(asking("a", ALONE))
         scene.leave("b")
@@ -189,7 +189,7 @@ class TestGoing:
         assert refused.value.error_code is ErrorCode.unknown_member_id
         assert scene.group.group_epoch == ALONE
 
-    def test_who_is_not_heard_of_is_given_up(self) -> None:
+    def test_a_silent_member_is_removed(self) -> None:
         scene = Scene("a", "b")
         scene.beat(asking("a", ALONE), now_ms=500)
         assert scene.expire(999) == []
@@ -209,7 +209,7 @@ class TestRecords:
             scene.beat(asking("a", ALONE + 1, "flights"), now_ms=now_ms)
         assert scene.records == before
 
-    def test_another_client_of_a_member_is_written_and_changes_no_epoch(self) -> None:
+    def test_another_client_id_is_stored_and_changes_no_epoch(self) -> None:
         scene = Scene("a")
         before = list(scene.records)
         moved = ShareHeartbeat(GROUP, "a", ALONE, "north", "client-a", "/192.0.2.1", None)
@@ -218,7 +218,7 @@ class TestRecords:
         assert isinstance(record, ShareMemberRecord)
         assert record.value == ("north", "client-a", "/192.0.2.1", ("flights",))
 
-    def test_members_go_on_after_a_restart_and_have_a_whole_session_to_be_heard_of(self) -> None:
+    def test_members_continue_after_a_restart_with_a_new_session(self) -> None:
         scene = Scene("a", "b")
         scene.beat(asking("a", ALONE))
         again = scene.again(5_000)
@@ -227,7 +227,7 @@ class TestRecords:
         assert reply == HeartbeatReply("b", ALONE + 1, None)
         assert records == []
 
-    def test_what_changed_while_it_was_away_is_told(self) -> None:
+    def test_topics_changed_while_the_gateway_was_down_are_assigned(self) -> None:
         again = Scene("a").again(0)
         more = FakeTopics(flights=5)
         reply, _ = protocol.heartbeat(again, asking("a", ALONE), more, LIMITS, 0)
@@ -235,7 +235,7 @@ class TestRecords:
         assert reply.assignment is not None
         assert len(reply.assignment) == 5
 
-    def test_what_was_given_back_while_it_was_away_is_told(self) -> None:
+    def test_topics_deleted_while_the_gateway_was_down_are_taken_away(self) -> None:
         reply, _ = protocol.heartbeat(Scene("a").again(0), asking("a", ALONE), FakeTopics(), LIMITS, 0)
         assert reply == HeartbeatReply("a", ALONE + 1, frozenset())
 
@@ -245,7 +245,7 @@ class TestRecords:
         group.places_seen = frozenset((FLIGHTS_ID, number) for number in range(4))
         assert protocol.heartbeat(group, asking("a", ALONE), FLIGHTS, LIMITS, 0)[0].assignment == frozenset()
 
-    def test_nothing_is_left_of_a_deleted_group(self) -> None:
+    def test_a_deleted_group_leaves_no_records(self) -> None:
         scene = Scene("a", "b")
         deleted = scene.group.deletion_records()
         assert all(record[-1] is None for record in deleted)

@@ -1,4 +1,4 @@
-"""The records of share groups: in Kafka's bytes and back, and bytes that are none."""
+"""The records of share groups: encoded as Kafka's bytes and decoded again, and bytes that are no record."""
 
 from __future__ import annotations
 
@@ -46,22 +46,22 @@ records: st.SearchStrategy[ShareGroupRecord] = st.one_of(
 
 
 @given(records)
-def test_what_is_written_is_read(record: ShareGroupRecord) -> None:
+def test_every_record_is_decoded_as_it_was_encoded(record: ShareGroupRecord) -> None:
     assert decode(*encode(record)) == record
 
 
 @given(records, st.data())
-def test_a_record_that_is_cut_is_told(record: ShareGroupRecord, data: st.DataObject) -> None:
+def test_a_truncated_record_is_refused(record: ShareGroupRecord, data: st.DataObject) -> None:
     check_cut(record, data)
 
 
 @given(st.sampled_from(sorted(KINDS)), texts, texts, st.binary(max_size=80))
-def test_any_bytes_are_read_or_told(kind: int, group_id: str, member_id: str, value: bytes) -> None:
+def test_any_value_is_decoded_or_refused(kind: int, group_id: str, member_id: str, value: bytes) -> None:
     check_value(kind, (group_id, member_id)[: 1 if kind in {11, 12, 15} else 2], value)
 
 
 @given(st.sampled_from(sorted(KINDS)), st.binary(max_size=40), st.none() | st.binary(max_size=8))
-def test_any_key_is_read_or_told(kind: int, rest: bytes, value: bytes | None) -> None:
+def test_any_key_is_decoded_or_refused(kind: int, rest: bytes, value: bytes | None) -> None:
     check_key(kind, rest, value)
 
 
@@ -71,14 +71,14 @@ def test_a_member_without_a_name_in_the_key(kind: int) -> None:
         decode(kind.to_bytes(2, "big") + b"\0\1g", None)
 
 
-def test_a_newer_version_is_told() -> None:
+def test_a_newer_version_is_refused() -> None:
     key, value = encode(ShareGroupEpochRecord("g", 1))
     assert value is not None
     with pytest.raises(UnreadableRecord):
         decode(key, b"\0\1" + value[2:])
 
 
-def test_a_name_too_long_for_a_key() -> None:
+def test_a_too_long_name_is_refused() -> None:
     with pytest.raises(ValueError, match="too long"):
         encode(ShareMemberRecord("g", "m" * 40_000, None))
 
@@ -104,7 +104,7 @@ def test_as_kafka_writes_them() -> None:
         b"\0\x0f\0\1g",
         b"\0\0\1\2" + begun_topic + b"\1\0",
     )
-    # kafka also names partitions that are about to be begun, and topics about to be forgotten
+    # kafka also names partitions that it is about to begin, and topics that it is about to delete
     told = b"\0\0\2" + begun_topic + b"\2" + begun_topic + b"\2" + topic_id.bytes + b"\2t\0" + b"\0"
     assert decode(b"\0\x0f\0\1g", told) == ShareBegunRecord("g", (BegunTopic(topic_id, "t", (1,)),))
     stamped = b"\0\0\0\0\0\7" + b"\1\0\x08" + bytes(8)

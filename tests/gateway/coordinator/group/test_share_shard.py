@@ -21,7 +21,7 @@ OFFSET = CommittedOffset(5, 1, "", scene.START_MS)
 
 
 class Scene(scene.Scene):
-    """A shard whose members can be assigned a topic."""
+    """Make a shard whose members can be assigned a topic."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class Scene(scene.Scene):
         return error
 
     def restart(self) -> None:
-        """Have the shard read the log, once as it is and once written anew."""
+        """Rebuild the shard from the log, once as it is and once rewritten."""
         before = written_anew(self.shard)
         for log in (self.records, before):
             self.shard = self.fresh()
@@ -70,7 +70,7 @@ def with_a_member() -> Scene:
 
 
 class TestKinds:
-    def test_a_share_group_is_nothing_else(self) -> None:
+    def test_a_share_group_is_of_no_other_kind(self) -> None:
         made = with_a_member()
         for _ in range(2):
             assert made.error(made.join(scene.Who(), GROUP)) is ErrorCode.inconsistent_group_protocol
@@ -86,7 +86,7 @@ class TestKinds:
             assert not made.shard.is_read_alone(GROUP)
             made.restart()
 
-    def test_a_group_of_another_kind_takes_no_sharers(self) -> None:
+    def test_a_group_of_another_kind_takes_no_share_members(self) -> None:
         made = Scene()
         made.shard.replay(OffsetCommitRecord("offsets", "flights", 0, OFFSET), 0)
         made.join(scene.Who(), "classic")
@@ -105,7 +105,7 @@ class TestKinds:
         assert not made.shard.shares.groups
 
     @pytest.mark.parametrize("member_epoch", [1, -1])
-    def test_nobody_is_in_a_group_that_is_not_known(self, member_epoch: int) -> None:
+    def test_an_unknown_group_has_no_members(self, member_epoch: int) -> None:
         made = Scene()
         with pytest.raises(HeartbeatRefused) as refused:
             made.beat(asking("a", member_epoch))
@@ -114,7 +114,7 @@ class TestKinds:
 
 
 class TestLog:
-    def test_members_go_on_where_they_were(self) -> None:
+    def test_members_continue_after_a_restart(self) -> None:
         made = with_a_member()
         made.beat(asking("b"))
         made.beat(asking("a", ALONE))
@@ -124,7 +124,7 @@ class TestLog:
         assert made.beat(asking("b", ALONE + 1)) == HeartbeatReply("b", ALONE + 1, None)
         assert len(made.records) == size
 
-    def test_those_not_heard_of_are_given_up_and_told(self) -> None:
+    def test_silent_members_are_removed_and_reported(self) -> None:
         made = with_a_member()
         made.restart()
         deadline_ms = made.shard.next_deadline_ms(GROUP)
@@ -136,14 +136,14 @@ class TestLog:
         made.restart()
         assert not made.shard.shares.groups[GROUP].members
 
-    def test_one_who_leaves_is_gone_for_good(self) -> None:
+    def test_a_member_that_leaves_is_removed_for_good(self) -> None:
         made = with_a_member()
         assert made.beat(asking("a", -1)) == HeartbeatReply("a", -1, None)
         made.restart()
         assert made.shard.shares.groups[GROUP].state_text == "Empty"
         assert GROUP in made.shard.group_ids()
 
-    def test_a_deleted_group_is_gone_for_good(self) -> None:
+    def test_a_deleted_group_stays_deleted(self) -> None:
         made = with_a_member()
         assert made.delete() is ErrorCode.non_empty_group
         made.beat(asking("a", -1))
@@ -165,14 +165,14 @@ class TestLog:
         group = made.shard.shares.groups[GROUP]
         assert (group.group_epoch, group.begun, group.members) == (1, {(FLIGHTS_ID, 2)}, {})
 
-    def test_what_is_left_of_a_member_makes_no_group(self) -> None:
+    def test_leftover_records_of_a_member_make_no_group(self) -> None:
         shard = Scene().shard
         shard.replay(ShareMemberRecord(GROUP, "a", None), 0)
         assert not shard.shares.groups
 
 
 class TestTopics:
-    def test_a_topic_that_is_gone_is_forgotten(self) -> None:
+    def test_a_deleted_topic_is_forgotten(self) -> None:
         made = with_a_member()
         effects = made.effects()
         made.shard.forget_topics_but({"flights"}, effects)

@@ -82,7 +82,7 @@ class TestRestartWhileStable:
             (member_id, "i", old.encode())
         ]
 
-    def test_its_session_begins_anew(self) -> None:
+    def test_its_session_restarts(self) -> None:
         scene = Scene()
         scene.stable(STATIC)
         scene.advance(SESSION_MS - 1)
@@ -163,7 +163,7 @@ class TestRestartWhileRebalancing:
 
 
 class TestSession:
-    def test_absence_within_it_goes_unnoticed(self) -> None:
+    def test_a_short_absence_goes_unnoticed(self) -> None:
         scene = Scene()
         (member_id,) = scene.stable(STATIC)
         scene.advance(SESSION_MS - 1)
@@ -172,7 +172,7 @@ class TestSession:
         assert scene.generation_id == 1
         assert member_id not in scene.group.members
 
-    def test_its_end_frees_the_name(self) -> None:
+    def test_the_end_of_its_session_frees_the_instance_id(self) -> None:
         scene = Scene()
         scene.stable(STATIC)
         scene.advance(SESSION_MS)

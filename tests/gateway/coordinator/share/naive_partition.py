@@ -1,4 +1,4 @@
-"""A share partition that knows every offset by itself: slow and plain, to compare the real one with."""
+"""A slow and plain share partition that tracks every offset by itself, for comparison with the real one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gateway.coordinator.share.share_partition import Acknowledgement, Acknowled
 
 @dataclass(slots=True)
 class Offset:
-    """What is known of one offset."""
+    """The state of one offset."""
 
     state: DeliveryState = DeliveryState.AVAILABLE
     delivery_count: int = 0
@@ -32,7 +32,7 @@ FRESH: Stored = (DeliveryState.AVAILABLE, 0)
 
 
 class NaivePartition:
-    """Offsets from `start_offset` to `end_offset`, and what of them is in the log of states."""
+    """The offsets from `start_offset` to `end_offset`, and the states that the log stores."""
 
     def __init__(self, start_offset: int, limits: ShareLimits) -> None:
         self.start_offset = start_offset
@@ -59,7 +59,7 @@ class NaivePartition:
         *,
         is_strict: bool,
     ) -> list[tuple[int, int]]:
-        """(offset, delivery count) of what was acquired."""
+        """Acquire offsets; return (offset, delivery count) of each."""
         acquired: list[tuple[int, int]] = []
         position = self.next_offset
         for base_offset, last_offset in batches:
@@ -92,14 +92,14 @@ class NaivePartition:
         return acquired
 
     def holds(self, member_id: str, offset: int) -> bool:
-        """Whether the member may acknowledge it; what is before the start may always be."""
+        """Return whether the member may acknowledge an offset; offsets before the start may always be acknowledged."""
         known = self.offsets.get(offset)
         if known is None:
             return offset < self.start_offset
         return known.state is DeliveryState.ACQUIRED and known.member_id == member_id
 
     def acknowledge(self, member_id: str, said: Sequence[Acknowledgement], now_ms: int) -> bool:
-        """Whether it was taken."""
+        """Acknowledge an offset; return whether it was accepted."""
         each = [
             (offset, types[0] if len(types) == 1 else types[offset - first])
             for first, last, types in said
@@ -156,12 +156,12 @@ class NaivePartition:
             self.stored[offset] = DeliveryState.AVAILABLE, known.delivery_count - 1
 
     def store_all(self) -> None:
-        """A snapshot was written."""
+        """Store the whole state, as a snapshot does."""
         for offset in self.offsets:
             self._store(offset)
 
     def crash(self) -> None:
-        """What is stored is all that is known."""
+        """Keep only the stored state, as a restart does."""
         end_offset = max((offset for offset, one in self.stored.items() if one != FRESH), default=-1) + 1
         self.offsets = {
             offset: Offset(*self.stored.get(offset, FRESH)) for offset in range(self.start_offset, end_offset)

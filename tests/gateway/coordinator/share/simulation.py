@@ -1,7 +1,7 @@
-"""A share group from one seed: its members, the ways their requests go wrong, and a log that grows.
+"""A share group from one seed: its members, the ways in which their requests fail, and a log that grows.
 
-Requests and answers take their time, answers get lost, members die, connections break, the clock jumps and the
-coordinator is started anew from what it stored. Every step is checked against plain books of who has what.
+Requests and answers take time, answers get lost, members die, connections break, the clock jumps and the coordinator
+restarts from its stored state. Every step is checked against a plain record of which member has which offset.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ class Client:
 
 
 class Simulation:
-    """One run; `errs` says whether anything still goes wrong."""
+    """One run; `errs` says whether failures still happen."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.now_ms = 1_000_000
         self.time_ms = 0
-        """Of the network, which no clock's jump moves."""
+        """The network's time, which no jump of the clock moves."""
         self.errs = True
         self.is_settled = False
         """Whether everyone has behaved for so long that nothing changes any more."""
@@ -85,9 +85,9 @@ class Simulation:
         self.clients: list[Client] = []
         self.named = 0
         self.holders: dict[Offset, str] = {}
-        """Who has what, from the answers that the coordinator gave."""
+        """The member that holds each offset, from the answers of the coordinator."""
         self.done: set[Offset] = set()
-        """What was accepted or rejected, and stored."""
+        """The offsets that were accepted or rejected, durably."""
         self.deliveries: Counter[Offset] = Counter()
         self.restarts = 0
 
@@ -154,7 +154,7 @@ class Simulation:
 
     def acquire(self, client: Client, connection: int, place: Place) -> list[tuple[Place, int, int]]:
         if connection != client.connection or not client.is_alive:
-            return []  # the session went with its connection
+            return []  # the session ended with its connection
         found = self.partition(place)
         offset = found.next_offset()
         batches = [batch for batch in self.batches.get(place, ()) if batch[1] >= offset][:3]
@@ -229,7 +229,7 @@ class Simulation:
         assert held == self.holders.keys()
 
     def restart(self) -> None:
-        """What is not stored is gone: what members had, and their connections."""
+        """Drop all state that is not stored: the members' acquired records, and their connections."""
         self.restarts += 1
         before = self.stored_group()
         self.group, self.states, self.holders = ShareGroup(GROUP), ShareStates(), {}
@@ -238,7 +238,7 @@ class Simulation:
             assert isinstance(read, ShareGroupRecord)
             self.group.replay(read, self.now_ms, GROUP_LIMITS.session_timeout_ms)
         assert self.stored_group() == before
-        if self.random.random() < 0.3:  # the log is written anew
+        if self.random.random() < 0.3:  # the coordinator rewrites its log
             self.group_records = [record for _, record in before if record is not None]
         for record in self.records:
             again = decode(*encode(record))
@@ -288,7 +288,7 @@ class Simulation:
         except HeartbeatRefused:
             member_epoch, assigned = 0, frozenset()
         if self.is_lost():
-            # it asks once more, and tells all
+            # it asks once more, with all its fields
             member_epoch, assigned = 0, frozenset()
         self.later(self.delay_ms(), lambda: self._told(client, member_epoch, assigned))
 
@@ -299,7 +299,7 @@ class Simulation:
         self.later(HEARTBEAT_MS if member_epoch else 20, lambda: self.beat(client))
 
     def read(self, client: Client) -> None:
-        """Ask for records of one partition, and later say what became of them."""
+        """Fetch records of one partition, and acknowledge them later."""
         if not client.is_alive:
             return
         connection = client.connection
@@ -340,7 +340,7 @@ class Simulation:
     # What happens to them.
 
     def something(self) -> None:
-        """One thing after the other goes wrong, or only on."""
+        """Let one failure after another happen, or only time pass."""
         if not self.errs:
             return
         alive = [client for client in self.clients if client.is_alive]
@@ -386,7 +386,7 @@ class Simulation:
         if fate < 0.7 and client.name in self.group.members:
             self.group_records += share_heartbeat.leave(self.group, client.name)
         if fate < 0.9:
-            self.release(client.name)  # otherwise its machine is gone, and nobody hears of it
+            self.release(client.name)  # otherwise its machine is gone, and nobody sends the request
 
     def _time(self, _: list[Client]) -> None:
         if self.random.random() < 0.4:
@@ -395,7 +395,7 @@ class Simulation:
             self.now_ms += self.random.choice((-5_000, -500, 2_000, 10_000))
 
     def settle(self) -> None:
-        """From now on everyone behaves."""
+        """Let everyone behave from now on."""
         self.errs = False
         self.join().names = tuple(self.topics)
         self.run(SETTLED_AFTER_MS)

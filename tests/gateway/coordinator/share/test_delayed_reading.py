@@ -1,4 +1,4 @@
-"""Members of a group read a partition in which records wait: none comes early, none is lost, none comes again when it is done."""
+"""Members read a partition with delayed records: none is early, none is lost, none comes again when it is done."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ HEARD: Final = st.sampled_from((AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE,
 
 @dataclass(slots=True)
 class Known:
-    """What a plain observer knows of an offset that is in the log."""
+    """A plain observer's knowledge of an offset that is in the log."""
 
     due_ms: int
     delivery_count: int = 0
@@ -219,7 +219,7 @@ TestDelayedReading = DelayedReading.TestCase
 TestDelayedReading.settings = settings(max_examples=150, stateful_step_count=40)
 
 
-def test_many_that_wait_in_front_hold_nobody_up() -> None:
+def test_many_waiting_records_in_front_hold_no_member_up() -> None:
     delays = DelayedRecords(DelayedLimit(), 0)
     for offset in range(10_000):
         delays.add(offset, 100)
@@ -239,7 +239,7 @@ def test_many_that_wait_in_front_hold_nobody_up() -> None:
     assert found.acquire("a", [(0, 9)], 100, limits, 0, delays=delays) == [Acquired(0, 4, 1)]
 
 
-def test_what_waits_in_a_batch_keeps_its_neighbours_from_nobody() -> None:
+def test_a_waiting_record_does_not_hold_up_its_neighbours_in_the_batch() -> None:
     delays = DelayedRecords(DelayedLimit(), 0)
     for offset in (1, 2, 5):
         delays.add(offset, 100 + offset)
@@ -257,7 +257,7 @@ def test_what_waits_in_a_batch_keeps_its_neighbours_from_nobody() -> None:
 
 
 @pytest.mark.parametrize("turned_off", [False, True])
-def test_what_is_due_since_the_log_was_read_is_not_taken_for_missing(turned_off: bool) -> None:
+def test_a_record_that_came_due_after_the_read_is_not_archived(turned_off: bool) -> None:
     delays = DelayedRecords(DelayedLimit(), 0)
     for offset in range(4):
         delays.add(offset, 100)

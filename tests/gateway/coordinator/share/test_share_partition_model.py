@@ -1,4 +1,4 @@
-"""Whatever members, time and the log do: a share partition behaves as one that knows every offset by itself."""
+"""A share partition behaves as one that tracks every offset by itself, whatever members, time and the log do."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class SharedReading(RuleBasedStateMachine):
         self.log: list[tuple[int, int]] = []
         self.log_end_offset = 0
         self.done: set[int] = set()
-        """Offsets whose end is stored: nobody may get them again."""
+        """The offsets whose end is stored: no member may get them again."""
 
     def _store(self, changed: Sequence[StateBatch], start_before: int) -> None:
         if changed or self.real.start_offset != start_before:

@@ -1,4 +1,4 @@
-"""Records of `__share_group_state`: Kafka's bytes, and nothing but UnreadableShareRecord for any others."""
+"""Records of `__share_group_state`: Kafka's bytes, and UnreadableShareRecord for any others."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ all_records = st.builds(ShareUpdate, keys, offsets, batches) | st.builds(
 
 
 @given(all_records)
-def test_what_is_written_is_read(record: ShareRecord) -> None:
+def test_every_record_is_decoded_as_it_was_encoded(record: ShareRecord) -> None:
     assert decode(*encode(record)) == record
 
 
@@ -88,9 +88,7 @@ class TestHostileBytes:
                 decode(one, value)
 
     @given(all_records, st.data())
-    def test_of_what_is_damaged_nothing_else_is_raised(
-        self, record: ShareRecord, data: st.DataObject
-    ) -> None:
+    def test_damaged_records_raise_nothing_else(self, record: ShareRecord, data: st.DataObject) -> None:
         key, value = encode(record)
         damaged = bytearray(value or key)
         for _ in range(data.draw(st.integers(1, 4))):
@@ -123,9 +121,9 @@ class TestHostileBytes:
             pytest.param(UPDATE_KEY, update_with(5, 6, 2, -1), id="a negative delivery count"),
         ],
     )
-    def test_what_makes_no_sense_is_refused(self, key: bytes, value: bytes) -> None:
+    def test_impossible_values_are_refused(self, key: bytes, value: bytes) -> None:
         with pytest.raises(UnreadableShareRecord):
             decode(key, value)
 
-    def test_another_kind_of_key_is_left_alone(self) -> None:
+    def test_another_kind_of_key_is_skipped(self) -> None:
         assert decode(b"\0\2" + UPDATE_KEY[2:], b"") is None

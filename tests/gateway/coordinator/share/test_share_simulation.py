@@ -39,7 +39,7 @@ def test_everything_is_read_in_the_end(seed: int) -> None:
             assert (place, offset) in simulation.done or given_up
 
 
-def test_the_seeds_bring_about_what_they_are_for() -> None:
+def test_the_seeds_cover_the_events() -> None:
     simulations = [Simulation(seed) for seed in SEEDS[:10]]
     for simulation in simulations:
         simulation.join()

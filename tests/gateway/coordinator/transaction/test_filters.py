@@ -30,7 +30,7 @@ TRANSACTIONS = {
         (("Ongoing",), (2,), 0, ".*-1", []),
     ],
 )
-def test_what_passes(
+def test_filters(
     states: tuple[str, ...],
     producer_ids: tuple[int, ...],
     longer_than_ms: int,
@@ -41,6 +41,6 @@ def test_what_passes(
     assert [name for name, value in TRANSACTIONS.items() if is_wanted(name, value)] == expected
 
 
-def test_a_pattern_that_is_none() -> None:
+def test_an_invalid_pattern_is_refused() -> None:
     with pytest.raises(InvalidPattern):
         transaction_filter((), (), NO_DURATION, "(", NOW_MS)

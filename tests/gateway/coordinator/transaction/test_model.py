@@ -30,24 +30,24 @@ NAME = "t"
 TIMEOUT_MS = 100
 PLACES = [("a", 0), ("a", 1), ("b", 0)]
 FIRST_EPOCH = 32_760
-"""Near the last one, so that ids change often."""
+"""The first epoch: near the last one, so that ids change often."""
 
 
 @dataclass
 class Client:
-    """A process that was told who it is, and what it did since."""
+    """A process that got a producer id, and what it did since."""
 
     producer: Producer
     version: int
     wrote: set[tuple[str, int]] = field(default_factory=set)
     """The partitions that it added since its last transaction was decided."""
     asked: EndRequest | None = None
-    """Its last end, which it may ask for again."""
+    """Its last end, which it may send again."""
     was_answered: bool = True
 
 
 class Machine(RuleBasedStateMachine):
-    """One transactional id and all who ever used it."""
+    """One transactional id and all clients that ever used it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class Machine(RuleBasedStateMachine):
         self.now_ms = 0
         self.next_producer_id = 100
         self.marked: dict[tuple[int, int], bool] = {}
-        """How the transactions that were decided end, by the producer and epoch of their markers."""
+        """The outcome of each decided transaction, by the producer and epoch of its markers."""
 
     @property
     def current(self) -> Transaction | None:
@@ -167,7 +167,7 @@ class Machine(RuleBasedStateMachine):
             client.wrote, client.asked, client.was_answered = set(), request, False
             return
         if asks_again and request.client_version >= 2:
-            # whoever learns that its end is done learns the end that the markers tell
+            # a client that learns that its end is done learns the end that the markers carry
             assert before.state is COMPLETED[PREPARE_COMMIT] or not request.commit
         if is_answered:
             client.producer = Producer(before.producer_id, before.producer_epoch)
@@ -200,7 +200,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(lost=st.integers(1, 3))
     def the_gateway_crashes_and_the_last_records_are_lost(self, lost: int) -> None:
-        """Whoever was promised nothing yet loses nothing: clients of later records never saw them."""
+        """Drop records that no client was promised: clients of later records never saw them."""
         kept = len(self.records) - lost
         if kept < 1:
             return
@@ -231,7 +231,7 @@ class Machine(RuleBasedStateMachine):
 
 @dataclass
 class OneClient:
-    """Draws this client instead of any, so that a test can tell a story of the machine step by step."""
+    """Draw this client instead of any, so that a test can tell a story of the machine step by step."""
 
     client: Client
 

@@ -1,4 +1,4 @@
-"""Records of `__transaction_state`: Kafka's bytes, and nothing but UnreadableTransactionRecord for any others."""
+"""Records of `__transaction_state`: Kafka's bytes, and UnreadableTransactionRecord for any others."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_bytes_that_kafka_wrote(value: Transaction | None, raw: bytes | None) ->
     ("topics", "partitions"),
     [("ffffffff", set()), ("00000001 0003 746f70 00000002 00000000 00000007", {("top", 0), ("top", 7)})],
 )
-def test_values_before_tags_are_read(topics: str, partitions: set[tuple[str, int]]) -> None:
+def test_values_without_tags_are_decoded(topics: str, partitions: set[tuple[str, int]]) -> None:
     head, times = "0000 0000000000000005 0003 0000ea60 01", "0000000000000064 0000000000000032"
     read = decode(KEY, bytes.fromhex(head + topics + times))
     assert read == TransactionRecord(
@@ -87,7 +87,7 @@ def test_tags_that_are_not_known_are_skipped() -> None:
 
 
 @given(st.text(max_size=20), transactions)
-def test_every_record_is_read_as_it_was_written(name: str, value: Transaction) -> None:
+def test_every_record_is_decoded_as_it_was_encoded(name: str, value: Transaction) -> None:
     assert decode(*encode(TransactionRecord(name, value))) == TransactionRecord(name, value)
 
 
@@ -103,7 +103,7 @@ def test_other_bytes_are_unreadable(key: bytes, value: bytes | None) -> None:
 
 
 @given(st.integers(0, len(PREPARED_BY_KAFKA) - 1))
-def test_a_value_that_is_cut_is_unreadable(size: int) -> None:
+def test_a_truncated_value_is_unreadable(size: int) -> None:
     with pytest.raises(UnreadableTransactionRecord):
         decode(KEY, PREPARED_BY_KAFKA[:size])
 
@@ -114,7 +114,7 @@ def test_states_that_are_never_stored_are_unreadable(number: int) -> None:
         decode(KEY, EMPTY_BY_KAFKA[:16] + bytes((number,)) + EMPTY_BY_KAFKA[17:])
 
 
-def test_keys_of_other_kinds_are_passed_over() -> None:
+def test_keys_of_other_kinds_are_skipped() -> None:
     assert decode(b"\0\1\0\0", b"") is None
 
 

@@ -1,4 +1,4 @@
-"""What follows a request in each state of a transactional id. The numbers are what Kafka 4.3.1 answers."""
+"""The outcome of a request in each state of a transactional id. The numbers are Kafka 4.3.1's answers."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_producer_that_recovers_raises_its_epoch_once(state: TransactionState)
 
 @pytest.mark.parametrize("claimed", [Producer(7, 3), Producer(7, 9), Producer(8, 4), Producer(8, MAX_EPOCH)])
 @pytest.mark.parametrize("state", [EMPTY, ONGOING, COMPLETE_ABORT])
-def test_a_producer_that_is_another_is_fenced(state: TransactionState, claimed: Producer) -> None:
+def test_another_producer_is_fenced(state: TransactionState, claimed: Producer) -> None:
     assert begin(transaction(state), claimed) == FENCED
 
 
@@ -152,7 +152,7 @@ def test_a_fence_at_the_last_epoch(epoch: int) -> None:
         ("t", 900_001, ErrorCode.invalid_transaction_timeout),
     ],
 )
-def test_what_a_producer_may_not_ask_for(name: str, timeout_ms: int, error: ErrorCode) -> None:
+def test_invalid_requests_of_a_producer(name: str, timeout_ms: int, error: ErrorCode) -> None:
     rules.check_begin("t", 900_000, TransactionLimits())
     with pytest.raises(TransactionRefused) as refused:
         rules.check_begin(name, timeout_ms, TransactionLimits())
@@ -174,7 +174,7 @@ def test_partitions_are_added_to_the_transaction() -> None:
     assert after.start_ms == current.start_ms
 
 
-def test_a_transaction_has_only_so_many_partitions() -> None:
+def test_a_transaction_has_a_limit_of_partitions() -> None:
     with pytest.raises(TransactionRefused) as refused:
         rules.add_partitions(transaction(ONGOING), Producer(7, 4), frozenset({("b", 0)}), 2, 1, NOW_MS)
     assert refused.value.error_code == ErrorCode.policy_violation
@@ -191,7 +191,9 @@ def test_a_transaction_has_only_so_many_partitions() -> None:
         (transaction(PREPARE_ABORT), Producer(7, 4), BUSY),
     ],
 )
-def test_who_may_not_write(current: Transaction | None, producer: Producer, error: ErrorCode) -> None:
+def test_producers_that_may_not_write(
+    current: Transaction | None, producer: Producer, error: ErrorCode
+) -> None:
     with pytest.raises(TransactionRefused) as refused:
         rules.add_partitions(current, producer, PLACES, 2, 10, NOW_MS)
     assert refused.value.error_code == error
@@ -229,7 +231,7 @@ END_OF_V2_AGAIN = END_OF_V1 | {EMPTY: (FENCED, FENCED), ONGOING: (FENCED, FENCED
 
 @pytest.mark.parametrize("commit", [COMMIT, ABORT])
 @pytest.mark.parametrize("state", END_OF_V1)
-def test_what_an_end_leads_to(state: TransactionState, commit: bool) -> None:
+def test_outcomes_of_an_end(state: TransactionState, commit: bool) -> None:
     column = 0 if commit else 1
     current = transaction(state)
     assert end(current, 4, commit, 0) == END_OF_V1[state][column]
@@ -295,7 +297,7 @@ def test_a_transaction_is_overdue_when_the_clock_is_set_back_beyond_its_timeout(
     assert rules.is_overdue(current, current.start_ms - 60_001)
 
 
-def test_what_is_overdue_may_be_given_grace() -> None:
+def test_an_overdue_transaction_may_have_a_grace_period() -> None:
     current = transaction(ONGOING, timeout_ms=60_000)
     assert not rules.is_overdue(current, current.start_ms, 5_000)
     assert not rules.is_overdue(current, current.start_ms + 65_000, 5_000)

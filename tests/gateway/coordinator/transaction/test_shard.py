@@ -1,4 +1,4 @@
-"""What a shard knows follows from its records alone."""
+"""The state of a shard follows from its records alone."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def test_a_tombstone_forgets_everything() -> None:
     assert not shard.records_of("a")
 
 
-def test_an_id_of_before_leads_nowhere() -> None:
+def test_a_former_producer_id_is_unknown() -> None:
     shard = replayed(("a", BEGUN), ("a", BEGUN._replace(producer_id=9)))
     assert shard.by_producer_id == {9: "a"}
 
 
-def test_what_is_due() -> None:
+def test_overdue_and_expired_ids() -> None:
     shard = replayed(("a", OPEN), ("b", BEGUN._replace(producer_id=8)), ("c", rules.fence(OPEN, 70)))
     assert shard.decided == {"c"}
     assert shard.transactions["c"].state is PREPARE_ABORT
