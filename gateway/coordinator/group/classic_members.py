@@ -57,7 +57,7 @@ def join(
     size = len(group.members)
     member = _member(group, request, member_id, records)
     is_new = len(group.members) > size
-    changed = _take_news(group, member, request, subscription, records, is_new=is_new)
+    changed = _update_member(group, member, request, subscription, records, is_new=is_new)
     renew_target(group, topics, records, changed=changed)
     reconcile(group, member, places_of(subscription.owned, topics), now_ms, records)
     member.session_deadline_ms = now_ms + request.session_timeout_ms
@@ -105,7 +105,7 @@ def _member(
     return member
 
 
-def _take_news(
+def _update_member(
     group: ConsumerGroup,
     member: ConsumerMember,
     request: Join,

@@ -17,7 +17,7 @@ class Committer:
     generation_id: int = -1
     member_id: str = ""
     group_instance_id: str | None = None
-    tells_member_epoch: bool = True
+    has_member_epoch: bool = True
     """Whether the request can come from a member of the consumer protocol (OffsetCommit v9 and later)."""
 
     @property

@@ -58,7 +58,7 @@ def heartbeat(
     member = _member(group, request, limits, records)
     is_new = len(group.members) > size
     before = member.assigned
-    changed = _take_news(group, member, request, records, is_new=is_new)
+    changed = _update_member(group, member, request, records, is_new=is_new)
     member.session_deadline_ms = now_ms + limits.session_timeout_ms
     renew_target(group, topics, records, changed=changed)
     reconcile(group, member, request.owned, now_ms, records)
@@ -164,7 +164,7 @@ def replace_static(
     return member
 
 
-def _take_news(
+def _update_member(
     group: ConsumerGroup,
     member: ConsumerMember,
     request: Heartbeat,

@@ -76,7 +76,7 @@ class ConsumerGroups:
         effects.records += self.groups.pop(group_id).deletion_records()
 
     def check_member(
-        self, group_id: str, member_id: str, member_epoch: int, *, tells_member_epoch: bool = True
+        self, group_id: str, member_id: str, member_epoch: int, *, has_member_epoch: bool = True
     ) -> ErrorCode:
         """Return whether a member may commit or fetch offsets: an error code, `none` when it may.
 
@@ -88,7 +88,7 @@ class ConsumerGroups:
         member = group.members.get(member_id)
         if member is None:
             return ErrorCode.unknown_member_id
-        if member.classic is None and not tells_member_epoch:
+        if member.classic is None and not has_member_epoch:
             return ErrorCode.unsupported_version
         if member.member_epoch == member_epoch:
             return ErrorCode.none

@@ -281,7 +281,7 @@ class GroupShard(StoredGroups):
                 committer.group_id,
                 committer.member_id,
                 committer.generation_id,
-                tells_member_epoch=committer.tells_member_epoch,
+                has_member_epoch=committer.has_member_epoch,
             )
         group = self.groups.get(committer.group_id)
         if group is None:

@@ -185,5 +185,5 @@ class ShareGroup:
             return ShareMemberRecord(self.group_id, member_id, member.value)
         if kind == TARGET:
             return ShareTargetRecord(self.group_id, member_id, self.targets.get(member_id, NOWHERE))
-        told = ShareCurrentValue(member.member_epoch, member.previous_member_epoch, member.assigned)
-        return ShareCurrentRecord(self.group_id, member_id, told)
+        current = ShareCurrentValue(member.member_epoch, member.previous_member_epoch, member.assigned)
+        return ShareCurrentRecord(self.group_id, member_id, current)

@@ -119,19 +119,19 @@ def heartbeat(
     """Handle a valid heartbeat of a member that joins or stays. Raises HeartbeatRefused."""
     _check_member(group, request, limits)
     change = _Change(group, limits, now_ms)
-    has_changed = _take_news(change, request)
+    has_changed = _update_member(change, request)
     _renew_targets(change, topics, group.group_epoch + has_changed)
     member = group.members[request.member_id]
     target = group.targets.get(request.member_id, NOWHERE)
-    has_told_all = request.member_epoch == JOINING or request.subscribed_names is not None
-    must_tell = has_told_all or member.assigned != target
+    is_full = request.member_epoch == JOINING or request.subscribed_names is not None
+    must_send = is_full or member.assigned != target
     epoch, before = group.assignment_epoch, member.member_epoch
     if before != epoch or member.assigned != target:
         previous = member.previous_member_epoch if before == epoch else before
-        told = ShareCurrentValue(epoch, previous, target)
-        change.write(ShareCurrentRecord(group.group_id, member.member_id, told))
+        current = ShareCurrentValue(epoch, previous, target)
+        change.write(ShareCurrentRecord(group.group_id, member.member_id, current))
     member.session_deadline_ms = now_ms + limits.session_timeout_ms
-    return HeartbeatReply(member.member_id, epoch, target if must_tell else None), change.records
+    return HeartbeatReply(member.member_id, epoch, target if must_send else None), change.records
 
 
 def _check_member(group: ShareGroup, request: ShareHeartbeat, limits: ShareGroupLimits) -> None:
@@ -152,7 +152,7 @@ def _no_member(group: ShareGroup, member_id: str) -> str:
     return f"Member {member_id} is not a member of group {group.group_id}."
 
 
-def _take_news(change: _Change, request: ShareHeartbeat) -> bool:
+def _update_member(change: _Change, request: ShareHeartbeat) -> bool:
     """Store what the request says about the member; return whether the targets may have to change."""
     group = change.group
     member = group.members.get(request.member_id)
@@ -178,7 +178,7 @@ def _renew_targets(change: _Change, topics: Topics, group_epoch: int) -> None:
     """
     group = change.group
     asked = {name for member in group.members.values() for name in member.value.subscribed_names}
-    found = {name: told for name in asked if (told := topics.describe(name)) is not None}
+    found = {name: described for name in asked if (described := topics.describe(name)) is not None}
     places = frozenset((topic_id, index) for topic_id, count in found.values() for index in range(count))
     is_explained = group_epoch > group.assignment_epoch
     if not is_explained and not group.has_assigned(places):

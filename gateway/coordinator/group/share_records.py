@@ -159,8 +159,8 @@ def _encoded(record: ShareGroupRecord) -> tuple[bytes, bytes | None]:
 
 
 def _member(value: ShareMemberValue) -> bytes:
-    told = compact_string(value.client_id) + compact_string(value.client_host)
-    return nullable_compact_string(value.rack_id) + told + compact_strings(value.subscribed_names)
+    client = compact_string(value.client_id) + compact_string(value.client_host)
+    return nullable_compact_string(value.rack_id) + client + compact_strings(value.subscribed_names)
 
 
 def _begun(topics: Sequence[BegunTopic]) -> bytes:

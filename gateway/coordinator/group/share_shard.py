@@ -90,8 +90,8 @@ class ShareGroups:
         """Forget the begun partitions of all topics that no longer exist."""
         for group_id, group in self.groups.items():
             for topic_id, name in list(group.topic_names.items()):
-                told = topics.describe(name)
-                if told is None or told[0] != topic_id:
+                described = topics.describe(name)
+                if described is None or described[0] != topic_id:
                     self.forget_topic(group_id, topic_id, effects)
 
     def _write(self, record: ShareGroupRecord, effects: Effects) -> None:

@@ -257,7 +257,7 @@ class SharePartition:
             for number, kind in enumerate(types):
                 offset = first_offset + number
                 changed += self._apply(offset, offset, kind, limits, now_ms)
-        return self._settle(changed)
+        return self._advance_start(changed)
 
     def _check(self, member_id: str, said: Acknowledgement) -> None:
         first_offset = max(said.first_offset, self.start_offset)
@@ -305,7 +305,7 @@ class SharePartition:
     def _release_those(self, runs: list[Run], limits: ShareLimits) -> list[StateBatch]:
         for run in runs:
             self._release(run, limits)
-        return self._settle([run.stored() for run in runs])
+        return self._advance_start([run.stored() for run in runs])
 
     def _release(self, run: Run, limits: ShareLimits) -> None:
         given_up = run.delivery_count >= limits.delivery_count_limit
@@ -322,7 +322,7 @@ class SharePartition:
         """Return the earliest time at which `expire` has something to do."""
         return min((run.deadline_ms for run in self.runs), default=NEVER)
 
-    def _settle(self, changed: list[StateBatch]) -> list[StateBatch]:
+    def _advance_start(self, changed: list[StateBatch]) -> list[StateBatch]:
         """Move the start offset over done offsets; return the changes at or after it."""
         moved = self.runs.pop_done()
         if moved is not None:

@@ -122,12 +122,12 @@ def _tags(value: Transaction) -> bytes:
         (_CLIENT_VERSION, value.client_version, 0),
         (_LAST_PRODUCER_EPOCH, value.last_producer_epoch, NO_PRODUCER_EPOCH),
     )
-    told = [
+    encoded = [
         unsigned_varint(tag) + unsigned_varint(_TAGS[tag].size) + _TAGS[tag].pack(number)
         for tag, number, default in held
         if number != default
     ]
-    return unsigned_varint(len(told)) + b"".join(told)
+    return unsigned_varint(len(encoded)) + b"".join(encoded)
 
 
 def decode(key: bytes, value: bytes | None) -> TransactionRecord | None:

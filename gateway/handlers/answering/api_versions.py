@@ -58,8 +58,8 @@ def _begin(served: Sequence[tuple[int, int | None, int, int]]) -> HotHandler:
             for key, advertised, minimum, maximum in served
             if error is ErrorCode.none
         )
-        told = _features(context, module) if error is ErrorCode.none else {}
-        response = build(module.ApiVersionsResponse, error_code=error, api_keys=rows, **told)
+        features = _features(context, module) if error is ErrorCode.none else {}
+        response = build(module.ApiVersionsResponse, error_code=error, api_keys=rows, **features)
         return encode_response(API_KEY, context.correlation_id, response)
 
     return begin

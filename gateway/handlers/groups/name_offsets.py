@@ -36,7 +36,7 @@ REQUEST_S: Final = 5.0
 class NameOffset(NamedTuple):
     """The state of a name in one partition as an offset, and whether an open transaction may change it."""
 
-    told: CommittedOffset
+    committed: CommittedOffset
     is_pending: bool
 
 
@@ -107,5 +107,5 @@ class NameOffsets:
 def _name_offset(state: NameState) -> NameOffset:
     epoch = None if state.epoch == NO_NAME_EPOCH else state.epoch
     metadata = json.dumps({"persisted": state.persisted_sequence, "epoch": epoch})
-    told = CommittedOffset(state.persisted_sequence, -1, metadata, state.last_active_ms)
-    return NameOffset(told, state.is_pending)
+    committed = CommittedOffset(state.persisted_sequence, -1, metadata, state.last_active_ms)
+    return NameOffset(committed, state.is_pending)

@@ -114,7 +114,7 @@ async def _commit(context: RequestContext, request: Any, records: list[OffsetCom
         generation_id=request.generation_id_or_member_epoch,
         member_id=request.member_id,
         group_instance_id=request.group_instance_id if version >= FIRST_WITH_INSTANCE_ID else None,
-        tells_member_epoch=version >= FIRST_WITH_MEMBER_EPOCH,
+        has_member_epoch=version >= FIRST_WITH_MEMBER_EPOCH,
     )
     try:
         error = await context.services.groups.commit(committer, records)

@@ -146,7 +146,7 @@ async def _persisted(
         topics = [(topic, wanted.partition_indexes) for topic, wanted in named if topic is not None]
     found = await names.fetch(name, topics)
     return {
-        place: UNSTABLE if require_stable and offset.is_pending else offset.told
+        place: UNSTABLE if require_stable and offset.is_pending else offset.committed
         for place, offset in found.items()
     }
 

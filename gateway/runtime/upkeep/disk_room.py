@@ -73,7 +73,7 @@ class DiskRoom:
         try:
             free_bytes = self._environment.storage.free_bytes(self._path)
         except OSError as error:
-            logger.warning("the free space of %s can't be told: %s", self._path, error)
+            logger.warning("the free space of %s can't be read: %s", self._path, error)
             return
         is_short = free_bytes < self.min_free_bytes
         if is_short != self.is_short:

@@ -142,7 +142,7 @@ class TestUpgrade:
         scene, old = mixed()
         for member_id, expected in ((old, NONE), ("new", ErrorCode.unsupported_version)):
             epoch = scene.consumers.members[member_id].member_epoch
-            committer = Committer(GROUP, epoch, member_id, tells_member_epoch=False)
+            committer = Committer(GROUP, epoch, member_id, has_member_epoch=False)
             assert scene.shard.check_commit(committer, scene.now_ms) is expected
 
     @pytest.mark.parametrize("who", [Who(), Who(protocol_type="connect")])
