@@ -29,7 +29,7 @@ from gateway.protocol.messages import (
     request_schema,
 )
 from gateway.runtime.services import Services
-from gateway.server.eager import Waiting, begin
+from gateway.server.eager import Timed, Waiting, begin
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ _VERSION_BITS = 16
 LARGE_REQUEST_BYTES = 32 << 10
 """A request of so many bytes names so much that it is read in a thread, unless it is mostly records."""
 LONG_S = 0.005
-"""What took so long to find out takes long to write down, too, and a thread does it."""
+"""When a handler works longer than this, waiting left out, its answer is large, and a thread encodes it."""
 
 
 class Dispatcher:
@@ -180,7 +180,7 @@ class Dispatcher:
             request = await self._read(api, context, schema, frame, position)
             if request is None:
                 deferred.fail()
-            elif api.begin is None:
+            elif api.handle is not None:
                 await self._resolve(self._answer(api, context, request), deferred)
             else:
                 self._begin_late(api, context, request, deferred)
@@ -218,10 +218,9 @@ class Dispatcher:
         """The frame of the answer; None when a bug kept it from being made."""
         assert api.handle is not None
         try:
-            loop = self._services.loop
-            begun_s = loop.time()
-            response = await api.handle(context, request)
-            if api.is_long or loop.time() - begun_s > LONG_S:
+            work: Timed[Any] = Timed(api.handle(context, request), self._services.loop.time)
+            response = await work
+            if api.is_long or work.busy_s > LONG_S:
                 return await asyncio.to_thread(encode_response, api.key, context.correlation_id, response)
             return encode_response(api.key, context.correlation_id, response)
         except Exception:

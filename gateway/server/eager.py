@@ -58,3 +58,32 @@ def begin(work: Coroutine[Any, Any, T]) -> Finished[T] | Waiting[T]:
     except StopIteration as end:
         return Finished(end.value)
     return Waiting(work, first)
+
+
+class Timed(Generic[T]):
+    """A coroutine that counts how long its own steps take, without the time in which it waits."""
+
+    __slots__ = ("_now_s", "_work", "busy_s")
+
+    def __init__(self, work: Coroutine[Any, Any, T], now_s: Callable[[], float]) -> None:
+        self._work = work
+        self._now_s = now_s
+        self.busy_s = 0.0
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        step: Callable[[], Any] = partial(self._work.send, None)
+        while True:
+            begun_s = self._now_s()
+            try:
+                yielded = step()
+            except StopIteration as end:
+                value: T = end.value
+                return value
+            finally:
+                self.busy_s += self._now_s() - begun_s
+            try:
+                yield yielded
+            except BaseException as error:  # noqa: BLE001 - cancellation too is the coroutine's own business
+                step = partial(self._work.throw, error)
+            else:
+                step = partial(self._work.send, None)

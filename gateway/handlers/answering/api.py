@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -125,7 +125,7 @@ class RequestContext:
         self.peer_host = peer.peer_host
 
 
-ColdHandler = Callable[[RequestContext, Any], Awaitable[Any]]
+ColdHandler = Callable[[RequestContext, Any], Coroutine[Any, Any, Any]]
 """Takes kio's request entity, returns kio's response entity; the connection's later requests wait."""
 
 HotHandler = Callable[[RequestContext, Any], Answer | Deferred | None]
@@ -155,13 +155,14 @@ class Repeats(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One API of the Kafka protocol as this gateway serves it. Exactly one of `handle` and `begin` is set.
+    """One API of the Kafka protocol as this gateway serves it. It has `begin` or `handle`.
 
     `is_eager`: `handle` starts without a task, because it mostly waits for nothing; it must not use a timeout before
     it first waits. `reader` returns the request reader of a version that does not use the one made from kio's schema.
     `is_long`: a thread encodes the answer, which may have a row for every topic, partition or group.
     `may_be_given_up`: the work ends when the client disconnects; without it the work is always carried out.
     `names_much`: a thread decodes large requests although the API has `begin`; with `handle` a thread always does.
+    Where an API has both, `handle` serves the large requests.
     `advertised_min_version` differs from `min_version` where Kafka's own ApiVersions does.
     """
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from gateway.server.eager import Finished, Waiting, begin
+from gateway.server.eager import Finished, Timed, Waiting, begin
 
 
-async def resume(work: Waiting[Any]) -> Any:
+async def resume(work: Waiting[Any] | Timed[Any]) -> Any:
     return await work
 
 
@@ -96,3 +96,47 @@ async def test_it_can_be_cancelled_and_cleans_up() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert cleaned == [True]
+
+
+async def test_only_its_own_steps_are_timed() -> None:
+    seconds = 0.0
+    future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def now_s() -> float:
+        return seconds
+
+    async def work() -> str:
+        nonlocal seconds
+        seconds += 2
+        answer = await future
+        seconds += 3
+        return answer
+
+    timed = Timed(work(), now_s)
+    task = asyncio.create_task(resume(timed))
+    await asyncio.sleep(0)
+    seconds += 100
+    future.set_result("done")
+    assert await task == "done"
+    assert timed.busy_s == 5
+
+
+async def test_one_that_is_cancelled_is_timed_as_well() -> None:
+    seconds = 0.0
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def work() -> str:
+        nonlocal seconds
+        try:
+            await future
+        except asyncio.CancelledError:
+            seconds += 3
+        return "cancelled"
+
+    timed = Timed(work(), lambda: seconds)
+    task = asyncio.create_task(resume(timed))
+    await asyncio.sleep(0)
+    seconds += 100
+    task.cancel()
+    assert await task == "cancelled"
+    assert timed.busy_s == 3
