@@ -130,8 +130,10 @@ class Gateway:
         group_configs = GroupConfigs(config, metadata_log)
         internal_topics = InternalTopics(metadata_log, partitions, config.int("node.id"))
         clock = ClockChanges(self.clock, self.machine.seconds)
-        groups = GroupCoordinator(config, clock, partitions, metadata_log, internal_topics, group_configs)
-        shares = ShareCoordinator(config, clock, partitions, internal_topics, group_configs, groups)
+        groups = GroupCoordinator(
+            config, clock, partitions, metadata_log, internal_topics, group_configs, flusher
+        )
+        shares = ShareCoordinator(config, clock, partitions, internal_topics, group_configs, groups, flusher)
         clock.listeners += [groups.clock_was_set, shares.clock_was_set]
         services = Services(
             config=config,
@@ -164,6 +166,7 @@ class Gateway:
                 internal_topics,
                 producer_ids,
                 TransactionMarkers(self.clock, partitions, metadata_log.image),
+                flusher,
             ),
             backlog=Backlog(config, self.clock, partitions, log_directory, metadata_log, groups, shares),
             advertised={},

@@ -148,7 +148,7 @@ class Client:
 
 async def committed_offset(node: Node) -> int | None:
     """The group's offset; it must not be held by anybody any more."""
-    shard = await node.services.groups.settled_shard(GROUP)
+    shard = await node.services.groups.durable_shard(GROUP)
     assert not shard.offsets.pending.is_held(GROUP, (TOPIC, 0))
     found = shard.fetch_offsets(GROUP).get((TOPIC, 0))
     return None if found is None else found.offset

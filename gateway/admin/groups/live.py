@@ -77,7 +77,7 @@ async def list_groups(gateway: LiveGateway, request: ListGroupsRequest) -> Group
 async def describe_group(gateway: LiveGateway, request: DescribeGroupRequest) -> GroupDescription:
     """Return a group with one page of its partitions; the first page has its members. Raises ControlError."""
     services = gateway.services
-    shard = await settled_shard(services, request.group)
+    shard = await durable_shard(services, request.group)
     group = None if shard is None else find_group(shard, request.group)
     if shard is None or group is None:
         raise ControlError(f"there is no group {request.group}")
@@ -169,7 +169,7 @@ async def delete_groups(gateway: LiveGateway, request: DeleteGroupsRequest) -> G
 
 
 async def _delete(services: Services, group_id: str, *, execute: bool) -> GroupDeletion:
-    shard = await settled_shard(services, group_id)
+    shard = await durable_shard(services, group_id)
     group = None if shard is None else find_group(shard, group_id)
     if shard is None or group is None:
         return GroupDeletion(group_id, None, 0, deleted=False, refusal=f"there is no group {group_id}")
@@ -194,12 +194,12 @@ async def _delete_empty(services: Services, group: Group) -> ErrorCode:
             error = await services.shares.delete(group_id)
         return ErrorCode.group_id_not_found if error is None else error
     with as_control_error(f"group {group_id}", OFFSETS_TOPIC):
-        return await services.groups.change(
+        return await services.groups.run(
             group_id, lambda shard, effects: shard.delete_group(group_id, effects)
         )
 
 
-async def settled_shard(services: Services, group_id: str) -> GroupShard | None:
+async def durable_shard(services: Services, group_id: str) -> GroupShard | None:
     """Return the shard of a group once its state is durable; None while the gateway has no groups. Raises ControlError."""
     if not group_id:
         raise ControlError("the group name is empty")
@@ -210,7 +210,7 @@ async def settled_shard(services: Services, group_id: str) -> GroupShard | None:
     if OFFSETS_TOPIC not in services.partitions.by_name:
         return None
     with as_control_error(f"group {group_id}", OFFSETS_TOPIC):
-        return await services.groups.settled_shard(group_id)
+        return await services.groups.durable_shard(group_id)
 
 
 def not_empty(group: Group) -> str:

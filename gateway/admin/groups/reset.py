@@ -8,7 +8,7 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from gateway.admin.coordinators import as_control_error
-from gateway.admin.groups.live import Committed, not_empty, settled_shard
+from gateway.admin.groups.live import Committed, durable_shard, not_empty
 from gateway.admin.groups.messages import OffsetChange, OffsetReset, ResetOffsetsRequest, TopicSelection
 from gateway.admin.groups.new_offset import NoCommittedOffset, PartitionOffsets, new_offset
 from gateway.admin.live_gateway import LiveGateway
@@ -37,7 +37,7 @@ _REFUSED: Final = {
 async def reset_offsets(gateway: LiveGateway, request: ResetOffsetsRequest) -> OffsetReset:
     """Find the new offsets of the group, and commit all of them at once when the request says so. Raises ControlError."""
     services = gateway.services
-    shard = await settled_shard(services, request.group)
+    shard = await durable_shard(services, request.group)
     group = None if shard is None else find_group(shard, request.group)
     if isinstance(group, ShareGroup):
         raise ControlError(

@@ -20,8 +20,9 @@ from typing import ClassVar
 
 from kio.schema.errors import ErrorCode
 
+from gateway.coordinator.change import Waiter
 from gateway.coordinator.deadlines import NEVER, moved
-from gateway.coordinator.group.effects import Effects, JoinReply, SyncReply, Waiter
+from gateway.coordinator.group.effects import Effects, JoinReply, SyncReply
 from gateway.coordinator.group.records import GroupMetadata, MemberMetadata
 from gateway.coordinator.group.subscription import CONSUMER_PROTOCOL, subscribed_topics
 

@@ -15,9 +15,10 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from gateway.coordinator.change import Waiter
 from gateway.coordinator.deadlines import NEVER
 from gateway.coordinator.group.classic_group import ClassicGroup, GroupError, GroupState, Member, Protocols
-from gateway.coordinator.group.effects import Effects, JoinReply, SyncReply, Waiter
+from gateway.coordinator.group.effects import Effects, JoinReply, SyncReply
 from gateway.coordinator.group.records import GroupMetadataRecord
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000

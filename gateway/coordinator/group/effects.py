@@ -6,10 +6,8 @@ from dataclasses import dataclass, field
 
 from kio.schema.errors import ErrorCode
 
+from gateway.coordinator.change import Waiter
 from gateway.coordinator.group.records import GroupRecord
-
-Waiter = object
-"""A request that waits for its answer; the caller of the coordinator knows how to answer it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 
 from kio.schema.errors import ErrorCode
 
+from gateway.coordinator.change import Waiter
 from gateway.coordinator.group import classic_members, classic_sessions, migration
 from gateway.coordinator.group import classic_rebalance as rebalance
 from gateway.coordinator.group.classic_group import ClassicGroup, GroupError, GroupState
@@ -22,7 +23,7 @@ from gateway.coordinator.group.consumer_request import (
     HeartbeatRefused,
     HeartbeatReply,
 )
-from gateway.coordinator.group.effects import Effects, JoinReply, SyncReply, Waiter
+from gateway.coordinator.group.effects import Effects, JoinReply, SyncReply
 from gateway.coordinator.group.member_bytes import MEMBER_BYTES
 from gateway.coordinator.group.records import (
     CommittedOffset,

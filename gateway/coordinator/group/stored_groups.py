@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from gateway.coordinator.change import Waiter
 from gateway.coordinator.deadlines import moved
 from gateway.coordinator.group.classic_group import ClassicGroup
 from gateway.coordinator.group.classic_rebalance import GroupLimits
@@ -17,7 +18,6 @@ from gateway.coordinator.group.consumer_request import (
     Topics,
 )
 from gateway.coordinator.group.consumer_shard import ConsumerGroups
-from gateway.coordinator.group.effects import Waiter
 from gateway.coordinator.group.member_bytes import MEMBER_BYTES, MemberBytes
 from gateway.coordinator.group.offsets import GroupOffsets, OffsetRecord
 from gateway.coordinator.group.records import (

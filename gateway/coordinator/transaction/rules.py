@@ -102,6 +102,16 @@ def check_begin(transactional_id: str, timeout_ms: int, limits: TransactionLimit
         raise TransactionRefused(ErrorCode.invalid_transaction_timeout)
 
 
+def begin_needs_producer_id(current: Transaction | None, claimed: Producer) -> bool:
+    """Whether InitProducerId takes a fresh producer id: there is no producer yet, or the epochs are used up."""
+    if current is None:
+        return True
+    if claimed.is_named and not _is_or_was(current, claimed):
+        return False
+    is_idle = current.state not in DECIDED and current.state is not ONGOING
+    return is_idle and _begins_anew(current, claimed) and current.producer_epoch >= LAST_EPOCH_TO_BUMP
+
+
 def begin_producer(
     current: Transaction | None,
     timeout_ms: int,
@@ -144,9 +154,13 @@ def _is_or_was(current: Transaction, claimed: Producer) -> bool:
     )
 
 
+def _begins_anew(current: Transaction, claimed: Producer) -> bool:
+    """Whether the epoch must rise: the client is new, or the newest one."""
+    return not claimed.is_named or claimed.producer_epoch == current.producer_epoch
+
+
 def _next_producer(current: Transaction, claimed: Producer, fresh_producer_id: int | None) -> dict[str, int]:
-    is_current = claimed.producer_epoch == current.producer_epoch
-    if not claimed.is_named or is_current:
+    if _begins_anew(current, claimed):
         last_producer_epoch = current.producer_epoch if claimed.is_named else NO_PRODUCER_EPOCH
         if current.producer_epoch >= LAST_EPOCH_TO_BUMP:
             return {
@@ -219,6 +233,13 @@ def _checked(current: Transaction | None, producer: Producer) -> Transaction:
     return current
 
 
+def end_needs_producer_id(current: Transaction | None, request: EndRequest) -> bool:
+    """Whether EndTxn takes a fresh producer id: it raises the epoch, and the epochs are used up. Raises TransactionRefused."""
+    transaction, is_done = _checked_end(current, request)
+    is_raised = request.client_version >= VERSION_2 and not is_done
+    return is_raised and transaction.producer_epoch >= LAST_EPOCH_TO_BUMP
+
+
 def end(
     current: Transaction | None, request: EndRequest, fresh_producer_id: int | None, now_ms: int
 ) -> Transaction | None:
@@ -245,6 +266,18 @@ def end(
     if current.state is not ONGOING:  # a transaction that wrote nothing has no start time
         changes |= {"start_ms": now_ms, "partitions": frozenset()}
     return _become(current, PREPARE_COMMIT if request.commit is COMMIT else PREPARE_ABORT, **changes)
+
+
+def _checked_end(current: Transaction | None, request: EndRequest) -> tuple[Transaction, bool]:
+    """The transaction that may end so, and whether it has ended so already. Raises TransactionRefused."""
+    if current is None:
+        raise TransactionRefused(ErrorCode.invalid_producer_id_mapping)
+    outcome = _end_table(current, request).get((current.state, request.commit), End.INVALID)
+    if outcome is End.BUSY:
+        raise TransactionRefused(ErrorCode.concurrent_transactions)
+    if outcome is End.INVALID:
+        raise TransactionRefused(ErrorCode.invalid_txn_state)
+    return current, outcome is End.DONE
 
 
 def _end_table(current: Transaction, request: EndRequest) -> dict[tuple[TransactionState, bool], End]:
@@ -314,7 +347,7 @@ def is_expired(transaction: Transaction, expiration_ms: int, now_ms: int) -> boo
 
 def _fresh(producer_id: int | None) -> int:
     if producer_id is None:
-        raise NeedsProducerId
+        raise AssertionError("this rule must be given a fresh producer id")
     return producer_id
 
 
@@ -329,16 +362,17 @@ __all__ = [
     "COMMIT",
     "VERSION_2",
     "EndRequest",
-    "NeedsProducerId",
     "Producer",
     "TransactionLimits",
     "TransactionRefused",
     "add_partitions",
+    "begin_needs_producer_id",
     "begin_producer",
     "check_begin",
     "check_partition",
     "complete",
     "end",
+    "end_needs_producer_id",
     "fence",
     "is_expired",
     "is_overdue",

@@ -14,7 +14,7 @@ from gateway.coordinator.places import Place
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.groups.group_heartbeat import accepted, refused
 from gateway.protocol.messages import milliseconds
-from gateway.runtime.coordinators.shards import Unavailable
+from gateway.runtime.coordinators.operations import Unavailable
 
 API_KEY: Final = 68
 FIRST_WITH_REGEX: Final = 1

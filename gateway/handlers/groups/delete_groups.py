@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.time_limit import TimeLimit
 from gateway.protocol.messages import build, response_module
-from gateway.runtime.coordinators.shards import Unavailable
+from gateway.runtime.coordinators.operations import Unavailable
 
 API_KEY: Final = 42
 
@@ -36,7 +36,7 @@ async def _delete(context: RequestContext, group_id: str) -> ErrorCode:
         share_group = await context.services.shares.delete(group_id)
         if share_group is not None:
             return share_group
-        return await context.services.groups.change(
+        return await context.services.groups.run(
             group_id, lambda shard, effects: shard.delete_group(group_id, effects)
         )
     except Unavailable as error:

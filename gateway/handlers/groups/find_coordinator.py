@@ -17,7 +17,7 @@ from kio.schema.errors import ErrorCode
 
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.protocol.messages import build, response_module, response_type
-from gateway.runtime.coordinators.shards import Unavailable
+from gateway.runtime.coordinators.operations import Unavailable
 from gateway.runtime.loop.slices import in_slices
 
 API_KEY: Final = 10

@@ -10,7 +10,7 @@ from typing import Any, Final
 from gateway.coordinator.group.committer import Committer
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.protocol.messages import build, response_type
-from gateway.runtime.coordinators.shards import Unavailable
+from gateway.runtime.coordinators.operations import Unavailable
 
 API_KEY: Final = 12
 FIRST_WITH_INSTANCE_ID: Final = 3

@@ -15,7 +15,7 @@ from gateway.coordinator.group.classic_rebalance import Join
 from gateway.coordinator.group.effects import JoinReply
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.protocol.messages import build, milliseconds, response_module
-from gateway.runtime.coordinators.shards import Unavailable
+from gateway.runtime.coordinators.operations import Unavailable
 
 API_KEY: Final = 11
 FIRST_WITH_REBALANCE_TIMEOUT: Final = 1

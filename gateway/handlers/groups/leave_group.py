@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.protocol.messages import build, response_module
-from gateway.runtime.coordinators.shards import Unavailable
+from gateway.runtime.coordinators.operations import Unavailable
 
 API_KEY: Final = 13
 FIRST_BATCHED_VERSION: Final = 3

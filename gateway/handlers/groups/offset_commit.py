@@ -6,15 +6,18 @@ Source: Kafka's KafkaApis.handleOffsetCommitRequest, OffsetMetadataManager.commi
 
 from __future__ import annotations
 
-from typing import Any, Final
+import logging
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.committer import Committer
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
-from gateway.handlers.answering.api import Api, RequestContext
-from gateway.protocol.messages import build, milliseconds, response_module
-from gateway.runtime.coordinators.shards import Unavailable
+from gateway.handlers.answering.api import Answer, Api, Deferred, RequestContext
+from gateway.protocol.messages import build, encode_response, milliseconds, response_module
+from gateway.runtime.coordinators.operations import Unavailable
 
 API_KEY: Final = 8
 LAST_WITH_RETENTION_TIME: Final = 4
@@ -23,43 +26,98 @@ FIRST_WITH_INSTANCE_ID: Final = 7
 FIRST_WITH_GROUP_ID_NOT_FOUND: Final = 9
 FIRST_WITH_MEMBER_EPOCH: Final = 9
 FIRST_WITH_TOPIC_IDS: Final = 10
+ROWS_IN_CACHE: Final = 16
+"""Answers with more partitions than this are encoded each time."""
+ANSWERS_IN_CACHE: Final = 1024
+"""Encoded answers that are kept; the least recently used one makes room for the next."""
+
+logger = logging.getLogger(__name__)
+
+Rows = list[tuple[Any, list[tuple[int, ErrorCode]]]]
+"""Topics as the request names them, with the error of each partition."""
+
+
+class _Accepted(NamedTuple):
+    """A topic that exists: as the request names it, its name, and its partitions that exist."""
+
+    key: Any
+    name: str
+    entries: list[Any]
+
+
+class _Sorted(NamedTuple):
+    """A request split into what can be committed and what is refused at once."""
+
+    accepted: list[_Accepted]
+    records: list[OffsetCommitRecord]
+    oversize: set[int]
+    """The ids of the accepted entries whose metadata is too long."""
+    refused: dict[Any, list[tuple[int, ErrorCode]]]
+
+    def rows(self, error: ErrorCode) -> Rows:
+        """The answer, given the error of the commit."""
+        oversize_error = ErrorCode.offset_metadata_too_large if error is ErrorCode.none else error
+        oversize = self.oversize
+        committed: Rows = [
+            (
+                key,
+                [
+                    (entry.partition_index, oversize_error if id(entry) in oversize else error)
+                    for entry in entries
+                ],
+            )
+            for key, _, entries in self.accepted
+        ]
+        if not self.refused:
+            return committed
+        merged = dict(self.refused)
+        for key, rows in committed:
+            merged[key] = merged.get(key, []) + rows
+        return list(merged.items())
+
+
+def begin(context: RequestContext, request: Any) -> Answer | Deferred:
+    """Commit the valid offsets without a task; each partition gets its own result."""
+    found = _sort(context, request)
+    if not found.accepted:
+        return _encoded(context, found, ErrorCode.none)
+    deferred = Deferred(holds_back=True)
+
+    def answer(error: ErrorCode) -> None:
+        try:
+            deferred.resolve(_encoded(context, found, error))
+        except Exception:
+            logger.exception("OffsetCommit v%d of %s failed", context.api_version, context.peer_host)
+            deferred.fail()
+
+    context.services.groups.begin_commit(_committer(context, request), found.records, answer)
+    return deferred
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
-    """Commit the valid offsets; each partition gets its own result."""
-    refused, accepted = _sorted_out(context, request)
-    committed: list[tuple[Any, list[tuple[int, ErrorCode]]]] = []
-    if accepted:
-        fitting = {id(entry) for _, entries in accepted for entry in entries if fits(context, entry)}
-        records = [
-            _record(context, request, _topic(context, key), entry)
-            for key, entries in accepted
-            for entry in entries
-            if id(entry) in fitting
-        ]
-        error = await _commit(context, request, records)
-        oversize = ErrorCode.offset_metadata_too_large if error is ErrorCode.none else error
-        committed = [
-            (key, [(entry.partition_index, error if id(entry) in fitting else oversize) for entry in entries])
-            for key, entries in accepted
-        ]
-    if refused:
-        for key, rows in committed:
-            refused.setdefault(key, []).extend(rows)
-        committed = list(refused.items())
-    return _response(context.api_version, committed)
+    """Commit the valid offsets of a large request, whose answer a thread encodes."""
+    found = _sort(context, request)
+    error = ErrorCode.none
+    if found.accepted:
+        try:
+            error = await context.services.groups.commit(_committer(context, request), found.records)
+        except Unavailable as unavailable:
+            error = unavailable.error_code
+    return _response(context.api_version, found.rows(_told(context, error)))
 
 
-def _sorted_out(
-    context: RequestContext, request: Any
-) -> tuple[dict[Any, list[tuple[int, ErrorCode]]], list[tuple[Any, list[Any]]]]:
-    """Split the request: (topics and partitions that do not exist, with their errors; the other entries by topic)."""
+def _sort(context: RequestContext, request: Any) -> _Sorted:
     by_id = context.api_version >= FIRST_WITH_TOPIC_IDS
     refused: dict[Any, list[tuple[int, ErrorCode]]] = {}
-    accepted: list[tuple[Any, list[Any]]] = []
+    accepted: list[_Accepted] = []
+    partitions = context.services.partitions
     for wanted in request.topics:
-        key = wanted.topic_id if by_id else wanted.name
-        topic = _topic(context, key)
+        if by_id:
+            key = wanted.topic_id
+            topic = None if key is None else partitions.by_id.get(key)
+        else:
+            key = wanted.name
+            topic = partitions.by_name.get(key)
         error = ErrorCode.unknown_topic_or_partition
         if topic is None:
             error = ErrorCode.unknown_topic_id if by_id else error
@@ -70,62 +128,79 @@ def _sorted_out(
                 refused.setdefault(key, []).append((entry.partition_index, error))
             else:
                 entries.append(entry)
-        if entries:
-            accepted.append((key, entries))
-    return refused, accepted
+        if topic is not None and entries:
+            accepted.append(_Accepted(key, topic.name, entries))
+    oversize: set[int] = set()
+    records = _records(context, request, accepted, oversize) if accepted else []
+    return _Sorted(accepted, records, oversize, refused)
 
 
-def _topic(context: RequestContext, key: Any) -> Any:
-    partitions = context.services.partitions
-    if context.api_version < FIRST_WITH_TOPIC_IDS:
-        return partitions.by_name.get(key)
-    return None if key is None else partitions.by_id.get(key)
+def _records(
+    context: RequestContext, request: Any, accepted: list[_Accepted], oversize: set[int]
+) -> list[OffsetCommitRecord]:
+    """The records of the accepted offsets; the ids of entries with too long metadata are added to `oversize`."""
+    version, group_id = context.api_version, request.group_id
+    now_ms = context.services.clock.now_ms()
+    expire_ms = -1
+    if version <= LAST_WITH_RETENTION_TIME:
+        retention_ms = milliseconds(request.retention_time)
+        expire_ms = -1 if retention_ms < 0 else now_ms + retention_ms
+    has_leader_epoch = version >= FIRST_WITH_LEADER_EPOCH
+    records = []
+    for _, name, entries in accepted:
+        for entry in entries:
+            if entry.committed_metadata and not fits(context, entry):
+                oversize.add(id(entry))
+                continue
+            leader_epoch = entry.committed_leader_epoch if has_leader_epoch else -1
+            value = CommittedOffset(
+                entry.committed_offset, leader_epoch, entry.committed_metadata or "", now_ms, expire_ms
+            )
+            records.append(OffsetCommitRecord(group_id, name, entry.partition_index, value))
+    return records
 
 
 def fits(context: RequestContext, entry: Any) -> bool:
-    """Return whether the metadata of an offset is short enough.
-
-    Kafka counts UTF-16 units, whatever the setting's name says.
-    """
+    """Return whether the metadata of an offset fits. Kafka counts UTF-16 units, whatever the setting is called."""
     units = len((entry.committed_metadata or "").encode("utf-16-le", "surrogatepass")) // 2
     return units <= context.services.config.int("offset.metadata.max.bytes")
 
 
-def _record(context: RequestContext, request: Any, topic: Any, entry: Any) -> OffsetCommitRecord:
+def _committer(context: RequestContext, request: Any) -> Committer:
     version = context.api_version
-    now_ms = context.services.clock.now_ms()
-    retention_ms = -1
-    if version <= LAST_WITH_RETENTION_TIME:
-        retention_ms = milliseconds(request.retention_time)
-    value = CommittedOffset(
-        offset=entry.committed_offset,
-        leader_epoch=entry.committed_leader_epoch if version >= FIRST_WITH_LEADER_EPOCH else -1,
-        metadata=entry.committed_metadata or "",
-        commit_timestamp_ms=now_ms,
-        expire_timestamp_ms=-1 if retention_ms < 0 else now_ms + retention_ms,
-    )
-    return OffsetCommitRecord(request.group_id, topic.name, entry.partition_index, value)
-
-
-async def _commit(context: RequestContext, request: Any, records: list[OffsetCommitRecord]) -> ErrorCode:
-    version = context.api_version
-    committer = Committer(
-        group_id=request.group_id,
-        generation_id=request.generation_id_or_member_epoch,
-        member_id=request.member_id,
-        group_instance_id=request.group_instance_id if version >= FIRST_WITH_INSTANCE_ID else None,
+    return Committer(
+        request.group_id,
+        request.generation_id_or_member_epoch,
+        request.member_id,
+        request.group_instance_id if version >= FIRST_WITH_INSTANCE_ID else None,
         has_member_epoch=version >= FIRST_WITH_MEMBER_EPOCH,
     )
-    try:
-        error = await context.services.groups.commit(committer, records)
-    except Unavailable as unavailable:
-        return unavailable.error_code
-    if error is ErrorCode.group_id_not_found and version < FIRST_WITH_GROUP_ID_NOT_FOUND:
+
+
+def _told(context: RequestContext, error: ErrorCode) -> ErrorCode:
+    """The error as the version of the request knows it."""
+    if error is ErrorCode.group_id_not_found and context.api_version < FIRST_WITH_GROUP_ID_NOT_FOUND:
         return ErrorCode.illegal_generation
     return error
 
 
-def _response(version: int, answered: list[tuple[Any, list[tuple[int, ErrorCode]]]]) -> Any:
+def _encoded(context: RequestContext, found: _Sorted, error: ErrorCode) -> bytes:
+    """The frame of the answer. Consumers commit the same partitions again and again, so usual answers are kept."""
+    version, correlation_id = context.api_version, context.correlation_id
+    rows = found.rows(_told(context, error))
+    if found.refused or len(found.records) > ROWS_IN_CACHE:
+        return encode_response(API_KEY, correlation_id, _response(version, rows))
+    frame = _frame(version, tuple((key, tuple(of_topic)) for key, of_topic in rows))
+    return frame[:4] + correlation_id.to_bytes(4, "big", signed=True) + frame[8:]
+
+
+@lru_cache(maxsize=ANSWERS_IN_CACHE)
+def _frame(version: int, rows: tuple[tuple[Any, tuple[tuple[int, ErrorCode], ...]], ...]) -> bytes:
+    """The frame of an answer with correlation id 0."""
+    return encode_response(API_KEY, 0, _response(version, rows))
+
+
+def _response(version: int, answered: Iterable[tuple[Any, Iterable[tuple[int, ErrorCode]]]]) -> Any:
     module = response_module(API_KEY, version)
     topics = tuple(
         build(
@@ -141,4 +216,12 @@ def _response(version: int, answered: list[tuple[Any, list[tuple[int, ErrorCode]
     return build(module.OffsetCommitResponse, topics=topics)
 
 
-API = Api(key=API_KEY, name="OffsetCommit", min_version=2, max_version=10, handle=handle, is_eager=True)
+API = Api(
+    key=API_KEY,
+    name="OffsetCommit",
+    min_version=2,
+    max_version=10,
+    begin=begin,
+    handle=handle,
+    names_much=True,
+)

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.time_limit import TimeLimit
 from gateway.protocol.messages import build, response_module
-from gateway.runtime.coordinators.shards import Unavailable
+from gateway.runtime.coordinators.operations import Unavailable
 
 API_KEY: Final = 47
 
@@ -25,7 +25,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
     outcome: list[ErrorCode] | ErrorCode
     try:
         outcome = await TimeLimit(context).run(
-            context.services.groups.change(
+            context.services.groups.run(
                 group_id, lambda shard, effects: shard.delete_offsets(group_id, places, effects)
             ),
             group_id,

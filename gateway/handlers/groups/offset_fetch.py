@@ -16,12 +16,13 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.name_groups import is_name_group, producer_name
 from gateway.coordinator.group.records import CommittedOffset
+from gateway.coordinator.group.shard import GroupShard
 from gateway.coordinator.places import TopicPartition
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.named_twice import places_to_answer, to_answer
 from gateway.handlers.groups.name_offsets import NameOffsets
 from gateway.protocol.messages import build, response_module
-from gateway.runtime.coordinators.shards import Unavailable
+from gateway.runtime.coordinators.operations import Unavailable
 from gateway.runtime.loop.slices import in_slices
 
 API_KEY: Final = 9
@@ -117,16 +118,23 @@ async def _committed(
         name = producer_name(group_id)
         if name is not None:
             return await _persisted(context, name, asked, names, require_stable=require_stable)
-        shard = await context.services.groups.settled_shard(group_id)
+        return await context.services.groups.read(
+            group_id,
+            lambda shard: _offsets(shard, group_id, is_all=asked is None, require_stable=require_stable),
+        )
     except Unavailable as error:
         return error.error_code
-    committed = shard.fetch_offsets(group_id)
-    if not require_stable:
-        return committed
-    held = [
-        place for place in shard.offsets.pending.places(group_id) if asked is not None or place in committed
-    ]
-    return {**committed, **dict.fromkeys(held, UNSTABLE)} if held else committed
+
+
+def _offsets(
+    shard: GroupShard, group_id: str, *, is_all: bool, require_stable: bool
+) -> dict[TopicPartition, CommittedOffset]:
+    committed = dict(shard.fetch_offsets(group_id))
+    if require_stable:
+        held = shard.offsets.pending.places(group_id)
+        unstable = [place for place in held if not is_all or place in committed]
+        committed.update(dict.fromkeys(unstable, UNSTABLE))
+    return committed
 
 
 async def _persisted(

@@ -17,7 +17,7 @@ from gateway.handlers.answering.api import CloseConnection, Deferred, RequestCon
 from gateway.handlers.records.produce_quota import REFUSED, gates_refusal, refused_by_log
 from gateway.handlers.transactions.transaction_errors import FIRST_PRODUCE_THAT_ADDS, produce_error_code
 from gateway.protocol.produce_codec import ProduceRow, encode_produce_response
-from gateway.runtime.coordinators.shards import Unavailable
+from gateway.runtime.coordinators.operations import Unavailable
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.services import Services
 from log import Appended, InvalidRecord, LogError, MalformedBatch, StorageFailed

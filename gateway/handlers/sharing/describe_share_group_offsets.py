@@ -15,7 +15,7 @@ from gateway.coordinator.share.share_partition import SharePartition
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.named_twice import answer_each
 from gateway.protocol.messages import build, response_module
-from gateway.runtime.coordinators.shards import Unavailable
+from gateway.runtime.coordinators.operations import Unavailable
 from gateway.runtime.partitions.registry import TopicPartitions
 
 API_KEY: Final = 90

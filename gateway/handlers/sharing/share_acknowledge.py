@@ -19,7 +19,7 @@ from gateway.handlers.sharing.share_session import (
     refused,
 )
 from gateway.protocol.messages import build, response_module
-from gateway.runtime.coordinators.shards import Unavailable
+from gateway.runtime.coordinators.operations import Unavailable
 
 API_KEY: Final = 79
 

@@ -35,7 +35,7 @@ from gateway.handlers.sharing.share_session import (
     refused,
 )
 from gateway.protocol.messages import build, milliseconds, response_module, response_type
-from gateway.runtime.coordinators.shards import Unavailable
+from gateway.runtime.coordinators.operations import Unavailable
 from gateway.runtime.coordinators.share_coordinator import ShareSession
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.partition import Partition

@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.group.shard import GroupShard
 from gateway.handlers.answering.api import RequestContext
 from gateway.handlers.answering.time_limit import TimeLimit
-from gateway.runtime.coordinators.shards import Unavailable
+from gateway.runtime.coordinators.operations import Unavailable
 
 NO_SUCH_PARTITION: Final = "The topic or partition does not exist."
 
@@ -24,21 +24,24 @@ async def group_error(
     if not group_id:
         return ErrorCode.invalid_group_id, "The group id is empty."
     try:
-        shard = await limit.run(_settled(context, group_id), group_id)
+        return await limit.run(_read(context, group_id), group_id)
     except Unavailable as error:
         return error.error_code, None
     except TimeoutError:
         return ErrorCode.request_timed_out, None
+
+
+async def _read(context: RequestContext, group_id: str) -> tuple[ErrorCode, str | None]:
+    services = context.services
+    await services.groups.ensure_topic()
+    await services.shares.ensure_topic()
+    return await services.groups.read(group_id, lambda shard: _error_of(shard, group_id))
+
+
+def _error_of(shard: GroupShard, group_id: str) -> tuple[ErrorCode, str | None]:
     if shard.is_read_alone(group_id):
         return ErrorCode.group_id_not_found, f"Group {group_id} is not a share group."
     group = shard.shares.groups.get(group_id)
     if group is not None and group.members:
         return ErrorCode.non_empty_group, f"Group {group_id} has members."
     return ErrorCode.none, None
-
-
-async def _settled(context: RequestContext, group_id: str) -> GroupShard:
-    services = context.services
-    await services.groups.ensure_topic()
-    await services.shares.ensure_topic()
-    return await services.groups.settled_shard(group_id)

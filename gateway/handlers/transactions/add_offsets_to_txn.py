@@ -15,7 +15,7 @@ from gateway.coordinator.transaction.rules import Producer, TransactionRefused
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.transactions.transaction_errors import error_code_for
 from gateway.protocol.messages import build, response_type
-from gateway.runtime.coordinators.shards import Unavailable
+from gateway.runtime.coordinators.operations import Unavailable
 
 API_KEY: Final = 25
 FIRST_WITH_FENCED: Final = 2

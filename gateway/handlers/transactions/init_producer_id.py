@@ -17,7 +17,7 @@ from gateway.coordinator.transaction.rules import Producer, TransactionRefused
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.transactions.transaction_errors import error_code_for
 from gateway.protocol.messages import build, milliseconds, response_type
-from gateway.runtime.coordinators.shards import Unavailable
+from gateway.runtime.coordinators.operations import Unavailable
 from pid_allocator import NoProducerIds
 
 logger = logging.getLogger(__name__)

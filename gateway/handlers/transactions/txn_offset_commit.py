@@ -19,7 +19,7 @@ from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.groups.offset_commit import fits
 from gateway.handlers.transactions.transaction_errors import FIRST_OFFSETS_THAT_ADD, offset_commit_error_code
 from gateway.protocol.messages import build, response_module
-from gateway.runtime.coordinators.shards import Unavailable
+from gateway.runtime.coordinators.operations import Unavailable
 from gateway.runtime.partitions.partition import Partition
 
 API_KEY: Final = 28

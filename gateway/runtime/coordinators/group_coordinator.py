@@ -1,7 +1,7 @@
-"""The group coordinator of this node: which shard a group lives in, its clock and timers, who waits for what.
+"""The group coordinator of this node: the shard that a group lives in, timers of groups, and the operations on them.
 
-An operation runs at once on its shard; what it wants appended is appended at once too, and answers that
-depend on it leave when it is durable. A shard whose log lost something is loaded anew.
+Offset commits are judged, and folded in by replaying their records. What members do changes the group as it is judged,
+because the later steps of one heartbeat need the earlier ones (see `operations` and docs/decisions.md).
 Source: Kafka's `GroupCoordinatorService`, `CoordinatorRuntime`.
 """
 
@@ -14,6 +14,7 @@ from typing import TypeVar
 from kio.schema.errors import ErrorCode
 
 from gateway.config import Config
+from gateway.coordinator.change import Change
 from gateway.coordinator.deadlines import NEVER
 from gateway.coordinator.group import records as group_records
 from gateway.coordinator.group.classic_group import ClassicGroup
@@ -21,7 +22,7 @@ from gateway.coordinator.group.classic_rebalance import GroupLimits, Join
 from gateway.coordinator.group.committer import Committer
 from gateway.coordinator.group.consumer_group import ConsumerGroup
 from gateway.coordinator.group.consumer_request import Heartbeat, HeartbeatReply
-from gateway.coordinator.group.effects import Effects, JoinReply, Reply, SyncReply, Waiter
+from gateway.coordinator.group.effects import Effects, JoinReply, Reply, SyncReply
 from gateway.coordinator.group.name_groups import is_name_group
 from gateway.coordinator.group.records import OffsetCommitRecord
 from gateway.coordinator.group.shard import GroupShard
@@ -31,9 +32,12 @@ from gateway.coordinator.transactional import Pending, TransactionEnd
 from gateway.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from gateway.metadata.topic_names import OFFSETS_TOPIC
 from gateway.runtime.coordinators.group_configs import GroupConfigs
-from gateway.runtime.coordinators.shard import BATCH_OVERHEAD_BYTES, LoadedShard
-from gateway.runtime.coordinators.shards import CoordinatorShards, StateTopic, Unavailable
+from gateway.runtime.coordinators.open_batch import BATCH_OVERHEAD_BYTES
+from gateway.runtime.coordinators.operations import Operation, Unavailable, error_code_of, settle
+from gateway.runtime.coordinators.shard import LoadedShard
+from gateway.runtime.coordinators.shards import CoordinatorShards, StateTopic
 from gateway.runtime.loop.clock import Clock
+from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.topics.internal_topics import InternalTopics
@@ -55,6 +59,7 @@ class GroupCoordinator:
         metadata_log: MetadataLog,
         internal_topics: InternalTopics,
         group_configs: GroupConfigs,
+        flusher: Flusher,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -63,7 +68,7 @@ class GroupCoordinator:
         self._internal_topics = internal_topics
         self._group_configs = group_configs
         self.on_gone_sharer: Callable[[str, str], None] = lambda *_: None
-        """Told of each member of a share group that was given up, by group and member id."""
+        """Called with the group and member id of each share group member that was removed."""
         self._timers: dict[str, tuple[int, asyncio.TimerHandle]] = {}
         self._cleaning: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop
@@ -87,6 +92,7 @@ class GroupCoordinator:
             clock,
             partitions,
             internal_topics,
+            flusher,
             on_load=self._begin,
             on_lost=self._refuse_waiters,
         )
@@ -130,14 +136,15 @@ class GroupCoordinator:
         await self.shards.ensure_topic()
 
     def _begin(self, loaded: LoadedShard[GroupShard]) -> None:
-        loaded.shard.loaded(Effects(self._now_ms()))  # nobody waits yet, so there is nobody to answer
+        now_ms = self._now_ms()
+        loaded.shard.loaded(Effects(now_ms))  # no request waits yet, so there is none to answer
         for group_id in loaded.shard.group_ids():
-            self._set_timer(loaded, group_id)
+            self._set_timer(loaded, group_id, now_ms)
 
     def _refuse_waiters(self, loaded: LoadedShard[GroupShard]) -> None:
-        """Have those who wait look for the coordinator again."""
+        """Answer all waiting requests with NOT_COORDINATOR."""
         for waiter in loaded.shard.waiters():
-            _answer_refused(waiter, ErrorCode.not_coordinator)
+            settle(waiter, None, Unavailable(ErrorCode.not_coordinator))
         for group_id in loaded.shard.group_ids():
             self._drop_timer(group_id)
 
@@ -169,9 +176,9 @@ class GroupCoordinator:
     # Operations.
 
     async def join(self, group_id: str, request: Join) -> JoinReply:
-        """JoinGroup."""
+        """JoinGroup. Raises Unavailable."""
         waiter: asyncio.Future[Reply] = self._loop.create_future()
-        self._run(group_id, lambda shard, effects: shard.join(group_id, request, waiter, effects))
+        await self.run(group_id, lambda shard, effects: shard.join(group_id, request, waiter, effects))
         reply = await waiter
         assert isinstance(reply, JoinReply)
         return reply
@@ -182,9 +189,9 @@ class GroupCoordinator:
         protocol: tuple[str | None, str | None],
         assignments: dict[str, bytes],
     ) -> SyncReply:
-        """SyncGroup."""
+        """SyncGroup. Raises Unavailable."""
         waiter: asyncio.Future[Reply] = self._loop.create_future()
-        self._run(
+        await self.run(
             member.group_id,
             lambda shard, effects: shard.sync(member, protocol, assignments, waiter, effects),
         )
@@ -193,50 +200,61 @@ class GroupCoordinator:
         return reply
 
     def heartbeat(self, member: Committer) -> ErrorCode:
-        """Heartbeat. Raises Unavailable."""
+        """Heartbeat, answered at once: it changes nothing that the log holds. Raises Unavailable."""
         loaded = self._loaded(member.group_id)
         error = loaded.shard.heartbeat(member, self._now_ms())
         if error is ErrorCode.rebalance_in_progress:
-            self._set_timer(loaded, member.group_id)
+            self._set_timer(loaded, member.group_id, self._now_ms())
         return error
 
     async def leave(
         self, group_id: str, leaving: Sequence[tuple[str, str | None]]
     ) -> ErrorCode | list[ErrorCode]:
-        """LeaveGroup."""
-        return self._run(group_id, lambda shard, effects: shard.leave(group_id, leaving, effects))
+        """LeaveGroup. Raises Unavailable."""
+        return await self.run(group_id, lambda shard, effects: shard.leave(group_id, leaving, effects))
 
     async def consumer_heartbeat(self, request: Heartbeat) -> HeartbeatReply:
         """ConsumerGroupHeartbeat of a checked request. Raises HeartbeatRefused, Unavailable."""
-        return await self.heard(
+        return await self.run(
             request.group_id, lambda shard, effects: shard.consumer_heartbeat(request, effects)
         )
-
-    async def heard(
-        self, group_id: str, operation: Callable[[GroupShard, Effects], HeartbeatReply]
-    ) -> HeartbeatReply:
-        """Take a heartbeat durably. Raises Unavailable, and as `operation` does.
-
-        An answer that changes nothing may still tell what an earlier heartbeat changed, so it waits as well.
-        """
-        loaded = self._loaded(group_id)
-        reply, _ = self._apply(loaded, group_id, operation)
-        await self.shards.settled(loaded)
-        return reply
 
     async def commit(self, committer: Committer, records: Sequence[OffsetCommitRecord]) -> ErrorCode:
         """Commit offsets durably; the error is that of all of them. Raises Unavailable."""
         loaded = self._loaded(committer.group_id)
-        error = loaded.shard.check_commit(committer, self._now_ms())
-        if error is not ErrorCode.none or not records:
-            return error
-        if self._is_too_large(loaded, records) or not loaded.shard.has_room_for(records):
-            return ErrorCode.invalid_commit_offset_size
-        _, last_offset = self._apply(
-            loaded, committer.group_id, lambda shard, effects: shard.commit(records, effects)
-        )
-        await self.shards.persisted(loaded, last_offset)
-        return ErrorCode.none
+        return await self.shards.run(loaded, self._commit(loaded, committer, records))
+
+    def begin_commit(
+        self,
+        committer: Committer,
+        records: Sequence[OffsetCommitRecord],
+        answer: Callable[[ErrorCode], None],
+    ) -> None:
+        """Commit offsets as `commit` does, without a task: `answer` is called with the error once they are durable."""
+        try:
+            loaded = self._loaded(committer.group_id)
+        except Unavailable as error:
+            answer(error.error_code)
+            return
+
+        def answered(error_code: ErrorCode | None, error: Exception | None) -> None:
+            answer(error_code_of(error) if error_code is None else error_code)
+
+        self.shards.ask(loaded, self._commit(loaded, committer, records), answered)
+
+    def _commit(
+        self,
+        loaded: LoadedShard[GroupShard],
+        committer: Committer,
+        records: Sequence[OffsetCommitRecord],
+    ) -> Operation[GroupShard, ErrorCode]:
+        def judge(shard: GroupShard, now_ms: int) -> Change[ErrorCode]:
+            error = shard.check_commit(committer, now_ms)
+            if error is ErrorCode.none:
+                error = self._check_room(loaded, records)
+            return Change(error, records if error is ErrorCode.none else ())
+
+        return judge
 
     async def commit_in_transaction(
         self,
@@ -247,27 +265,37 @@ class GroupCoordinator:
     ) -> ErrorCode:
         """Hold offsets, durably, until the producer's transaction ends. Raises Unavailable, and as `take_part` does.
 
-        `take_part` has the partition that holds the group take part in the transaction; it returns what has to be
-        persisted for that as well.
+        `take_part` adds the partition that holds the group to the transaction; it returns the partition and the offset
+        that must be durable for that as well.
         """
         loaded = self._loaded(committer.group_id)
-        error = loaded.shard.check_commit_in_transaction(committer, self._now_ms())
-        if error is not ErrorCode.none or not records:
-            return error
-        if self._is_too_large(loaded, records) or not loaded.shard.has_room_for(records):
-            return ErrorCode.invalid_commit_offset_size
-        state = take_part((OFFSETS_TOPIC, loaded.partition.index))
-        pending = [Pending(*producer, record) for record in records]
-        self.shards.check_current(loaded)
+        taken_part: list[tuple[Partition, int]] = []
+
+        def operation(shard: GroupShard, now_ms: int) -> Change[ErrorCode]:
+            error = shard.check_commit_in_transaction(committer, now_ms)
+            if error is ErrorCode.none:
+                error = self._check_room(loaded, records)
+            if error is not ErrorCode.none or not records:
+                return Change(error)
+            written = take_part((OFFSETS_TOPIC, loaded.partition.index))
+            if written is not None:
+                taken_part.append(written)
+            return Change(error, [Pending(*producer, record) for record in records])
+
         try:
-            last_offset = self.shards.append(loaded, pending)
+            error = await self.shards.run(loaded, operation)
         except InvalidProducerEpoch:
             return ErrorCode.invalid_producer_epoch
-        for held in pending:
-            loaded.shard.replay(held, self._now_ms())
-        await self.shards.persisted(loaded, last_offset)
-        if state is not None and not await state[0].persisted(state[1]):
-            raise Unavailable(ErrorCode.not_coordinator)
+        for partition, last_offset in taken_part:
+            if not await partition.persisted(last_offset):
+                raise Unavailable(ErrorCode.not_coordinator)
+        return error
+
+    def _check_room(
+        self, loaded: LoadedShard[GroupShard], records: Sequence[OffsetCommitRecord]
+    ) -> ErrorCode:
+        if self._is_too_large(loaded, records) or not loaded.shard.has_room_for(records):
+            return ErrorCode.invalid_commit_offset_size
         return ErrorCode.none
 
     def _is_too_large(self, loaded: LoadedShard[GroupShard], records: Sequence[OffsetCommitRecord]) -> bool:
@@ -275,7 +303,7 @@ class GroupCoordinator:
         return len(records) * self._largest_offset_bytes > max_bytes and loaded.size_of(records) > max_bytes
 
     def transaction_ended(self, partition: Partition, producer: tuple[int, int], is_commit: bool) -> None:
-        """A marker was appended: what a producer has pending counts, or vanishes."""
+        """Replay a marker that was appended: the pending offsets of its producer count from now on, or vanish."""
         if partition.topic == OFFSETS_TOPIC:
             self.shards.follow(partition.index, TransactionEnd(producer[0], is_commit))
 
@@ -283,21 +311,24 @@ class GroupCoordinator:
         """Whether a member may fetch its group's offsets. Raises Unavailable."""
         return self._loaded(group_id).shard.check_fetch(group_id, member_id, member_epoch)
 
-    async def settled_shard(self, group_id: str) -> GroupShard:
-        """The shard of a group once all that it tells is durable. Raises Unavailable."""
-        loaded = self._loaded(group_id)
-        await self.shards.settled(loaded)
-        return loaded.shard
+    async def read(self, group_id: str, look: Callable[[GroupShard], T]) -> T:
+        """What `look` finds in the shard of a group, once everything that it can have seen is durable. Raises Unavailable."""
+        return await self.shards.run(self._loaded(group_id), lambda shard, _: Change(look(shard)))
 
-    async def change(self, group_id: str, operation: Callable[[GroupShard, Effects], T]) -> T:
-        """Carry out an administrator's change durably. Raises Unavailable."""
+    async def durable_shard(self, group_id: str) -> GroupShard:
+        """The shard of a group once everything it holds is durable; to be read before the next await. Raises Unavailable."""
+        return await self.read(group_id, lambda shard: shard)
+
+    async def run(self, group_id: str, operation: Callable[[GroupShard, Effects], T]) -> T:
+        """Carry out an operation on a group; returns its answer once that is durable.
+
+        Raises Unavailable, and what `operation` raises.
+        """
         loaded = self._loaded(group_id)
-        answer, last_offset = self._apply(loaded, group_id, operation)
-        await self.shards.persisted(loaded, last_offset)
-        return answer
+        return await self.shards.run(loaded, self._with_effects(loaded, group_id, operation))
 
     async def metadata_changed(self, records: Sequence[MetadataRecord]) -> None:
-        """Have groups look at their topics again, and forget the offsets of topics that are gone."""
+        """Have groups check their topics again, and forget the offsets of deleted topics."""
         if any(isinstance(record, TopicRecord | PartitionRecord | RemoveTopicRecord) for record in records):
             for loaded in self.shards:
                 loaded.shard.consumers.topics_changed()
@@ -308,60 +339,43 @@ class GroupCoordinator:
             try:
                 self._apply(loaded, None, lambda shard, effects: shard.forget_topics_but(topics, effects))
             except Unavailable:
-                continue  # loaded anew, and cleaned when its offsets are old
-
-    # Running.
+                continue  # the shard is loaded anew, and cleaned when its offsets are old
 
     def _now_ms(self) -> int:
         return self._clock.now_ms()
 
-    def _run(self, group_id: str, operation: Callable[[GroupShard, Effects], T]) -> T:
-        return self._apply(self._loaded(group_id), group_id, operation)[0]
+    def _with_effects(
+        self,
+        loaded: LoadedShard[GroupShard],
+        group_id: str | None,
+        operation: Callable[[GroupShard, Effects], T],
+    ) -> Operation[GroupShard, T]:
+        """Make an operation of a group's own that folds in what it changes, and sets the timer of the group."""
+
+        def judge(shard: GroupShard, now_ms: int) -> Change[T]:
+            effects = Effects(now_ms)
+            answer = operation(shard, effects)
+            for sharer in effects.gone_sharers:
+                self.on_gone_sharer(*sharer)
+            if group_id is not None:
+                self._set_timer(loaded, group_id, now_ms)
+            return Change(answer, effects.records, is_folded_in=True, replies=effects.replies)
+
+        return judge
 
     def _apply(
         self,
         loaded: LoadedShard[GroupShard],
         group_id: str | None,
-        operation: Callable[[GroupShard, Effects], T],
-    ) -> tuple[T, int | None]:
-        """Run one operation; returns its answer and the last offset it wrote. Raises Unavailable."""
-        self.shards.check_current(loaded)
-        effects = Effects(self._now_ms())
-        answer = operation(loaded.shard, effects)
-        try:
-            last_offset = self.shards.append(loaded, effects.records) if effects.records else None
-        except Unavailable as error:
-            for waiter, _ in effects.replies:
-                _answer_refused(waiter, error.error_code)
-            raise
-        for sharer in effects.gone_sharers:
-            self.on_gone_sharer(*sharer)
-        if effects.replies:
-            # also without records of its own a reply may tell what another request has just written (CoordinatorRuntime)
-            told = loaded.partition.log.log_end_offset - 1 if last_offset is None else last_offset
-            if loaded.partition.is_persisted(told):
-                _deliver(effects.replies)
-            else:
-                self.shards.start(self._deliver_when_persisted(loaded, told, effects.replies))
-        if group_id is not None:
-            self._set_timer(loaded, group_id)
-        return answer, last_offset
-
-    async def _deliver_when_persisted(
-        self, loaded: LoadedShard[GroupShard], last_offset: int, replies: Sequence[tuple[Waiter, Reply]]
+        operation: Callable[[GroupShard, Effects], None],
     ) -> None:
-        try:
-            await self.shards.persisted(loaded, last_offset)
-        except Unavailable as error:
-            for waiter, _ in replies:
-                _answer_refused(waiter, error.error_code)
-            return
-        _deliver(replies)
+        """Carry out at once what nobody waits for. Raises Unavailable."""
+        self.shards.apply(loaded, self._with_effects(loaded, group_id, operation))
 
     # Time.
 
-    def _set_timer(self, loaded: LoadedShard[GroupShard], group_id: str) -> None:
-        """Wake when the group's next deadline is due; a timer that is early already stays."""
+    def _set_timer(self, loaded: LoadedShard[GroupShard], group_id: str, now_ms: int) -> None:
+        """Wake up at the group's next deadline; a timer that is due earlier stays."""
         deadline_ms = loaded.shard.next_deadline_ms(group_id)
         if deadline_ms is None or deadline_ms == NEVER:
             self._drop_timer(group_id)
@@ -370,17 +384,18 @@ class GroupCoordinator:
         if known is not None and known[0] <= deadline_ms:
             return
         self._drop_timer(group_id)
-        delay_s = max(0, deadline_ms - self._now_ms()) / 1000
+        delay_s = max(0, deadline_ms - now_ms) / 1000
         handle = self._loop.call_later(delay_s, self._due, loaded, group_id)
         self._timers[group_id] = deadline_ms, handle
 
     def clock_was_set(self, by_ms: int) -> None:
-        """Have nobody's time be over sooner or later than it would have been."""
+        """Move all deadlines with the clock, so that nobody's time ends sooner or later than before."""
+        now_ms = self._now_ms()
         for loaded in self.shards:
             loaded.shard.clock_was_set(by_ms)
             for group_id in loaded.shard.group_ids():
                 self._drop_timer(group_id)
-                self._set_timer(loaded, group_id)
+                self._set_timer(loaded, group_id, now_ms)
 
     def _drop_timer(self, group_id: str) -> None:
         known = self._timers.pop(group_id, None)
@@ -408,17 +423,3 @@ class GroupCoordinator:
             except Unavailable:
                 continue
         self._clean_later()
-
-
-def _deliver(replies: Sequence[tuple[Waiter, Reply]]) -> None:
-    for waiter, reply in replies:
-        assert isinstance(waiter, asyncio.Future)
-        if not waiter.done():
-            waiter.set_result(reply)
-
-
-def _answer_refused(waiter: Waiter, error: ErrorCode) -> None:
-    assert isinstance(waiter, asyncio.Future)
-    if not waiter.done():
-        waiter.set_exception(Unavailable(error))
-        waiter.exception()  # its client may be gone

@@ -14,7 +14,7 @@ from gateway.coordinator.share.records import SharePartitionKey
 from gateway.quota.backlog import Move, Reader
 from gateway.runtime.backlogs.skipped_records import SkippedRecords
 from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
-from gateway.runtime.coordinators.shards import Unavailable
+from gateway.runtime.coordinators.operations import Unavailable
 from gateway.runtime.coordinators.share_coordinator import ShareCoordinator
 from gateway.runtime.partitions.partition import Partition
 
@@ -66,7 +66,7 @@ class GroupMoves:
         def operation(shard: GroupShard, effects: Effects) -> dict[TopicPartition, int]:
             return move_forward(shard, group_id, targets, effects)
 
-        return await self._groups.change(group_id, operation)
+        return await self._groups.run(group_id, operation)
 
     async def _move_share_group(self, partition: Partition, move: Move, readers: Readers) -> None:
         key = SharePartitionKey(move.reader.group, partition.topic_id, partition.index)

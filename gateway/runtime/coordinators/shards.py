@@ -1,7 +1,7 @@
 """All partitions of one internal topic, each with the state machine that lives in it.
 
-A shard is loaded when something of it is asked for. One whose log could not be written, or lost what was written,
-is lost: its state is ahead of the log, so it is loaded anew. Source: Kafka's `CoordinatorRuntime`.
+A shard is loaded when an operation first needs it. A shard whose log could not be written, or lost what was written, is
+dropped: its state is ahead of the log, so the next operation loads it anew. Source: Kafka's `CoordinatorRuntime`.
 """
 
 from __future__ import annotations
@@ -9,36 +9,32 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.transactional import TransactionEnd
+from gateway.runtime.coordinators.operations import Answered, Applied, Operation, Operations, Unavailable
+from gateway.runtime.coordinators.rewriting import is_worth_a_rewrite, rewrite
 from gateway.runtime.coordinators.shard import Codec, LoadedShard, State
 from gateway.runtime.loop.clock import Clock
+from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.topics.internal_topics import InternalTopics
-from log import IncompatibleFormat, InvalidProducerEpoch, LogError, RecordTooLarge
+from log import IncompatibleFormat, LogError
 
 logger = logging.getLogger(__name__)
 
+A = TypeVar("A")
 S = TypeVar("S", bound=State)
-
-
-class Unavailable(Exception):
-    """The coordinator can't answer now; `error_code` tells the client to ask again."""
-
-    def __init__(self, error_code: ErrorCode = ErrorCode.coordinator_not_available) -> None:
-        super().__init__(error_code.name)
-        self.error_code = error_code
 
 
 @dataclass(frozen=True, slots=True)
 class StateTopic:
-    """An internal topic that a coordinator keeps its state in, as it is created when it is first needed."""
+    """The internal topic that holds the state of a coordinator, as it is created when it is first needed."""
 
     name: str
     num_partitions: int
@@ -47,9 +43,9 @@ class StateTopic:
 
 
 class CoordinatorShards(Generic[S]):
-    """Loads shards, writes to their logs, and notices when one is lost.
+    """Loads shards, carries out operations on them, and drops those whose log lost something.
 
-    `on_load` and `on_lost` are told of every shard once; a lost one stays listed until it is replaced.
+    `on_load` and `on_lost` are called once for every shard; a lost shard stays listed until it is replaced.
     """
 
     def __init__(
@@ -59,6 +55,7 @@ class CoordinatorShards(Generic[S]):
         clock: Clock,
         partitions: Partitions,
         internal_topics: InternalTopics,
+        flusher: Flusher,
         *,
         on_load: Callable[[LoadedShard[S]], None] = lambda _: None,
         on_lost: Callable[[LoadedShard[S]], None] = lambda _: None,
@@ -71,6 +68,7 @@ class CoordinatorShards(Generic[S]):
         self._on_load = on_load
         self._on_lost = on_lost
         self._loaded: dict[int, LoadedShard[S]] = {}
+        self._operations = Operations(clock, flusher, lose=self.lose, on_write=self._rewrite_if_worth_it)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __iter__(self) -> Iterator[LoadedShard[S]]:
@@ -88,9 +86,9 @@ class CoordinatorShards(Generic[S]):
 
     # Loading.
 
-    def of(self, text: str) -> LoadedShard[S]:
-        """The shard that holds what is called `text`. Raises Unavailable."""
-        index = self._internal_topics.index_for(self.topic.name, text)
+    def of(self, owner: str) -> LoadedShard[S]:
+        """The shard that holds the state of a group or a transactional id. Raises Unavailable."""
+        index = self._internal_topics.index_for(self.topic.name, owner)
         if index is None:
             raise Unavailable
         return self.at(index)
@@ -121,7 +119,7 @@ class CoordinatorShards(Generic[S]):
         return loaded
 
     def load_at_start(self) -> None:
-        """As `load_stored`, but raises IncompatibleFormat for what a later release wrote."""
+        """Load every partition that holds records. Raises IncompatibleFormat for records that a later release wrote."""
         for partition in self._stored():
             try:
                 self._load(partition)
@@ -129,31 +127,51 @@ class CoordinatorShards(Generic[S]):
                 logger.error("%s-%d can't be loaded: %s", self.topic.name, partition.index, error)  # noqa: TRY400
 
     def load_stored(self) -> None:
-        """Load every partition that holds anything; one that can't be is tried again when it is asked for."""
+        """Load every partition that holds records; one that can't be loaded is tried again with its next operation."""
         for partition in self._stored():
-            with contextlib.suppress(Unavailable):  # told in the log
+            with contextlib.suppress(Unavailable):  # the reason is logged
                 self.at(partition.index)
 
     def _stored(self) -> Iterator[Partition]:
-        """The partitions that hold anything."""
+        """The partitions that hold records."""
         topic = self._partitions.by_name.get(self.topic.name)
         for partition in topic.with_records() if topic is not None else ():
             if partition.log.log_end_offset > partition.log.log_start_offset:
                 yield partition
 
     def lose(self, loaded: LoadedShard[S]) -> None:
-        """Serve no more from a shard whose state is ahead of its log, or whose partition is gone."""
+        """Drop a shard whose state is ahead of its log, or whose partition is gone."""
         loaded.failed = True
         if not loaded.lost:
             loaded.lost = True
+            self._operations.refuse(loaded)
             self._on_lost(loaded)
 
     def lose_all(self) -> None:
-        """Serve no more."""
+        """Drop every shard: the gateway stops."""
         for loaded in self:
             self.lose(loaded)
 
-    # Writing.
+    # Operations.
+
+    async def run(self, loaded: LoadedShard[S], operation: Operation[S, A]) -> A:
+        """Carry out an operation with the next round; returns its answer once that is durable.
+
+        Raises Unavailable, and what `operation` raises.
+        """
+        return await self._operations.run(loaded, operation)
+
+    def ask(self, loaded: LoadedShard[S], operation: Operation[S, A], answered: Answered) -> None:
+        """Carry out an operation as `run` does, without a task; `answered` is called with the answer, or with the error."""
+        self._operations.ask(loaded, operation, answered)
+
+    def apply(self, loaded: LoadedShard[S], operation: Operation[S, A]) -> Applied[A]:
+        """Carry out an operation at once. Raises Unavailable, and what `operation` raises."""
+        return self._operations.apply(loaded, operation)
+
+    async def persisted(self, loaded: LoadedShard[S], last_offset: int) -> None:
+        """Wait until what was written up to an offset is durable. Raises Unavailable when it will not be."""
+        await self._operations.persisted(loaded, last_offset)
 
     def check_current(self, loaded: LoadedShard[S]) -> None:
         """Raises Unavailable for a shard whose log no longer has what its state has."""
@@ -161,52 +179,20 @@ class CoordinatorShards(Generic[S]):
             self.lose(loaded)
             raise Unavailable(ErrorCode.not_coordinator)
 
-    def append(self, loaded: LoadedShard[S], records: Sequence[Any]) -> int:
-        """Write at least one record; returns the offset of the last.
+    def follow(self, index: int, record: TransactionEnd) -> None:
+        """Fold in a marker that was just appended to the log of one partition."""
+        with contextlib.suppress(Unavailable):  # a shard that is loaded later reads the marker from the log
+            self.at(index).follow(record, self._clock.now_ms())
 
-        Raises Unavailable when it can't be done; the state is then ahead of the log, and the shard lost. Records in a
-        transaction may be refused with InvalidProducerEpoch; then nothing was written.
-        """
-        try:
-            last_offset = loaded.append(records, self._clock.now_ms())
-        except InvalidProducerEpoch:
-            raise
-        except (LogError, ValueError, MemoryError) as error:
-            index = loaded.partition.index
-            logger.error("%s-%d could not be written, loading it anew: %s", self.topic.name, index, error)  # noqa: TRY400 - it says all
-            self.lose(loaded)
-            # as in Kafka: what is too large today is too large tomorrow, so its client must not ask again
-            is_too_large = isinstance(error, RecordTooLarge)
-            code = ErrorCode.unknown_server_error if is_too_large else ErrorCode.not_coordinator
-            raise Unavailable(code) from error
-        if loaded.is_worth_a_rewrite:
+    def _rewrite_if_worth_it(self, loaded: LoadedShard[S]) -> None:
+        if is_worth_a_rewrite(loaded):
             loaded.is_rewritten = True
-            self.start(self._rewrite(loaded))
-        return last_offset
-
-    async def persisted(self, loaded: LoadedShard[S], last_offset: int | None) -> None:
-        """Wait until what was written is durable. Raises Unavailable when it will not be."""
-        if last_offset is not None and not await loaded.persisted(last_offset):
-            self.lose(loaded)
-            raise Unavailable(ErrorCode.not_coordinator)
-
-    async def settled(self, loaded: LoadedShard[S]) -> None:
-        """Wait until all that the state has is durable. Raises Unavailable when it will not be."""
-        await self.persisted(loaded, loaded.partition.log.log_end_offset - 1)
+            task = asyncio.get_running_loop().create_task(self._rewrite(loaded))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     async def _rewrite(self, loaded: LoadedShard[S]) -> None:
         try:
-            await loaded.rewrite(self._clock.now_ms)
+            await rewrite(loaded, self._clock)
         except LogError as error:
-            logger.error("%s-%d can't be written anew: %s", self.topic.name, loaded.partition.index, error)  # noqa: TRY400 - it says all
-
-    def follow(self, index: int, record: TransactionEnd) -> None:
-        """Fold in what somebody else has just appended to the log of one partition."""
-        with contextlib.suppress(Unavailable):  # what is loaded later has it from the log
-            self.at(index).follow(record, self._clock.now_ms())
-
-    def start(self, work: asyncio._CoroutineLike[None]) -> None:
-        """Go on with something in the background."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+            logger.error("%s-%d can't be rewritten: %s", self.topic.name, loaded.partition.index, error)  # noqa: TRY400 - it says all

@@ -10,13 +10,15 @@ import asyncio
 import contextlib
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
 from gateway.config import Config
+from gateway.coordinator.change import Change
 from gateway.coordinator.deadlines import NEVER, moved
 from gateway.coordinator.group.consumer_request import HeartbeatRefused, HeartbeatReply
 from gateway.coordinator.group.share_group import ShareGroup
@@ -36,9 +38,11 @@ from gateway.metadata.records import MetadataRecord, RemoveTopicRecord
 from gateway.metadata.topic_names import SHARE_STATE_TOPIC
 from gateway.runtime.coordinators.group_configs import GroupConfigs
 from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
+from gateway.runtime.coordinators.operations import Operation, Unavailable
 from gateway.runtime.coordinators.shard import LoadedShard
-from gateway.runtime.coordinators.shards import CoordinatorShards, StateTopic, Unavailable
+from gateway.runtime.coordinators.shards import CoordinatorShards, StateTopic
 from gateway.runtime.loop.clock import Clock
+from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.topics.internal_topics import InternalTopics
@@ -77,6 +81,7 @@ class ShareCoordinator:
         internal_topics: InternalTopics,
         group_configs: GroupConfigs,
         groups: GroupCoordinator,
+        flusher: Flusher,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -102,6 +107,7 @@ class ShareCoordinator:
             clock,
             partitions,
             internal_topics,
+            flusher,
         )
 
     def limits(self, group_id: str) -> ShareLimits:
@@ -143,53 +149,42 @@ class ShareCoordinator:
         return self._loaded(key).shard.partitions.get(key)
 
     async def open(self, key: SharePartitionKey, partition: Partition) -> SharePartition:
-        """A partition's delivery state, begun where the group is told to if there is none.
+        """The delivery state of a partition; one that is new begins where the group's configurations say.
 
         Raises Unavailable, LogError.
         """
         found = self.find(key)
         if found is None:
             reading = self._group_configs.of(key.group_id).share_reading
-            await self.begin_at(key, reading.first_offset(partition.log, self._clock.now_ms()))
+            await self._begin(key, reading.first_offset(partition.log, self._clock.now_ms()), anew=False)
             found = self.find(key)
             if found is None:
                 raise Unavailable
-        if found.log_starts_at(partition.log.log_start_offset):
-            self._store(self._loaded(key), key, found, [])
+        log_start_offset = partition.log.log_start_offset
+        if found.start_offset < log_start_offset:
+            self._change(key, lambda state, _: _go_on_at(state, log_start_offset))
         return found
 
     async def begin_at(self, key: SharePartitionKey, start_offset: int) -> None:
         """Begin, or begin anew, at an offset, durably. Raises Unavailable."""
-        loaded = self._loaded(key)
-        loaded.shard.put(key, SharePartition(start_offset))
-        snapshot = ShareSnapshot(key, ShareState(start_offset, (), 0, self._clock.now_ms()))
-        await self._persist(loaded, [snapshot])
+        await self._begin(key, start_offset, anew=True)
 
-    async def forget(self, keys: Sequence[SharePartitionKey]) -> None:
+    async def _begin(self, key: SharePartitionKey, start_offset: int, *, anew: bool) -> None:
+        def operation(states: ShareStates, now_ms: int) -> Change[None]:
+            if not anew and key in states.partitions:
+                return Change(None)  # another fetch was quicker
+            return Change(None, [ShareSnapshot(key, ShareState(start_offset, (), 0, now_ms))])
+
+        await self.shards.run(self._loaded(key), operation)
+
+    async def forget(self, keys: Iterable[SharePartitionKey]) -> None:
         """Forget partitions durably. Raises Unavailable."""
-        written: dict[int, tuple[LoadedShard[ShareStates], int]] = {}
-        for count, key in enumerate(keys, start=1):
-            loaded = self._loaded(key)
-            if loaded.shard.drop(key):
-                last_offset = self.shards.append(loaded, [ShareSnapshot(key, None)])
-                written[loaded.partition.index] = loaded, last_offset
-            if count % _KEYS_PER_STEP == 0:
-                await asyncio.sleep(0)
-        for loaded, last_offset in written.values():
-            await self.shards.persisted(loaded, last_offset)
-
-    def _store(
-        self,
-        loaded: LoadedShard[ShareStates],
-        key: SharePartitionKey,
-        found: SharePartition,
-        batches: Sequence[StateBatch],
-    ) -> int:
-        """Write what changed; returns the last offset written. Raises Unavailable."""
-        return self.shards.append(loaded, [ShareUpdate(key, found.start_offset, tuple(batches))])
-
-    async def _persist(self, loaded: LoadedShard[ShareStates], records: Sequence[ShareSnapshot]) -> None:
-        await self.shards.persisted(loaded, self.shards.append(loaded, records))
+        by_shard: dict[LoadedShard[ShareStates], list[SharePartitionKey]] = {}
+        for key in keys:
+            by_shard.setdefault(self._loaded(key), []).append(key)
+        for loaded, of_shard in by_shard.items():
+            for start in range(0, len(of_shard), _KEYS_PER_STEP):
+                await self.shards.run(loaded, _forgetting(of_shard[start : start + _KEYS_PER_STEP]))
 
     async def metadata_changed(self, records: Sequence[MetadataRecord]) -> None:
         """Forget the state of topics that are gone."""
@@ -208,40 +203,47 @@ class ShareCoordinator:
         self, key: SharePartitionKey, member_id: str, said: Sequence[Acknowledgement]
     ) -> None:
         """Take acknowledgements durably. Raises Unavailable, InvalidRecordState."""
-        loaded = self._loaded(key)
-        found = loaded.shard.partitions.get(key)
-        if found is None:
-            raise Unavailable(ErrorCode.invalid_record_state)
-        before = found.start_offset
-        changed = found.acknowledge(member_id, said, self.limits(key.group_id), self._clock.now_ms())
-        await self._settle(loaded, key, found, changed, moved=found.start_offset != before)
+        limits = self.limits(key.group_id)
 
-    async def _settle(
-        self,
-        loaded: LoadedShard[ShareStates],
-        key: SharePartitionKey,
-        found: SharePartition,
-        changed: Sequence[StateBatch],
-        *,
-        moved: bool,
-    ) -> None:
-        if changed or moved:
-            last_offset = self._store(loaded, key, found, changed)
-            self.wake(key)
-            await self.shards.persisted(loaded, last_offset)
+        def operation(states: ShareStates, now_ms: int) -> Change[None]:
+            if key not in states.partitions:
+                raise Unavailable(ErrorCode.invalid_record_state)
+            return self._changed(
+                states, key, lambda found: found.acknowledge(member_id, said, limits, now_ms)
+            )
+
+        await self.shards.run(self._loaded(key), operation)
 
     async def skip_to(self, key: SharePartitionKey, offset: int) -> int:
-        """Have a group go on at `offset` in a partition that it reads, durably; returns how many records it skips.
+        """Move a group on to `offset` in a partition that it reads, durably; returns how many records it skips.
 
-        What of them a member has acquired is done. Raises Unavailable.
+        Skipped records that a member has acquired are done. Raises Unavailable.
         """
-        loaded = self._loaded(key)
-        found = loaded.shard.partitions.get(key)
-        if found is None:
-            return 0
-        skipped = found.undone_before(offset)
-        await self._settle(loaded, key, found, [], moved=found.log_starts_at(offset))
-        return skipped
+
+        def operation(states: ShareStates, _: int) -> Change[int]:
+            found = states.partitions.get(key)
+            if found is None:
+                return Change(0)
+            skipped = found.undone_before(offset)
+            changed = self._changed(states, key, lambda state: _go_on_at(state, offset))
+            return Change(skipped, changed.records, is_folded_in=True)
+
+        return await self.shards.run(self._loaded(key), operation)
+
+    def _changed(
+        self,
+        states: ShareStates,
+        key: SharePartitionKey,
+        act: Callable[[SharePartition], Sequence[StateBatch]],
+    ) -> Change[None]:
+        """Change the delivery state of a partition that is known; the record says what the log must hold of that."""
+        found = states.partitions[key]
+        before = found.start_offset
+        batches = tuple(act(found))
+        if not batches and found.start_offset == before:
+            return Change(None)
+        self.wake(key)
+        return Change(None, [ShareUpdate(key, found.start_offset, batches)], is_folded_in=True)
 
     def acquired(self, found: SharePartition) -> None:
         """Offsets were acquired: have their locks run out in time."""
@@ -252,10 +254,9 @@ class ShareCoordinator:
         session = self.sessions.pop((group_id, member_id), None)
         if session is not None:
             session.peer.forget_gone(session)
-        for key, found in self.known(group_id).items():
-            before = found.start_offset
-            changed = found.release(member_id, self.limits(group_id))
-            self._store_in_background(key, found, changed, moved=found.start_offset != before)
+        limits = self.limits(group_id)
+        for key in self.known(group_id):
+            self._change_in_background(key, lambda found, _: found.release(member_id, limits))
 
     def begin_session(self, group_id: str, member_id: str, peer: Peer) -> ShareSession:
         """A session in place of any that the member has; it ends when the connection does (ShareSessionCache)."""
@@ -278,19 +279,24 @@ class ShareCoordinator:
             if group is None or member_id not in group.members:
                 self.release_member(group_id, member_id)
 
-    def _store_in_background(
-        self, key: SharePartitionKey, found: SharePartition, changed: Sequence[StateBatch], *, moved: bool
+    def _change(
+        self, key: SharePartitionKey, act: Callable[[SharePartition, int], Sequence[StateBatch]]
     ) -> None:
-        if not changed and not moved:
-            return
-        try:
-            loaded = self._loaded(key)
-            if loaded.shard.partitions.get(key) is not found:
-                return  # it was loaded anew: what is known of the older one was never promised
-            self._store(loaded, key, found, changed)
-        except Unavailable:
-            return
-        self.wake(key)
+        """Change the delivery state of a partition, if it has any, at once and at a time (ms). Raises Unavailable."""
+
+        def operation(states: ShareStates, now_ms: int) -> Change[None]:
+            if key not in states.partitions:
+                return Change(None)
+            return self._changed(states, key, lambda found: act(found, now_ms))
+
+        self.shards.apply(self._loaded(key), operation)
+
+    def _change_in_background(
+        self, key: SharePartitionKey, act: Callable[[SharePartition, int], Sequence[StateBatch]]
+    ) -> None:
+        """Change the delivery state as `_change` does; what a lost shard knew beyond its log was never promised."""
+        with contextlib.suppress(Unavailable):
+            self._change(key, act)
 
     # Waiting.
 
@@ -324,7 +330,7 @@ class ShareCoordinator:
             if count >= self._config.int("group.share.max.groups"):
                 text = "This gateway holds no more share groups."
                 raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
-        return await self._groups.heard(
+        return await self._groups.run(
             request.group_id, lambda shard, effects: shard.share_heartbeat(request, effects)
         )
 
@@ -336,7 +342,7 @@ class ShareCoordinator:
         """Have a group begin at an offset, whether or not anybody ever joined it. Raises Unavailable."""
         self._check_stays(key.group_id)
         place = key.topic_id, key.partition
-        await self._groups.change(
+        await self._groups.run(
             key.group_id, lambda shard, effects: shard.shares.begin(key.group_id, place, topic, effects)
         )
         await self.begin_at(key, start_offset)
@@ -350,7 +356,7 @@ class ShareCoordinator:
     async def forget_topic(self, group_id: str, topic_id: uuid.UUID) -> None:
         """Have a group without members forget a topic durably. Raises Unavailable."""
         await self.forget([key for key in self.known(group_id) if key.topic_id == topic_id])
-        await self._groups.change(
+        await self._groups.run(
             group_id, lambda shard, effects: shard.shares.forget_topic(group_id, topic_id, effects)
         )
 
@@ -378,7 +384,7 @@ class ShareCoordinator:
 
     async def _delete(self, group_id: str) -> ErrorCode:
         await self.forget(list(self.known(group_id)))
-        error = await self._groups.change(
+        error = await self._groups.run(
             group_id, lambda shard, effects: shard.shares.delete(group_id, effects)
         )
         if error is ErrorCode.none:
@@ -417,11 +423,32 @@ class ShareCoordinator:
         self._timer_at_ms = NEVER
         next_ms = NEVER
         for loaded in self.shards:
+            if not loaded.is_current:
+                continue
             for key, found in list(loaded.shard.partitions.items()):
                 if found.next_deadline_ms() <= now_ms:
-                    before = found.start_offset
-                    changed = found.expire(self.limits(key.group_id), now_ms)
-                    self._store_in_background(key, found, changed, moved=found.start_offset != before)
+                    self._change_in_background(key, partial(_expire, limits=self.limits(key.group_id)))
+                if loaded.failed:
+                    break
                 next_ms = min(next_ms, found.next_deadline_ms())
         if next_ms != NEVER:
             self._wake_at(next_ms)
+
+
+def _forgetting(keys: Sequence[SharePartitionKey]) -> Operation[ShareStates, None]:
+    """The operation that forgets those of the partitions that are known."""
+
+    def operation(states: ShareStates, _: int) -> Change[None]:
+        return Change(None, [ShareSnapshot(key, None) for key in keys if key in states.partitions])
+
+    return operation
+
+
+def _expire(found: SharePartition, now_ms: int, limits: ShareLimits) -> Sequence[StateBatch]:
+    return found.expire(limits, now_ms)
+
+
+def _go_on_at(found: SharePartition, offset: int) -> Sequence[StateBatch]:
+    """Move the start offset; no other state must be stored for that."""
+    found.log_starts_at(offset)
+    return ()

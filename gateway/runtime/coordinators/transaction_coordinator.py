@@ -11,18 +11,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from gateway.config import Config
+from gateway.coordinator.change import Change
 from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.transaction import records as transaction_records
 from gateway.coordinator.transaction import rules
 from gateway.coordinator.transaction.records import Transaction, TransactionRecord
 from gateway.coordinator.transaction.rules import (
     EndRequest,
-    NeedsProducerId,
     Producer,
     TransactionLimits,
     TransactionRefused,
@@ -30,8 +30,9 @@ from gateway.coordinator.transaction.rules import (
 from gateway.coordinator.transaction.shard import TransactionShard
 from gateway.coordinator.transaction.states import DECIDED
 from gateway.metadata.topic_names import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from gateway.runtime.coordinators.operations import Operation, Unavailable
 from gateway.runtime.coordinators.shard import LoadedShard
-from gateway.runtime.coordinators.shards import CoordinatorShards, StateTopic, Unavailable
+from gateway.runtime.coordinators.shards import CoordinatorShards, StateTopic
 from gateway.runtime.coordinators.transaction_endings import TransactionEndings, wait_for_end
 from gateway.runtime.coordinators.transaction_markers import TransactionMarkers
 from gateway.runtime.coordinators.transaction_reconciliation import (
@@ -41,14 +42,13 @@ from gateway.runtime.coordinators.transaction_reconciliation import (
     warn_of_strangers,
 )
 from gateway.runtime.loop.clock import Clock
+from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.topics.internal_topics import InternalTopics
 from pid_allocator import NoProducerIds, ProducerIdAllocator
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 NO_LIMIT: Final = 2**31
 
@@ -74,6 +74,7 @@ class TransactionCoordinator:
         internal_topics: InternalTopics,
         producer_ids: ProducerIdAllocator,
         markers: TransactionMarkers,
+        flusher: Flusher,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -101,6 +102,7 @@ class TransactionCoordinator:
             clock,
             partitions,
             internal_topics,
+            flusher,
             on_load=self._resume,
             on_lost=self._give_up,
         )
@@ -182,10 +184,18 @@ class TransactionCoordinator:
             return
         logger.info("%s-%d takes part in the transaction of %s again", *one.place, transactional_id)
         places = frozenset({one.place})
-        now_ms = self._clock.now_ms()
-        after = rules.add_partitions(current, one.producer, places, current.client_version, NO_LIMIT, now_ms)
-        if after is not None:
-            self._write(loaded, transactional_id, after)
+        self._apply(
+            loaded,
+            transactional_id,
+            lambda current, now_ms: rules.add_partitions(
+                current,
+                one.producer,
+                places,
+                0 if current is None else current.client_version,
+                NO_LIMIT,
+                now_ms,
+            ),
+        )
 
     # State.
 
@@ -207,13 +217,26 @@ class TransactionCoordinator:
             item for loaded in self.shards if loaded.is_current for item in loaded.shard.transactions.items()
         ]
 
-    def _write(self, loaded: _Loaded, transactional_id: str, value: Transaction | None) -> int:
-        """Append a record and fold it in; returns its offset. Raises Unavailable."""
-        record = TransactionRecord(transactional_id, value)
-        last_offset = self.shards.append(loaded, [record])
-        loaded.shard.replay(record, self._clock.now_ms())
+    def _apply(
+        self,
+        loaded: _Loaded,
+        transactional_id: str,
+        judge: Callable[[Transaction | None, int], Transaction | None],
+    ) -> Written | None:
+        """Have `judge` decide what the transactional id becomes; None where it stays as it is.
+
+        Raises Unavailable, and what `judge` raises.
+        """
+
+        def operation(shard: TransactionShard, now_ms: int) -> Change[Transaction | None]:
+            after = judge(shard.transactions.get(transactional_id), now_ms)
+            return Change(after, () if after is None else (TransactionRecord(transactional_id, after),))
+
+        value, last_offset = self.shards.apply(loaded, operation)
+        if value is None:
+            return None
         self._unpersisted[transactional_id] = loaded.partition, last_offset
-        return last_offset
+        return Written(loaded, value, last_offset)
 
     def unpersisted(self, transactional_id: str) -> tuple[Partition, int] | None:
         """The partition and offset of an id's newest record, while that is not durable."""
@@ -223,46 +246,36 @@ class TransactionCoordinator:
             return None
         return found
 
-    async def _durable(self, transactional_id: str, loaded: _Loaded) -> None:
-        found = self.unpersisted(transactional_id)
-        if found is not None:
-            await self.shards.persisted(loaded, found[1])
-        self.shards.check_current(loaded)
-
-    async def _with_fresh_id(self, decide: Callable[[int | None], T]) -> T:
-        """Decide, with another producer id if there must be one. Raises Unavailable."""
+    async def _fresh_producer_id(self) -> int:
+        """Another producer id. Raises Unavailable."""
         try:
-            return decide(None)
-        except NeedsProducerId:
-            pass
-        try:
-            fresh_producer_id = await self._producer_ids.next_producer_id()
+            return await self._producer_ids.next_producer_id()
         except NoProducerIds as error:
             logger.warning("no producer id: %s", error)
             raise Unavailable(ErrorCode.coordinator_load_in_progress) from error
-        return decide(fresh_producer_id)
 
     # Producers.
 
     async def begin_producer(self, transactional_id: str, timeout_ms: int, claimed: Producer) -> Producer:
         """InitProducerId: who the producer is from now on; all before it are fenced. Raises TransactionRefused, Unavailable.
 
-        An open transaction is aborted first, and waited for.
+        An open transaction is aborted first, and its end is awaited.
         """
         rules.check_begin(transactional_id, timeout_ms, self.limits)
 
-        def decide(fresh_producer_id: int | None) -> Written:
-            loaded = self._of(transactional_id)
-            current = loaded.shard.transactions.get(transactional_id)
-            if current is None and self._is_full:
-                raise TransactionRefused(ErrorCode.policy_violation)
-            after = rules.begin_producer(
-                current, timeout_ms, claimed, fresh_producer_id, self._clock.now_ms()
-            )
-            return Written(loaded, after, self._write(loaded, transactional_id, after))
-
         async def attempt() -> Producer:
-            written = await self._with_fresh_id(decide)
+            current = self.find(transactional_id)
+            self._check_room(current)
+            fresh_producer_id = None
+            if rules.begin_needs_producer_id(current, claimed):
+                fresh_producer_id = await self._fresh_producer_id()
+
+            def judge(current: Transaction | None, now_ms: int) -> Transaction:
+                self._check_room(current)
+                return rules.begin_producer(current, timeout_ms, claimed, fresh_producer_id, now_ms)
+
+            written = self._apply(self._of(transactional_id), transactional_id, judge)
+            assert written is not None
             if written.value.state in DECIDED:
                 self._begin_ending(transactional_id, written)
                 raise TransactionRefused(ErrorCode.concurrent_transactions)
@@ -270,6 +283,11 @@ class TransactionCoordinator:
             return Producer(written.value.producer_id, written.value.producer_epoch)
 
         return await self.endings.retry(transactional_id, attempt)
+
+    def _check_room(self, current: Transaction | None) -> None:
+        """Raises TransactionRefused for one transactional id too many."""
+        if current is None and self._is_full:
+            raise TransactionRefused(ErrorCode.policy_violation)
 
     @property
     def _is_full(self) -> bool:
@@ -288,7 +306,10 @@ class TransactionCoordinator:
         """AddPartitionsToTxn, durably. Raises TransactionRefused, Unavailable."""
         loaded = self._of(transactional_id)
         self._add(loaded, transactional_id, producer, places, client_version)
-        await self._durable(transactional_id, loaded)
+        found = self.unpersisted(transactional_id)
+        if found is not None:
+            await self.shards.persisted(loaded, found[1])
+        self.shards.check_current(loaded)
 
     async def add_offsets(
         self, transactional_id: str, producer: Producer, group_id: str, client_version: int
@@ -327,16 +348,14 @@ class TransactionCoordinator:
         places: frozenset[TopicPartition],
         client_version: int,
     ) -> None:
-        after = rules.add_partitions(
-            loaded.shard.transactions.get(transactional_id),
-            producer,
-            places,
-            client_version,
-            self.limits.max_partitions,
-            self._clock.now_ms(),
+        max_partitions = self.limits.max_partitions
+        self._apply(
+            loaded,
+            transactional_id,
+            lambda current, now_ms: rules.add_partitions(
+                current, producer, places, client_version, max_partitions, now_ms
+            ),
         )
-        if after is not None:
-            self._write(loaded, transactional_id, after)
 
     # Ends.
 
@@ -346,19 +365,20 @@ class TransactionCoordinator:
         Raises TransactionRefused, Unavailable.
         """
 
-        def decide(fresh_producer_id: int | None) -> Written | Producer:
-            loaded = self._of(transactional_id)
-            current = loaded.shard.transactions.get(transactional_id)
-            after = rules.end(current, request, fresh_producer_id, self._clock.now_ms())
-            if after is None:
-                assert current is not None
-                return Producer(current.producer_id, current.producer_epoch)
-            return Written(loaded, after, self._write(loaded, transactional_id, after))
-
         async def attempt() -> Producer:
-            decided = await self._with_fresh_id(decide)
-            if isinstance(decided, Producer):
-                return decided
+            current = self.find(transactional_id)
+            fresh_producer_id = None
+            if rules.end_needs_producer_id(current, request):
+                fresh_producer_id = await self._fresh_producer_id()
+            loaded = self._of(transactional_id)
+            decided = self._apply(
+                loaded,
+                transactional_id,
+                lambda current, now_ms: rules.end(current, request, fresh_producer_id, now_ms),
+            )
+            if decided is None:
+                ended = loaded.shard.transactions[transactional_id]
+                return Producer(ended.producer_id, ended.producer_epoch)
             ending = self._begin_ending(transactional_id, decided)
             await self.shards.persisted(decided.loaded, decided.last_offset)
             await wait_for_end(ending)
@@ -382,9 +402,7 @@ class TransactionCoordinator:
         try:
             await self.shards.persisted(loaded, last_offset)
             await self.markers.write(value, loaded.partition.leader_epoch)
-            self.shards.check_current(loaded)
-            completed = rules.complete(value, self._clock.now_ms())
-            self._write(loaded, transactional_id, completed)
+            self._apply(loaded, transactional_id, lambda _, now_ms: rules.complete(value, now_ms))
             for one in left:
                 self._adopt(loaded, transactional_id, one)
         except Unavailable:
@@ -403,11 +421,12 @@ class TransactionCoordinator:
             if not loaded.is_current:
                 continue
             for transactional_id in loaded.shard.overdue(now_ms):
-                after = rules.fence(loaded.shard.transactions[transactional_id], now_ms)
                 try:
-                    written = Written(loaded, after, self._write(loaded, transactional_id, after))
+                    written = self._apply(loaded, transactional_id, _fenced)
                 except Unavailable:
                     break
+                if written is None:
+                    continue
                 logger.info("the transaction of %s took too long and is aborted", transactional_id)
                 self._begin_ending(transactional_id, written)
 
@@ -417,9 +436,19 @@ class TransactionCoordinator:
         for loaded in self.shards:
             if not loaded.is_current:
                 continue
-            for transactional_id in loaded.shard.expired(expiration_ms, self._clock.now_ms()):
-                try:
-                    self._write(loaded, transactional_id, None)
-                except Unavailable:
-                    break
+            expired = loaded.shard.expired(expiration_ms, self._clock.now_ms())
+            try:
+                self.shards.apply(loaded, _forgetting(expired))
+            except Unavailable:
+                continue
+            for transactional_id in expired:
                 self._unpersisted.pop(transactional_id, None)
+
+
+def _fenced(current: Transaction | None, now_ms: int) -> Transaction | None:
+    return None if current is None else rules.fence(current, now_ms)
+
+
+def _forgetting(transactional_ids: Sequence[str]) -> Operation[TransactionShard, None]:
+    """The operation that forgets transactional ids."""
+    return lambda _, __: Change(None, [TransactionRecord(name, None) for name in transactional_ids])

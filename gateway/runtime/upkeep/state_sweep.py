@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from gateway.coordinator.share.records import SharePartitionKey
 from gateway.coordinator.transaction import rules
-from gateway.runtime.coordinators.shards import Unavailable
+from gateway.runtime.coordinators.operations import Unavailable
 from gateway.runtime.loop.tasks import Task
 from gateway.runtime.services import Services
 from gateway.runtime.upkeep.file_sweep import is_partition
@@ -154,6 +154,6 @@ class StateSweep:
     async def _forget_offsets(self, group_id: str, leaks: list[StateLeak]) -> None:
         places = [(leak.topic, leak.partition) for leak in leaks]
         gone = [place for place in places if not self._exists(*place)]
-        await self._services.groups.change(
+        await self._services.groups.run(
             group_id, lambda shard, effects: shard.forget_offsets(group_id, gone, effects)
         )

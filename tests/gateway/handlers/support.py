@@ -109,9 +109,11 @@ async def open_node(path: Path, *overrides: str, storage: Storage | None = None)
     await lifecycle.start()
     group_configs = GroupConfigs(config, metadata_log)
     internal_topics = InternalTopics(metadata_log, partitions, config.int("node.id"))
-    groups = GroupCoordinator(config, clock, partitions, metadata_log, internal_topics, group_configs)
+    groups = GroupCoordinator(
+        config, clock, partitions, metadata_log, internal_topics, group_configs, flusher
+    )
     groups.start()
-    shares = ShareCoordinator(config, clock, partitions, internal_topics, group_configs, groups)
+    shares = ShareCoordinator(config, clock, partitions, internal_topics, group_configs, groups, flusher)
     shares.start()
     metadata_log.add_listener(shares.metadata_changed)
     producer_ids = open_producer_ids(config, open_store(config, metadata_log), clock)
@@ -122,6 +124,7 @@ async def open_node(path: Path, *overrides: str, storage: Storage | None = None)
         internal_topics,
         producer_ids,
         TransactionMarkers(clock, partitions, metadata_log.image),
+        flusher,
     )
     transactions.markers.listeners.append(groups.transaction_ended)
     transactions.start()

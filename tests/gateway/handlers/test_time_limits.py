@@ -75,7 +75,7 @@ async def node(tmp_path: Path, disk: SlowDisk) -> AsyncIterator[Node]:
         await services.groups.ensure_topic()
         await services.shares.ensure_topic()
         record = OffsetCommitRecord("readers", "orders", 0, CommittedOffset(1, -1, "", NOW_MS))
-        await services.groups.change("readers", lambda shard, effects: shard.commit([record], effects))
+        await services.groups.run("readers", lambda shard, effects: shard.commit([record], effects))
         await services.shares.begin_group(share_key(node), "orders", 1)
         yield node
         disk.may_flush.set()
@@ -272,7 +272,7 @@ class TestLists:
         assert partition is not None
         for number in range(20):
             record = OffsetCommitRecord(f"g{number}", "orders", 0, CommittedOffset(1, -1, "", NOW_MS))
-            await services.groups.change(
+            await services.groups.run(
                 record.group_id, lambda shard, effects, record=record: shard.commit([record], effects)
             )
             await services.transactions.begin_producer(f"t{number}", 1000, Producer())

@@ -8,18 +8,20 @@ from gateway.coordinator.group import consumer_group, shard
 from gateway.coordinator.group.offsets import GroupOffsets
 from gateway.coordinator.transactional import Pending, TransactionEnd
 from gateway.metadata.topic_names import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
-from gateway.runtime.coordinators.shards import CoordinatorShards
+from gateway.runtime.coordinators.operations import Operations
 from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
 from gateway.runtime.coordinators.transaction_markers import TransactionMarkers
 from tests.simulation.planted.fault import Change, fault
 
 
 def _never_waiting(topic: str) -> Any:
-    persisted = CoordinatorShards.persisted
+    when_persisted = Operations.when_persisted
 
-    async def at_once(self: CoordinatorShards[Any], loaded: Any, last_offset: int | None) -> None:
-        if self.topic.name != topic:
-            await persisted(self, loaded, last_offset)
+    def at_once(self: Operations[Any], loaded: Any, last_offset: int, callback: Any) -> None:
+        if loaded.partition.topic == topic:
+            callback(None)
+        else:
+            when_persisted(self, loaded, last_offset, callback)
 
     return at_once
 
@@ -27,13 +29,13 @@ def _never_waiting(topic: str) -> Any:
 @fault
 def end_answered_before_the_flush() -> list[Change]:
     """EndTxn is answered, and markers are written, before the decision is durable"""
-    return [(CoordinatorShards, "persisted", _never_waiting(TRANSACTION_STATE_TOPIC))]
+    return [(Operations, "when_persisted", _never_waiting(TRANSACTION_STATE_TOPIC))]
 
 
 @fault
 def offsets_committed_before_the_flush() -> list[Change]:
     """OffsetCommit is answered before its record is durable"""
-    return [(CoordinatorShards, "persisted", _never_waiting(OFFSETS_TOPIC))]
+    return [(Operations, "when_persisted", _never_waiting(OFFSETS_TOPIC))]
 
 
 @fault

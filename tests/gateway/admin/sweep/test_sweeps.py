@@ -76,7 +76,7 @@ async def commit(node: Node, group: str, topic: str, partition: int = 0) -> None
     """Commit as a log that could not be written when the topic went would have it still."""
     await node.services.groups.ensure_topic()
     record = OffsetCommitRecord(group, topic, partition, CommittedOffset(7, -1, "", NOW_MS))
-    await node.services.groups.change(group, lambda shard, effects: shard.commit([record], effects))
+    await node.services.groups.run(group, lambda shard, effects: shard.commit([record], effects))
 
 
 def share_key(node: Node, topic: str | None, partition: int = 0, group: str = "sharers") -> SharePartitionKey:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -19,7 +19,6 @@ from gateway.coordinator.transaction import rules
 from gateway.coordinator.transaction.records import Transaction, TransactionRecord, decode, encode
 from gateway.coordinator.transaction.rules import (
     EndRequest,
-    NeedsProducerId,
     Producer,
     TransactionRefused,
 )
@@ -31,6 +30,17 @@ TIMEOUT_MS = 100
 PLACES = [("a", 0), ("a", 1), ("b", 0)]
 FIRST_EPOCH = 32_760
 """The first epoch: near the last one, so that ids change often."""
+
+
+A = TypeVar("A")
+
+
+def _asked(rule: Callable[[], A]) -> A | ErrorCode:
+    """What a rule says, or why it refuses."""
+    try:
+        return rule()
+    except TransactionRefused as error:
+        return error.error_code
 
 
 @dataclass
@@ -100,9 +110,8 @@ class Machine(RuleBasedStateMachine):
         client.producer, client.wrote, client.asked = producer, set(), None
 
     def _begin(self, claimed: Producer) -> Producer | None:
-        after = self._attempt(
-            lambda fresh: rules.begin_producer(self.current, TIMEOUT_MS, claimed, fresh, self.now_ms)
-        )
+        fresh = self.fresh() if rules.begin_needs_producer_id(self.current, claimed) else None
+        after = _asked(lambda: rules.begin_producer(self.current, TIMEOUT_MS, claimed, fresh, self.now_ms))
         if isinstance(after, ErrorCode):
             assert after in {ErrorCode.concurrent_transactions, ErrorCode.producer_fenced}
             assert claimed.is_named or after is ErrorCode.concurrent_transactions
@@ -113,15 +122,6 @@ class Machine(RuleBasedStateMachine):
             return None
         self.write(after)
         return Producer(after.producer_id, after.producer_epoch)
-
-    def _attempt(self, decide: Callable[[int | None], Transaction | None]) -> Transaction | ErrorCode | None:
-        try:
-            try:
-                return decide(None)
-            except NeedsProducerId:
-                return decide(self.fresh())
-        except TransactionRefused as error:
-            return error.error_code
 
     @precondition(lambda self: self.clients)
     @rule(data=st.data(), place=st.sampled_from(PLACES))
@@ -154,7 +154,9 @@ class Machine(RuleBasedStateMachine):
         request = client.asked if asks_again else EndRequest(client.producer, commit, client.version)
         assert request is not None
         before = self.current
-        after = self._attempt(lambda fresh: rules.end(before, request, fresh, self.now_ms))
+        needs_id = _asked(lambda: rules.end_needs_producer_id(before, request)) is True
+        fresh = self.fresh() if needs_id else None
+        after = _asked(lambda: rules.end(before, request, fresh, self.now_ms))
         if isinstance(after, ErrorCode):
             return
         assert before is not None

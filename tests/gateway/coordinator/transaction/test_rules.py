@@ -13,7 +13,6 @@ from gateway.coordinator.transaction.rules import (
     LAST_EPOCH_TO_BUMP,
     MAX_EPOCH,
     EndRequest,
-    NeedsProducerId,
     Producer,
     TransactionLimits,
     TransactionRefused,
@@ -72,8 +71,7 @@ def end(
 
 
 def test_the_first_producer_of_an_id_has_epoch_0() -> None:
-    with pytest.raises(NeedsProducerId):
-        begin(None)
+    assert rules.begin_needs_producer_id(None, NOBODY)
     assert begin(None, fresh=9) == Transaction(9, 0, 30_000, last_update_ms=NOW_MS)
     assert begin(None, Producer(5, 3), fresh=9) == Transaction(9, 0, 30_000, last_update_ms=NOW_MS)
 
@@ -124,8 +122,9 @@ def test_an_open_transaction_is_aborted_first(claimed: Producer) -> None:
 @pytest.mark.parametrize("claimed", [NOBODY, Producer(7, LAST_EPOCH_TO_BUMP)])
 def test_when_the_epochs_are_used_up_another_id_follows(claimed: Producer) -> None:
     current = transaction(producer_epoch=LAST_EPOCH_TO_BUMP)
-    with pytest.raises(NeedsProducerId):
-        begin(current, claimed)
+    assert rules.begin_needs_producer_id(current, claimed)
+    assert not rules.begin_needs_producer_id(transaction(producer_epoch=LAST_EPOCH_TO_BUMP - 1), NOBODY)
+    assert not rules.begin_needs_producer_id(current, Producer(8, LAST_EPOCH_TO_BUMP)), "it is refused"
     after = begin(current, claimed, fresh=20)
     assert isinstance(after, Transaction)
     assert (after.producer_id, after.producer_epoch, after.previous_producer_id) == (20, 0, 7)
@@ -271,14 +270,15 @@ def test_the_end_of_a_transaction_that_wrote_nothing_has_a_start() -> None:
 def test_an_end_that_uses_up_the_epochs_gives_another_id(commit: bool) -> None:
     current = transaction(ONGOING, producer_epoch=LAST_EPOCH_TO_BUMP)
     request = EndRequest(Producer(7, LAST_EPOCH_TO_BUMP), commit, 2)
-    with pytest.raises(NeedsProducerId):
-        rules.end(current, request, None, NOW_MS)
+    assert rules.end_needs_producer_id(current, request)
+    assert not rules.end_needs_producer_id(current, request._replace(client_version=1))
     decided = rules.end(current, request, 20, NOW_MS)
     assert decided is not None
     assert (decided.producer_id, decided.producer_epoch, decided.next_producer_id) == (7, MAX_EPOCH, 20)
     assert end(decided, LAST_EPOCH_TO_BUMP, commit, 2) == BUSY
     done = rules.complete(decided, NOW_MS)
     assert (done.producer_id, done.producer_epoch, done.previous_producer_id) == (20, 0, 7)
+    assert not rules.end_needs_producer_id(done, request)
     assert end(done, LAST_EPOCH_TO_BUMP, commit, 2) is None
     assert end(done, LAST_EPOCH_TO_BUMP, not commit, 2) == INVALID
     assert end(done, 3, commit, 2) == UNKNOWN

@@ -15,9 +15,9 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.transaction.rules import Producer
 from gateway.handlers.groups import delete_groups, offset_commit, offset_fetch
 from gateway.handlers.transactions import add_offsets_to_txn, end_txn, init_producer_id, txn_offset_commit
-from gateway.runtime.coordinators import shard
+from gateway.runtime.coordinators import rewriting
 from tests.gateway.handlers.requests import create
-from tests.gateway.handlers.support import NOW_MS, Node, open_node
+from tests.gateway.handlers.support import Node, open_node
 
 GROUP = "g"
 TOPIC = "flights"
@@ -204,7 +204,7 @@ async def test_a_group_that_is_deleted_takes_them_along(tmp_path: Path) -> None:
 async def test_a_log_that_is_written_anew_keeps_what_is_pending(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shard, "RECORDS_AT_ONCE", 1)
+    monkeypatch.setattr(rewriting, "RECORDS_AT_ONCE", 1)
     async with node_at(tmp_path) as node:
         first, second = await begin(node), await begin(node, "another")
         await hold(node, first, 10)
@@ -212,7 +212,7 @@ async def test_a_log_that_is_written_anew_keeps_what_is_pending(
         await commit_outside(node, 5)
         await hold(node, first, 11)
         loaded = node.services.groups.shards.at(0)
-        await loaded.rewrite(lambda: NOW_MS)
+        await rewriting.rewrite(loaded, node.clock)
         log = loaded.partition.log
         assert log.log_start_offset > 0
         assert {producer_id for producer_id, _ in log.open_transactions()} == {

@@ -17,9 +17,9 @@ from gateway.coordinator.group.classic_rebalance import Join
 from gateway.coordinator.group.committer import Committer
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from gateway.metadata.topic_names import OFFSETS_TOPIC
-from gateway.runtime.coordinators import shard as shard_module
+from gateway.runtime.coordinators import rewriting
 from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
-from gateway.runtime.coordinators.shards import Unavailable
+from gateway.runtime.coordinators.operations import Unavailable
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.topics.internal_topics import java_hash
 from log import Storage
@@ -90,7 +90,7 @@ async def form_group(groups: GroupCoordinator, group_id: str, client_id: str) ->
 
 
 async def offsets_of(groups: GroupCoordinator, group_id: str) -> dict[int, int]:
-    shard = await groups.settled_shard(group_id)
+    shard = await groups.durable_shard(group_id)
     return {partition: value.offset for (_, partition), value in shard.fetch_offsets(group_id).items()}
 
 
@@ -185,7 +185,7 @@ class TestRestart:
             for group_id in ("simple", "given-up"):
                 await commit(groups, group_id, 3)
                 await commit(groups, group_id, 5)
-            await groups.change(
+            await groups.run(
                 "given-up", lambda shard, effects: shard.delete_offsets("given-up", [(TOPIC, 0)], effects)
             )
             before = contents(groups)
@@ -218,9 +218,7 @@ class TestRestart:
             too_many = [offset_record("large", 2, partition) for partition in range(count)]
             refused = await groups.commit(Committer("large"), too_many)
             assert refused is ErrorCode.invalid_commit_offset_size
-            deleted = await groups.change(
-                "large", lambda shard, effects: shard.delete_group("large", effects)
-            )
+            deleted = await groups.run("large", lambda shard, effects: shard.delete_group("large", effects))
             assert deleted is ErrorCode.none
         async with open_node(tmp_path, *overrides) as node:
             assert contents(node.services.groups) == {}
@@ -243,8 +241,8 @@ class TestRestart:
 class TestRewrite:
     @pytest.fixture(autouse=True)
     def _small(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(shard_module, "REWRITE_AT_LEAST_BYTES", 20_000)
-        monkeypatch.setattr(shard_module, "RECORDS_AT_ONCE", 3)
+        monkeypatch.setattr(rewriting, "REWRITE_AT_LEAST_BYTES", 20_000)
+        monkeypatch.setattr(rewriting, "RECORDS_AT_ONCE", 3)
 
     async def commit_much(
         self, groups: GroupCoordinator, group_ids: Iterable[str], partition: int, start: int
@@ -261,7 +259,7 @@ class TestRewrite:
             await form_group(groups, "formed", "client")
             await commit(groups, "deleted", 1)
             assert (
-                await groups.change("deleted", lambda shard, effects: shard.delete_group("deleted", effects))
+                await groups.run("deleted", lambda shard, effects: shard.delete_group("deleted", effects))
                 is ErrorCode.none
             )
             # committed all the while, so that a rewrite meets newer offsets than it began with
@@ -290,7 +288,7 @@ class TestRewrite:
             for number in range(30):
                 await commit(groups, f"group-{number}", 1)
             disk.threads.clear()
-            await groups.shards.at(0).rewrite(lambda: NOW_MS)
+            await rewriting.rewrite(groups.shards.at(0), node.clock)
             assert offsets_partition(node).log.log_start_offset == 30
             assert disk.threads
             assert threading.get_ident() not in disk.threads
@@ -304,11 +302,11 @@ class TestRewrite:
                 await commit(groups, f"group-{number}", 1)
             partition = offsets_partition(node)
             with disk.held(f"{OFFSETS_TOPIC}-0/log-start-offset"):
-                rewriting = asyncio.create_task(groups.shards.at(0).rewrite(lambda: NOW_MS))
+                rewrite = asyncio.create_task(rewriting.rewrite(groups.shards.at(0), node.clock))
                 while not disk.waiting:
                     await asyncio.sleep(0)
                 partition.log.take_offline("a test says so")
-            await rewriting
+            await rewrite
             assert partition.log.base_offsets()[0] == 0
             partition.log.reopen(NOW_MS)
             partition.flush_finished()
@@ -323,7 +321,7 @@ class TestRewrite:
                 await commit(groups, f"group-{number}", 1)
             partition = offsets_partition(node)
             loaded = groups.shards.at(0)
-            rewriting = asyncio.create_task(loaded.rewrite(lambda: NOW_MS))
+            rewrite = asyncio.create_task(rewriting.rewrite(loaded, node.clock))
             await asyncio.sleep(0)
             assert partition.log.log_end_offset > 30, "it has begun"
             partition.log.take_offline("a test says so")
@@ -332,7 +330,7 @@ class TestRewrite:
             partition.log.reopen(NOW_MS)
             partition.flush_finished()
             await commit(groups, "group-29", 3)
-            await rewriting
+            await rewrite
             assert groups.shards.at(0) is not loaded
             before = contents(groups)
             assert partition.log.log_start_offset == 0
@@ -348,11 +346,11 @@ class TestRewrite:
                 await commit(groups, f"group-{number}", 1)
             await finish_tasks(groups)
             loaded = groups.shards.at(0)
-            await loaded.rewrite(lambda: NOW_MS)
-            assert not loaded.is_worth_a_rewrite
+            await rewriting.rewrite(loaded, node.clock)
+            assert not rewriting.is_worth_a_rewrite(loaded)
             for offset in range(2, 5):
                 await commit(groups, "group-0", offset)
-            assert not loaded.is_worth_a_rewrite
+            assert not rewriting.is_worth_a_rewrite(loaded)
 
 
 async def test_a_group_that_is_too_large_after_a_restart_is_told_to_join_again(tmp_path: Path) -> None:

@@ -12,9 +12,10 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.share_heartbeat import LEAVING
 from gateway.coordinator.share.records import SharePartitionKey
-from gateway.runtime.coordinators.shards import Unavailable
+from gateway.runtime.coordinators.operations import Unavailable
+from gateway.runtime.coordinators.rewriting import rewrite
 from tests.gateway.handlers.requests import delete
-from tests.gateway.handlers.support import NOW_MS, FakePeer, Node, open_node
+from tests.gateway.handlers.support import FakePeer, Node, open_node
 from tests.gateway.runtime.share_requests import (
     GROUP,
     SETTINGS,
@@ -190,7 +191,7 @@ class TestMembers:
             await beat(node, "gone", 0, TOPIC)
             await beat(node, "gone", LEAVING)
             before = node.services.shares.group(GROUP)
-            await node.services.groups.shards.at(0).rewrite(lambda: NOW_MS)
+            await rewrite(node.services.groups.shards.at(0), node.clock)
             partition = node.services.partitions.get("__consumer_offsets", 0)
             assert partition is not None
             assert partition.log.log_start_offset > 0

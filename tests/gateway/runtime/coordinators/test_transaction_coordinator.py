@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
+from gateway.coordinator.change import Change
 from gateway.coordinator.transaction.records import Transaction, TransactionRecord
 from gateway.coordinator.transaction.rules import EndRequest, Producer, TransactionRefused
 from gateway.coordinator.transaction.states import (
@@ -19,7 +20,7 @@ from gateway.coordinator.transaction.states import (
 )
 from gateway.metadata.topic_names import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from gateway.runtime.coordinators import transaction_endings
-from gateway.runtime.coordinators.shards import Unavailable
+from gateway.runtime.coordinators.operations import Unavailable
 from gateway.runtime.partitions.partition import Partition
 from log import Storage, StorageFailed
 from tests.faults.directory_life import ROOT, new_disk
@@ -76,6 +77,13 @@ async def refusal(work: object) -> ErrorCode:
     raise AssertionError("it was not refused")
 
 
+def write(node: Node, value: Transaction) -> None:
+    """Write a state of the transactional id that no request leads to."""
+    shards = node.services.transactions.shards
+    (loaded,) = shards
+    shards.apply(loaded, lambda *_: Change(None, [TransactionRecord(NAME, value)]))
+
+
 class TestTransactions:
     @pytest.mark.parametrize("version", [12, ADDS_FIRST])
     async def test_one_after_the_other_without_a_wait(self, tmp_path: Path, version: int) -> None:
@@ -125,8 +133,7 @@ class TestTransactions:
         async with open_node(tmp_path, *SETTINGS) as node:
             client = await prepared(node)
             transactions = node.services.transactions
-            (loaded,) = transactions.shards
-            transactions._write(loaded, NAME, current(node)._replace(producer_epoch=32_766))
+            write(node, current(node)._replace(producer_epoch=32_766))
             client.producer = Producer(client.producer.producer_id, 32_766)
             request = EndRequest(client.producer, True, 2)
             await client.transact(Attempt("a"), commit=True)
@@ -211,7 +218,8 @@ class TestTime:
             assert current(node, "used").state is ONGOING
             claimed = node.services.transactions.begin_producer(NAME, 1_000, client.producer)
             assert (await claimed).producer_epoch == 0
-            await node.services.transactions.shards.settled(next(iter(node.services.transactions.shards)))
+            (loaded,) = node.services.transactions.shards
+            await node.services.transactions.shards.run(loaded, lambda *_: Change(None))
         async with open_node(tmp_path, *SETTINGS) as node:
             assert {name for name, _ in node.services.transactions.all()} == {NAME, "used"}
 
@@ -222,12 +230,10 @@ class TestRestart:
             client = await prepared(node)
             await client.write("a", 0)
             await client.write("a", 1)
-            transactions = node.services.transactions
-            (loaded,) = transactions.shards
             decided = current(node)._replace(
                 state=PREPARE_COMMIT, producer_epoch=1, last_producer_epoch=0, client_version=2
             )
-            transactions._write(loaded, NAME, decided)
+            write(node, decided)
         async with open_node(tmp_path, *SETTINGS) as node:
             await node.services.transactions.endings.finish()
             assert outcomes(node) == {"a": COMMITTED}
@@ -245,8 +251,8 @@ class TestRestart:
             await client.write("b", 0)
             transactions = node.services.transactions
             (loaded,) = transactions.shards
-            await transactions.shards.persisted(
-                loaded, transactions.shards.append(loaded, [TransactionRecord(NAME, decided)])
+            await transactions.shards.run(
+                loaded, lambda *_: Change(None, [TransactionRecord(NAME, decided)], True)
             )
         async with open_node(tmp_path, *SETTINGS) as node:
             await node.services.transactions.endings.finish()
@@ -262,7 +268,7 @@ class TestRestart:
             client = await prepared(node)
             transactions = node.services.transactions
             (loaded,) = transactions.shards
-            transactions._write(loaded, NAME, current(node)._replace(producer_epoch=epoch))
+            write(node, current(node)._replace(producer_epoch=epoch))
             client.producer = Producer(client.producer.producer_id, epoch)
             await client.write("a", 0)
             before = current(node)
@@ -276,8 +282,8 @@ class TestRestart:
                 client_version=2,
                 next_producer_id=next_producer_id,
             )
-            await transactions.shards.persisted(
-                loaded, transactions.shards.append(loaded, [TransactionRecord(NAME, decided)])
+            await transactions.shards.run(
+                loaded, lambda *_: Change(None, [TransactionRecord(NAME, decided)], True)
             )
         async with open_node(tmp_path, *SETTINGS) as node:
             await node.services.transactions.endings.finish()

@@ -1,0 +1,22 @@
+"""What an operation of a coordinator yields: its answer and the records that carry it out. Source: Kafka's `CoordinatorResult`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
+
+A = TypeVar("A")
+
+Waiter = object
+"""A request that waits for its answer; the caller of the coordinator knows how to answer it."""
+
+
+class Change(NamedTuple, Generic[A]):
+    """An answer that is true once `records` are durable; nothing changes where there are none."""
+
+    answer: A
+    records: Sequence[Any] = ()
+    is_folded_in: bool = False
+    """Whether the operation changed the state itself, so that the records must not be replayed (Kafka's `replayRecords`)."""
+    replies: Sequence[tuple[Waiter, object]] = ()
+    """Earlier requests that this operation answers, each with its answer."""

@@ -1,0 +1,91 @@
+"""The batch that a shard is about to write: records of several operations, as many as a batch can hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from typing import Any, Final
+
+from gateway.coordinator.transactional import Pending
+from gateway.runtime.partitions.partition import Partition
+from log.format.records import Record, build_batch
+
+Encode = Callable[[Any], tuple[bytes, bytes | None]]
+"""Makes the key and the value of a record. Raises ValueError for a text that is too long."""
+
+RECORD_OVERHEAD_BYTES: Final = 30
+"""More than a record takes in a batch beside its key and its value."""
+BATCH_OVERHEAD_BYTES: Final = 1024
+"""More than a batch takes beside its records."""
+
+
+class OpenBatch:
+    """Gathers encoded records and appends them to the log of a partition."""
+
+    def __init__(self, partition: Partition, encode: Encode) -> None:
+        self._partition = partition
+        self._encode = encode
+        self._records: list[Record] = []
+        self._size_bytes = 0
+        self._now_ms = 0
+
+    def add(self, records: Sequence[Any], now_ms: int) -> None:
+        """Add the records of one operation, in one batch if a batch can hold them: a crash then leaves all or none.
+
+        Records of a transaction (`Pending`) are written at once, in batches of their own.
+        Raises LogError, and ValueError before anything is added. After InvalidProducerEpoch nothing was written.
+        """
+        self._now_ms = now_ms
+        for producer, same in groupby(records, _producer_of):
+            if producer is not None:
+                self.write()
+            self._gather([self._encoded(record, now_ms) for record in same], producer)
+            if producer is not None:
+                self.write(producer)
+
+    def write(self, producer: tuple[int, int] | None = None) -> None:
+        """Append what was gathered to the log, as a part of the producer's transaction if there is one. Raises LogError."""
+        if not self._records:
+            return
+        records, self._records, self._size_bytes = self._records, [], 0
+        if producer is None:
+            self._partition.append(build_batch(records), self._now_ms)
+            return
+        producer_id, producer_epoch = producer
+        batch = build_batch(
+            records, producer_id=producer_id, producer_epoch=producer_epoch, is_transactional=True
+        )
+        self._partition.append(batch, self._now_ms, is_client=False)
+
+    def _gather(self, records: Sequence[Record], producer: tuple[int, int] | None) -> None:
+        """Take the records in; write what is full. A record that no batch can hold is written alone, so that the log refuses it."""
+        max_bytes = self._partition.log.config.max_message_bytes - BATCH_OVERHEAD_BYTES
+        sizes = [_size(record.key, record.value) for record in records]
+        if self._size_bytes + sum(sizes) > max_bytes:
+            self.write(producer)
+        for record, size_bytes in zip(records, sizes, strict=True):
+            if self._size_bytes + size_bytes > max_bytes:
+                self.write(producer)
+            self._records.append(record)
+            self._size_bytes += size_bytes
+        if self._size_bytes > max_bytes:
+            self.write(producer)
+
+    def _encoded(self, record: Any, now_ms: int) -> Record:
+        key, value = self._encode(record.record if isinstance(record, Pending) else record)
+        return Record(0, now_ms, key, value, ())
+
+
+def size_of(encode: Encode, records: Iterable[Any]) -> int:
+    """About how many bytes a batch of these records takes."""
+    plain = (record.record if isinstance(record, Pending) else record for record in records)
+    return sum(_size(*encode(record)) for record in plain)
+
+
+def _size(key: bytes | None, value: bytes | None) -> int:
+    return len(key or b"") + len(value or b"") + RECORD_OVERHEAD_BYTES
+
+
+def _producer_of(record: Any) -> tuple[int, int] | None:
+    """The producer in whose transaction a record must be written."""
+    return (record.producer_id, record.producer_epoch) if isinstance(record, Pending) else None

@@ -1,0 +1,275 @@
+"""How a coordinator carries out an operation: judge → append → fold in → wait.
+
+    judge     the operation reads the shard's state and yields a `Change`: its answer, and records that say what is new
+    append    the records join the batch that the shard is about to write
+    fold in   the state replays the records, by the code that also builds it from the log at start
+    wait      the batch is written, and nobody is answered before it is durable
+
+Operations that arrive in one turn of the event loop form a *round*, and so do those that arrive while a flush is under
+way: one batch, one flush. A round runs without an await. Each operation sees what the ones before it changed, and nobody
+else ever sees a state that is ahead of its log. Where a batch can't be written, or is lost, the shard is dropped and
+loaded from its log anew, and everyone who waits for it asks again.
+
+`Operations.run` joins the next round and waits. `Operations.apply` runs a round at once, for those who don't wait, or
+must know which offset to wait for. The metadata log is the one exception to the order; docs/decisions.md says why.
+Source: Kafka's `CoordinatorRuntime` with `group.coordinator.append.linger.ms` -1, its default.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.change import Change, Waiter
+from gateway.runtime.coordinators.shard import LoadedShard, State
+from gateway.runtime.loop.clock import Clock
+from gateway.runtime.partitions.flusher import Flusher
+from log import InvalidProducerEpoch, LogError, RecordTooLarge
+
+logger = logging.getLogger(__name__)
+
+A = TypeVar("A")
+S = TypeVar("S", bound=State)
+
+Operation = Callable[[S, int], Change[A]]
+"""Judges a state at a time (ms). What it raises is its caller's answer; it must not have changed anything then."""
+
+
+Answered = Callable[[Any, Exception | None], None]
+"""Called once with the answer of an operation, or with the error that it is refused with."""
+
+
+class Unavailable(Exception):
+    """The coordinator can't answer now; `error_code` tells the client to ask again."""
+
+    def __init__(self, error_code: ErrorCode = ErrorCode.coordinator_not_available) -> None:
+        super().__init__(error_code.name)
+        self.error_code = error_code
+
+
+def error_code_of(error: Exception | None) -> ErrorCode:
+    """The error code that answers a request whose operation was refused; what is not Unavailable is a bug."""
+    if isinstance(error, Unavailable):
+        return error.error_code
+    logger.error("an operation failed", exc_info=error)
+    return ErrorCode.unknown_server_error
+
+
+class Applied(NamedTuple, Generic[A]):
+    """The answer of an operation, and the last offset that must be durable before the answer leaves."""
+
+    answer: A
+    last_offset: int
+
+
+class _Asked:
+    """One operation of a round, who waits for it, and what became of it."""
+
+    __slots__ = ("answered", "change", "error", "operation")
+
+    def __init__(self, operation: Operation[Any, Any], answered: Answered | None) -> None:
+        self.operation = operation
+        self.answered = answered
+        self.change: Change[Any] | None = None
+        self.error: Exception | None = None
+
+    def succeed(self) -> None:
+        """Answer: what the operation changed is durable."""
+        assert self.change is not None
+        if self.answered is not None:
+            self.answered(self.change.answer, None)
+        for waiter, reply in self.change.replies:
+            settle(waiter, reply)
+
+    def fail(self, error: Exception) -> None:
+        """Refuse the operation, and those who wait for what it would have answered them."""
+        self.error = error
+        if self.answered is not None:
+            self.answered(None, error)
+        for waiter, _ in () if self.change is None else self.change.replies:
+            settle(waiter, None, error)
+
+
+class Operations(Generic[S]):
+    """Runs the operations of one coordinator's shards.
+
+    `lose` drops a shard whose state is ahead of its log; `on_write` is called after every round that wrote.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        flusher: Flusher,
+        *,
+        lose: Callable[[LoadedShard[S]], None],
+        on_write: Callable[[LoadedShard[S]], None],
+    ) -> None:
+        self._clock = clock
+        self._flusher = flusher
+        self._lose = lose
+        self._on_write = on_write
+        self._asked: dict[LoadedShard[S], list[_Asked]] = {}
+        self._scheduled = False
+        flusher.after_round.append(self._flush_finished)
+
+    async def run(self, loaded: LoadedShard[S], operation: Operation[S, A]) -> A:
+        """Carry out an operation with the shard's next round; returns its answer once that is durable.
+
+        Raises Unavailable, and what `operation` raises.
+        """
+        waiter: asyncio.Future[A] = asyncio.get_running_loop().create_future()
+        self.ask(loaded, operation, partial(settle, waiter))
+        return await waiter
+
+    def ask(self, loaded: LoadedShard[S], operation: Operation[S, A], answered: Answered) -> None:
+        """Carry out an operation as `run` does, without a task: `answered` is called with the answer, or with the error."""
+        asked = self._asked.get(loaded)
+        if asked is None:
+            self._asked[loaded] = [_Asked(operation, answered)]
+            # a round before the flush ends would be a batch more, and no sooner durable
+            if not self._flusher.is_flushing or loaded.partition.flush_messages != 1:
+                self._schedule()
+        else:
+            asked.append(_Asked(operation, answered))
+
+    def apply(self, loaded: LoadedShard[S], operation: Operation[S, A]) -> Applied[A]:
+        """Carry out an operation at once, after those that wait for a round. Raises Unavailable, and as `operation` does."""
+        mine = _Asked(operation, None)
+        last_offset = self._run_round(loaded, [*self._asked.pop(loaded, ()), mine])
+        if mine.error is not None:
+            raise mine.error
+        assert mine.change is not None
+        return Applied(mine.change.answer, last_offset)
+
+    async def persisted(self, loaded: LoadedShard[S], last_offset: int) -> None:
+        """Wait until what was written up to an offset is durable. Raises Unavailable when it will not be."""
+        partition = loaded.partition
+        if not partition.is_persisted(last_offset):
+            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self.when_persisted(loaded, last_offset, lambda error: settle(done, None, error))
+            await done
+
+    def when_persisted(
+        self, loaded: LoadedShard[S], last_offset: int, callback: Callable[[Unavailable | None], None]
+    ) -> None:
+        """Call back when it is decided whether what was written up to an offset is durable: with an error if it is not."""
+        partition = loaded.partition
+
+        def decided(is_persisted: bool) -> None:
+            if is_persisted:
+                callback(None)
+            else:
+                self._lose(loaded)
+                callback(Unavailable(ErrorCode.not_coordinator))
+
+        if partition.is_persisted(last_offset):
+            callback(None)
+        else:
+            partition.when_decided(last_offset, decided)
+
+    def refuse(self, loaded: LoadedShard[S]) -> None:
+        """Answer all who wait for a round of this shard with NOT_COORDINATOR."""
+        for one in self._asked.pop(loaded, ()):
+            one.fail(Unavailable(ErrorCode.not_coordinator))
+
+    # Rounds.
+
+    def _flush_finished(self) -> None:
+        if self._asked:
+            # those who were answered now read what is durable, before the next round changes it
+            self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._run_rounds)
+
+    def _run_rounds(self) -> None:
+        self._scheduled = False
+        asked, self._asked = self._asked, {}
+        for loaded, of_shard in asked.items():
+            self._run_round(loaded, of_shard)
+
+    def _run_round(self, loaded: LoadedShard[S], asked: Sequence[_Asked]) -> int:
+        """Carry out operations, write their batch, and answer when it is durable; returns its last offset."""
+        last_offset = -1
+        if not loaded.is_current:
+            self._fail(loaded, asked, Unavailable(ErrorCode.not_coordinator))
+            return last_offset
+        try:
+            now_ms = self._clock.now_ms()
+            for one in asked:
+                self._carry_out(loaded, one, now_ms)
+            if loaded.write():
+                self._on_write(loaded)
+            last_offset = loaded.partition.log.log_end_offset - 1
+        except Unavailable as error:
+            self._fail(loaded, asked, error)
+        except (LogError, ValueError, MemoryError) as error:
+            self._fail(loaded, asked, self._unwritten(loaded, error))
+        else:
+            self.when_persisted(loaded, last_offset, lambda error: _answer(asked, error))
+        return last_offset
+
+    def _carry_out(self, loaded: LoadedShard[S], one: _Asked, now_ms: int) -> None:
+        """Judge, append, fold in. Raises Unavailable, LogError, ValueError and MemoryError when the shard is lost."""
+        if loaded.failed:
+            raise Unavailable(ErrorCode.not_coordinator)
+        try:
+            change = one.operation(loaded.shard, now_ms)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer of this operation only
+            one.fail(error)
+            return
+        one.change = change
+        if not change.records:
+            return
+        try:
+            loaded.append(change.records, now_ms)
+        except InvalidProducerEpoch as error:
+            one.fail(error)  # the producer of the transaction was fenced: nothing was written
+            return
+        except RecordTooLarge as error:
+            # as in Kafka: what is too large today is too large tomorrow, so its client must not ask again
+            self._unwritten(loaded, error)
+            one.fail(Unavailable(ErrorCode.unknown_server_error))
+            raise Unavailable(ErrorCode.not_coordinator) from error
+        if not change.is_folded_in:
+            for record in change.records:
+                loaded.shard.replay(record, now_ms)
+
+    def _unwritten(self, loaded: LoadedShard[S], error: Exception) -> Unavailable:
+        log = loaded.partition.log
+        logger.error("%s-%d could not be written, loading it anew: %s", log.topic, log.partition, error)
+        return Unavailable(ErrorCode.not_coordinator)
+
+    def _fail(self, loaded: LoadedShard[S], asked: Sequence[_Asked], error: Unavailable) -> None:
+        """Drop the shard and refuse every operation of a round that was not refused before."""
+        self._lose(loaded)
+        _answer(asked, error)
+
+
+def _answer(asked: Sequence[_Asked], error: Unavailable | None) -> None:
+    """Answer the operations of a round, and who else waits for them: it is durable, or was lost with an error."""
+    for one in asked:
+        if one.error is None:
+            if error is None:
+                one.succeed()
+            else:
+                one.fail(error)
+
+
+def settle(waiter: Waiter, answer: object, error: Exception | None = None) -> None:
+    """Give a request that waits its answer, or the reason why there is none, unless its client is gone."""
+    assert isinstance(waiter, asyncio.Future)
+    if waiter.done():
+        return
+    if error is None:
+        waiter.set_result(answer)
+    else:
+        waiter.set_exception(error)
+        waiter.exception()  # its client may be gone

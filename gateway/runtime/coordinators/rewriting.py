@@ -1,0 +1,78 @@
+"""Rewriting the log of a shard: all state is written again at its end, and what was before is deleted.
+
+A rewrite does for this log what compaction does: the newest record of each key remains. Other operations go on between
+its batches. A record is written as its key is by then, so that no older state follows a newer one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, Final
+
+from gateway.runtime.coordinators.shard import LoadedShard
+from gateway.runtime.loop.clock import Clock
+from gateway.runtime.partitions.removal import make_durable
+
+logger = logging.getLogger(__name__)
+
+REWRITE_AT_LEAST_BYTES: Final = 8 << 20
+"""The size up to which a log is never rewritten."""
+REWRITE_FACTOR: Final = 3
+"""A log is rewritten when it is this many times as large as what it must hold."""
+RECORDS_AT_ONCE: Final = 500
+"""Keys rewritten in one turn; then other work of the event loop gets its turn."""
+
+
+def is_worth_a_rewrite(loaded: LoadedShard[Any]) -> bool:
+    """Whether most of the log is no longer needed, and no rewrite is under way."""
+    if loaded.is_rewritten:
+        return False
+    return loaded.partition.log.size_bytes > max(REWRITE_AT_LEAST_BYTES, REWRITE_FACTOR * loaded.needed_bytes)
+
+
+async def rewrite(loaded: LoadedShard[Any], clock: Clock) -> None:
+    """Rewrite the log unless it is lost meanwhile. Raises LogError."""
+    log = loaded.partition.log
+    loaded.is_rewritten = True
+    loaded.needed_bytes = log.size_bytes  # after a failure no second try follows at once
+    try:
+        log.roll(clock.now_ms())
+        start_offset = log.log_end_offset
+        if not await _write_all(loaded, clock):
+            return
+        before = log.size_bytes
+        if await _delete_before(loaded, start_offset, clock):
+            loaded.needed_bytes = log.size_bytes
+            logger.info(
+                "%s-%d: rewritten, %d bytes instead of %d", log.topic, log.partition, log.size_bytes, before
+            )
+    finally:
+        loaded.is_rewritten = False
+
+
+async def _write_all(loaded: LoadedShard[Any], clock: Clock) -> bool:
+    """Write all state durably; False when the log was lost meanwhile. Raises LogError."""
+    keys = list(loaded.shard.stored_keys())
+    for first in range(0, len(keys), RECORDS_AT_ONCE):
+        some = keys[first : first + RECORDS_AT_ONCE]
+        records = [record for key in some for record in loaded.shard.records_of(key)]
+        if records:
+            loaded.append(records, clock.now_ms())
+            loaded.write()
+        await asyncio.sleep(0)
+        if not loaded.is_current:
+            return False
+    return await loaded.persisted(loaded.partition.log.log_end_offset - 1) and loaded.is_current
+
+
+async def _delete_before(loaded: LoadedShard[Any], start_offset: int, clock: Clock) -> bool:
+    """Delete the records below `start_offset`; False when the log was lost meanwhile. Raises LogError."""
+    partition = loaded.partition
+    ticket = partition.log.prepare_delete_records(start_offset)
+    if ticket is not None:
+        await make_durable(partition, ticket)
+    if partition.closed or not loaded.is_current:
+        return False
+    partition.log.delete_records_before(start_offset, clock.now_ms())
+    return True

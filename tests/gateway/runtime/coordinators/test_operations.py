@@ -1,0 +1,222 @@
+"""Operations in rounds: one batch and one flush for many, and what one of them can do to the others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.change import Change
+from gateway.coordinator.group.committer import Committer
+from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
+from gateway.coordinator.group.shard import GroupShard
+from gateway.coordinator.places import TopicPartition
+from gateway.metadata.topic_names import OFFSETS_TOPIC
+from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
+from gateway.runtime.coordinators.operations import Unavailable
+from gateway.runtime.partitions.log_replay import replay_batches
+from gateway.runtime.partitions.partition import Partition
+from tests.gateway.handlers.requests import create
+from tests.gateway.handlers.support import NOW_MS, Node, open_node
+from tests.support.batches import Batch
+from tests.support.held_disk import HeldDisk
+
+ONE_PARTITION = ("offsets.topic.num.partitions=1",)
+PAGE_CACHE = (*ONE_PARTITION, "log.flush.interval.messages=9223372036854775807")
+PLACE: TopicPartition = ("flights", 0)
+
+A = TypeVar("A")
+
+
+def record(group_id: str, offset: int, metadata: str = "") -> OffsetCommitRecord:
+    return OffsetCommitRecord(group_id, *PLACE, CommittedOffset(offset, -1, metadata, NOW_MS))
+
+
+async def commit(node: Node, group_id: str, offset: int) -> ErrorCode:
+    return await node.services.groups.commit(Committer(group_id), [record(group_id, offset)])
+
+
+async def delete(node: Node, group_id: str) -> ErrorCode:
+    return await node.services.groups.run(
+        group_id, lambda shard, effects: shard.delete_group(group_id, effects)
+    )
+
+
+def offsets(groups: GroupCoordinator) -> dict[str, int]:
+    """What every group has committed."""
+    (shard,) = groups.loaded_shards()
+    return {group_id: shard.fetch_offsets(group_id)[PLACE].offset for group_id in shard.offsets.groups()}
+
+
+def offsets_log(node: Node) -> Partition:
+    partition = node.services.partitions.get(OFFSETS_TOPIC, 0)
+    assert partition is not None
+    return partition
+
+
+def batch_sizes(node: Node) -> list[int]:
+    """How many records each batch of the offsets topic has."""
+    return [header.record_count for header, _ in replay_batches(offsets_log(node).log, 0)]
+
+
+async def outcomes(*work: Awaitable[A]) -> list[A | BaseException]:
+    return await asyncio.gather(*work, return_exceptions=True)
+
+
+def codes(found: list[Any]) -> list[ErrorCode]:
+    return [one.error_code if isinstance(one, Unavailable) else one for one in found]
+
+
+class TestRounds:
+    @pytest.mark.parametrize("settings", [ONE_PARTITION, PAGE_CACHE])
+    async def test_commits_of_one_turn_are_one_batch(self, tmp_path: Path, settings: tuple[str, ...]) -> None:
+        async with open_node(tmp_path, *settings) as node:
+            await node.services.groups.ensure_topic()
+            found = await outcomes(*(commit(node, f"g-{number}", number) for number in range(20)))
+            assert found == [ErrorCode.none] * 20
+            assert batch_sizes(node) == [20]
+        async with open_node(tmp_path, *settings) as node:
+            assert offsets(node.services.groups) == {f"g-{number}": number for number in range(20)}
+
+    async def test_commits_during_a_flush_share_the_next_one(self, tmp_path: Path) -> None:
+        disk = HeldDisk()
+        async with open_node(tmp_path, *ONE_PARTITION, storage=disk) as node:
+            await node.services.groups.ensure_topic()
+            await commit(node, "before", 0)
+            rounds = node.services.flusher.rounds
+            with disk.held(OFFSETS_TOPIC):
+                first = asyncio.create_task(commit(node, "first", 1))
+                while not disk.waiting:
+                    await asyncio.sleep(0)
+                later = []
+                for number in range(5):
+                    later.append(asyncio.create_task(commit(node, f"later-{number}", number)))
+                    await asyncio.sleep(0)
+            assert await outcomes(first, *later) == [ErrorCode.none] * 6
+            assert batch_sizes(node) == [1, 1, 5]
+            assert node.services.flusher.rounds == rounds + 2
+
+    async def test_without_a_flush_nobody_waits_for_the_flush_of_another_topic(self, tmp_path: Path) -> None:
+        disk = HeldDisk()
+        async with open_node(tmp_path, *PAGE_CACHE, storage=disk) as node:
+            await node.services.groups.ensure_topic()
+            await create(node, "flights", configs={"flush.messages": "1"})
+            partition = node.services.partitions.get(*PLACE)
+            assert partition is not None
+            with disk.held(PLACE[0]):
+                partition.append(Batch(base_timestamp=NOW_MS).encode(), NOW_MS)
+                while not disk.waiting:
+                    await asyncio.sleep(0)
+                assert await commit(node, "g", 1) is ErrorCode.none
+
+    async def test_each_operation_sees_what_those_before_it_changed(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *ONE_PARTITION) as node:
+            await node.services.groups.ensure_topic()
+            found = await outcomes(
+                commit(node, "g", 1), delete(node, "g"), delete(node, "g"), commit(node, "g", 2)
+            )
+            assert found == [ErrorCode.none, ErrorCode.none, ErrorCode.group_id_not_found, ErrorCode.none]
+            assert offsets(node.services.groups) == {"g": 2}
+        async with open_node(tmp_path, *ONE_PARTITION) as node:
+            assert offsets(node.services.groups) == {"g": 2}
+
+    async def test_what_is_applied_at_once_comes_after_what_waits(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *ONE_PARTITION) as node:
+            groups = node.services.groups
+            await groups.ensure_topic()
+            waiting = asyncio.create_task(commit(node, "g", 1))
+            await asyncio.sleep(0)
+            loaded = groups.shards.at(0)
+
+            def judge(shard: GroupShard, _: int) -> Change[int]:
+                return Change(shard.fetch_offsets("g")[PLACE].offset, [record("g", 2)])
+
+            assert groups.shards.apply(loaded, judge) == (1, 1)
+            assert await waiting is ErrorCode.none
+            assert offsets(groups) == {"g": 2}
+
+    async def test_more_than_a_batch_can_hold_is_several(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *ONE_PARTITION, "message.max.bytes=4096") as node:
+            groups = node.services.groups
+            await groups.ensure_topic()
+            found = await outcomes(*(commit(node, f"g-{number:03}", number) for number in range(100)))
+            assert found == [ErrorCode.none] * 100
+            sizes = batch_sizes(node)
+            assert sum(sizes) == 100
+            assert 2 < len(sizes) < 10
+
+
+class TestRefusals:
+    async def test_an_operation_that_is_refused_leaves_the_others_alone(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *ONE_PARTITION) as node:
+            await node.services.groups.ensure_topic()
+            stranger = node.services.groups.commit(Committer("g", 3, "nobody"), [record("g", 3)])
+
+            def fail(*_: object) -> Change[None]:
+                raise LookupError("a bug")
+
+            shards = node.services.groups.shards
+            found = await outcomes(
+                commit(node, "a", 1), stranger, shards.run(shards.at(0), fail), commit(node, "b", 2)
+            )
+            assert found[:2] == [ErrorCode.none, ErrorCode.group_id_not_found]
+            assert isinstance(found[2], LookupError)
+            assert found[3] is ErrorCode.none
+            assert offsets(node.services.groups) == {"a": 1, "b": 2}
+
+    async def test_a_record_that_no_batch_can_hold(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *ONE_PARTITION, "message.max.bytes=4096") as node:
+            groups = node.services.groups
+            await groups.ensure_topic()
+            await commit(node, "durable", 7)
+            loaded = groups.shards.at(0)
+            too_large = groups.shards.run(loaded, lambda *_: Change(None, [record("g", 1, "x" * 5000)]))
+            found = await outcomes(commit(node, "a", 1), too_large, commit(node, "b", 2))
+            assert codes(found) == [
+                ErrorCode.not_coordinator,
+                ErrorCode.unknown_server_error,
+                ErrorCode.not_coordinator,
+            ]
+            assert groups.shards.at(0) is not loaded
+            assert offsets(groups) == {"durable": 7, "a": 1}, "what was written before it stays"
+            assert await outcomes(commit(node, "a", 3), commit(node, "b", 4)) == [ErrorCode.none] * 2
+            after = offsets(groups)
+        async with open_node(tmp_path, *ONE_PARTITION, "message.max.bytes=4096") as node:
+            assert offsets(node.services.groups) == after == {"durable": 7, "a": 3, "b": 4}
+
+    async def test_nobody_is_answered_when_the_flush_fails(self, tmp_path: Path) -> None:
+        disk = HeldDisk()
+        async with open_node(tmp_path, *ONE_PARTITION, storage=disk) as node:
+            groups = node.services.groups
+            await groups.ensure_topic()
+            await commit(node, "durable", 7)
+            with disk.held(OFFSETS_TOPIC):
+                during = asyncio.gather(
+                    *(commit(node, name, 1) for name in ("a", "b")), return_exceptions=True
+                )
+                while not disk.waiting:
+                    await asyncio.sleep(0)
+                later = asyncio.create_task(commit(node, "later", 1))
+                await asyncio.sleep(0)
+                assert not during.done()
+                offsets_log(node).log.take_offline("a test says so")
+            assert codes([*await during, *await outcomes(later)]) == [ErrorCode.not_coordinator] * 3
+            with pytest.raises(Unavailable):
+                await commit(node, "again", 1)
+
+    async def test_those_who_wait_for_a_round_are_refused_when_the_gateway_stops(
+        self, tmp_path: Path
+    ) -> None:
+        async with open_node(tmp_path, *ONE_PARTITION) as node:
+            groups = node.services.groups
+            await groups.ensure_topic()
+            waiting = asyncio.create_task(commit(node, "g", 1))
+            groups.shards.at(0)
+            await asyncio.sleep(0)
+            groups.stop()
+            assert codes(await outcomes(waiting)) == [ErrorCode.not_coordinator]
+            assert batch_sizes(node) == []
