@@ -88,9 +88,7 @@ class PartitionView(Protocol):
 
     @property
     def skippable_end_offset(self) -> int:
-        """The offset past which no reader is moved: records from there on are undecided, not yet
-        visible, or delayed.
-        """
+        """The offset past which no reader moves: later records are undecided, not yet visible, or delayed."""
 
     def bytes_from(self, offset: int) -> int:
         """Return the bytes from an offset to the end of the log."""

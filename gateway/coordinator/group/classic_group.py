@@ -103,9 +103,7 @@ class ClassicGroup:
         self.initial_delay_left_ms = 0
         self.sync_deadline_ms = NEVER
         self.subscribed_topics: frozenset[str] | None = None
-        """The topics that members subscribe to; None when unknown, because the members do not speak the consumer
-        protocol.
-        """
+        """The topics that members subscribe to; None when the members do not speak the consumer protocol."""
 
     @property
     def state_text(self) -> str:
@@ -340,8 +338,9 @@ class ClassicGroup:
         return self.protocol_type == CONSUMER_PROTOCOL
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Return whether a member may read the topic; true for any topic when a consumer's subscription is
-        unreadable.
+        """Return whether a member may read the topic.
+
+        With an unreadable subscription of a consumer, every topic counts.
         """
         if self.subscribed_topics is None:
             return self.is_of_consumers

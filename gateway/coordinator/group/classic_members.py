@@ -87,8 +87,9 @@ def _supports(group: ConsumerGroup, request: Join) -> bool:
 def _member(
     group: ConsumerGroup, request: Join, member_id: str, records: list[ConsumerRecord]
 ) -> ConsumerMember:
-    """Return the joining member, and create it when it is unknown; a static member replaces the one with its instance
-    id.
+    """Return the joining member, and create an unknown one.
+
+    A static member replaces the former member of its instance id. Raises GroupError.
     """
     instance_id = request.group_instance_id
     if instance_id is not None and request.member_id:

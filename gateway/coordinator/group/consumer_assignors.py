@@ -79,8 +79,9 @@ class _Balance:
         return len(self.places[member_id]), self._order[member_id]
 
     def keep_current(self) -> None:
-        """Start with the partitions that each member has and still subscribes to, at most its fair share when all are
-        alike.
+        """Start with the partitions that each member has and still subscribes to.
+
+        When all members subscribe alike, a member keeps at most its fair share.
         """
         alike = len({member.topics for member in self._members.values()}) == 1
         total = sum(self._topics[topic_id] for topic_id, names in self._subscribers.items() if names)

@@ -126,8 +126,9 @@ class ConsumerMember:
         )
 
     def set_revocation_deadline(self, now_ms: int) -> None:
-        """Give a member that must revoke partitions its rebalance timeout from now to do so; other members have no
-        deadline.
+        """Give a member that must revoke partitions its rebalance timeout from now on.
+
+        A member that need not revoke any has no deadline.
         """
         has_to = self.state is MemberState.UNREVOKED_PARTITIONS and self.classic is None
         self.revocation_deadline_ms = now_ms + max(0, self.rebalance_timeout_ms) if has_to else NEVER
@@ -210,8 +211,9 @@ class ConsumerGroup:
         return max(votes, key=lambda name: votes[name]) if votes else DEFAULT_ASSIGNOR
 
     def subscribes_to(self, topic: str) -> bool:
-        """Return whether any member subscribes to a topic; a regular expression matches only topics of the last
-        target.
+        """Return whether any member subscribes to a topic.
+
+        A regular expression counts only for topics that the last target was made for.
         """
         members = self.members.values()
         if any(topic in member.subscribed_names for member in members):

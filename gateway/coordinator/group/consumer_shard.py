@@ -46,9 +46,7 @@ class ConsumerGroups:
                 yield group_id, kind, member_id
 
     def records_of(self, group_id: str, kind: int, member_id: str) -> list[ConsumerRecord]:
-        """Return the record of a key as it would be written now; no record when its group or member
-        no longer exists.
-        """
+        """Return the record of a key as it would be written now; none when its group or member no longer exists."""
         group = self.groups.get(group_id)
         found = None if group is None else group.record_of(kind, member_id)
         return [] if found is None else [found]

@@ -138,9 +138,7 @@ class GroupShard(StoredGroups):
     def leave(
         self, group_id: str, leaving: Sequence[tuple[str, str | None]], effects: Effects
     ) -> ErrorCode | list[ErrorCode]:
-        """Handle a LeaveGroup; return an error for the whole request, or one for each (member_id,
-        group_instance_id).
-        """
+        """Handle a LeaveGroup; return one error for the request, or one for each (member_id, instance_id)."""
         if not group_id:
             return ErrorCode.invalid_group_id
         consumer_group = self.consumers.groups.get(group_id)
@@ -227,9 +225,7 @@ class GroupShard(StoredGroups):
             self._downgrade(group, effects)
 
     def _members_removed(self, group: ConsumerGroup, effects: Effects) -> None:
-        """Turn the group into a classic group, if the policy allows it and no member of the consumer protocol is
-        left.
-        """
+        """Turn a consumer group with only classic members into a classic group, if the policy allows it."""
         if self._may_downgrade(group):
             self._downgrade(group, effects)
             rebalance.prepare_rebalance(self.groups[group.group_id], self.limits, effects)

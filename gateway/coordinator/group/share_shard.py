@@ -43,9 +43,7 @@ class ShareGroups:
                 yield group_id, kind, member_id
 
     def records_of(self, group_id: str, kind: int, member_id: str) -> list[ShareGroupRecord]:
-        """Return the record of a key as it would be written now; no record when its group or member
-        no longer exists.
-        """
+        """Return the record of a key as it would be written now; none when its group or member no longer exists."""
         group = self.groups.get(group_id)
         found = None if group is None else group.record_of(kind, member_id)
         return [] if found is None else [found]
@@ -67,8 +65,9 @@ class ShareGroups:
         return reply
 
     def begin(self, group_id: str, place: Place, topic: str, effects: Effects) -> None:
-        """Create the group, if it is new, and note that a partition of it is begun; nobody needs to have joined the
-        group.
+        """Note that a partition of a group is begun, and create the group if it is new.
+
+        The group need not have had any member.
         """
         group = self.groups.get(group_id)
         if group is None:
@@ -78,9 +77,7 @@ class ShareGroups:
             self._write(group.begun_record(group.begun | {place}, {place[0]: topic}), effects)
 
     def forget_topic(self, group_id: str, topic_id: uuid.UUID, effects: Effects) -> None:
-        """Forget that a topic's partitions are begun, because its delivery state was deleted; they can be begun
-        again.
-        """
+        """Forget that a topic's partitions are begun, because their delivery state was deleted."""
         group = self.groups.get(group_id)
         if group is not None and topic_id in group.topic_names:
             kept = {place for place in group.begun if place[0] != topic_id}

@@ -32,8 +32,9 @@ from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.transactional import Pending, TransactionEnd
 
 RecordKey = tuple[str, TopicPartition | None]
-"""(group id, None) of a classic group, (group id, place) of an offset, or (group id, (member id, minus the kind of key))
-of another group.
+"""The key of a record: (group id, None) of a classic group, (group id, place) of an offset.
+
+A record of another group has (group id, (member id, minus the kind of key)).
 """
 
 

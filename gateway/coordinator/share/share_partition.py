@@ -82,9 +82,7 @@ class SharePartition:
         self.start_offset = start_offset
         self.runs = RunList()
         self._nothing_before = 0, 0
-        """(offset, mark of the delays): at that mark no offset before this one could be acquired, and none was
-        released since.
-        """
+        """(offset, mark of the delays): at that mark no earlier offset could be acquired, and none was released since."""
         self._delays: Delays | None = None
 
     @property
@@ -217,8 +215,9 @@ class SharePartition:
         return found
 
     def _pass_over(self, new_first: int, room: Room) -> None:
-        """Extend the runs up to `new_first`: offsets not due or not read become available, offsets missing in the log
-        archived.
+        """Extend the runs up to `new_first`.
+
+        Offsets that are not due, or were not read, become available; offsets missing in the log become archived.
         """
         unread_end = min(max(self.end_offset, room.read_from), new_first)
         if self.end_offset < unread_end:
@@ -290,9 +289,7 @@ class SharePartition:
         return changed
 
     def release(self, member_id: str, limits: ShareLimits) -> list[StateBatch]:
-        """Release all that a member has acquired, because the member is gone; return the changes
-        that must be stored.
-        """
+        """Release all that a member has acquired; return the changes that must be stored."""
         return self._release_those(
             [run for run in self.runs if run.state is DeliveryState.ACQUIRED and run.member_id == member_id],
             limits,

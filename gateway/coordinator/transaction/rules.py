@@ -62,9 +62,7 @@ class NeedsProducerId(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TransactionLimits:
-    """The limits of transactions: the settings `transaction.*` and `seqgate.transaction*` in
-    `docs/configuration.md`.
-    """
+    """The limits of transactions, see `transaction.*` and `seqgate.transaction*` in `docs/configuration.md`."""
 
     max_timeout_ms: int = 900_000
     max_partitions: int = 10_000

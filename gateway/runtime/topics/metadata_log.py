@@ -176,9 +176,7 @@ class MetadataLog:
             return decision.answer
 
     async def _catch_up(self) -> None:
-        """Replay records that could not be flushed when they were written, and are in the log again after it was
-        reopened.
-        """
+        """Replay records whose flush failed, and which are in the log again after it was reopened."""
         await self._make_true(list(read_records(self._log, self._replayed_end_offset)))
 
     async def _make_true(self, records: Sequence[MetadataRecord]) -> None:

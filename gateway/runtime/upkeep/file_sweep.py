@@ -50,9 +50,7 @@ class FileSweep:
         now_ms: Callable[[], int],
         min_age_ms: int,
     ) -> None:
-        """Prepare a sweep that ignores files changed within `min_age_ms`, and `other_names`: files of other parts of
-        the gateway.
-        """
+        """Prepare a sweep that ignores files changed within `min_age_ms`, and files of other parts (`other_names`)."""
         self._directory = log_directory
         self._storage = log_directory.environment.storage
         self._deletions = log_directory.environment.deletions
