@@ -1,4 +1,4 @@
-"""What an operation of a coordinator yields: its answer and the records that carry it out. Source: Kafka's `CoordinatorResult`."""
+"""The result of a coordinator's operation: its answer, and the records that carry it out (Kafka's `CoordinatorResult`)."""
 
 from __future__ import annotations
 

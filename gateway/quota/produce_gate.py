@@ -47,7 +47,7 @@ class ProduceGate:
         """Whether the gate takes no batch now."""
         return self.room_bytes <= 0
 
-    def measured(self, usage: Usage, rules: BacklogRules) -> None:
+    def update(self, usage: Usage, rules: BacklogRules) -> None:
         """Open or close the gate according to a measurement."""
         self.holds = rules.policy is Policy.HOLD
         if usage.slowest is None:
@@ -66,7 +66,7 @@ class ProduceGate:
             self._why = f"group {usage.slowest.group} has too many unread bytes; {Limit.QUOTA_BYTES} is {rules.quota_bytes}"
         self.room_bytes = room_bytes
 
-    def took(self, size_bytes: int) -> None:
+    def count_append(self, size_bytes: int) -> None:
         """Count the bytes of an appended batch."""
         self.room_bytes -= size_bytes
 
@@ -84,7 +84,9 @@ class ProduceGate:
             self.refused_batches += 1
         return reason
 
-    def refused(self, producer_id: int, producer_epoch: int, base_sequence: int, now_ms: int) -> None:
+    def remember_refusal(
+        self, producer_id: int, producer_epoch: int, base_sequence: int, now_ms: int
+    ) -> None:
         """Remember a batch that was refused for another reason; its producer will send it again."""
         if producer_id >= 0:
             self._remember(producer_id, _Refused(producer_epoch, base_sequence, now_ms))

@@ -101,7 +101,7 @@ def check_begin(transactional_id: str, timeout_ms: int, limits: TransactionLimit
 
 
 def begin_needs_producer_id(current: Transaction | None, claimed: Producer) -> bool:
-    """Whether InitProducerId takes a fresh producer id: there is no producer yet, or the epochs are used up."""
+    """Return whether InitProducerId needs a fresh producer id: without a producer, or when its epochs are used up."""
     if current is None:
         return True
     if claimed.is_named and not _is_or_was(current, claimed):
@@ -153,7 +153,7 @@ def _is_or_was(current: Transaction, claimed: Producer) -> bool:
 
 
 def _begins_anew(current: Transaction, claimed: Producer) -> bool:
-    """Whether the epoch must rise: the client is new, or the newest one."""
+    """Return whether the epoch must rise: the client is new, or has the newest epoch."""
     return not claimed.is_named or claimed.producer_epoch == current.producer_epoch
 
 
@@ -232,7 +232,10 @@ def _checked(current: Transaction | None, producer: Producer) -> Transaction:
 
 
 def end_needs_producer_id(current: Transaction | None, request: EndRequest) -> bool:
-    """Whether EndTxn takes a fresh producer id: it raises the epoch, and the epochs are used up. Raises TransactionRefused."""
+    """Return whether EndTxn, which raises the epoch, needs a fresh producer id because the epochs are used up.
+
+    Raises TransactionRefused.
+    """
     transaction, is_done = _checked_end(current, request)
     is_raised = request.client_version >= VERSION_2 and not is_done
     return is_raised and transaction.producer_epoch >= LAST_EPOCH_TO_BUMP
@@ -267,7 +270,7 @@ def end(
 
 
 def _checked_end(current: Transaction | None, request: EndRequest) -> tuple[Transaction, bool]:
-    """The transaction that may end so, and whether it has ended so already. Raises TransactionRefused."""
+    """Return the transaction, and whether it has already ended in this way. Raises TransactionRefused."""
     if current is None:
         raise TransactionRefused(ErrorCode.invalid_producer_id_mapping)
     outcome = _end_table(current, request).get((current.state, request.commit), End.INVALID)

@@ -55,7 +55,7 @@ class _Sorted(NamedTuple):
     refused: dict[Any, list[tuple[int, ErrorCode]]]
 
     def rows(self, error: ErrorCode) -> Rows:
-        """The answer, given the error of the commit."""
+        """Return the rows of the answer, given the error of the commit."""
         oversize_error = ErrorCode.offset_metadata_too_large if error is ErrorCode.none else error
         oversize = self.oversize
         committed: Rows = [
@@ -103,7 +103,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
             error = await context.services.groups.commit(_committer(context, request), found.records)
         except Unavailable as unavailable:
             error = unavailable.error_code
-    return _response(context.api_version, found.rows(_told(context, error)))
+    return _response(context.api_version, found.rows(_error_code_for(context, error)))
 
 
 def _sort(context: RequestContext, request: Any) -> _Sorted:
@@ -138,7 +138,7 @@ def _sort(context: RequestContext, request: Any) -> _Sorted:
 def _records(
     context: RequestContext, request: Any, accepted: list[_Accepted], oversize: set[int]
 ) -> list[OffsetCommitRecord]:
-    """The records of the accepted offsets; the ids of entries with too long metadata are added to `oversize`."""
+    """Return the records of the accepted offsets; add the ids of entries with too long metadata to `oversize`."""
     version, group_id = context.api_version, request.group_id
     now_ms = context.services.clock.now_ms()
     expire_ms = -1
@@ -177,17 +177,17 @@ def _committer(context: RequestContext, request: Any) -> Committer:
     )
 
 
-def _told(context: RequestContext, error: ErrorCode) -> ErrorCode:
-    """The error as the version of the request knows it."""
+def _error_code_for(context: RequestContext, error: ErrorCode) -> ErrorCode:
+    """Return the error as clients of this version know it."""
     if error is ErrorCode.group_id_not_found and context.api_version < FIRST_WITH_GROUP_ID_NOT_FOUND:
         return ErrorCode.illegal_generation
     return error
 
 
 def _encoded(context: RequestContext, found: _Sorted, error: ErrorCode) -> bytes:
-    """The frame of the answer. Consumers commit the same partitions again and again, so usual answers are kept."""
+    """Return the frame of the answer. Consumers commit the same partitions repeatedly, so usual answers are kept."""
     version, correlation_id = context.api_version, context.correlation_id
-    rows = found.rows(_told(context, error))
+    rows = found.rows(_error_code_for(context, error))
     if found.refused or len(found.records) > ROWS_IN_CACHE:
         return encode_response(API_KEY, correlation_id, _response(version, rows))
     frame = _frame(version, tuple((key, tuple(of_topic)) for key, of_topic in rows))
@@ -196,7 +196,7 @@ def _encoded(context: RequestContext, found: _Sorted, error: ErrorCode) -> bytes
 
 @lru_cache(maxsize=ANSWERS_IN_CACHE)
 def _frame(version: int, rows: tuple[tuple[Any, tuple[tuple[int, ErrorCode], ...]], ...]) -> bytes:
-    """The frame of an answer with correlation id 0."""
+    """Return the frame of an answer with correlation id 0."""
     return encode_response(API_KEY, 0, _response(version, rows))
 
 

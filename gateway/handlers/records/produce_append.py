@@ -178,7 +178,7 @@ def append_batch(
         # the log counts batches that it drops by producer names; their answers have no offsets
         services.duplicates += info.has_offsets
     elif gate is not None:
-        gate.took(len(records))
+        gate.count_append(len(records))
     return info
 
 

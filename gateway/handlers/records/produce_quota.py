@@ -65,7 +65,7 @@ def refused_unopened(
 
 def _remember(gate: ProduceGate, records: memoryview, now_ms: int) -> None:
     batch = parse_header(records)
-    gate.refused(batch.producer_id, batch.producer_epoch, batch.base_sequence, now_ms)
+    gate.remember_refusal(batch.producer_id, batch.producer_epoch, batch.base_sequence, now_ms)
 
 
 def hold(context: RequestContext, request: ProduceRequest, begin: Begin) -> Deferred | None:

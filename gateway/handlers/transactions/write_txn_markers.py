@@ -39,7 +39,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
     for marker, outcome in zip(request.markers, outcomes, strict=True):
         if not outcome:
             continue
-        errors = {place: await _settled(one) for place, one in outcome.items()}
+        errors = {place: await _when_durable(one) for place, one in outcome.items()}
         rows.append(
             build(
                 module.WritableTxnMarkerResult,
@@ -75,7 +75,7 @@ def _append(context: RequestContext, marker: Any, place: TopicPartition) -> Outc
     return partition, offset
 
 
-async def _settled(outcome: Outcome) -> ErrorCode:
+async def _when_durable(outcome: Outcome) -> ErrorCode:
     if isinstance(outcome, ErrorCode):
         return outcome
     partition, offset = outcome

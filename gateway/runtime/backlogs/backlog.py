@@ -214,7 +214,7 @@ class Backlog:
         gate = self._fit_gate(partition)
         if gate is not None:
             usage = self.usage_of(partition, readers.get((partition.topic, partition.index), []))
-            gate.measured(usage, self._rules.of(partition.topic))
+            gate.update(usage, self._rules.of(partition.topic))
 
     async def _move(self, partitions: Sequence[Partition], readers: Readers, decide: Decide) -> None:
         """Move the readers that `decide` moves, durably, and note their new offsets in `readers`."""

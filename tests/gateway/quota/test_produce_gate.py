@@ -16,16 +16,16 @@ EMPTY = Usage(READER, 0, None, None)
 
 def gate(usage: Usage = EMPTY, rules: BacklogRules = BY_SIZE, max_refused: int = 10) -> ProduceGate:
     made = ProduceGate(max_refused)
-    made.measured(usage, rules)
+    made.update(usage, rules)
     return made
 
 
 def test_a_quota_by_size_is_counted_down_between_measurements() -> None:
     found = gate(Usage(READER, 60, None, None))
     assert found.refusal(-1, -1, -1, 0) is None
-    found.took(40)
+    found.count_append(40)
     assert found.refusal(-1, -1, -1, 0) is None, "100 bytes are the quota, not more than it"
-    found.took(1)
+    found.count_append(1)
     reason = found.refusal(-1, -1, -1, 0)
     assert reason is not None
     assert "slow" in reason
@@ -43,14 +43,14 @@ def test_a_quota_by_time_closes_whatever_the_size() -> None:
 
 def test_without_readers_every_batch_is_taken() -> None:
     found = gate(Usage(None, 0, None, None))
-    found.took(2**40)
+    found.count_append(2**40)
     assert found.lets_all_pass
 
 
 def test_a_batch_behind_a_refused_one_waits_for_it() -> None:
     found = gate(FULL)
     assert found.refusal(7, 0, 0, 0)
-    found.measured(EMPTY, BY_SIZE)
+    found.update(EMPTY, BY_SIZE)
     assert not found.lets_all_pass
     assert found.refusal(7, 0, 3, 1), "the log does not know producer 7 and would take any sequence"
     assert found.refusal(8, 0, 3, 1) is None, "another producer"
@@ -62,14 +62,14 @@ def test_a_batch_behind_a_refused_one_waits_for_it() -> None:
 def test_a_new_epoch_is_not_held_up_by_a_refused_batch() -> None:
     found = gate(FULL)
     assert found.refusal(7, 0, 5, 0)
-    found.measured(EMPTY, BY_SIZE)
+    found.update(EMPTY, BY_SIZE)
     assert found.refusal(7, 1, 9, 1) is None
 
 
 def test_the_gate_does_not_wait_for_a_refused_batch_for_ever() -> None:
     found = gate(FULL)
     assert found.refusal(7, 0, 0, 0)
-    found.measured(EMPTY, BY_SIZE)
+    found.update(EMPTY, BY_SIZE)
     assert found.refusal(7, 0, 1, REMEMBERED_MS)
     assert found.refusal(7, 0, 1, REMEMBERED_MS + 1) is None
 
@@ -77,7 +77,7 @@ def test_the_gate_does_not_wait_for_a_refused_batch_for_ever() -> None:
 def test_sequences_wrap() -> None:
     found = gate(FULL)
     assert found.refusal(7, 0, 2**31 - 1, 0)
-    found.measured(EMPTY, BY_SIZE)
+    found.update(EMPTY, BY_SIZE)
     assert found.refusal(7, 0, 0, 1), "0 follows the largest sequence"
     assert found.refusal(7, 0, 2**31 - 1, 1) is None
 
@@ -86,7 +86,7 @@ def test_the_table_of_refused_producers_is_bounded() -> None:
     found = gate(FULL, max_refused=3)
     for producer_id in range(5):
         assert found.refusal(producer_id, 0, 0, 0)
-    found.measured(EMPTY, BY_SIZE)
+    found.update(EMPTY, BY_SIZE)
     verdicts = [found.refusal(producer_id, 0, 1, 0) is None for producer_id in range(5)]
     assert verdicts == [True, True, False, False, False]
 
@@ -106,7 +106,7 @@ def test_batches_of_a_producer_enter_in_order(in_flight: int, steps: list[str | 
     assert not any(sent_first)
     for now_ms, step in enumerate(steps):
         if isinstance(step, str):
-            found.measured(EMPTY if step == "open" else FULL, BY_SIZE)
+            found.update(EMPTY if step == "open" else FULL, BY_SIZE)
             continue
         if step not in waiting or found.refusal(7, 0, (first + step) & (2**31 - 1), now_ms) is not None:
             continue
