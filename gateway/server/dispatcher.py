@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Coroutine, Sequence
+from functools import partial
 from struct import Struct
 from typing import Any
 
@@ -153,11 +154,13 @@ class Dispatcher:
         return deferred
 
     def _work_on(self, api: Api, work: Coroutine[Any, Any, None], deferred: Deferred) -> None:
-        task = self._services.loop.create_task(work)
+        loop = self._services.loop
+        task = loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         if api.may_be_given_up:
-            deferred.on_abandoned = task.cancel
+            # Cancel in the next turn. A task that is cancelled before its first step would drop the handler's coroutine.
+            deferred.on_abandoned = partial(loop.call_soon, task.cancel)
 
     async def _resolve(self, work: Awaitable[bytes | None], deferred: Deferred) -> None:
         try:

@@ -50,6 +50,8 @@ class DiskRoom:
         self._path = config.str("log.dirs")
         self._partitions = partitions
         self._metadata_log = metadata_log
+        self._is_gone = False
+        """Whether the free space of the data directory could not be read at the last check."""
         self._checks_to_skip = 0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -73,8 +75,13 @@ class DiskRoom:
         try:
             free_bytes = self._environment.storage.free_bytes(self._path)
         except OSError as error:
-            logger.warning("the free space of %s can't be read: %s", self._path, error)
+            if not self._is_gone:
+                self._is_gone = True
+                logger.warning("the free space of %s can't be read: %s", self._path, error)
             return
+        if self._is_gone:
+            self._is_gone = False
+            logger.info("the free space of %s can be read again", self._path)
         is_short = free_bytes < self.min_free_bytes
         if is_short != self.is_short:
             self.is_short = is_short

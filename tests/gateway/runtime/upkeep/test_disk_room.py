@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,8 +32,11 @@ class Disk(Storage):
 
     free = PLENTY
     error = 0
+    is_gone = False
 
     def free_bytes(self, path: str) -> int:
+        if self.is_gone:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
         return self.free
 
     def write(self, file: DataFile, buffers: Sequence[Buffer], position: int) -> int:
@@ -87,6 +91,27 @@ async def test_below_the_reserve_producers_are_refused_and_topics_can_be_deleted
         room.check_free_space()
         assert await error_of(node, third) == RETRY, "the one before it was refused"
         assert [await error_of(node, sent) for sent in (second, third)] == [0, 0]
+
+
+async def test_a_data_directory_that_is_gone_is_reported_once_and_so_is_its_return(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = Disk()
+    async with open_node(tmp_path, *SETTINGS, storage=disk) as node:
+        room = node.services.disk_room
+        for _ in range(2):
+            caplog.clear()
+            with caplog.at_level(logging.INFO, "gateway.runtime.upkeep.disk_room"):
+                disk.is_gone = True
+                for _ in range(10):
+                    room.check_free_space()
+                disk.is_gone = False
+                for _ in range(10):
+                    room.check_free_space()
+            gone, back = caplog.records
+            assert (gone.levelno, back.levelno) == (logging.WARNING, logging.INFO)
+            assert str(tmp_path) in gone.getMessage()
+            assert str(tmp_path) in back.getMessage()
 
 
 async def test_none_overtakes_one_that_was_refused_where_the_producer_is_unknown(tmp_path: Path) -> None:

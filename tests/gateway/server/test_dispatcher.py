@@ -1,0 +1,62 @@
+"""Requests that are begun in tasks, and clients that do not wait for their answers."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.handlers.answering.api import Api, Deferred
+from gateway.server.dispatcher import Dispatcher
+from tests.gateway.handlers.support import open_node
+from tests.support.wire import encode
+
+LIST_GROUPS, VERSION = 16, 4
+
+
+class Handler:
+    """Waits until it is cancelled; `heard` tells how far it came."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    async def handle(self, context: Any, request: Any) -> Any:
+        self.heard.append("begun")
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.heard.append("cancelled")
+            raise
+
+
+@pytest.mark.parametrize("is_eager", [False, True])
+@pytest.mark.filterwarnings("error")
+async def test_a_client_that_hangs_up_in_the_same_turn(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder, *, is_eager: bool
+) -> None:
+    """Its last request of a pipeline is begun, and then its connection is found to be lost."""
+    handler = Handler()
+    api = Api(
+        key=LIST_GROUPS,
+        name="ListGroups",
+        min_version=VERSION,
+        max_version=VERSION,
+        handle=handler.handle,
+        is_eager=is_eager,
+        may_be_given_up=True,
+    )
+    frame = memoryview(encode("list_groups", VERSION, {"states_filter": []}))
+    async with open_node(tmp_path) as node:
+        dispatcher = Dispatcher([api], node.services)
+        answer = dispatcher.begin(frame, node.peer)
+        assert isinstance(answer, Deferred)
+        answer.abandon()
+        while dispatcher.running:
+            await asyncio.sleep(0)
+    assert handler.heard == ["begun", "cancelled"]
+    del answer
+    gc.collect()
+    assert [str(warning.message) for warning in recwarn] == []
