@@ -1,7 +1,8 @@
-"""A disk on which flushes of one topic wait as long as a test says."""
+"""A disk on which the flushes of one topic wait, or fail, as long as a test says."""
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,11 +14,15 @@ PATIENCE_S = 60.0
 
 
 class HeldDisk(Storage):
-    """Flushes of one topic's files wait as long as it is held."""
+    """Flushes of one topic's files wait as long as the topic is held, and fail as long as it is broken.
+
+    Only worker threads wait: a flush on the thread of the test, which is the one to let it go on, would wait for ever.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.held_topic = ""
+        self.broken_topic = ""
         self.waiting = 0
         self._go_on = threading.Event()
 
@@ -40,6 +45,9 @@ class HeldDisk(Storage):
         super().sync_path(path)
 
     def _wait(self, path: str) -> None:
-        if self.held_topic and f"/{self.held_topic}-" in path:
+        is_worker = threading.current_thread() is not threading.main_thread()
+        if is_worker and self.held_topic and f"/{self.held_topic}-" in path:
             self.waiting += 1
             assert self._go_on.wait(PATIENCE_S)
+        if self.broken_topic and f"/{self.broken_topic}-" in path:
+            raise OSError(errno.EIO, "the disk is broken")

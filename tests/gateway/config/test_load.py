@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import Config, ConfigError, ConfigSource, Listener, load_config
+from gateway.config import SETTINGS, Config, ConfigError, ConfigSource, Listener, load_config
 from gateway.config.load import FILE_VARIABLE
 
 
@@ -72,7 +72,10 @@ class TestEnvironment:
         assert config.str("seqgate.redis.prefix") == "x:"
 
     def test_variables_of_other_programs_are_ignored(self) -> None:
-        load_config(environment={"PATH": "/bin", "SEQGATE_SPARK_JARS": "a.jar", "SEQGATE_TEST_PORT": "1"})
+        others = {"PATH": "/bin", "SEQGATE_SPARK_JARS": "a.jar", "SEQGATE_TEST_PORT": "1"}
+        config = load_config(environment=others)
+        given = {entry.source for setting in SETTINGS for entry in config.entries(setting.name)}
+        assert given == {ConfigSource.DEFAULT}
 
     def test_a_variable_can_name_the_file(self, tmp_path: Path) -> None:
         file = write(tmp_path, '"node.id" = 5\n')

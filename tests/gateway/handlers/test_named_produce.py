@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,6 @@ from gateway.handlers.records import produce
 from gateway.protocol.produce_codec import PartitionRecords, ProduceRequest, TopicRecords
 from gateway.runtime.partitions.partition import Partition
 from gateway.server.request_memory import RequestMemory
-from log.files.data_file import DataFile
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
 from tests.support.batches import Batch
@@ -33,25 +31,13 @@ TURNS = 100
 """Of the event loop: whoever did not wait for the disk would be answered after a few."""
 
 
-class Disk(HeldDisk):
-    """Held, and then broken if a test wants."""
-
-    is_broken = False
-
-    def _sync(self, file: DataFile) -> None:
-        self._wait(file.path)
-        if self.is_broken and f"/{TOPIC}-" in file.path:
-            raise OSError(errno.EIO, "the disk is broken")
-        super()._sync(file)
+@pytest.fixture
+def disk() -> HeldDisk:
+    return HeldDisk()
 
 
 @pytest.fixture
-def disk() -> Disk:
-    return Disk()
-
-
-@pytest.fixture
-async def node(tmp_path: Path, disk: Disk) -> AsyncIterator[Node]:
+async def node(tmp_path: Path, disk: HeldDisk) -> AsyncIterator[Node]:
     async with open_node(tmp_path, storage=disk) as opened:
         await create(opened, TOPIC, 2, configs=dict(DEDUPLICATED))
         yield opened
@@ -108,7 +94,7 @@ async def give_turns() -> None:
 
 @pytest.mark.parametrize("is_broken", [False, True])
 async def test_a_duplicate_of_what_is_not_durable_waits_for_its_original(
-    node: Node, disk: Disk, *, is_broken: bool
+    node: Node, disk: HeldDisk, *, is_broken: bool
 ) -> None:
     # from when on names are remembered is written down with the first of them
     assert await answered(begin(node, named("a", 0), named("b", 0))) == [(0, 0), (0, 0)]
@@ -119,7 +105,7 @@ async def test_a_duplicate_of_what_is_not_durable_waits_for_its_original(
         with_acks_1 = begin(node, named("a", 2), acks=1)
         await give_turns()
         assert first.answer is again.answer is with_acks_1.answer is None
-        disk.is_broken = is_broken
+        disk.broken_topic = TOPIC if is_broken else ""
     expected = (STORAGE, -1) if is_broken else (0, 1)
     assert await answered(first) == [expected]
     assert await answered(with_acks_1) == [(STORAGE, -1) if is_broken else (0, -1)]

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
-import errno
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -15,11 +16,19 @@ from log import RetentionTicket
 from log.format.records import NewRecord, build_batch
 from tests.gateway.handlers.requests import TIMEOUT, create, delete
 from tests.gateway.handlers.support import NOW_MS, Node, open_node, versions
+from tests.support.held_disk import HeldDisk
+
+PATIENCE_S = 30.0
 
 
 @pytest.fixture
-async def node(tmp_path: Path) -> AsyncIterator[Node]:
-    async with open_node(tmp_path) as node:
+def disk() -> HeldDisk:
+    return HeldDisk()
+
+
+@pytest.fixture
+async def node(tmp_path: Path, disk: HeldDisk) -> AsyncIterator[Node]:
+    async with open_node(tmp_path, storage=disk) as node:
         await create(node, "t", 2)
         yield node
 
@@ -57,25 +66,32 @@ class TestDeleteRecords:
             for entry in response.topics[0].partitions
         ]
 
+    @classmethod
+    async def begin_deletion(cls, node: Node, disk: HeldDisk) -> asyncio.Task[list[tuple[int, int, str]]]:
+        """Ask to delete five records, up to where the disk is to make the new start durable."""
+        deleting = asyncio.create_task(cls.delete(node, (0, 5)))
+        async with asyncio.timeout(PATIENCE_S):
+            while not disk.waiting:
+                await asyncio.sleep(0)
+        return deleting
+
     async def test_a_partition_that_cannot_be_opened(
         self, node: Node, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(type(node.services.partitions), "get", lambda *_: None)
-        assert await self.delete(node, (0, 0), (7, 0)) == [
-            (0, -1, "kafka_storage_error"),
-            (7, -1, "unknown_topic_or_partition"),
-        ]
+        with monkeypatch.context() as patch:
+            patch.setattr(node.services.log_directory, "create", Mock(side_effect=OSError("the disk fails")))
+            assert await self.delete(node, (0, 0), (7, 0)) == [
+                (0, -1, "kafka_storage_error"),
+                (7, -1, "unknown_topic_or_partition"),
+            ]
+        assert await self.delete(node, (0, 0)) == [(0, 0, "none")]
 
-    async def test_a_gateway_that_stops_meanwhile_says_so(
-        self, node: Node, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_a_gateway_that_stops_meanwhile_says_so(self, node: Node, disk: HeldDisk) -> None:
         await produce(node)
-
-        async def close(partition: Partition, _: RetentionTicket) -> None:
-            partition.close()
-
-        monkeypatch.setattr(delete_records, "make_durable", close)
-        assert await self.delete(node, (0, 5)) == [(0, -1, "not_leader_or_follower")]
+        with disk.held("t"):
+            deleting = await self.begin_deletion(node, disk)
+            partition_of(node).close()
+        assert await deleting == [(0, -1, "not_leader_or_follower")]
 
     @pytest.mark.parametrize("version", versions(delete_records.API))
     async def test_every_version(self, node: Node, version: int) -> None:
@@ -106,6 +122,7 @@ class TestDeleteRecords:
         assert await self.delete(node, (0, 2), (0, 6)) == [(0, 6, "none")]
 
     async def test_a_topic_deleted_meanwhile(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The disk can't be held here: to close the log, the deletion waits on the event loop for the flush under way."""
         await produce(node)
 
         async def delete_topic(_: Partition, __: RetentionTicket) -> None:
@@ -114,14 +131,12 @@ class TestDeleteRecords:
         monkeypatch.setattr(delete_records, "make_durable", delete_topic)
         assert await self.delete(node, (0, 4)) == [(0, -1, "unknown_topic_or_partition")]
 
-    async def test_a_disk_that_fails(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-        def fail(ticket: RetentionTicket) -> None:
-            raise OSError(errno.EIO, "Input/output error")
-
+    async def test_a_disk_that_fails(self, node: Node, disk: HeldDisk) -> None:
         await produce(node)
-        monkeypatch.setattr(RetentionTicket, "run", fail)
+        disk.broken_topic = "t"
         assert await self.delete(node, (0, 4)) == [(0, -1, "kafka_storage_error")]
         assert partition_of(node).log.log_start_offset == 0
+        assert partition_of(node).log.offline
 
     async def test_a_topic_that_retention_leaves_alone(self, node: Node) -> None:
         await create(node, "kept", configs={"cleanup.policy": ""})

@@ -234,8 +234,13 @@ class TestClassicMembers:
 
     @pytest.mark.parametrize("version", [0, 1, 2])
     def test_older_subscriptions(self, version: int) -> None:
-        scene, _ = mixed()
-        scene.rejoin(Who(protocols=(("range", owning(version=version)),)))
+        scene, old = mixed()
+        generation_id, partitions = scene.rejoin(Who(protocols=(("range", owning(version=version)),)))
+        (joined,) = scene.consumers.members.keys() - {old, "new"}
+        member = scene.consumers.members[joined]
+        assert member.subscribed_names == (TOPIC,)
+        assert member.member_epoch == generation_id == scene.consumers.group_epoch
+        assert member.assigned == places(partitions)
 
     def test_a_full_group(self) -> None:
         scene = MixedScene(consumer_limits=ConsumerLimits(max_size=1))

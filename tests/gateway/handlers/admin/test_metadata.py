@@ -135,8 +135,12 @@ class TestAutoCreation:
         assert second.topics[0].error_code.name == "none"
 
     async def test_versions_before_4_always_create(self, node: Node) -> None:
-        await ask_metadata(node, ["new"], version=3)
+        first = await ask_metadata(node, ["new"], version=3)
+        assert first.topics[0].error_code.name == "unknown_topic_or_partition"
         await until_created(node, "new")
+        second = await ask_metadata(node, ["new"], version=3)
+        assert second.topics[0].error_code.name == "none"
+        assert [partition.partition_index for partition in second.topics[0].partitions] == [0]
 
     async def test_many_at_once_make_one_topic(self, node: Node) -> None:
         await asyncio.gather(*(ask_metadata(node, ["new"], auto_create=True) for _ in range(50)))

@@ -411,7 +411,9 @@ class TestVerification:
         off = "transaction.partition.verification.enable=false"
         async with open_node(tmp_path, *SETTINGS, off) as node:
             client = await prepared(node, 11)
-            client.append("a", 0)
+            assert client.append("a", 0) == 0
+            assert partition(node).log.log_end_offset == 1
+            assert current(node).partitions == frozenset()
 
     @pytest.mark.parametrize(
         ("version", "busy"), [(11, ErrorCode.not_enough_replicas), (12, ErrorCode.concurrent_transactions)]
