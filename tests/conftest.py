@@ -14,7 +14,6 @@ import pytest
 from tests.support.gateway_process import GatewayProcess
 from tests.support.long_files import longest_first
 from tests.support.seeds import register_profiles
-from tests.support.spark_session import allow_sockets_of_pyspark
 
 register_profiles()
 # A Spark here lives for seconds: the quick compiler and the serial collector spare it half of its processor time.
@@ -34,7 +33,6 @@ AS_THE_PEER = {
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     longest_first(items)
-    allow_sockets_of_pyspark(items)
 
 
 @pytest.fixture

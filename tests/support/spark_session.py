@@ -5,24 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
 from spark_kafka_compat import session
 from tests.support.setup_peers import spark_connector_libs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-LEFT_OPEN = "ignore:unclosed <socket:ResourceWarning"
-"""pyspark leaves the sockets by which it collects rows to the garbage collector."""
-
-
-def allow_sockets_of_pyspark(items: list[pytest.Item]) -> None:
-    """Ignore sockets left open in tests that ask for a Spark, and only there."""
-    for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.filterwarnings(LEFT_OPEN))
 
 
 def small_session(warehouse: Path) -> SparkSession:

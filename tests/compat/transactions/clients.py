@@ -83,7 +83,7 @@ class Jvm:
 
     def close(self) -> None:
         self._process.kill()
-        self._process.wait()
+        self._process.communicate()
 
 
 class OldJvm(Jvm):

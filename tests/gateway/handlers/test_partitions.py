@@ -122,7 +122,7 @@ class TestDeleteRecords:
         assert await self.delete(node, (0, 2), (0, 6)) == [(0, 6, "none")]
 
     async def test_a_topic_deleted_meanwhile(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The disk can't be held here: to close the log, the deletion waits on the event loop for the flush under way."""
+        """The disk is not held here: the deletion of the topic waits for the flush under way, and would wait for ever."""
         await produce(node)
 
         async def delete_topic(_: Partition, __: RetentionTicket) -> None:
