@@ -1,0 +1,73 @@
+"""The backlogs of a topic of a running gateway, page by page."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from gateway.admin.backlog.messages import BacklogRequest
+from gateway.admin.request import ControlError
+from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
+from tests.gateway.admin.answers import all_pages, answer
+from tests.gateway.handlers.requests import create
+from tests.gateway.handlers.support import NOW_MS, Node, open_node
+from tests.log.support import batch
+
+RECORDS = 10
+PARTITIONS = 3
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[Node]:
+    """A node with one batch of ten records in each partition; of two groups, one has read the first partition."""
+    async with open_node(tmp_path, "offsets.topic.num.partitions=1") as opened:
+        opened.services.backlog.start()
+        await create(opened, "orders", PARTITIONS, configs={"backlog.quota.bytes": "1000"})
+        await opened.services.groups.ensure_topic()
+        for partition in opened.services.partitions.by_name["orders"].all():
+            assert await partition.persisted(partition.append(batch(RECORDS), NOW_MS).last_offset)
+        await commit(opened, "slow", 0, 0)
+        await commit(opened, "fast", RECORDS)
+        yield opened
+
+
+async def commit(node: Node, group: str, *offsets: int) -> None:
+    """Commit offsets in the first partitions."""
+    records = [
+        OffsetCommitRecord(group, "orders", index, CommittedOffset(offset, -1, "", NOW_MS))
+        for index, offset in enumerate(offsets)
+    ]
+    await node.services.groups.run(group, lambda shard, effects: shard.commit(records, effects))
+
+
+@pytest.mark.parametrize("limit", [1, 3, 4, 100])
+async def test_pages_hold_every_partition_once(node: Node, limit: int) -> None:
+    pages = await all_pages(node, BacklogRequest("orders", limit=limit))
+    rows = [row for page in pages for row in page.partitions]
+    size_bytes = len(batch(RECORDS))
+    assert [(row.partition, row.backlog_bytes, row.slowest) for row in rows] == [
+        (0, size_bytes, "slow"),
+        (1, size_bytes, "slow"),
+        (2, 0, None),
+    ]
+    assert [{reader.group: reader.backlog_bytes for reader in row.readers} for row in rows] == [
+        {"slow": size_bytes, "fast": 0},
+        {"slow": size_bytes},
+        {},
+    ]
+    assert {page.quota_bytes for page in pages} == {1_000}
+    assert [page.complete for page in pages] == [False] * (len(pages) - 1) + [True]
+
+
+async def test_a_page_ends_with_the_partition_that_fills_it(node: Node) -> None:
+    page = await answer(node, BacklogRequest("orders", limit=3))
+    assert [len(row.readers) for row in page.partitions] == [2]
+    page = await answer(node, BacklogRequest("orders", after=0, limit=3))
+    assert [row.partition for row in page.partitions] == [1, 2]
+
+
+async def test_a_topic_that_is_not_there(node: Node) -> None:
+    with pytest.raises(ControlError, match="there is no topic gone"):
+        await answer(node, BacklogRequest("gone"))

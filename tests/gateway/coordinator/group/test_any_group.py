@@ -1,0 +1,51 @@
+"""What groups of every protocol have in common for those who list them."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.coordinator.group.any_group import STATES, Group
+from gateway.coordinator.group.classic_group import ClassicGroup, GroupState
+from gateway.coordinator.group.consumer_group import ConsumerGroup, ConsumerMember
+from gateway.coordinator.group.share_group import ShareGroup, ShareMember
+
+
+def classic() -> ClassicGroup:
+    group = ClassicGroup("g", now_ms=0)
+    group.state, group.generation_id = GroupState.PREPARING_REBALANCE, 7
+    group.protocol_type, group.protocol_name = "connect", "sessioned"
+    return group
+
+
+@pytest.mark.parametrize(
+    ("group", "expected"),
+    [
+        (ClassicGroup("g", now_ms=0), ("classic", "Empty", True, 0, ("", None))),
+        (classic(), ("classic", "PreparingRebalance", False, 7, ("connect", "sessioned"))),
+        (ConsumerGroup("g"), ("consumer", "Empty", True, 0, ("consumer", None))),
+        (
+            ConsumerGroup("g", group_epoch=3, members={"m": ConsumerMember("m", server_assignor="range")}),
+            ("consumer", "Assigning", False, 3, ("consumer", "range")),
+        ),
+        (ShareGroup("g"), ("share", "Empty", True, 1, ("share", None))),
+        (
+            ShareGroup("g", group_epoch=3, members={"m": ShareMember("m")}),
+            ("share", "Stable", False, 3, ("share", "simple")),
+        ),
+    ],
+)
+def test_five_properties(group: Group, expected: tuple[str, str, bool, int, tuple[str, str | None]]) -> None:
+    found = group.type, group.state_text, group.is_empty, group.generation, group.protocol
+    assert found == expected
+    assert group.state_text in STATES
+
+
+def test_a_deleted_group_is_in_no_state() -> None:
+    assert STATES == (
+        "Empty",
+        "PreparingRebalance",
+        "CompletingRebalance",
+        "Stable",
+        "Assigning",
+        "Reconciling",
+    )
