@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from log import cleaning, lookups, measures, retention
 from log.config import LogConfig
 from log.directory.log_directory import LogDirectory
 from log.durability.flush_ticket import FlushTicket
@@ -28,8 +29,9 @@ from log.errors import (
 from log.files.data_file import NotCached, Place
 from log.files.deletion_queue import DeletionTicket
 from log.files.storage import Storage
+from log.partition_log import PartitionLog
 from log.removal.retention_rules import NOT_HELD, DeletionReason
-from log.retained_log import RetentionTicket
+from log.retention import RemovalTicket
 from log.segments.regions import (
     Appended,
     DeletedSegment,
@@ -38,8 +40,7 @@ from log.segments.regions import (
     ReadResult,
     TimestampAndOffset,
 )
-from log.transactional_log import OpenTransaction
-from log.unified_log import UnifiedLog
+from log.state.transactions import OpenTransaction
 
 __all__ = [
     "NOT_HELD",
@@ -65,17 +66,21 @@ __all__ = [
     "OffsetOutOfRange",
     "OpenTransaction",
     "OutOfOrderSequence",
+    "PartitionLog",
     "Place",
     "ProducerLimitReached",
     "ReadResult",
     "RecordBatchTooLarge",
     "RecordTooLarge",
-    "RetentionTicket",
+    "RemovalTicket",
     "Storage",
     "StorageFailed",
     "TimestampAndOffset",
     "TransactionCoordinatorFenced",
-    "UnifiedLog",
     "UnsupportedCompressionType",
     "UnsupportedForMessageFormat",
+    "cleaning",
+    "lookups",
+    "measures",
+    "retention",
 ]

@@ -18,10 +18,6 @@ from seq_validator.names import NameBudget, TopicNames
 if TYPE_CHECKING:
     import uuid
 
-    from log.delayed_log import DelayedLog
-    from log.durable_log import DurableLog
-    from log.named_log import NamedLog
-
 
 @dataclass(slots=True)
 class LogEnvironment:
@@ -36,18 +32,8 @@ class LogEnvironment:
     recovery_points_lost: bool = False
     """Nobody knows what was durable, so offsets that are missing may be compaction's doing anywhere."""
     delayed_limit: DelayedLimit = field(default_factory=DelayedLimit)
-    delaying: dict[DelayedLog, None] = field(default_factory=dict)
-    """The logs whose topics delay records."""
     name_budget: NameBudget = field(default_factory=NameBudget)
-    deduplicating: dict[NamedLog, None] = field(default_factory=dict)
-    """The logs whose topics deduplicate by producer names."""
-    names_overdue: dict[NamedLog, None] = field(default_factory=dict)
-    """Those of them that are to be read on, or of which so much is to be written down that it should be soon."""
-    names_partial: dict[NamedLog, None] = field(default_factory=dict)
-    """Those that wait for the names of their topics' other partitions, as there is no room for a new one."""
     _topic_names: WeakValueDictionary[uuid.UUID, TopicNames] = field(default_factory=WeakValueDictionary)
-    short_of_room: dict[DurableLog, None] = field(default_factory=dict)
-    """The logs that are offline only because the disk was full, or no memory or file handle was left."""
 
     def names_of(self, topic_id: uuid.UUID) -> TopicNames:
         """The producer names of a topic; as long as someone keeps it, it is the same one."""

@@ -7,18 +7,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from log.format.end_marker import EndMarker
-
-
-class AbortedTransaction(NamedTuple):
-    """An entry of a `.txnindex`; `last_offset` is the marker's."""
-
-    first_offset: int
-    producer_id: int
-    last_offset: int
-    last_stable_offset: int
+from log.segments.transaction_index import AbortedTransaction
 
 
 class CleanedTransactions:

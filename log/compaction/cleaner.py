@@ -12,8 +12,7 @@ import errno
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from log.compaction.batch_rewriting import plain_records, stored_records
-from log.compaction.cleaned_transactions import AbortedTransaction, CleanedTransactions
+from log.compaction.cleaned_transactions import CleanedTransactions
 from log.compaction.job import CleanedSegment, CleaningFinished
 from log.compaction.kept_records import KeptRecords
 from log.compaction.offset_map import OffsetMap
@@ -29,10 +28,11 @@ from log.files.file_names import (
     cleaned_name,
     offset_name,
 )
+from log.format.batch_rewriting import plain_records, stored_records
 from log.format.end_marker import read_end_marker
 from log.format.record_batch import HEADER_BYTES, crc_matches, parse_header
 from log.segments.segment import Segment
-from log.segments.transaction_index import ENTRY
+from log.segments.transaction_index import ENTRY, AbortedTransaction
 
 if TYPE_CHECKING:
     from log.compaction.job import CleaningJob, JobSegment

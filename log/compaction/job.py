@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from log.compaction.cleaned_transactions import AbortedTransaction
+from log.segments.transaction_index import AbortedTransaction
 
 JOB_VERSION: Final = 1
 """Raised with every change of these messages: the process that cleans may have been started from files that are newer."""
@@ -31,7 +31,7 @@ class JobLimits(msgspec.Struct, frozen=True):
 
 
 class CleaningJob(msgspec.Struct, frozen=True):
-    """One log to be cleaned, as `CompactedLog.cleaning_job` describes it. Times in ms, offsets exclusive at their end.
+    """One log to be cleaned, as `PartitionLog.cleaning_job` describes it. Times in ms, offsets exclusive at their end.
 
     All segments from the start of the log to `round_end_offset`; what lies from `first_dirty_offset` on has not been
     cleaned before. `producers` are (producer_id, last_offset, producer_epoch) of those that are remembered. `token` makes

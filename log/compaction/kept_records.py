@@ -12,7 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from log.compaction.batch_rewriting import (
+from log.compaction.cleaned_transactions import CleanedTransactions
+from log.compaction.offset_map import OffsetMap
+from log.format.batch_rewriting import (
     StoredRecord,
     delete_horizon_ms,
     empty_batch,
@@ -20,11 +22,10 @@ from log.compaction.batch_rewriting import (
     rewritten_batch,
     stored_records,
 )
-from log.compaction.cleaned_transactions import AbortedTransaction, CleanedTransactions
-from log.compaction.offset_map import OffsetMap
 from log.format.compression import DEFAULT_LIMIT_BYTES
 from log.format.end_marker import read_end_marker
 from log.format.record_batch import BatchHeader
+from log.segments.transaction_index import AbortedTransaction
 
 LastOfProducer = tuple[int, int]
 """(last_offset of its newest batch or -1 when it only has a marker, producer_epoch)."""

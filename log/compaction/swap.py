@@ -50,7 +50,7 @@ _logger = logging.getLogger(__name__)
 
 
 class SwapTicket:
-    """A swap that has begun. `run` may be called in any thread; then `CompactedLog.finish_swap`, or `abandon_swap`."""
+    """A swap that has begun. `run` may be called in any thread; then `PartitionLog.finish_swap`, or `abandon_swap`."""
 
     __slots__ = ("_directory", "_storage", "cleaned", "generation")
 

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from log.durability.flush_ticket import FlushTicket
     from log.files.disk import FileSystemFlush
     from log.files.storage import Storage
-    from log.recovery.load import CleanStop
-    from log.unified_log import UnifiedLog
+    from log.partition_log import PartitionLog
+    from log.recovery.clean_stop import CleanStop
 
 _logger = logging.getLogger(__name__)
 FEW: Final = 16
@@ -24,7 +24,7 @@ _THREADS: Final = 8
 
 
 def close_logs(
-    storage: Storage, path: str, logs: Sequence[UnifiedLog], *, clean: bool
+    storage: Storage, path: str, logs: Sequence[PartitionLog], *, clean: bool
 ) -> list[tuple[CleanStop | None, int]]:
     """Close the logs, in their order: (what each leaves, up to where it is durable). Never raises for the disk."""
     flush = _begin_common_flush(storage, path) if clean and len(logs) >= MANY else None
@@ -44,14 +44,15 @@ def _begin_common_flush(storage: Storage, path: str) -> FileSystemFlush | None:
         return None
 
 
-def _close_with(flush: FileSystemFlush, logs: Sequence[UnifiedLog]) -> list[tuple[CleanStop | None, int]]:
+def _close_with(flush: FileSystemFlush, logs: Sequence[PartitionLog]) -> list[tuple[CleanStop | None, int]]:
     """One flush for the indexes and snapshots of all logs; records that were not flushed get one of their own."""
     closed = []
     for log in logs:
         durable_end_offset = log.recovery_point
         is_flushed = durable_end_offset == log.log_end_offset
         ticket = log.prepare_close()
-        is_common = is_flushed and (ticket is None or not ticket.has_more_to_write)
+        # A flush of the file system does not write what a ticket still has to write.
+        is_common = is_flushed and (ticket is None or not ticket.captures)
         stop = log.finish_close(ticket, None if is_common else _run(ticket))
         closed.append((stop, log.recovery_point, durable_end_offset))
     try:
@@ -62,7 +63,7 @@ def _close_with(flush: FileSystemFlush, logs: Sequence[UnifiedLog]) -> list[tupl
     return [(stop, end_offset) for stop, end_offset, _ in closed]
 
 
-def _close_side_by_side(logs: Sequence[UnifiedLog]) -> Iterator[CleanStop | None]:
+def _close_side_by_side(logs: Sequence[PartitionLog]) -> Iterator[CleanStop | None]:
     """Many flushes at a time."""
     with ThreadPoolExecutor(_THREADS, "close") as threads:
         for first in range(0, len(logs), _AT_ONCE):

@@ -45,8 +45,9 @@ from log.files.checkpoints import (
 from log.files.file_names import DELETED_SUFFIX, LOG_SUFFIX, PARTITION_METADATA, parse_partition_directory
 from log.files.storage import Storage
 from log.files.versions import DIRECTORY_VERSION, META, read_properties
+from log.log_lists import LogLists
+from log.partition_log import PartitionLog
 from log.segments.damage_register import DAMAGED_BATCHES
-from log.unified_log import UnifiedLog
 from seq_validator import ProducerLimit
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class LogDirectory:
     def __init__(self, path: Path, environment: LogEnvironment, now_ms: Callable[[], int]) -> None:
         self.path = path
         self.environment = environment
+        self.lists: LogLists[PartitionLog] = LogLists()
         self.cluster_id = ""
         self.directory_id = ""
         self.was_clean = False
@@ -83,7 +85,7 @@ class LogDirectory:
         self._now_ms = now_ms
         self._storage = environment.storage
         self._config = LogConfig()
-        self._logs: dict[tuple[str, int], UnifiedLog] = {}
+        self._logs: dict[tuple[str, int], PartitionLog] = {}
         self._stored: dict[tuple[str, int], StoredLog] = {}
         self._deletion = PartitionDeletion(environment, path)
         self._prepared_points: tuple[dict[tuple[str, int], StoredLog], dict[tuple[str, int], int]] = {}, {}
@@ -203,7 +205,9 @@ class LogDirectory:
             return 0
         return 0 if log is None else log.bytes_cut
 
-    def _open(self, key: tuple[str, int], stored: StoredLog, *, is_mended: bool = True) -> UnifiedLog | None:
+    def _open(
+        self, key: tuple[str, int], stored: StoredLog, *, is_mended: bool = True
+    ) -> PartitionLog | None:
         topic, partition = key
         directory = str(self.path / f"{topic}-{partition}")
         topic_id = self._read_topic_id(directory, stored.topic_id if self.was_clean and is_mended else None)
@@ -213,7 +217,7 @@ class LogDirectory:
         trusted = stored.topic_id in {None, topic_id}
         if stored.stop is None or not trusted:
             self._make_durable(directory)
-        log = self._logs[key] = UnifiedLog(
+        log = self._logs[key] = PartitionLog(
             self.environment,
             directory,
             topic=topic,
@@ -221,6 +225,7 @@ class LogDirectory:
             topic_id=topic_id,
             config=self._config,
             now_ms=self._now_ms(),
+            lists=self.lists,
             recovery_point=stored.recovery_point if trusted else 0,
             clean_stop=stored.stop if trusted else None,
         )
@@ -279,7 +284,7 @@ class LogDirectory:
 
     # Partitions.
 
-    def get(self, topic: str, partition: int, *, is_mended: bool = True) -> UnifiedLog | None:
+    def get(self, topic: str, partition: int, *, is_mended: bool = True) -> PartitionLog | None:
         """The log of a partition, opened if it was not; None when there is none. Raises OSError, IncompatibleFormat.
 
         Unless `is_mended`, a damaged topic id is not taken from the clean stop before this start.
@@ -292,7 +297,7 @@ class LogDirectory:
                 return self._open(key, stored, is_mended=is_mended)
         return log
 
-    def logs(self) -> Iterator[UnifiedLog]:
+    def logs(self) -> Iterator[PartitionLog]:
         """All logs that are open, in no order."""
         return iter(list(self._logs.values()))
 
@@ -319,7 +324,7 @@ class LogDirectory:
             log = self._logs.get(key)
             for found in ranges:
                 if log is None or (
-                    found.segment_base_offset in log.base_offsets()
+                    found.segment_base_offset in log.segments.bases
                     and found.end_offset > log.log_start_offset
                 ):
                     yield (*key, found)
@@ -327,7 +332,7 @@ class LogDirectory:
     def __len__(self) -> int:
         return len(self._logs) + len(self._stored)
 
-    def create(self, topic: str, topic_id: uuid.UUID, partition: int, config: LogConfig) -> UnifiedLog:
+    def create(self, topic: str, topic_id: uuid.UUID, partition: int, config: LogConfig) -> PartitionLog:
         """A new, empty log, durable with its first flush. Raises OSError, ValueError when there is one already."""
         key = topic, partition
         if key in self._logs or key in self._stored:
@@ -341,7 +346,7 @@ class LogDirectory:
             self.checkpoint()
         self._storage.make_undurable_directory(directory)
         self._storage.write_file(f"{directory}/{PARTITION_METADATA}", encode_partition_metadata(topic_id))
-        log = self._logs[key] = UnifiedLog(
+        log = self._logs[key] = PartitionLog(
             self.environment,
             directory,
             topic=topic,
@@ -349,6 +354,7 @@ class LogDirectory:
             topic_id=topic_id,
             config=config,
             now_ms=self._now_ms(),
+            lists=self.lists,
             is_new=True,
         )
         return log
@@ -375,7 +381,7 @@ class LogDirectory:
             return log.config.file_delete_delay_ms
         return None if self._stored.pop(key, None) is None else self._config.file_delete_delay_ms
 
-    def opened(self, topic: str, partition: int) -> UnifiedLog | None:
+    def opened(self, topic: str, partition: int) -> PartitionLog | None:
         """The log of a partition if it is open."""
         return self._logs.get((topic, partition))
 

@@ -23,7 +23,7 @@ import msgspec
 from log.errors import IncompatibleFormat
 from log.files.checkpoints import CorruptCheckpoint, decode_partition_metadata
 from log.files.file_names import LOG_SUFFIX, PARTITION_METADATA, offset_name
-from log.recovery.load import CleanStop
+from log.recovery.clean_stop import CleanStop
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

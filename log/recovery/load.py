@@ -20,6 +20,7 @@ from log.files.file_names import (
     offsets_of,
 )
 from log.recovery.checking import Checking
+from log.recovery.clean_stop import CleanStop
 from log.recovery.listing import Listing
 from log.recovery.producer_recovery import load_producers
 from log.recovery.transaction_checks import not_borne_out
@@ -36,20 +37,6 @@ if TYPE_CHECKING:
     from log.segments.damage import DamagedRange
 
 _logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class CleanStop:
-    """What a clean stop left of one partition; it holds only while the files still look like that."""
-
-    log_end_offset: int
-    active_base_offset: int
-    active_size_bytes: int
-    size_bytes: int
-    """Bytes of all segments."""
-    oldest_timestamp: int = -1
-    """What retention goes by in the oldest segment (ms); -1 when unknown."""
-    has_open_transactions: bool = False
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 NOT_HELD: Final = 2**63 - 1
-"""The value of `UnifiedLog.held_from` of a log in which nothing is held."""
+"""The value of `PartitionLog.held_from` of a log in which nothing is held."""
 
 
 class SegmentFacts(NamedTuple):

@@ -9,8 +9,8 @@ import math
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
-from log.compaction.batch_rewriting import plain_records, stored_records
 from log.files.data_file import NotCached
+from log.format.batch_rewriting import plain_records, stored_records
 from log.format.records import as_int64
 from log.segments.index_checks import start_for_time
 from log.segments.regions import TimestampAndOffset

@@ -10,10 +10,22 @@ Source: Kafka's `TransactionIndex`, `AbortedTxn`.
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 VERSION: Final = 0
 ENTRY: Final = struct.Struct(">hqqqq")
+
+
+class AbortedTransaction(NamedTuple):
+    """An entry of the index; `last_offset` is the marker's, `last_stable_offset` as the marker left it."""
+
+    first_offset: int
+    producer_id: int
+    last_offset: int
+    last_stable_offset: int
 
 
 class TransactionIndex:
@@ -37,6 +49,11 @@ class TransactionIndex:
     def add(self, producer_id: int, first_offset: int, last_offset: int, last_stable_offset: int) -> None:
         """Note that the marker at `last_offset` aborted what began at `first_offset`."""
         self.entries += ENTRY.pack(VERSION, producer_id, first_offset, last_offset, last_stable_offset)
+
+    def transactions(self) -> Iterator[AbortedTransaction]:
+        """Yield all entries, in the order of their markers."""
+        for _, producer_id, first_offset, last_offset, stable in ENTRY.iter_unpack(self.entries):
+            yield AbortedTransaction(first_offset, producer_id, last_offset, stable)
 
     def collect(self, offset: int, upper_bound: int, found: list[tuple[int, int]]) -> bool:
         """Add (producer_id, first_offset) of each that reaches into [offset, upper_bound) to `found`.

@@ -8,71 +8,71 @@ below that offset is durable, whole and under another name first, so no crash ma
 from __future__ import annotations
 
 import logging
-import threading
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from log.files.checkpoints import CorruptCheckpoint, decode_offsets, encode_offsets
 from log.files.file_names import DEDUPLICATION_START, NAMES_SUFFIX, offset_name, offsets_of
 from seq_validator.names import CorruptNames, WrittenName, decode_names, encode_names
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from log.durability.capture import SideFile
     from log.files.storage import Storage
+    from log.place import LogPlace
 
 KEPT_SNAPSHOTS: Final = 2
 _logger = logging.getLogger(__name__)
 
 
-class NameSnapshots:
-    """Where one table of names is written down, for as long as the log keeps it."""
-
-    __slots__ = ("_closed", "_directory", "_lock", "_newest", "_storage")
-
-    def __init__(self, storage: Storage, directory: str) -> None:
-        """Begin with what is there, which is older than all that comes."""
-        self._storage = storage
-        self._directory = directory
-        self._lock = threading.Lock()
-        self._newest = 0
-        self._closed = False
-
-    def write(self, capture: NamesCapture) -> None:
-        """Make the snapshot, durable, unless a later one is, and drop old ones. Does nothing when closed. Raises OSError.
-
-        May be called in any thread. Two of one offset have one name, so the earlier must not come last.
-        """
-        storage, directory = self._storage, self._directory
-        with self._lock:
-            if self._closed or capture.times <= self._newest:
-                return
-            path = f"{directory}/{offset_name(capture.log_end_offset, NAMES_SUFFIX)}"
-            storage.replace_file(path, encode_names(capture.names, capture.log_end_offset))
-            offsets = offsets_of(storage.list_directory(directory), NAMES_SUFFIX)
-            for offset in offsets[:-KEPT_SNAPSHOTS]:
-                storage.delete(f"{directory}/{offset_name(offset, NAMES_SUFFIX)}")
-            self._newest = capture.times
-
-    def close(self) -> None:
-        """Write no more, not even for flushes under way: the directory's name may soon be another log's."""
-        with self._lock:
-            self._closed = True
-
-
 class NamesCapture:
     """What was remembered when the log ended at `log_end_offset`. `write` may be called in any thread."""
 
-    __slots__ = ("log_end_offset", "names", "snapshots", "times")
+    __slots__ = ("_file", "directory", "log_end_offset", "names", "number", "owner", "storage", "times")
 
     def __init__(
-        self, snapshots: NameSnapshots, written: tuple[list[WrittenName], int], log_end_offset: int
+        self,
+        owner: NamesOwner,
+        storage: Storage,
+        directory: str,
+        file: SideFile,
+        written: tuple[list[WrittenName], int],
+        log_end_offset: int,
     ) -> None:
-        """Begin unwritten."""
-        self.snapshots = snapshots
+        """Begin unwritten; `owner` learns when the snapshot is durable."""
+        self.owner = owner
+        self.storage = storage
+        self.directory = directory
+        self._file = file
         self.names, self.times = written
         self.log_end_offset = log_end_offset
+        self.number = file.next_number()
 
     def write(self) -> None:
-        """Make the snapshot, durable, once all below the offset is durable. Raises OSError."""
-        self.snapshots.write(self)
+        """Write the snapshot, durably, and drop old ones, once all below the offset is durable. Raises OSError.
+
+        Two captures at one offset share a file name, so an older one must not overwrite a newer one.
+        """
+        self._file.write(self.number, self._replace)
+
+    def _replace(self) -> None:
+        storage, directory = self.storage, self.directory
+        path = f"{directory}/{offset_name(self.log_end_offset, NAMES_SUFFIX)}"
+        storage.replace_file(path, encode_names(self.names, self.log_end_offset))
+        offsets = offsets_of(storage.list_directory(directory), NAMES_SUFFIX)
+        for offset in offsets[:-KEPT_SNAPSHOTS]:
+            storage.delete(f"{directory}/{offset_name(offset, NAMES_SUFFIX)}")
+
+    def saved(self) -> None:
+        """Tell the owner that the snapshot is durable."""
+        self.owner.saved(self)
+
+
+class NamesOwner(Protocol):
+    """The memory of names that a capture was taken from."""
+
+    def saved(self, capture: NamesCapture) -> None:
+        """Take note that the capture is durable."""
 
 
 class ReadNames(NamedTuple):
@@ -118,6 +118,30 @@ def read_start(storage: Storage, directory: str) -> int | None:
         return 0
 
 
-def write_start(storage: Storage, directory: str, topic: str, partition: int, offset: int) -> None:
-    """Have it durable from which offset on names are remembered. Raises OSError."""
-    storage.replace_file(f"{directory}/{DEDUPLICATION_START}", encode_offsets({(topic, partition): offset}))
+class StartCapture:
+    """The offset from which names are tracked, to be persisted. `write` may be called in any thread."""
+
+    __slots__ = ("_file", "_offset", "_place", "_saved", "_storage")
+
+    def __init__(
+        self, storage: Storage, file: SideFile, place: LogPlace, offset: int, saved: Callable[[], None]
+    ) -> None:
+        """Begin unwritten; `saved` is called when the offset is durable."""
+        self._storage = storage
+        self._file = file
+        self._place = place
+        self._offset = offset
+        self._saved = saved
+
+    def write(self) -> None:
+        """Replace the side file, durably. Raises OSError."""
+        self._file.write_unnumbered(self._replace)
+
+    def _replace(self) -> None:
+        place = self._place
+        content = encode_offsets({(place.topic, place.partition): self._offset})
+        self._storage.replace_file(f"{place.directory}/{DEDUPLICATION_START}", content)
+
+    def saved(self) -> None:
+        """Tell the names that the offset is durable."""
+        self._saved()

@@ -155,13 +155,22 @@ class NameTable:
                 held[transaction_of] = max(sequence_id, held.get(transaction_of, NO_SEQUENCE_ID))
                 self._open.setdefault(transaction_of, {})[entry] = None
 
-    def raise_epochs(self, advances: Iterable[NameAdvance]) -> bool:
-        """Raise the epochs of names of which a batch has only duplicates; return True while such an epoch is not durable.
+    def raises_epochs(self, advances: Iterable[NameAdvance]) -> bool:
+        """Return whether a name of which a batch has only duplicates gets an epoch that is not durable. Changes nothing.
 
         No stored record has such an epoch. So the batch must not be acknowledged before a snapshot with the epoch is
         durable. Otherwise a crash would lose the epoch, and a fenced writer would write again.
         """
-        is_unwritten = False
+        for advance in advances:
+            entry = self._entries.get(advance.name)
+            if entry is None or advance.sequence_id != NO_SEQUENCE_ID:
+                continue
+            if advance.epoch > entry.epoch or entry.name in self._raised:
+                return True
+        return False
+
+    def raise_epochs(self, advances: Iterable[NameAdvance]) -> None:
+        """Raise the epochs of names of which a batch has only duplicates."""
         for advance in advances:
             entry = self._entries.get(advance.name)
             if entry is None or advance.sequence_id != NO_SEQUENCE_ID:
@@ -169,8 +178,6 @@ class NameTable:
             if advance.epoch > entry.epoch:
                 entry.epoch = advance.epoch
                 self._raised[entry.name] = self._times_captured
-            is_unwritten = is_unwritten or entry.name in self._raised
-        return is_unwritten
 
     def touch(self, advances: Iterable[NameAdvance], now_ms: int) -> None:
         """Count a batch of duplicates, of which nothing is stored, as activity of its names."""

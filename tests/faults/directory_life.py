@@ -9,7 +9,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
 
-from log import FlushTicket, LogConfig, LogDirectory, RetentionTicket, Storage, StorageFailed, UnifiedLog
+from log import (
+    FlushTicket,
+    LogConfig,
+    LogDirectory,
+    PartitionLog,
+    RemovalTicket,
+    Storage,
+    StorageFailed,
+    retention,
+)
 from tests.faults.simulated_disk import SimulatedDisk
 
 ROOT = Path("/data")
@@ -47,7 +56,7 @@ class DirectoryLife:
         self.directory: LogDirectory | None = None
 
     @property
-    def log(self) -> UnifiedLog:
+    def log(self) -> PartitionLog:
         assert self.directory is not None
         log = self.directory.get(self.topic, 0)
         assert log is not None
@@ -73,12 +82,12 @@ class DirectoryLife:
         log.complete_flush(ticket)
         log.advance_high_watermark(log.recovery_point)
 
-    def run_retention(self, ticket: RetentionTicket) -> None:
+    def run_retention(self, ticket: RemovalTicket) -> None:
         """Make durable what must be before segments go."""
         log = self.log
-        with _telling(lambda error: log.fail_retention(ticket, error)):
+        with _telling(lambda error: retention.fail_removal(log, ticket, error)):
             ticket.run()
-        log.complete_retention(ticket)
+        retention.complete_removal(log, ticket, self.now_ms())
 
 
 @contextmanager

@@ -102,9 +102,7 @@ class RandomLife:
             life.checkpoint,
             life.clean_up,
             lambda: life.delete_records(chance.randint(life.log.log_start_offset, life.log.high_watermark)),
-            lambda: life.retain(
-                retention_bytes=chance.randrange(2000), in_a_thread=bool(chance.randrange(2))
-            ),
+            lambda: life.retain(retention_bytes=chance.randrange(2000)),
             self._stop_and_start,
             self._crash,
             self._next_leader,

@@ -7,11 +7,12 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from log import LogConfig, UnifiedLog
+from log import LogConfig, PartitionLog, retention
 from log.format.records import NewRecord, build_batch
 from tests.faults.directory_life import DirectoryLife, now_ms
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.faults.written import COORDINATOR_EPOCH, Transactions, Written, committed_values, read_all
+from tests.log.support import append_end_marker, delete_records
 
 TOPIC = "flights"
 TOPIC_ID = uuid.UUID(int=77)
@@ -106,7 +107,8 @@ class Life(DirectoryLife):
                 marker=commit,
             )
         )
-        self.log.append_end_marker(
+        append_end_marker(
+            self.log,
             producer_id,
             producer_epoch,
             commit=commit,
@@ -127,22 +129,21 @@ class Life(DirectoryLife):
     def delete_records(self, offset: int) -> None:
         asked = self.log.high_watermark if offset == -1 else offset
         self.promises.asked_log_start_offset = max(self.promises.asked_log_start_offset, asked)
-        self.promises.log_start_offset = self.log.delete_records_before(offset)
+        self.promises.log_start_offset = delete_records(self.log, offset, now_ms())
 
-    def retain(self, *, in_a_thread: bool = False, **limits: int) -> None:
-        """Have everything beyond `limits` removed, as the job of the gateway does it or all at once."""
+    def retain(self=False, **limits: int) -> None:
+        """Have everything beyond `limits` removed, as the job of the gateway does it."""
         log = self.log
         log.update_config(replace(CONFIG, **limits))
         try:
-            doomed = log.decide_retention(LATER_MS).doomed
+            doomed = retention.decide_retention(log, LATER_MS).doomed
             assert doomed, "nothing to remove"
             asked = doomed[-1][0].end_offset
             self.promises.asked_log_start_offset = max(self.promises.asked_log_start_offset, asked)
-            ticket = log.prepare_retention(LATER_MS) if in_a_thread else None
+            ticket = retention.prepare_retention(log, LATER_MS)
             if ticket is not None:
                 self.run_retention(ticket)
                 self._note_durable()
-            log.delete_old_segments(LATER_MS)
         finally:
             log.update_config(CONFIG)
         self.promises.log_start_offset = log.log_start_offset
@@ -151,7 +152,7 @@ class Life(DirectoryLife):
         log = self.log
         log.update_config(replace(CONFIG, segment_ms=10))
         try:
-            assert log.roll_by_time(log._active.time_to_roll_ms(log.config, LATER_MS))
+            assert retention.roll_by_time(log, log.segments.active.time_to_roll_ms(log.config, LATER_MS))
         finally:
             log.update_config(CONFIG)
 
@@ -242,7 +243,7 @@ def encode(
     )
 
 
-def check(log: UnifiedLog, promises: Promises) -> None:
+def check(log: PartitionLog, promises: Promises) -> None:
     """Nothing promised is lost, nothing is doubled or out of place, and every producer goes on where it was."""
     assert log.log_end_offset >= promises.durable_end_offset
     assert promises.log_start_offset <= log.log_start_offset <= promises.asked_log_start_offset
@@ -254,7 +255,7 @@ def check(log: UnifiedLog, promises: Promises) -> None:
     check_transactions(log, kept)
 
 
-def check_producers(log: UnifiedLog, kept: list[Written]) -> None:
+def check_producers(log: PartitionLog, kept: list[Written]) -> None:
     for producer_id in range(PRODUCERS):
         batches = [batch for batch in kept if batch.producer_id == producer_id]
         entry = log.producers.get(producer_id)
@@ -276,10 +277,10 @@ def check_producers(log: UnifiedLog, kept: list[Written]) -> None:
         assert log.log_end_offset == end_offset
 
 
-def check_transactions(log: UnifiedLog, kept: list[Written]) -> None:
+def check_transactions(log: PartitionLog, kept: list[Written]) -> None:
     """What is open and what readers of committed records see is what the batches say."""
     transactions = Transactions(kept)
-    assert dict(log.open_transactions()) == {
+    assert dict(log.transactions.open_transactions()) == {
         producer_id: (state.producer_epoch, state.first_offset)
         for producer_id, state in transactions.states.items()
         if state.first_offset is not None

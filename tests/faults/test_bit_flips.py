@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from log import IncompatibleFormat, LogError, UnifiedLog
+from log import IncompatibleFormat, LogError, PartitionLog, lookups
 from log.directory.log_directory import RECOVERY_POINTS
 from log.directory.stored_logs import CLEAN_SHUTDOWN
 from log.files.file_names import LEADER_EPOCHS, LOG_START_OFFSET, LOG_SUFFIX, PARTITION_METADATA
@@ -51,7 +51,7 @@ def bits(disk: SimulatedDisk, suffix: str, chance: random.Random) -> Iterator[tu
                 yield path, bit
 
 
-def read_everything(log: UnifiedLog, written: list[Written]) -> None:
+def read_everything(log: PartitionLog, written: list[Written]) -> None:
     assert read_all(log) == [batch for batch in written if batch.end_offset > log.log_start_offset]
     for batch in written[:: max(1, len(written) // 12)]:
         if batch.end_offset <= log.log_start_offset:
@@ -66,9 +66,9 @@ def read_everything(log: UnifiedLog, written: list[Written]) -> None:
     assert committed_values(log, start) == transactions.committed(start, log.last_stable_offset)
 
 
-def by_time(log: UnifiedLog) -> list[object]:
-    return [log.offset_for_timestamp(timestamp) for timestamp in range(1_000, 1_030, 3)] + [
-        log.offset_of_max_timestamp()
+def by_time(log: PartitionLog) -> list[object]:
+    return [lookups.offset_for_timestamp(log, timestamp) for timestamp in range(1_000, 1_030, 3)] + [
+        lookups.offset_of_max_timestamp(log)
     ]
 
 
@@ -106,7 +106,7 @@ def test_in_checkpoints(suffix: str) -> None:
         try:
             again.open()
             assert again.log.log_end_offset == life.promises.written[-1].end_offset
-            assert again.log.log_start_offset in {9, again.log._segments[0].base_offset}
+            assert again.log.log_start_offset in {9, again.log.segments.segments[0].base_offset}
             read_everything(again.log, life.promises.written)
         except (IncompatibleFormat, UnicodeDecodeError):
             damaged += 1
@@ -151,7 +151,7 @@ def magic_bytes(content: bytes) -> set[int]:
     return {position + 16 for position, _ in whole_batches(content)}
 
 
-def check_what_is_served(log: UnifiedLog, sound: dict[int, bytes], damaged: bytes, *, clean: bool) -> int:
+def check_what_is_served(log: PartitionLog, sound: dict[int, bytes], damaged: bytes, *, clean: bool) -> int:
     """Each batch as it was, as it lies damaged in the file, or an error; how many were damaged."""
     flipped = 0
     for offset, batch in sound.items():

@@ -9,19 +9,21 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from log import LogConfig, StorageFailed, UnifiedLog
-from log.compacted_log import Cleaning
+from log import LogConfig, PartitionLog, StorageFailed
+from log.cleaning import Cleaning, abandon_swap, begin_swap, finish_swap
 from log.compaction.job import CleanedSegment
 from log.compaction.swap import delete_cleaned
 from log.directory.log_directory import CLEANER_OFFSETS, RECOVERY_POINTS
 from log.files.checkpoints import encode_offsets
 from log.files.file_names import CLEANED_SUFFIX, SWAP_SUFFIX
 from log.format.record_batch import HEADER_BYTES
+from log.segments.aborted_transactions import aborted_between
 from tests.faults.crash_images import Image, images, left_by_power_cut
 from tests.faults.directory_life import ROOT, DirectoryLife, failing_disk, new_disk, now_ms
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.log.compaction.cleaning import Kept, begin, keyed, run, stored, stored_batches
 from tests.log.compaction.test_model import states, table
+from tests.log.support import append_end_marker, delete_records
 
 TOPIC, TOPIC_ID = "flights", uuid.UUID(int=78)
 CONFIG = LogConfig(
@@ -73,7 +75,7 @@ class Life(DirectoryLife):
 
     def abort(self, number: int) -> None:
         self.send(number, 11, is_aborted=True)
-        self.log.append_end_marker(11, 0, commit=False, coordinator_epoch=0, now_ms=now_ms())
+        append_end_marker(self.log, 11, 0, commit=False, coordinator_epoch=0, now_ms=now_ms())
         self._note()
 
     def _note(self) -> None:
@@ -113,18 +115,18 @@ class Life(DirectoryLife):
         self.clean_end_offset = finished.clean_end_offset
 
     def _swap(self, cleaning: Cleaning, segment: CleanedSegment) -> None:
-        ticket = self.log.begin_swap(cleaning, segment)
+        ticket = begin_swap(self.log, cleaning, segment)
         assert ticket is not None
         try:
             ticket.run()
         except OSError:
-            self.log.abandon_swap(ticket)
+            abandon_swap(self.log, ticket)
             raise
-        assert self.log.finish_swap(ticket, now_ms())
-        assert self.log.segment_count >= 2
+        assert finish_swap(self.log, ticket, now_ms())
+        assert len(self.log.segments) >= 2
 
     def delete_records(self) -> None:
-        self.known.log_start_offset = self.log.delete_records_before(3, now_ms())
+        self.known.log_start_offset = delete_records(self.log, 3, now_ms())
 
     def clean_up(self) -> None:
         assert self.directory is not None
@@ -170,7 +172,7 @@ def steps(life: Life) -> list[Callable[[], object]]:
     ]
 
 
-def check(log: UnifiedLog, known: Known) -> None:
+def check(log: PartitionLog, known: Known) -> None:
     end_offset = log.log_end_offset
     assert end_offset >= known.durable_end_offset
     found = stored(log)
@@ -181,9 +183,9 @@ def check(log: UnifiedLog, known: Known) -> None:
     aborted = {kept.offset for kept, is_aborted in known.records if is_aborted}
     counted = [kept for kept, is_aborted in known.records if not is_aborted and kept.offset < end_offset]
     assert table([kept for kept in found if kept.offset not in aborted]) == table(counted)
-    told = {first for _, first in log.aborted_transactions(0, end_offset)}
+    told = {first for _, first in aborted_between(log.segments, 0, end_offset)}
     for offset in aborted & set(offsets):
-        if log.open_transaction(11) is None:
+        if log.transactions.open_transaction(11) is None:
             assert {offset, offset - 1} & told
     if end_offset in known.states:
         assert states(log, batches=5) == known.states[end_offset]
@@ -201,7 +203,7 @@ def recover_and_check(disk: SimulatedDisk, known: Known) -> None:
     check(life.log, known)
     life.flush()
     life.checkpoint()
-    if life.log.segment_count > 1:
+    if len(life.log.segments) > 1:
         life.compact()
     check(life.log, known)
     life.stop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from log import UnifiedLog
+from log import PartitionLog
 from log.format.record_batch import BatchHeader, whole_batches
 from log.format.records import iterate_records
 
@@ -32,7 +32,7 @@ class Written:
         return self.base_offset + len(self.values)
 
 
-def read_all(log: UnifiedLog) -> list[Written]:
+def read_all(log: PartitionLog) -> list[Written]:
     """Every batch from log_start_offset to the end."""
     found: list[Written] = []
     offset = log.log_start_offset
@@ -116,7 +116,7 @@ class Transactions:
         ]
 
 
-def committed_values(log: UnifiedLog, offset: int) -> list[bytes]:
+def committed_values(log: PartitionLog, offset: int) -> list[bytes]:
     """What a Kafka consumer of committed records returns that begins at `offset`."""
     values = []
     while offset < log.last_stable_offset:

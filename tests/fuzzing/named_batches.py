@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from log import InvalidRecord, LogConfig, LogError, Storage, UnifiedLog
+from log import InvalidRecord, LogConfig, LogError, PartitionLog, Storage
 from log.environment import LogEnvironment
 from log.errors import NameLimitReached, NamesNotReady
 from log.format.batch_validation import check_batch
@@ -36,6 +36,7 @@ from tests.fuzzing.composed_names import (
 )
 from tests.fuzzing.plain_names import HalfNamed, Judged, PlainNames, plain_name, plain_records
 from tests.fuzzing.target import Breach, Run
+from tests.log.support import append_end_marker
 
 __all__ = ["BASE_WORK", "MAX_INPUT_BYTES", "PEAK_BYTES", "mutated", "opened", "seeds"]
 
@@ -176,7 +177,8 @@ class _Life:
             self._append(sent)
         self._flush()
         for producer in self._names.open_transactions():
-            self._log.append_end_marker(
+            append_end_marker(
+                self._log,
                 producer,
                 self._epochs[producer],
                 commit=self._commits,
@@ -273,15 +275,15 @@ class _Life:
             self._log.close(clean=True)
         self._log = self._opened()
         self._is_whole = False
-        while not self._log.replay_names(1, NOW_MS):
+        while not self._log.record_states.replay_names(1, NOW_MS):
             pass
         self._log.advance_high_watermark(self._log.log_end_offset)
 
-    def _opened(self) -> UnifiedLog:
+    def _opened(self) -> PartitionLog:
         environment = LogEnvironment(
             Storage(disk=self._disk.process()), name_budget=NameBudget(min_idle_ms=1_000)
         )
-        return UnifiedLog(
+        return PartitionLog(
             environment,
             DIRECTORY,
             topic="named",
@@ -302,7 +304,7 @@ class _Life:
         """What is remembered and what is there is what must be."""
         told = {
             state.name: (state.persisted_sequence, state.pushed_sequence, state.epoch, state.is_pending)
-            for state in self._log.name_states()
+            for state in self._log.record_states.name_states()
         }
         wanted = {
             name: (known.highest, known.highest, known.epoch, bool(known.held))

@@ -17,13 +17,15 @@ from pathlib import Path
 
 from crc32c import crc32c
 
-from log import LogConfig, LogDirectory, LogError, Storage, UnifiedLog
+from log import LogConfig, LogDirectory, LogError, PartitionLog, Storage, lookups
 from log.errors import IncompatibleFormat
 from log.files.file_names import LOG_SUFFIX
+from log.segments.aborted_transactions import aborted_between
 from log.segments.indexes import OFFSET_ENTRY, TIME_ENTRY
 from tests.fuzzing.damage import COPY, OVERWRITE, Damaged, Files, damaged, mutated_steps, steps_of
 from tests.fuzzing.scene import temporary_directory
 from tests.fuzzing.target import Breach, Run
+from tests.log.support import append_end_marker
 from tests.support.batches import HEAD, Batch, Record
 
 MAX_INPUT_BYTES = 1024
@@ -137,13 +139,13 @@ def _contents(name: str) -> Iterator[bytes]:
             yield Batch((Record(b"t" * 40),), attributes=0x10).of(20 + number % 3, 0, number // 3).encode()
 
 
-def _end_transactions(log: UnifiedLog) -> None:
+def _end_transactions(log: PartitionLog) -> None:
     for producer_id, commit in ((20, True), (21, False)):
-        log.append_end_marker(producer_id, 0, commit=commit, coordinator_epoch=0, now_ms=NOW_MS)
+        append_end_marker(log, producer_id, 0, commit=commit, coordinator_epoch=0, now_ms=NOW_MS)
         _flush(log)
 
 
-def _flush(log: UnifiedLog) -> None:
+def _flush(log: PartitionLog) -> None:
     ticket = log.prepare_flush()
     if ticket is not None:
         ticket.run()
@@ -222,7 +224,7 @@ def _may_pass_for_whole(touched: set[str]) -> bool:
     return any(f"{swap}.timeindex.swap" in touched for swap in swaps)
 
 
-def _served(log: UnifiedLog) -> dict[int, bytes]:
+def _served(log: PartitionLog) -> dict[int, bytes]:
     """What a reader gets who goes through the log and passes over what is damaged, as far as it is sound."""
     log.advance_high_watermark_to_end()
     found: dict[int, bytes] = {}
@@ -254,14 +256,14 @@ def _sound_batches(records: bytes) -> Iterator[bytes]:
         position += size
 
 
-def _look_up(log: UnifiedLog) -> None:
+def _look_up(log: PartitionLog) -> None:
     """What else consumers ask."""
-    log.offset_of_max_timestamp()
+    lookups.offset_of_max_timestamp(log)
     for timestamp in (0, NOW_MS, NOW_MS + 5, 2**62):
-        log.offset_for_timestamp(timestamp)
-    log.aborted_transactions(log.log_start_offset, log.log_end_offset)
-    log.release_due(NOW_MS + 10_000)
-    log.leader_epoch_end_offset(0)
+        lookups.offset_for_timestamp(log, timestamp)
+    aborted_between(log.segments, log.log_start_offset, log.log_end_offset)
+    log.record_states.release_due(NOW_MS + 10_000)
+    log.epochs.end_offset(0, log.log_end_offset)
 
 
 _PLACE = struct.Struct(">q15xi")

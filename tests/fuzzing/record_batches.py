@@ -16,9 +16,9 @@ from crc32c import crc32c
 
 from gateway.coordinator.group import records as group_records
 from gateway.runtime.coordinators.shard import decoded
-from log.compaction.batch_rewriting import plain_records, rewritten_batch, stored_records
 from log.config import LogConfig
 from log.errors import LogError
+from log.format.batch_rewriting import plain_records, rewritten_batch, stored_records
 from log.format.batch_validation import check_batch
 from log.format.due_times import due_values, parse_due_ms
 from log.format.end_marker import read_end_marker

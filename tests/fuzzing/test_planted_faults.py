@@ -13,8 +13,8 @@ import pytest
 from gateway.admin.status import live as live_status
 from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
 from gateway.server.dispatcher import Dispatcher
-from log import deduplicated_log
 from log.segments import index_checks
+from log.state import record_rules
 from tests.fuzzing import (
     compressed_records,
     named_batches,
@@ -46,7 +46,7 @@ def index_without_proof(patch: pytest.MonkeyPatch) -> None:
 
 
 def duplicates_stored(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(deduplicated_log, "_without", lambda batch, view, *_: (batch, view))
+    patch.setattr(record_rules, "_without", lambda batch, view, *_: (batch, view))
 
 
 def unknown_partitions_deleted(patch: pytest.MonkeyPatch) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from log import LogConfig, UnifiedLog
+from log import LogConfig, PartitionLog
 from log.format.record_batch import parse_header, whole_batches
 from log.format.records import NewRecord, build_batch, iterate_records
-from log.recovery.load import CleanStop
+from log.recovery.clean_stop import CleanStop
 from log.segments.regions import Appended
 from tests.log.support import NOW_MS, open_log
 
@@ -53,11 +53,11 @@ def batch(
     )
 
 
-def send(log: UnifiedLog, *sequence_ids: int | None, now_ms: int = NOW_MS, **given: object) -> Appended:
+def send(log: PartitionLog, *sequence_ids: int | None, now_ms: int = NOW_MS, **given: object) -> Appended:
     return log.append(batch(*sequence_ids, **given), now_ms=now_ms)  # type: ignore[arg-type]
 
 
-def values(log: UnifiedLog) -> list[tuple[int, int]]:
+def values(log: PartitionLog) -> list[tuple[int, int]]:
     """(offset, value) of every record."""
     found = []
     for batch_bytes in batches(log):
@@ -66,25 +66,25 @@ def values(log: UnifiedLog) -> list[tuple[int, int]]:
     return found
 
 
-def batches(log: UnifiedLog) -> list[memoryview]:
+def batches(log: PartitionLog) -> list[memoryview]:
     end = log.log_end_offset
     data = memoryview(log.read(log.log_start_offset, 1 << 20, upper_bound=end).records)
     return [data[at : at + header.size_bytes] for at, header in whole_batches(data)]
 
 
-def known(log: UnifiedLog, name: str = "app") -> tuple[int, int]:
+def known(log: PartitionLog, name: str = "app") -> tuple[int, int]:
     """(persisted, pushed)."""
-    state = log.name_state(name.encode())
+    state = log.record_states.name_state(name.encode())
     return (-1, -1) if state is None else (state.persisted_sequence, state.pushed_sequence)
 
 
 def again(
-    log: UnifiedLog, config: LogConfig = LARGE, *, clean: bool = False, replayed: bool = True
-) -> UnifiedLog:
+    log: PartitionLog, config: LogConfig = LARGE, *, clean: bool = False, replayed: bool = True
+) -> PartitionLog:
     """The log of the same directory as the next process finds it."""
     stop: CleanStop | None = log.close(clean=clean)
     opened = open_log(Path(log.directory), config, clean_stop=stop)
     if replayed:
-        while not opened.replay_names(1, NOW_MS):
+        while not opened.record_states.replay_names(1, NOW_MS):
             pass
     return opened

@@ -8,10 +8,11 @@ import uuid
 from pathlib import Path
 from typing import Any, Final
 
-from log import LogConfig, Storage, UnifiedLog
+from log import Appended, DeletedSegment, LogConfig, PartitionLog, RemovalTicket, Storage, retention
 from log.environment import LogEnvironment
 from log.format.records import NewRecord, build_batch
-from log.recovery.load import CleanStop
+from log.log_lists import LogLists
+from log.recovery.clean_stop import CleanStop
 from tests.support.batches import read_batches
 
 NOW_MS = 1_700_000_000_000
@@ -27,12 +28,13 @@ def open_log(
     *,
     storage: Storage | None = None,
     environment: LogEnvironment | None = None,
+    lists: LogLists[PartitionLog] | None = None,
     recovery_point: int = 0,
     clean_stop: CleanStop | None = None,
     now_ms: int = NOW_MS,
-) -> UnifiedLog:
+) -> PartitionLog:
     directory.mkdir(exist_ok=True)
-    return UnifiedLog(
+    return PartitionLog(
         environment or LogEnvironment(storage or Storage()),
         str(directory),
         topic="flights",
@@ -42,6 +44,7 @@ def open_log(
         now_ms=now_ms,
         recovery_point=recovery_point,
         clean_stop=clean_stop,
+        lists=lists,
     )
 
 
@@ -71,12 +74,14 @@ def batch(
     )
 
 
-def fill(log: UnifiedLog, batches: int, *, count: int = 1, timestamp: int = NOW_MS, step_ms: int = 1) -> None:
+def fill(
+    log: PartitionLog, batches: int, *, count: int = 1, timestamp: int = NOW_MS, step_ms: int = 1
+) -> None:
     for number in range(batches):
         log.append(batch(count, timestamp=timestamp + number * step_ms), now_ms=NOW_MS)
 
 
-def flush(log: UnifiedLog) -> None:
+def flush(log: PartitionLog) -> None:
     ticket = log.prepare_flush()
     if ticket is not None:
         ticket.run()
@@ -84,7 +89,49 @@ def flush(log: UnifiedLog) -> None:
     log.advance_high_watermark(log.log_end_offset)
 
 
-def offsets_read(log: UnifiedLog, offset: int, max_bytes: int = 300) -> list[int]:
+def delete_records(log: PartitionLog, offset: int, now_ms: int = NOW_MS) -> int:
+    """Delete the records before `offset` and return the log start offset, as a DeleteRecords request does."""
+    ticket = retention.prepare_delete_records(log, offset, now_ms)
+    if ticket is not None:
+        remove(log, ticket, now_ms)
+    return log.log_start_offset
+
+
+def delete_old_segments(log: PartitionLog, now_ms: int) -> list[DeletedSegment]:
+    """Let retention take its first segments."""
+    ticket = retention.prepare_retention(log, now_ms)
+    return [] if ticket is None else remove(log, ticket, now_ms)
+
+
+def remove(log: PartitionLog, ticket: RemovalTicket, now_ms: int = NOW_MS) -> list[DeletedSegment]:
+    """Run the ticket of a removal and complete it. Raises StorageFailed when the disk fails."""
+    try:
+        ticket.run()
+    except OSError as error:
+        retention.fail_removal(log, ticket, error)
+        log.check_online()
+        return []
+    return retention.complete_removal(log, ticket, now_ms)
+
+
+def append_end_marker(
+    log: PartitionLog,
+    producer_id: int,
+    producer_epoch: int,
+    *,
+    commit: bool,
+    coordinator_epoch: int,
+    now_ms: int,
+    leader_epoch: int = 0,
+) -> Appended:
+    """Append the marker that ends what the producer has open."""
+    marker = log.end_marker(
+        producer_id, producer_epoch, commit=commit, coordinator_epoch=coordinator_epoch, now_ms=now_ms
+    )
+    return log.append(marker, now_ms=now_ms, leader_epoch=leader_epoch, is_client=False)
+
+
+def offsets_read(log: PartitionLog, offset: int, max_bytes: int = 300) -> list[int]:
     """Base offsets of all batches from the one that holds `offset` to the high watermark, by repeated reads."""
     found: list[int] = []
     while offset < log.high_watermark:

@@ -10,48 +10,50 @@ from pathlib import Path
 
 import pytest
 
-from log import KeptRegion, LogConfig, LogDirectory, Storage, UnifiedLog
-from tests.log.support import NOW_MS, SMALL, batch, fill, flush, open_log
+from log import KeptRegion, LogConfig, LogDirectory, PartitionLog, Storage
+from tests.log.support import NOW_MS, SMALL, batch, delete_old_segments, delete_records, fill, flush, open_log
 
 CONFIG = replace(SMALL, retention_ms=1000)
 ALL_BYTES = 1 << 20
 
 
-def filled(directory: Path, storage: Storage | None = None) -> UnifiedLog:
+def filled(directory: Path, storage: Storage | None = None) -> PartitionLog:
     log = open_log(directory, CONFIG, storage=storage)
     fill(log, 40)
     flush(log)
     return log
 
 
-def keep(log: UnifiedLog, offset: int) -> KeptRegion:
+def keep(log: PartitionLog, offset: int) -> KeptRegion:
     region = log.find(offset, ALL_BYTES, upper_bound=log.high_watermark)
     assert region is not None
     return region.kept()
 
 
-def by_retention(log: UnifiedLog) -> None:
-    assert log.delete_old_segments(NOW_MS + 2000)
+def by_retention(log: PartitionLog) -> None:
+    assert delete_old_segments(log, NOW_MS + 2000)
 
 
-def by_delete_records(log: UnifiedLog) -> None:
-    log.delete_records_before(-1)
-    log.delete_old_segments(NOW_MS)
+def by_delete_records(log: PartitionLog) -> None:
+    delete_records(log, -1)
+    delete_old_segments(log, NOW_MS)
 
 
-def by_closing(log: UnifiedLog) -> None:
+def by_closing(log: PartitionLog) -> None:
     log.close(clean=False)
 
 
 @pytest.mark.parametrize("remove", [by_retention, by_delete_records, by_closing])
-def test_stays_readable_when_its_segment_goes(tmp_path: Path, remove: Callable[[UnifiedLog], object]) -> None:
+def test_stays_readable_when_its_segment_goes(
+    tmp_path: Path, remove: Callable[[PartitionLog], object]
+) -> None:
     storage = Storage()
     log = filled(tmp_path / "log", storage)
     region = keep(log, 0)
     whole = region.read()
     first = region.read(0, 100)
     remove(log)
-    log._environment.delete_due(NOW_MS + 10_000)
+    log.environment.delete_due(NOW_MS + 10_000)
     for path in (tmp_path / "log").glob("*.log"):
         path.unlink()
 
@@ -85,7 +87,7 @@ def test_of_a_file_that_was_closed_meanwhile(tmp_path: Path) -> None:
     whole = region.read()
     keep(log, 39).read()
     by_retention(log)
-    log._environment.delete_due(NOW_MS + 10_000)
+    log.environment.delete_due(NOW_MS + 10_000)
 
     assert region.read() == whole
 
@@ -168,7 +170,7 @@ def test_is_sent_after_the_segment_went(tmp_path: Path) -> None:
     region = keep(log, 0)
     whole = region.read()
     by_retention(log)
-    log._environment.delete_due(NOW_MS + 10_000)
+    log.environment.delete_due(NOW_MS + 10_000)
     receiving, sending = os.pipe()
     try:
         assert region.send(sending, 10) == len(whole) - 10

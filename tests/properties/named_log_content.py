@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from log import UnifiedLog
+from log import PartitionLog
 from log.format.record_batch import whole_batches
 from log.format.records import NewRecord, build_batch, iterate_records
 from tests.properties.named_history import Item, StoredBatch
@@ -23,7 +23,7 @@ def told(batch: StoredBatch) -> Told:
     )
 
 
-def read_all(log: UnifiedLog) -> list[Told]:
+def read_all(log: PartitionLog) -> list[Told]:
     """Every batch from log_start_offset to the end."""
     found: list[Told] = []
     offset = log.log_start_offset

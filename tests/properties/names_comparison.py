@@ -33,7 +33,7 @@ class ComparedNames(DirectoryLife):
         """The log holds what the model says, and remembers what it must."""
         self._compare_content()
         log = self.log
-        if log.names is not None and log.names_ready:
+        if log.record_states.names is not None and log.record_states.names_ready:
             self._compare_names()
 
     def _compare_content(self) -> None:
@@ -49,7 +49,7 @@ class ComparedNames(DirectoryLife):
         assert len(committed) == len(set(committed)), "a record was stored twice"
 
     def _compare_names(self) -> None:
-        states = {state.name: state for state in self.log.name_states()}
+        states = {state.name: state for state in self.log.record_states.name_states()}
         promised = self.history.promised_epochs
         self.history.promised_epochs = {name: epoch for name, epoch in promised.items() if name in states}
         self.counts["known again"] += self.history.settle_forgotten(
@@ -95,7 +95,7 @@ class ComparedNames(DirectoryLife):
 
     def _forgive(self, states: dict[bytes, NameState]) -> None:
         """What was deleted from the log and may be forgotten, and is: the model forgets it too, once."""
-        history, names = self.history, self.log.names
+        history, names = self.history, self.log.record_states.names
         assert names is not None
         lies = {record[0] for batch in read_all(self.log) for record in batch[-1]}
         before = history.known()

@@ -16,6 +16,7 @@ from log.errors import NameFenced, NameLimitReached, NamesNotReady, NameUndecide
 from log.files.file_names import DEDUPLICATION_START, NAMES_SUFFIX
 from log.format.records import NewRecord, build_batch
 from tests.faults.simulated_disk import SimulatedDisk
+from tests.log.support import append_end_marker
 from tests.properties.named_history import (
     APPLICATIONS,
     NO_PRODUCER,
@@ -149,7 +150,7 @@ class NamesLife(NamesThatOutliveRecords):
 
     def _send(self, items: list[Item], producer_id: int, codec: str) -> None:
         log, history = self.log, self.history
-        if not log.names_ready and any(item.name for item in items):
+        if not log.record_states.names_ready and any(item.name for item in items):
             self.replay(1 << 20)
             self.compare()
         is_transactional = producer_id in TRANSACTIONAL
@@ -258,7 +259,7 @@ class NamesLife(NamesThatOutliveRecords):
                 counts=self.topic_config.deduplicates,
             )
         )
-        self.log.append_end_marker(producer_id, 0, commit=commit, coordinator_epoch=0, now_ms=self.now_ms())
+        append_end_marker(self.log, producer_id, 0, commit=commit, coordinator_epoch=0, now_ms=self.now_ms())
         self.counts["commits" if commit else "aborts"] += 1
 
     def send_half(self, application: int) -> None:
@@ -332,7 +333,7 @@ class NamesLife(NamesThatOutliveRecords):
 
     def toggle(self) -> None:
         is_on = not self.topic_config.deduplicates
-        was_unread = not is_on and (self.was_unread or not self.log.names_ready)
+        was_unread = not is_on and (self.was_unread or not self.log.record_states.names_ready)
         # unless what is known now gets written down
         self.was_unread = not is_on
         self.topic_config = replace(self.topic_config, deduplicates=is_on)
@@ -347,7 +348,7 @@ class NamesLife(NamesThatOutliveRecords):
 
     def replay(self, max_bytes: int) -> None:
         """Read a slice more of the log for names."""
-        self.log.replay_names(max_bytes, self.now_ms())
+        self.log.record_states.replay_names(max_bytes, self.now_ms())
 
     # Ending.
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from log import LogConfig
+from log import LogConfig, retention
+from log.cleaning import begin_swap, cleanable, finish_swap, has_closed_segments_after
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.log.compaction.cleaning import begin, run
 from tests.properties.names_with_limits import NamesWithLimits
@@ -28,19 +29,18 @@ class NamesThatOutliveRecords(NamesWithLimits):
     def roll(self) -> None:
         self.log.roll(self.now_ms())
 
-    def delete_records(self, part: int, *, in_a_thread: bool) -> None:
-        """DeleteRecords, as the gateway has it done or at once."""
+    def delete_records(self, part: int) -> None:
+        """Delete records as the gateway does."""
         log = self.log
         if self.is_kept_whole:
             return
         offset = log.log_start_offset + (log.high_watermark - log.log_start_offset) * part // 100
         self._note_gone(offset)
-        ticket = log.prepare_delete_records(offset) if in_a_thread else None
+        ticket = retention.prepare_delete_records(log, offset, self.now_ms())
         if ticket is not None:
             self.run_retention(ticket)
-        log.delete_records_before(offset, self.now_ms())
 
-    def retain(self, kept_bytes: int, *, in_a_thread: bool) -> None:
+    def retain(self, kept_bytes: int) -> None:
         """Retention by size."""
         log = self.log
         if self.is_kept_whole:
@@ -48,13 +48,12 @@ class NamesThatOutliveRecords(NamesWithLimits):
         config = replace(self.topic_config, retention_bytes=kept_bytes)
         log.update_config(config)
         try:
-            doomed = log.decide_retention(LATER_MS).doomed
+            doomed = retention.decide_retention(log, LATER_MS).doomed
             if doomed:
                 self._note_gone(doomed[-1][0].end_offset)
-                ticket = log.prepare_retention(LATER_MS) if in_a_thread else None
+                ticket = retention.prepare_retention(log, LATER_MS)
                 if ticket is not None:
                     self.run_retention(ticket)
-                log.delete_old_segments(LATER_MS)
         finally:
             log.update_config(self.topic_config)
 
@@ -82,20 +81,20 @@ class NamesThatOutliveRecords(NamesWithLimits):
         if (
             self.is_kept_whole
             or not self.topic_config.compact
-            or not log.has_closed_segments_after(self.clean_end_offset or 0)
+            or not has_closed_segments_after(log, self.clean_end_offset or 0)
         ):
             return
         self.checkpoint()
-        found = log.cleanable(self.clean_end_offset, log.recovery_point, self.now_ms())
+        found = cleanable(log, self.clean_end_offset, log.recovery_point, self.now_ms())
         if found.first_uncleanable_offset <= found.first_dirty_offset:
             return
         self._note_gone(found.first_uncleanable_offset)
         cleaning = begin(log, clean_end_offset=self.clean_end_offset, now_ms=self.now_ms())
         cleaned, finished = run(self.storage, cleaning)
         for segment in cleaned:
-            ticket = log.begin_swap(cleaning, segment)
+            ticket = begin_swap(log, cleaning, segment)
             assert ticket is not None
             ticket.run()
-            assert log.finish_swap(ticket, self.now_ms())
+            assert finish_swap(log, ticket, self.now_ms())
         self.clean_end_offset = finished.clean_end_offset
         self.counts["cleanings"] += 1

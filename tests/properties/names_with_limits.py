@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from log import FlushTicket, LogConfig
+from log.state.name_snapshots import NamesCapture
 from seq_validator.names import NameState
 from tests.faults.directory_life import now_ms
 from tests.faults.simulated_disk import SimulatedDisk
@@ -52,7 +53,7 @@ class NamesWithLimits(ComparedNames):
         before = self.remembered()
         expiration_ms = self.topic_config.deduplication_expiration_ms
         idle = self._idle(before, expiration_ms) if expiration_ms >= 0 else []
-        self.log.expire_names(self.now_ms())
+        self.log.record_states.expire_names(self.now_ms())
         gone = before.keys() - self.remembered().keys()
         assert gone == set(idle), f"{gone} expired, not {idle}"
         self._forget(gone)
@@ -61,7 +62,11 @@ class NamesWithLimits(ComparedNames):
     def remembered(self) -> Mapping[bytes, NameState]:
         """All names, where they are looked at."""
         log = self.log
-        return {state.name: state for state in log.name_states()} if log.names_ready else {}
+        return (
+            {state.name: state for state in log.record_states.name_states()}
+            if log.record_states.names_ready
+            else {}
+        )
 
     def may_be_written_down_still(self, names: Collection[bytes]) -> bool:
         """Whether one of the names was forgotten, and may not be taken up again before that is durable."""
@@ -87,8 +92,9 @@ class NamesWithLimits(ComparedNames):
 
     def note_written(self, ticket: FlushTicket) -> None:
         """A flush is over: what was forgotten before it began can be taken up again."""
-        names = ticket.names
-        if names is not None:
+        for names in ticket.captures:
+            if not isinstance(names, NamesCapture):
+                continue
             written = {name for name, *_ in names.names}
             for one in self.history.forgotten:
                 # what came and went since they were captured is not among them either

@@ -68,8 +68,8 @@ class Chance:
                     life.roll,
                     lambda: life.pass_time(EXPIRATION_MS),
                     life.expire,
-                    lambda: life.delete_records(chance.randrange(101), in_a_thread=True),
-                    lambda: life.retain(chance.randrange(4_000), in_a_thread=True),
+                    lambda: life.delete_records(chance.randrange(101)),
+                    lambda: life.retain(chance.randrange(4_000)),
                 ]
             )()
 
@@ -99,8 +99,8 @@ class Chance:
             life.fail_flush,
             life.toggle,
             lambda: life.replay(chance.randrange(1, 400)),
-            lambda: life.delete_records(chance.randrange(101), in_a_thread=chance.random() < 0.5),
-            lambda: life.retain(chance.randrange(4_000), in_a_thread=chance.random() < 0.5),
+            lambda: life.delete_records(chance.randrange(101) < 0.5),
+            lambda: life.retain(chance.randrange(4_000) < 0.5),
             lambda: life.stop(clean=chance.random() < 0.7),
             life.kill,
             lambda: life.power_cut(chance.randrange(1_000)),

@@ -10,6 +10,7 @@ from log import OffsetOutOfRange, StorageFailed
 from tests.faults.directory_life import new_disk, now_ms
 from tests.faults.scenario import CONFIG, PRODUCERS, Life, check_producers, check_transactions, encode
 from tests.faults.written import TRANSACTIONAL, read_all
+from tests.log.support import delete_old_segments, delete_records
 
 HOUR_MS = 3_600_000
 
@@ -75,7 +76,7 @@ class PartitionLife(RuleBasedStateMachine):
     @rule()
     def delete_more_than_is_committed(self) -> None:
         try:
-            self.life.log.delete_records_before(self.life.log.high_watermark + 1)
+            delete_records(self.life.log, self.life.log.high_watermark + 1)
         except OffsetOutOfRange:
             return
         raise AssertionError("records beyond the high watermark were deleted")
@@ -85,7 +86,7 @@ class PartitionLife(RuleBasedStateMachine):
         log = self.life.log
         config = log.config
         log.update_config(CONFIG.__class__(segment_bytes=700, index_interval_bytes=150, retention_bytes=kept))
-        log.delete_old_segments(now_ms())
+        delete_old_segments(log, now_ms())
         log.update_config(config)
         promises = self.life.promises
         promises.log_start_offset = log.log_start_offset

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from log import IncompatibleFormat, UnifiedLog
+from log import IncompatibleFormat, PartitionLog
 from tests.log.support import NOW_MS, batch, open_log
 from tests.support.batches import BatchView, read_batches
 
@@ -18,7 +18,7 @@ MAGIC_AT = 16
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
 
-def views(log: UnifiedLog) -> list[BatchView]:
+def views(log: PartitionLog) -> list[BatchView]:
     found: list[BatchView] = []
     while not found or found[-1].base_offset + found[-1].last_offset_delta + 1 < log.log_end_offset:
         offset = found[-1].base_offset + found[-1].last_offset_delta + 1 if found else log.log_start_offset

@@ -10,8 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from log import UnifiedLog
 from log.format.end_marker import EndMarker
+from log.state.names import Names
 from seq_validator.names import NameTable, TopicNames
 from seq_validator.names.entry import NameEntry
 from tests.faults.directory_life import new_disk
@@ -105,13 +105,13 @@ class LifeOfNames(RuleBasedStateMachine):
     def replay(self, max_bytes: int) -> None:
         self.life.replay(max_bytes)
 
-    @rule(part=st.integers(0, 100), in_a_thread=st.booleans())
-    def delete_records(self, part: int, in_a_thread: bool) -> None:
-        self.life.delete_records(part, in_a_thread=in_a_thread)
+    @rule(part=st.integers(0, 100))
+    def delete_records(self, part: int) -> None:
+        self.life.delete_records(part)
 
-    @rule(kept_bytes=st.integers(0, 4_000), in_a_thread=st.booleans())
-    def retain(self, kept_bytes: int, in_a_thread: bool) -> None:
-        self.life.retain(kept_bytes, in_a_thread=in_a_thread)
+    @rule(kept_bytes=st.integers(0, 4_000))
+    def retain(self, kept_bytes: int) -> None:
+        self.life.retain(kept_bytes)
 
     @rule(clean=st.booleans())
     def stop(self, clean: bool) -> None:
@@ -194,7 +194,7 @@ def forget_at_once(table: NameTable, name: bytes) -> None:
 
 
 MISTAKES: dict[str, tuple[object, str, object]] = {
-    "nothing is written down": (UnifiedLog, "_has_unwritten_below", lambda log, offset: False),
+    "nothing is written down": (Names, "unsaved_below", lambda names, offset: False),
     "answered too early": (NameEntry, "offset_to_wait_for", lambda entry, sequence_id, high_watermark: -1),
     "aborted ones count": (EndMarker, "is_commit", True),
     "names that are active are evicted": (TopicNames, "_evictable", evict_any),

@@ -16,7 +16,7 @@ from gateway.coordinator.transaction.rules import EndRequest, Producer
 from gateway.handlers.records.produce_append import append_batch
 from gateway.protocol.produce_codec import ProduceRow
 from gateway.runtime.partitions.log_replay import replay_batches
-from log import UnifiedLog
+from log import PartitionLog
 from log.format.records import iterate_records
 from tests.gateway.handlers.support import Node
 from tests.support.batches import Batch, Record
@@ -166,7 +166,7 @@ def outcomes(node: Node) -> dict[str, list[Outcome]]:
     return dict(found)
 
 
-def _decided(log: UnifiedLog) -> Iterator[tuple[str, Outcome]]:
+def _decided(log: PartitionLog) -> Iterator[tuple[str, Outcome]]:
     undecided: dict[int, list[str]] = defaultdict(list)
     for header, batch in replay_batches(log, 0):
         for record in iterate_records(batch):

@@ -13,7 +13,7 @@ from gateway.quota.backlog import Reader
 from gateway.quota.produce_gate import ProduceGate
 from gateway.runtime.backlogs.backlog import Backlog
 from gateway.runtime.partitions.partition import Partition
-from log import LogError
+from log import LogError, measures
 
 OPEN: Final = "open"
 HOLDING: Final = "holding"
@@ -81,7 +81,7 @@ def _reader(backlog: Backlog, partition: Partition, reader: Reader) -> BacklogRe
         group=reader.group,
         is_share=reader.is_share,
         offset=reader.offset,
-        backlog_bytes=partition.log.bytes_from(reader.offset),
+        backlog_bytes=measures.bytes_from(partition.log, reader.offset),
         skipped={str(limit): records for limit, records in skipped.records.items()},
     )
 

@@ -109,9 +109,9 @@ async def _partition(
 def _states(partition: Partition, name: bytes | None, after: bytes | None, limit: int) -> list[NameState]:
     """Return the first `limit` names above `after`, by their bytes."""
     if name is not None:
-        state = partition.log.name_state(name)
+        state = partition.log.record_states.name_state(name)
         return [] if state is None else [state]
-    states = partition.log.name_states()
+    states = partition.log.record_states.name_states()
     if after is not None:
         states = [state for state in states if state.name > after]
     return heapq.nsmallest(limit, states, key=lambda state: state.name)

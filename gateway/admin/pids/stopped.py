@@ -43,7 +43,7 @@ from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.topics.embedded_block_store import EmbeddedBlockStore, blocks_of
 from gateway.runtime.topics.metadata_log import METADATA_LOG_CONFIG, METADATA_TOPIC_ID, MetadataLog
 from gateway.runtime.topics.producer_id_source import SEEN_FILE
-from log import IncompatibleFormat, LogError, Storage, UnifiedLog
+from log import IncompatibleFormat, LogError, PartitionLog, Storage
 from log.environment import LogEnvironment
 from pid_allocator import ProducerIdBlock, StoreUnavailable
 
@@ -135,7 +135,7 @@ async def open_embedded(data_dir: Path, node_id: int) -> AsyncIterator[BlockSour
     with locked(storage, data_dir):
         flusher = Flusher(asyncio.get_running_loop(), threads=1)
         flusher.start()
-        log: UnifiedLog | None = None
+        log: PartitionLog | None = None
         try:
             log = _open_log(storage, directory)
             metadata_log = MetadataLog(log, flusher, SystemClock())
@@ -151,8 +151,8 @@ async def open_embedded(data_dir: Path, node_id: int) -> AsyncIterator[BlockSour
                 log.close(clean=True)
 
 
-def _open_log(storage: Storage, directory: Path) -> UnifiedLog:
-    return UnifiedLog(
+def _open_log(storage: Storage, directory: Path) -> PartitionLog:
+    return PartitionLog(
         LogEnvironment(storage),
         str(directory),
         topic=METADATA_TOPIC,

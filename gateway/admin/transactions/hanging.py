@@ -70,7 +70,11 @@ async def find_hanging(gateway: LiveGateway, request: FindHangingRequest) -> Han
 def _open_after(partition: Partition, lowest: int) -> list[ProducerEntry]:
     """Return the producers with an open transaction and an id above `lowest`, by id."""
     producers = partition.log.producers
-    ids = sorted(producer_id for producer_id, _ in partition.log.open_transactions() if producer_id > lowest)
+    ids = sorted(
+        producer_id
+        for producer_id, _ in partition.log.transactions.open_transactions()
+        if producer_id > lowest
+    )
     return [entry for producer_id in ids if (entry := producers.get(producer_id)) is not None]
 
 
@@ -81,7 +85,7 @@ async def abort_hanging(gateway: LiveGateway, request: AbortHangingRequest) -> T
     producer_id = next(
         (
             producer_id
-            for producer_id, found in partition.log.open_transactions()
+            for producer_id, found in partition.log.transactions.open_transactions()
             if found.first_offset == request.first_offset
         ),
         None,

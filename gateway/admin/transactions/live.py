@@ -111,7 +111,7 @@ def taking_part(partitions: Partitions, place: TopicPartition, producer_id: int)
     if partition is None:
         return TransactionPartition(*place, None, None, None)
     log = partition.log
-    found = log.open_transaction(producer_id)
+    found = log.transactions.open_transaction(producer_id)
     first_offset = None if found is None else found.first_offset
     return TransactionPartition(*place, first_offset, log.last_stable_offset, log.high_watermark)
 

@@ -66,7 +66,7 @@ class NameOffsets:
             if place in found or by_name.get(topic.name) is not topic:
                 continue
             partition = await self._partition(topic, index)
-            state = partition.log.name_state(name)
+            state = partition.log.record_states.name_state(name)
             if state is not None:
                 found[place] = _name_offset(state)
         return found

@@ -19,9 +19,9 @@ from gateway.handlers.answering.time_limit import TimeLimit
 from gateway.metadata.topic_names import INTERNAL_TOPICS
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.loop.slices import in_slices
-from gateway.runtime.partitions.removal import make_durable
+from gateway.runtime.partitions.removal import remove
 from gateway.runtime.upkeep.names_replay import complete_names, is_behind
-from log import LogError
+from log import LogError, retention
 
 logger = logging.getLogger(__name__)
 
@@ -80,15 +80,17 @@ async def _delete(context: RequestContext, topic: str, index: int, offset: int) 
             await complete_names(partition, context.services.clock, math.inf)
             if partition.closed:
                 return _NO_LOW_WATERMARK, _closed(context, topic, index)
-        ticket = log.prepare_delete_records(offset)
+        now_ms = context.services.clock.now_ms()
+        ticket = retention.prepare_delete_records(log, offset, now_ms)
         if ticket is not None:
-            await make_durable(partition, ticket)
+            await remove(partition, ticket, now_ms)
             if partition.closed:
                 return _NO_LOW_WATERMARK, _closed(context, topic, index)
-        return log.delete_records_before(offset, context.services.clock.now_ms()), ErrorCode.none
+            log.check_online()
     except LogError as error:
         logger.error("records of %s-%d can't be deleted: %s", topic, index, error)  # noqa: TRY400
         return _NO_LOW_WATERMARK, ErrorCode(error.kafka_error_code)
+    return log.log_start_offset, ErrorCode.none
 
 
 def _closed(context: RequestContext, topic: str, index: int) -> ErrorCode:

@@ -25,7 +25,7 @@ from gateway.runtime.partitions.cold_reads import Wanted
 from gateway.runtime.partitions.delayed_fetch import DelayedFetch
 from gateway.runtime.partitions.fetch_sessions import PartitionKey
 from gateway.runtime.partitions.partition import Partition
-from log import FileRegion, LogError, NotCached, OffsetOutOfRange, Place, UnifiedLog
+from log import FileRegion, LogError, NotCached, OffsetOutOfRange, PartitionLog, Place
 
 logger = logging.getLogger(__name__)
 
@@ -317,7 +317,7 @@ def _read_partition(
     return _row(partition, records, aborted, None)
 
 
-def _records(log: UnifiedLog, region: FileRegion | None) -> bytes | FileRegion:
+def _records(log: PartitionLog, region: FileRegion | None) -> bytes | FileRegion:
     """What goes into the answer: few bytes at once, many as where they are, so that the kernel sends them."""
     if region is None:
         return b""
@@ -349,11 +349,11 @@ def _error_row(index: int, error: ErrorCode) -> FetchRow:
     return FetchRow(index, int(error), -1, -1, -1, () if unknown else None, b"")
 
 
-def _diverging_epoch(log: UnifiedLog, wanted: FetchPosition) -> tuple[int, int] | None:
+def _diverging_epoch(log: PartitionLog, wanted: FetchPosition) -> tuple[int, int] | None:
     """Where the reader's log and this one part (KIP-595; UnifiedLog.endOffsetForEpoch)."""
     if wanted.last_fetched_epoch < 0:
         return None
-    leader_epoch, end_offset = log.leader_epoch_end_offset(wanted.last_fetched_epoch)
+    leader_epoch, end_offset = log.epochs.end_offset(wanted.last_fetched_epoch, log.log_end_offset)
     if leader_epoch < 0:
         raise OffsetOutOfRange(f"no records of leader epoch {wanted.last_fetched_epoch} or before")
     if leader_epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:

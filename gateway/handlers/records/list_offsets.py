@@ -21,7 +21,7 @@ from gateway.handlers.answering.api import Api, RequestContext
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.partition import Partition
-from log import LogError
+from log import LogError, lookups
 
 API_KEY = 2
 LATEST = -1
@@ -117,11 +117,13 @@ def _position(partition: Partition, timestamp: int, committed_only: bool) -> _Fo
         return _Found(ErrorCode.none, -1, end_offset, partition.leader_epoch)
     if timestamp in {EARLIEST, EARLIEST_LOCAL}:
         start_offset = log.log_start_offset
-        return _Found(ErrorCode.none, -1, start_offset, log.leader_epoch_at(start_offset))
+        return _Found(ErrorCode.none, -1, start_offset, log.epochs.at(start_offset))
     if timestamp in {LATEST_TIERED, EARLIEST_PENDING_UPLOAD}:
         return _Found(ErrorCode.none)
     found = (
-        log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+        lookups.offset_of_max_timestamp(log)
+        if timestamp == MAX_TIMESTAMP
+        else lookups.offset_for_timestamp(log, timestamp)
     )
     if found is None or found.offset >= end_offset:
         return _Found(ErrorCode.none)

@@ -46,7 +46,9 @@ def _end_offset(context: RequestContext, module: Any, topic: str, entry: Any) ->
     else:
         error = partition.check_leader_epoch(entry.current_leader_epoch)
     if partition is not None and error is ErrorCode.none:
-        leader_epoch, end_offset = partition.log.leader_epoch_end_offset(entry.leader_epoch)
+        leader_epoch, end_offset = partition.log.epochs.end_offset(
+            entry.leader_epoch, partition.log.log_end_offset
+        )
     return build(
         module.EpochEndOffset,
         error_code=error,

@@ -20,7 +20,7 @@ from gateway.protocol.produce_codec import ProduceRow, encode_produce_response
 from gateway.runtime.coordinators.operations import Unavailable
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.services import Services
-from log import Appended, InvalidRecord, LogError, MalformedBatch, StorageFailed
+from log import Appended, InvalidRecord, LogError, MalformedBatch, StorageFailed, measures
 from log.errors import DelayedLimitReached, NameLimitReached, NamesNotReady, NameUndecided
 from log.format.record_batch import HEADER_BYTES, parse_header
 
@@ -191,7 +191,7 @@ def _refuse_for_room(
         return refused_row(partition, REFUSED, reason, appended=False)
     if not services.disk_room.is_short or len(records) < HEADER_BYTES:
         return None
-    if partition.log.is_repeated(parse_header(records), now_ms):
+    if measures.is_repeated(partition.log, parse_header(records), now_ms):
         return None
     room = services.disk_room
     room.refused_batches += 1

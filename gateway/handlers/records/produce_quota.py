@@ -17,6 +17,7 @@ from gateway.protocol.produce_codec import PartitionRecords, ProduceRequest
 from gateway.quota.produce_gate import ProduceGate
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import TopicPartitions
+from log import measures
 from log.format.record_batch import HEADER_BYTES, parse_header
 
 logger = logging.getLogger(__name__)
@@ -38,7 +39,7 @@ def _refusal(partition: Partition, gate: ProduceGate, records: memoryview, now_m
     if gate.lets_all_pass or len(records) < HEADER_BYTES:
         return None
     batch = parse_header(records)
-    if partition.log.is_repeated(batch, now_ms):
+    if measures.is_repeated(partition.log, batch, now_ms):
         return None
     return gate.refusal(batch.producer_id, batch.producer_epoch, batch.base_sequence, now_ms)
 
@@ -109,7 +110,7 @@ def _is_full(context: RequestContext, partition: Partition, records: memoryview 
         return False
     if records is None or len(records) < HEADER_BYTES:
         return False
-    return not partition.log.is_repeated(parse_header(records), context.services.clock.now_ms())
+    return not measures.is_repeated(partition.log, parse_header(records), context.services.clock.now_ms())
 
 
 def copied(request: ProduceRequest) -> ProduceRequest:

@@ -39,7 +39,7 @@ from gateway.runtime.coordinators.operations import Unavailable
 from gateway.runtime.coordinators.share_coordinator import ShareSession
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.partition import Partition
-from log import LogError, UnifiedLog
+from log import LogError, PartitionLog
 from log.state.delayed_records import NEVER_DUE
 
 API_KEY: Final = 78
@@ -182,14 +182,14 @@ async def _acquire(
         while True:
             if shares.sessions.get((request.group_id, request.member_id)) is not session:
                 return Row()  # the client has disconnected, or has begun a new session
-            log.release_due(context.services.clock.now_ms())
+            log.record_states.release_due(context.services.clock.now_ms())
             batches = await read(context, request.group_id, log, found, max_bytes)
             if batches is None or shares.sessions.get((request.group_id, request.member_id)) is not session:
                 return Row()
             acquired = _acquire_from(context, request, log, found, batches, max_records)
             if acquired:
                 break
-            if found.next_offset(log.delays) <= batches.first_offset:
+            if found.next_offset(log.record_states.delayed) <= batches.first_offset:
                 return Row()  # no offset was found to be missing in the log either
     except Unavailable as error:
         return Row(error.error_code)
@@ -197,14 +197,14 @@ async def _acquire(
         return Row(ErrorCode(error.kafka_error_code))
     shares.acquired(found)
     # with delays, batches between those that are due are not sent
-    records = batches.spanning(acquired) if log.delays is None else batches.holding(acquired)
+    records = batches.spanning(acquired) if log.record_states.delayed is None else batches.holding(acquired)
     return Row(records=records, acquired=tuple(acquired))
 
 
 def _acquire_from(
     context: RequestContext,
     request: Any,
-    log: UnifiedLog,
+    log: PartitionLog,
     found: SharePartition,
     batches: Batches,
     max_records: int,
@@ -219,21 +219,21 @@ def _acquire_from(
         is_strict=context.api_version >= FIRST_WITH_STRICT_LIMIT
         and request.share_acquire_mode == RECORD_LIMIT,
         batch_size=request.batch_size,
-        delays=log.delays,
+        delays=log.record_states.delayed,
         read_from=batches.first_offset,
     )
 
 
 async def read(
-    context: RequestContext, group_id: str, log: UnifiedLog, found: SharePartition, max_bytes: int
+    context: RequestContext, group_id: str, log: PartitionLog, found: SharePartition, max_bytes: int
 ) -> Batches | None:
     """Return the first batches of which any offset may be acquired; None when there are none. Raises LogError."""
     cold_reads = context.services.cold_reads
     reading = context.services.group_configs.of(group_id).share_reading
-    if log.delays is not None:
+    if log.record_states.delayed is not None:
         max_bytes = min(max_bytes, DELAYED_READ_BYTES)
     end_offset = reading.end_offset(log)
-    next_offset = offset = max(found.next_offset(log.delays), log.log_start_offset)
+    next_offset = offset = max(found.next_offset(log.record_states.delayed), log.log_start_offset)
     first_offset = offset
     # a group's start offset may have been set beyond the end of the log
     while offset < end_offset:
@@ -247,7 +247,7 @@ async def read(
                 committed_only=reading.is_committed_only,
             )
         )
-        now_next = max(found.next_offset(log.delays), log.log_start_offset)
+        now_next = max(found.next_offset(log.record_states.delayed), log.log_start_offset)
         if now_next == next_offset:
             if batches is None:
                 return None
@@ -255,7 +255,7 @@ async def read(
                 return batches._replace(first_offset=first_offset)
             offset = batches.end_offset
             await asyncio.sleep(0)  # many batches may have been aborted; let other requests run
-            now_next = max(found.next_offset(log.delays), log.log_start_offset)
+            now_next = max(found.next_offset(log.record_states.delayed), log.log_start_offset)
         if now_next != next_offset:
             # something before these batches was released, or something of them was acquired
             next_offset = offset = first_offset = now_next
@@ -271,7 +271,9 @@ async def _wait(context: RequestContext, request: Any, places: Iterable[Place], 
         for place in places
         if not isinstance(partition := partition_of(context, place), ErrorCode)
     ]
-    next_due_ms = min((partition.log.next_due_ms for _, partition in watched), default=NEVER_DUE)
+    next_due_ms = min(
+        (partition.log.record_states.next_due_ms for _, partition in watched), default=NEVER_DUE
+    )
     due_s = max(0, next_due_ms - context.services.clock.now_ms()) / 1000
     waiter = object()
     for key, partition in watched:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gateway.coordinator.share.share_partition import Acquired
-from log import FileRegion, UnifiedLog
+from log import FileRegion, PartitionLog
 from log.format.end_marker import read_end_marker
 from log.format.record_batch import BatchHeader, whole_batches
 
@@ -62,14 +62,14 @@ class Batches(NamedTuple):
 
 
 def find_batches(
-    log: UnifiedLog, offset: int, max_bytes: int, *, upper_bound: int, committed_only: bool
+    log: PartitionLog, offset: int, max_bytes: int, *, upper_bound: int, committed_only: bool
 ) -> Batches | None:
     """Read batches from the one that holds `offset` on; None when there are none. Raises LogError, NotCached."""
     region = log.find(offset, max_bytes, upper_bound=upper_bound)
     return None if region is None else read_batches(log, offset, region, committed_only=committed_only)
 
 
-def read_batches(log: UnifiedLog, offset: int, region: FileRegion, *, committed_only: bool) -> Batches:
+def read_batches(log: PartitionLog, offset: int, region: FileRegion, *, committed_only: bool) -> Batches:
     """Read the batches of a region that was found for `offset`. Raises LogError."""
     aborted = log.aborted_in(offset, region) if committed_only else []
     data = log.read_region(region)

@@ -60,7 +60,7 @@ def _append(context: RequestContext, marker: Any, place: TopicPartition) -> Outc
         return ErrorCode.invalid_producer_epoch
     producer = Producer(marker.producer_id, marker.producer_epoch)
     version = marker.transaction_version if context.api_version >= FIRST_WITH_VERSION else 0
-    found = partition.log.open_transaction(marker.producer_id)
+    found = partition.log.transactions.open_transaction(marker.producer_id)
     if version >= VERSION_2 and found is not None and found.producer_epoch >= marker.producer_epoch:
         return ErrorCode.invalid_producer_epoch
     try:

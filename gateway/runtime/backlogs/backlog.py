@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Container, Iterable, Sequence
+from functools import partial
 
 from gateway.config import Config
 from gateway.coordinator.places import TopicPartition
@@ -36,7 +37,7 @@ from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions, for_each_partition
 from gateway.runtime.topics.metadata_log import MetadataLog
-from log import LogDirectory, UnifiedLog
+from log import LogDirectory, PartitionLog, measures
 
 logger = logging.getLogger(__name__)
 
@@ -49,17 +50,17 @@ Decide = Callable[[PartitionView, Sequence[Reader], BacklogRules, int], list[Mov
 class _LogView:
     """A log as the backlog rules see it."""
 
-    def __init__(self, log: UnifiedLog) -> None:
+    def __init__(self, log: PartitionLog) -> None:
         self._log = log
         self.log_start_offset = log.log_start_offset
         self.log_end_offset = log.log_end_offset
         self.skippable_end_offset = min(log.high_watermark, log.last_stable_offset, log.held_from)
-        self.bytes_from = log.bytes_from
-        self.newest_timestamp_at = log.newest_timestamp_at
-        self.offset_with_bytes_left = log.offset_with_bytes_left
+        self.bytes_from = partial(measures.bytes_from, log)
+        self.newest_timestamp_at = partial(measures.newest_timestamp_at, log)
+        self.offset_with_bytes_left = partial(measures.offset_with_bytes_left, log)
 
     def expired_until(self, offset: int, before_ms: int) -> int:
-        return self._log.expired_until(offset, before_ms, self.skippable_end_offset)
+        return measures.expired_until(self._log, offset, before_ms, self.skippable_end_offset)
 
 
 class Backlog:

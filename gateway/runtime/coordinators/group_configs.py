@@ -22,7 +22,7 @@ from gateway.metadata.group_configs import group_number, group_value
 from gateway.metadata.image import GROUP_RESOURCE
 from gateway.metadata.records import ConfigRecord, MetadataRecord
 from gateway.runtime.topics.metadata_log import MetadataLog
-from log import UnifiedLog
+from log import PartitionLog, lookups
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +32,11 @@ class ShareReading:
     offset_reset: str
     is_committed_only: bool
 
-    def end_offset(self, log: UnifiedLog) -> int:
+    def end_offset(self, log: PartitionLog) -> int:
         """Before it records can be acquired."""
         return log.last_stable_offset if self.is_committed_only else log.high_watermark
 
-    def first_offset(self, log: UnifiedLog, now_ms: int) -> int:
+    def first_offset(self, log: PartitionLog, now_ms: int) -> int:
         """Where to begin in a partition that was never read; at the end where no record is as young as asked for.
 
         Raises:
@@ -45,7 +45,9 @@ class ShareReading:
         if self.offset_reset == EARLIEST:
             return log.log_start_offset
         duration_ms = offset_reset_duration_ms(self.offset_reset)
-        found = None if duration_ms is None else log.offset_for_timestamp(max(0, now_ms - duration_ms))
+        found = (
+            None if duration_ms is None else lookups.offset_for_timestamp(log, max(0, now_ms - duration_ms))
+        )
         return log.high_watermark if found is None else min(found.offset, log.high_watermark)
 
 

@@ -97,5 +97,5 @@ class GroupMoves:
 
 
 def _target(partition: Partition, move: Move) -> Target:
-    leader_epoch = partition.log.leader_epoch_at(move.to_offset - 1)
+    leader_epoch = partition.log.epochs.at(move.to_offset - 1)
     return Target((partition.topic, partition.index), move.to_offset, leader_epoch)

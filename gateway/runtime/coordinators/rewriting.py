@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from gateway.runtime.coordinators.shard import LoadedShard
 from gateway.runtime.loop.clock import Clock
-from gateway.runtime.partitions.removal import make_durable
+from gateway.runtime.partitions.removal import remove
+from log import retention
 
 logger = logging.getLogger(__name__)
 
@@ -69,10 +70,7 @@ async def _write_all(loaded: LoadedShard[Any], clock: Clock) -> bool:
 async def _delete_before(loaded: LoadedShard[Any], start_offset: int, clock: Clock) -> bool:
     """Delete the records below `start_offset`; False when the log was lost meanwhile. Raises LogError."""
     partition = loaded.partition
-    ticket = partition.log.prepare_delete_records(start_offset)
+    ticket = retention.prepare_delete_records(partition.log, start_offset, clock.now_ms())
     if ticket is not None:
-        await make_durable(partition, ticket)
-    if partition.closed or not loaded.is_current:
-        return False
-    partition.log.delete_records_before(start_offset, clock.now_ms())
-    return True
+        await remove(partition, ticket, clock.now_ms())
+    return not partition.closed and loaded.is_current

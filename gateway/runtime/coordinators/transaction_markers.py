@@ -102,7 +102,7 @@ class TransactionMarkers:
         self, partition: Partition, decided: Transaction, coordinator_epoch: int
     ) -> int | None:
         producer = Producer(decided.producer_id, decided.producer_epoch)
-        found = partition.log.open_transaction(decided.producer_id)
+        found = partition.log.transactions.open_transaction(decided.producer_id)
         if (
             rules.raised_epoch(decided)
             and found is not None

@@ -33,7 +33,7 @@ class OpenInPartition(NamedTuple):
     @property
     def is_open(self) -> bool:
         """Whether it still has."""
-        found = self.partition.log.open_transaction(self.producer.producer_id)
+        found = self.partition.log.transactions.open_transaction(self.producer.producer_id)
         return found is not None and found.producer_epoch == self.producer.producer_epoch
 
 
@@ -43,7 +43,7 @@ def open_in_partitions(partitions: Partitions) -> list[OpenInPartition]:
         OpenInPartition(partition, Producer(producer_id, found.producer_epoch))
         for partition in partitions
         if partition.topic not in INTERNAL_TOPICS or partition.topic == OFFSETS_TOPIC
-        for producer_id, found in partition.log.open_transactions()
+        for producer_id, found in partition.log.transactions.open_transactions()
     ]
 
 

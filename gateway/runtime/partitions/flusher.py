@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from gateway.runtime.loop.machine import Machine, Workers
 from gateway.runtime.partitions.waiting import LogOwner, Waiting
-from log import FlushTicket, StorageFailed, UnifiedLog
+from log import FlushTicket, PartitionLog, StorageFailed
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class _Pace:
 class _Unserved:
     """The owner of a log that no partition serves, as that of the metadata: what is durable is persisted."""
 
-    def __init__(self, log: UnifiedLog) -> None:
+    def __init__(self, log: PartitionLog) -> None:
         self.log = log
 
     def flush_finished(self) -> None:
@@ -71,7 +71,7 @@ class _Round:
     def __init__(
         self,
         owners: Collection[LogOwner],
-        entries: list[tuple[UnifiedLog, FlushTicket]],
+        entries: list[tuple[PartitionLog, FlushTicket]],
         waiting: list[Waiting],
     ) -> None:
         self.owners = owners
@@ -106,7 +106,7 @@ class Flusher:
         self._thread_count = threads
         self._workers: Workers[tuple[_Round, Sequence[int]]]
         self._lock = threading.Lock()
-        self._dirty: dict[UnifiedLog, LogOwner] = {}
+        self._dirty: dict[PartitionLog, LogOwner] = {}
         """What the next round flushes."""
         self._waiting: list[Waiting] = []
         """Who waits for the next round."""
@@ -160,12 +160,12 @@ class Flusher:
             self.mark_dirty(waiting.owner)
         self._waiting.append(waiting)
 
-    def reopened(self, log: UnifiedLog) -> None:
+    def reopened(self, log: PartitionLog) -> None:
         """Learn that the running round flushes nothing of what the log has from now on."""
         if self._running is not None:
             self._running.tickets.pop(log, None)
 
-    async def flushed(self, log: UnifiedLog, owner: LogOwner | None = None) -> None:
+    async def flushed(self, log: PartitionLog, owner: LogOwner | None = None) -> None:
         """Wait until everything now in the log is durable. Raises StorageFailed."""
         end_offset = log.log_end_offset
         if log.recovery_point < end_offset:
@@ -282,7 +282,7 @@ class Flusher:
             if not done.done():
                 done.set_result(None)
 
-    def _finish_flush(self, log: UnifiedLog, ticket: FlushTicket, error: OSError | None) -> None:
+    def _finish_flush(self, log: PartitionLog, ticket: FlushTicket, error: OSError | None) -> None:
         if error is None:
             log.complete_flush(ticket)
             return

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from log import CorruptRecord, UnifiedLog
+from log import CorruptRecord, PartitionLog
 from log.format.record_batch import HEADER_BYTES, BatchHeader, crc_matches, whole_batches
 from log.format.records import Record, iterate_records
 
 _READ_BYTES: Final = 4 * 1024 * 1024
 
 
-def replay_records(log: UnifiedLog, offset: int) -> Iterator[Record]:
+def replay_records(log: PartitionLog, offset: int) -> Iterator[Record]:
     """All records from `offset` to the present end of the log. Raises LogError."""
     for _, batch in replay_batches(log, offset):
         yield from iterate_records(batch)
 
 
-def replay_batches(log: UnifiedLog, offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
+def replay_batches(log: PartitionLog, offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
     """All batches from `offset` to the present end of the log, as header and bytes. Raises LogError."""
     end_offset = log.log_end_offset
     while offset < end_offset:
@@ -31,4 +31,4 @@ def replay_batches(log: UnifiedLog, offset: int) -> Iterator[tuple[BatchHeader, 
             offset = header.last_offset + 1
         if offset == start:
             raise CorruptRecord(f"{log.topic}-{log.partition} has no whole batch at offset {offset}")
-    log.drop_closed_segments()
+    log.segments.drop_cached()

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 from gateway.quota.produce_gate import ProduceGate
 from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.partitions.waiting import Waiting
-from log import Appended, StorageFailed, UnifiedLog
+from log import Appended, PartitionLog, StorageFailed
 
 FLUSH_NEVER = 2**63 - 1
 """`flush.messages` of Kafka's page-cache behaviour: an append counts as persisted once it is written."""
@@ -43,7 +43,7 @@ class Partition:
 
     def __init__(
         self,
-        log: UnifiedLog,
+        log: PartitionLog,
         flusher: Flusher,
         *,
         leader_epoch: int,
@@ -76,7 +76,7 @@ class Partition:
         is_client: bool = True,
         begins_at_zero: bool = False,
     ) -> Appended:
-        """Append one batch and start what makes it persisted; the rest is `UnifiedLog.append`'s. Raises LogError."""
+        """Append one batch and start what makes it persisted; the rest is `PartitionLog.append`'s. Raises LogError."""
         log = self.log
         try:
             info = log.append(
@@ -95,7 +95,7 @@ class Partition:
             self._flusher.mark_dirty(self)
         else:
             log.advance_high_watermark_to_end()
-            rolled = info.base_offset == log.active_base_offset > 0
+            rolled = info.base_offset == log.segments.active.base_offset > 0
             if rolled or log.log_end_offset - log.recovery_point >= self.flush_messages:
                 # a closed segment is flushed as in Kafka, so that a crash re-reads no more than the active one
                 self._flusher.mark_dirty(self)
@@ -108,7 +108,7 @@ class Partition:
     ) -> Appended:
         """End a producer's transaction here and start what makes that persisted.
 
-        Raises InvalidProducerEpoch, TransactionCoordinatorFenced (see `UnifiedLog.end_marker`), and as `append` does.
+        Raises InvalidProducerEpoch, TransactionCoordinatorFenced (see `PartitionLog.end_marker`), and as `append` does.
         """
         marker = self.log.end_marker(
             producer_id, producer_epoch, commit=commit, coordinator_epoch=coordinator_epoch, now_ms=now_ms
@@ -155,6 +155,11 @@ class Partition:
         self.log.reopen(now_ms)
         self._flusher.reopened(self.log)
         self.flush_finished()
+
+    def flush_captures(self) -> None:
+        """Flush in the background what a changed configuration has the log save."""
+        if self.log.unflushed.has_captures:
+            self.start_flush()
 
     def start_flush(self) -> None:
         """Flush in the background what is written."""

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 from gateway.quota.produce_gate import ProduceGate
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.partition import FLUSH_NEVER, Partition
-from log import LogError
+from log import LogError, PartitionLog
 
 logger = logging.getLogger(__name__)
 
@@ -114,6 +114,14 @@ class Partitions:
         """The partition, opened if it was not; None when there is none, or it can't be opened."""
         found = self.by_name.get(topic)
         return None if found is None else found.get(index)
+
+    def serving(self, log: PartitionLog) -> Partition | None:
+        """Return the open partition that serves a log; None of a log that nobody can use."""
+        topic = self.by_name.get(log.topic)
+        partition = None if topic is None else topic.peek(log.partition)
+        if partition is None or partition.log is not log or partition.closed or log.offline:
+            return None
+        return partition
 
     def has(self, topic: str, index: int) -> bool:
         """Whether there is this partition; opens nothing."""

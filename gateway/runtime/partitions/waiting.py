@@ -16,14 +16,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from log import UnifiedLog
+from log import PartitionLog
 
 
 class LogOwner(Protocol):
     """Who serves a log that is flushed. The flusher calls all methods in the event loop."""
 
     @property
-    def log(self) -> UnifiedLog: ...
+    def log(self) -> PartitionLog: ...
 
     def flush_finished(self) -> None:
         """Learn that a flush is over, well or badly."""

@@ -20,7 +20,7 @@ from gateway.metadata.topic_names import METADATA_TOPIC
 from gateway.runtime.loop.clock import Clock
 from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.partitions.log_replay import replay_records
-from log import CorruptRecord, LogConfig, LogDirectory, UnifiedLog
+from log import CorruptRecord, LogConfig, LogDirectory, PartitionLog
 from log.format.records import NewRecord, build_batch
 
 logger = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ Listener = Callable[[Sequence[MetadataRecord]], Awaitable[None]]
 METADATA_LOG_CONFIG: Final = LogConfig(max_message_bytes=_INT32_MAX, retention_ms=-1, retention_bytes=-1)
 
 
-def open_metadata_log(directory: LogDirectory) -> UnifiedLog:
+def open_metadata_log(directory: LogDirectory) -> PartitionLog:
     """Open the partition log of `__cluster_metadata`, and create it at the first start.
 
     Raises LogError, OSError, IncompatibleFormat. Raises CorruptRecord also when the log is missing or empty although
@@ -61,7 +61,7 @@ def _holds_records(directory: LogDirectory) -> bool:
     return not all(topic == METADATA_TOPIC or directory.is_empty(topic, index) for topic, index in keys)
 
 
-def read_records(log: UnifiedLog, offset: int) -> Iterator[MetadataRecord]:
+def read_records(log: PartitionLog, offset: int) -> Iterator[MetadataRecord]:
     """Yield all records from `offset` to the end of the log.
 
     Raises:
@@ -72,7 +72,7 @@ def read_records(log: UnifiedLog, offset: int) -> Iterator[MetadataRecord]:
         yield decode_record(record.value or b"")
 
 
-def replay_log(log: UnifiedLog, image: MetadataImage) -> int:
+def replay_log(log: PartitionLog, image: MetadataImage) -> int:
     """Replay the whole log into the image; return the number of records. Raises UnknownRecordError, LogError."""
     count = 0
     for record in read_records(log, log.log_start_offset):
@@ -84,7 +84,7 @@ def replay_log(log: UnifiedLog, image: MetadataImage) -> int:
 class MetadataLog:
     """The metadata image, and the only way to change it."""
 
-    def __init__(self, log: UnifiedLog, flusher: Flusher, clock: Clock) -> None:
+    def __init__(self, log: PartitionLog, flusher: Flusher, clock: Clock) -> None:
         self.image = MetadataImage()
         self._log = log
         self._flusher = flusher
@@ -118,7 +118,7 @@ class MetadataLog:
         return self._lock.locked()
 
     @property
-    def log(self) -> UnifiedLog:
+    def log(self) -> PartitionLog:
         """The log that stores the metadata."""
         return self._log
 

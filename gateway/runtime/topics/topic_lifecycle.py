@@ -234,6 +234,7 @@ class TopicLifecycle:
             self._altering = name
             for partition in served.with_records():
                 partition.log.alter_delays(self._policy(name).log_config)
+                partition.flush_captures()
                 await asyncio.sleep(0)
             self._altering = None
 
@@ -244,14 +245,12 @@ class TopicLifecycle:
             served = self._partitions.by_name.get(name)
             for partition in list(served.opened()) if served is not None else ():
                 policy = self._policy(name)
-                deduplicated = partition.log.names is not None
                 try:
                     partition.log.update_config(policy.log_config)
                 except LogError as error:
                     # the log must not continue: it could not read the names that it is configured to know
                     partition.log.take_offline(f"its configuration can't be applied: {error}")
-                if deduplicated:
-                    await asyncio.sleep(0)  # `update_config` may have flushed the snapshot of names
+                partition.flush_captures()
                 self._partitions.set_flush_policy(partition, policy.flush_messages, policy.flush_ms)
                 done += 1
             done += 1
@@ -297,6 +296,8 @@ class TopicLifecycle:
         self._partitions.set_flush_policy(partition, policy.flush_messages, policy.flush_ms)
         if is_new:
             partition.start_flush()  # this also makes its directory entries durable
+        else:
+            partition.flush_captures()
         return partition
 
     async def _delete_removed(self, records: Sequence[MetadataRecord]) -> None:

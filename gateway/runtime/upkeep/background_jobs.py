@@ -66,7 +66,7 @@ class BackgroundJobs:
         self.retention = Retention(clock)
         self._file_deletion = FileDeletion(config, clock, log_directory)
         self._delayed = DelayedDelivery(
-            clock, log_directory, config.int("seqgate.delayed.records.snapshot.interval.ms")
+            clock, log_directory, partitions, config.int("seqgate.delayed.records.snapshot.interval.ms")
         )
         self._names = NameKeeping(config, clock, partitions, log_directory)
         self._tasks: list[asyncio.Task[None]] = []

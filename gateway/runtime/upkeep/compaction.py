@@ -23,7 +23,15 @@ from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
 from gateway.runtime.upkeep.checkpointing import write_checkpoint
 from gateway.runtime.upkeep.compaction_progress import CompactionProgress
 from log import LogDirectory, LogError, StorageFailed
-from log.compacted_log import Cleaning
+from log.cleaning import (
+    Cleaning,
+    abandon_swap,
+    begin_cleaning,
+    begin_swap,
+    cleanable,
+    finish_swap,
+    has_closed_segments_after,
+)
 from log.compaction.cleanable import Cleanable
 from log.compaction.job import CleanedSegment, CleaningFailed, CleaningFinished, JobLimits
 from log.compaction.swap import delete_cleaned
@@ -139,10 +147,10 @@ class Compaction:
         if log.offline or progress.uncleanable:
             return None
         clean_end_offset = progress.clean_end_offset
-        if clean_end_offset is not None and not log.has_closed_segments_after(clean_end_offset):
+        if clean_end_offset is not None and not has_closed_segments_after(log, clean_end_offset):
             return None
         try:
-            found = log.cleanable(clean_end_offset, log.recovery_point, self._clock.now_ms())
+            found = cleanable(log, clean_end_offset, log.recovery_point, self._clock.now_ms())
         except LogError as error:
             self._mark_uncleanable(partition, str(error))
             return None
@@ -197,7 +205,7 @@ class Compaction:
         outcome: CleaningFinished | CleaningFailed
         token = uuid.uuid4().hex
         try:
-            cleaning = partition.log.begin_cleaning(found, self._limits(threads), token=token, now_ms=now_ms)
+            cleaning = begin_cleaning(partition.log, found, self._limits(threads), token=token, now_ms=now_ms)
             outcome = await worker.clean(
                 cleaning.job, lambda cleaned: self._put_in_place(partition, cleaning, cleaned)
             )
@@ -244,15 +252,15 @@ class Compaction:
 
     async def _swap(self, partition: Partition, cleaning: Cleaning, cleaned: CleanedSegment) -> None:
         log = partition.log
-        ticket = log.begin_swap(cleaning, cleaned) if log.config.compact else None
+        ticket = begin_swap(log, cleaning, cleaned) if log.config.compact else None
         if ticket is None:
             raise _GivenUp
         try:
             await asyncio.to_thread(ticket.run)
         except OSError:
-            log.abandon_swap(ticket)
+            abandon_swap(log, ticket)
             raise
-        if not log.finish_swap(ticket, self._clock.now_ms()):
+        if not finish_swap(log, ticket, self._clock.now_ms()):
             raise _GivenUp
 
     def _delete_cleaned(self, directory: str, token: str) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import Final
 
 from gateway.runtime.loop.clock import Clock
+from gateway.runtime.partitions.registry import Partitions
 from log import LogDirectory
-from log.delayed_log import DelayedLog
+from log.partition_log import PartitionLog
 
 RUN_EVERY_S: Final = 1.0
 SNAPSHOTS_AT_ONCE: Final = 10
@@ -19,21 +20,26 @@ SNAPSHOTS_AT_ONCE: Final = 10
 class DelayedDelivery:
     """Maintains the logs whose topics delay records."""
 
-    def __init__(self, clock: Clock, log_directory: LogDirectory, snapshot_every_ms: int) -> None:
+    def __init__(
+        self, clock: Clock, log_directory: LogDirectory, partitions: Partitions, snapshot_every_ms: int
+    ) -> None:
         self._clock = clock
-        self._environment = log_directory.environment
+        self._partitions = partitions
+        self._lists = log_directory.lists
         self._snapshot_every_ms = snapshot_every_ms
         self._snapshot_at_ms = clock.now_ms()
-        self._to_snapshot: list[DelayedLog] = []
+        self._to_snapshot: list[PartitionLog] = []
 
     def run(self) -> None:
         """Release the records that are due, and write some of the snapshots; each interval writes every log's once."""
         now_ms = self._clock.now_ms()
-        for log in self._environment.delaying:
-            log.release_due(now_ms)
+        for log in self._lists.delaying:
+            log.record_states.release_due(now_ms)
         if not self._to_snapshot and now_ms - self._snapshot_at_ms >= self._snapshot_every_ms:
             self._snapshot_at_ms = now_ms
-            self._to_snapshot = list(self._environment.delaying)
+            self._to_snapshot = list(self._lists.delaying)
         for log in self._to_snapshot[:SNAPSHOTS_AT_ONCE]:
-            log.note_delays()
+            partition = self._partitions.serving(log)
+            if partition is not None and log.capture_delays():
+                partition.start_flush()
         del self._to_snapshot[:SNAPSHOTS_AT_ONCE]

@@ -16,7 +16,7 @@ from gateway.runtime.loop.clock import Clock
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.topics.metadata_log import MetadataLog
 from log import LogDirectory, LogError
-from log.durable_log import DurableLog
+from log.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +47,7 @@ class DiskRoom:
         self._config = config
         self._clock = clock
         self._environment = log_directory.environment
+        self._lists = log_directory.lists
         self._path = config.str("log.dirs")
         self._partitions = partitions
         self._metadata_log = metadata_log
@@ -95,14 +96,14 @@ class DiskRoom:
                 )
             else:
                 logger.info("the disk of %s has room again, %d bytes", self._path, free_bytes)
-        if not is_short and free_bytes >= ENOUGH_BYTES and self._environment.short_of_room:
+        if not is_short and free_bytes >= ENOUGH_BYTES and self._lists.short_of_room:
             self._reopen_all()
 
     def _reopen_all(self) -> None:
         if self._checks_to_skip:
             self._checks_to_skip -= 1
             return
-        for log in list(self._environment.short_of_room):
+        for log in list(self._lists.short_of_room):
             try:
                 self._reopen(log)
             except (LogError, OSError, MemoryError) as error:
@@ -110,13 +111,13 @@ class DiskRoom:
                 self._checks_to_skip = CHECKS_BETWEEN_TRIES
                 return
 
-    def _reopen(self, log: DurableLog) -> None:
+    def _reopen(self, log: PartitionLog) -> None:
         if log is self._metadata_log.log:
             self._metadata_log.reopen()
             return
         topic = self._partitions.by_name.get(log.topic)
         partition = None if topic is None else topic.peek(log.partition)
         if partition is None or partition.log is not log:
-            self._environment.short_of_room.pop(log, None)
+            self._lists.short_of_room.pop(log, None)
             return
         partition.reopen(self._clock.now_ms())

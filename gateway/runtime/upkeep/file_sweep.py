@@ -129,7 +129,7 @@ class FileSweep:
         log = None if parsed is None else self._directory.opened(*parsed)
         if log is None or log.offline:
             return None
-        return OpenPartition(frozenset(log.base_offsets()), log.log_end_offset, log.recovery_point)
+        return OpenPartition(frozenset(list(log.segments.bases)), log.log_end_offset, log.recovery_point)
 
     def _waits(self, path: str) -> bool:
         return f"{self._directory.path}/{path}" in self._deletions

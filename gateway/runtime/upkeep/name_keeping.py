@@ -17,7 +17,7 @@ from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions, TopicPartitions
 from gateway.runtime.upkeep.names_replay import REPLAY_BYTES, is_behind
 from log import LogDirectory, LogError
-from log.named_log import NamedLog
+from log.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
 
@@ -35,23 +35,23 @@ class NameKeeping:
         self._clock = clock
         self._partitions = partitions
         self._log_directory = log_directory
-        self._environment = log_directory.environment
+        self._lists = log_directory.lists
         self._captured_at_ms = clock.now_ms()
-        self._unreadable: set[NamedLog] = set()
+        self._unreadable: set[PartitionLog] = set()
         """Logs that could not be replayed; they are tried again after an interval."""
 
     async def run(self) -> None:
         """Continue replays, and write snapshots of changed names; each interval writes every log's once."""
         now_ms = self._clock.now_ms()
         interval_ms = self._config.int("seqgate.deduplication.snapshot.interval.ms")
-        wanted = self._environment.names_overdue
+        wanted = self._lists.due_for_snapshot
         if not 0 <= now_ms - self._captured_at_ms < interval_ms:
             self._captured_at_ms = now_ms
             self._unreadable.clear()
-            wanted = self._environment.deduplicating
+            wanted = self._lists.deduplicating
         behind = []
         async for log in in_slices(list(wanted)):
-            partition = self._partition_of(log)
+            partition = self._partitions.serving(log)
             if partition is None:
                 continue
             if is_behind(partition.log):
@@ -67,27 +67,31 @@ class NameKeeping:
 
         A log that still waits asks again.
         """
-        partial = list(self._environment.names_partial)
-        self._environment.names_partial.clear()
+        partial = list(self._lists.waiting_for_other_partitions)
+        self._lists.waiting_for_other_partitions.clear()
         for log in partial:
             topic = self._partitions.by_name.get(log.topic)
-            if topic is not None and self._partition_of(log) is not None and await self._is_known(topic):
-                log.note_whole_topic()
+            if (
+                topic is not None
+                and self._partitions.serving(log) is not None
+                and await self._is_known(topic)
+            ):
+                log.record_states.note_whole_topic()
 
     async def expire(self) -> None:
         """Expire names that are idle in all partitions of their topic; closed partitions are opened for the check."""
         now_ms = self._clock.now_ms()
         topics = {
             log.topic
-            async for log in in_slices(list(self._environment.deduplicating))
-            if log.has_idle_names(now_ms)
+            async for log in in_slices(list(self._lists.deduplicating))
+            if log.record_states.has_idle_names(now_ms)
         }
         for name in topics:
             topic = self._partitions.by_name.get(name)
             if topic is not None and await self._is_known(topic):
                 async for partition in in_slices(list(topic.opened())):
                     if not partition.closed and not partition.log.offline:
-                        partition.log.expire_names(now_ms)
+                        partition.log.record_states.expire_names(now_ms)
 
     async def _is_known(self, topic: TopicPartitions) -> bool:
         """Return whether the names of all the topic's partitions are in memory; this opens the partitions."""
@@ -99,7 +103,7 @@ class NameKeeping:
                 return False
         return not any(is_behind(partition.log) for partition in topic.opened())
 
-    def _partition_of(self, log: NamedLog) -> Partition | None:
+    def _partition_of(self, log: PartitionLog) -> Partition | None:
         """Return the partition that serves a log; None for a log that is not in use."""
         topic = self._partitions.by_name.get(log.topic)
         partition = None if topic is None else topic.peek(log.partition)
@@ -122,7 +126,7 @@ class NameKeeping:
         if partition.closed or not is_behind(partition.log):
             return True
         try:
-            return partition.log.replay_names(REPLAY_BYTES, self._clock.now_ms())
+            return partition.log.record_states.replay_names(REPLAY_BYTES, self._clock.now_ms())
         except LogError as error:
             self._unreadable.add(partition.log)
             logger.error(  # noqa: TRY400 - the sentence says it

@@ -15,7 +15,7 @@ from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import TopicPartitions
 from gateway.runtime.services import Services
-from log import UnifiedLog
+from log import PartitionLog
 
 REPLAY_BYTES: Final = 32 << 10
 """Bytes of a log that are replayed before requests run."""
@@ -53,12 +53,16 @@ async def complete_names(partition: Partition, clock: Clock, deadline_s: float) 
     loop = asyncio.get_running_loop()
     async for _ in in_slices(repeat(None)):
         log = partition.log
-        if partition.closed or not is_behind(log) or log.replay_names(REPLAY_BYTES, clock.now_ms()):
+        if (
+            partition.closed
+            or not is_behind(log)
+            or log.record_states.replay_names(REPLAY_BYTES, clock.now_ms())
+        ):
             return
         if loop.time() >= deadline_s:
             raise TimeoutError
 
 
-def is_behind(log: UnifiedLog) -> bool:
+def is_behind(log: PartitionLog) -> bool:
     """Return whether a part of the log must still be replayed before its producer names are complete."""
-    return log.names is not None and not log.names_ready
+    return not log.record_states.names_ready

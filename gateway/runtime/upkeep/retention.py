@@ -15,8 +15,8 @@ from typing import Final
 
 from gateway.runtime.loop.clock import Clock
 from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.partitions.removal import make_durable
-from log import DeletedSegment, DeletionReason, LogError
+from gateway.runtime.partitions.removal import remove
+from log import DeletedSegment, DeletionReason, LogError, retention
 
 logger = logging.getLogger(__name__)
 
@@ -40,10 +40,10 @@ class Retention:
         """Roll a segment that is due, and begin to delete old segments. Raises LogError."""
         log = partition.log
         now_ms = self._clock.now_ms()
-        if log.roll_by_time(now_ms):
+        if retention.roll_by_time(log, now_ms):
             self.rolled_segments += 1
             partition.start_flush()
-        if log.decide_retention(now_ms).doomed:
+        if retention.decide_retention(log, now_ms).doomed:
             self._due[partition] = None
             if len(self._workers) < WORKERS:
                 worker = asyncio.create_task(self._work(), name="deletion of segments")
@@ -71,12 +71,10 @@ class Retention:
         log = partition.log
         while not partition.closed and not log.offline:
             now_ms = self._clock.now_ms()
-            ticket = log.prepare_retention(now_ms)
+            ticket = retention.prepare_retention(log, now_ms)
             if ticket is None:
                 return
-            await make_durable(partition, ticket)
-            if not partition.closed and not log.offline:
-                self._report(partition, log.delete_old_segments(now_ms))
+            self._report(partition, await remove(partition, ticket, now_ms))
             await asyncio.sleep(0)
 
     def _report(self, partition: Partition, deleted: Sequence[DeletedSegment]) -> None:

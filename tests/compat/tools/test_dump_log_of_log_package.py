@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from log import LogConfig, UnifiedLog
-from tests.log.support import NOW_MS, batch, flush, open_log
+from log import LogConfig, PartitionLog
+from log.segments.aborted_transactions import aborted_between
+from tests.log.support import NOW_MS, append_end_marker, batch, delete_records, flush, open_log
 from tests.support.kafka_tools import run_tool
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 CONFIG = LogConfig(segment_bytes=20_000, index_interval_bytes=500, file_delete_delay_ms=0)
 
 
-def fill(log: UnifiedLog, batches: int = 60) -> None:
+def fill(log: PartitionLog, batches: int = 60) -> None:
     for number in range(batches):
         count = 1 + number % 7
         log.append(
@@ -34,25 +35,25 @@ def fill(log: UnifiedLog, batches: int = 60) -> None:
         )
 
 
-def rolled_by_size(directory: Path) -> UnifiedLog:
+def rolled_by_size(directory: Path) -> PartitionLog:
     log = open_log(directory, CONFIG)
     fill(log)
     return log
 
 
-def rolled_by_time(directory: Path) -> UnifiedLog:
+def rolled_by_time(directory: Path) -> PartitionLog:
     log = open_log(directory, replace(CONFIG, segment_ms=1000))
     fill(log)
     return log
 
 
-def log_append_time(directory: Path) -> UnifiedLog:
+def log_append_time(directory: Path) -> PartitionLog:
     log = open_log(directory, replace(CONFIG, message_timestamp_type="LogAppendTime"))
     fill(log)
     return log
 
 
-def recovered(directory: Path) -> UnifiedLog:
+def recovered(directory: Path) -> PartitionLog:
     rolled_by_size(directory).close(clean=False)
     for suffix in (".index", ".timeindex"):
         for path in directory.glob(f"*{suffix}"):
@@ -65,30 +66,30 @@ def recovered(directory: Path) -> UnifiedLog:
     return log
 
 
-def after_delete_records(directory: Path) -> UnifiedLog:
+def after_delete_records(directory: Path) -> PartitionLog:
     log = rolled_by_size(directory)
     flush(log)
-    log.delete_records_before(100)
-    log._environment.delete_due(NOW_MS)
+    delete_records(log, 100)
+    log.environment.delete_due(NOW_MS)
     fill(log, 10)
     return log
 
 
-def without_timestamps(directory: Path) -> UnifiedLog:
+def without_timestamps(directory: Path) -> PartitionLog:
     log = open_log(directory, CONFIG)
     for _ in range(120):
         log.append(batch(5, timestamp=-1, size=200), now_ms=NOW_MS)
     return log
 
 
-def restarted(directory: Path) -> UnifiedLog:
+def restarted(directory: Path) -> PartitionLog:
     log = rolled_by_size(directory)
     log = open_log(directory, CONFIG, clean_stop=log.close(clean=True))
     fill(log)
     return log
 
 
-def with_transactions(directory: Path) -> UnifiedLog:
+def with_transactions(directory: Path) -> PartitionLog:
     """Three producers; the second's transactions are aborted, the third's last one stays open."""
     log = open_log(directory, CONFIG)
     for number in range(60):
@@ -106,8 +107,8 @@ def with_transactions(directory: Path) -> UnifiedLog:
             now_ms=NOW_MS + number,
         )
         if number % 7 == 6:
-            log.append_end_marker(
-                producer_id, 0, commit=producer_id != 22, coordinator_epoch=4, now_ms=NOW_MS + number
+            append_end_marker(
+                log, producer_id, 0, commit=producer_id != 22, coordinator_epoch=4, now_ms=NOW_MS + number
             )
     return log
 
@@ -125,11 +126,11 @@ LOGS = (
 
 
 @pytest.mark.parametrize("make", LOGS, ids=[make.__name__ for make in LOGS])
-def test_dump_finds_nothing_wrong(tmp_path: Path, make: Callable[[Path], UnifiedLog]) -> None:
+def test_dump_finds_nothing_wrong(tmp_path: Path, make: Callable[[Path], PartitionLog]) -> None:
     directory = tmp_path / "flights-0"
     log = make(directory)
     end_offset = log.log_end_offset
-    assert log.segment_count > 1
+    assert len(log.segments) > 1
     assert log.close(clean=True) is not None
     dump(directory, ".log", "--deep-iteration", "--print-data-log", last_offset=end_offset - 1)
     for check in ("--verify-index-only", "--index-sanity-check"):
@@ -140,7 +141,7 @@ def test_dump_finds_nothing_wrong(tmp_path: Path, make: Callable[[Path], Unified
 def test_dump_shows_transactions(tmp_path: Path) -> None:
     directory = tmp_path / "flights-0"
     log = with_transactions(directory)
-    aborted = log.aborted_transactions(0, log.log_end_offset)
+    aborted = aborted_between(log.segments, 0, log.log_end_offset)
     assert len(aborted) == 3
     log.close(clean=True)
     files = sorted(directory.glob("*.log")) + sorted(directory.glob("*.txnindex"))

@@ -165,7 +165,7 @@ async def test_a_restart_delivers_nothing_early_and_nothing_twice(tmp_path: Path
         await reader.accept(1, 1)
         await reader.accept(3, 3)
         if is_noted:
-            DelayedDelivery(node.clock, node.services.log_directory, 0).run()
+            DelayedDelivery(node.clock, node.services.log_directory, node.services.partitions, 0).run()
     async with open_node(tmp_path, *SETTINGS) as node:
         reader = Reader(node, topic_id)
         found = node.services.shares.find(SharePartitionKey(GROUP, topic_id, 0))
@@ -205,7 +205,7 @@ async def test_what_is_due_lets_go_of_the_log_by_and_by(tmp_path: Path) -> None:
         await begin(node, {**DELAYING, "delivery.delay.hold.ms": "0"})
         log = partition_of(node).log
         await append(node, batch(None, 100))
-        delivery = DelayedDelivery(node.clock, node.services.log_directory, 1_000)
+        delivery = DelayedDelivery(node.clock, node.services.log_directory, node.services.partitions, 1_000)
         delivery.run()
         assert log.held_from == 1
         node.clock.time_ms += 1_000

@@ -16,6 +16,7 @@ from gateway.handlers.records import produce
 from gateway.protocol.produce_codec import PartitionRecords, ProduceRequest, TopicRecords
 from gateway.runtime.partitions.partition import Partition
 from gateway.server.request_memory import RequestMemory
+from log.state.record_states import RecordStates
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
 from tests.support.batches import Batch
@@ -136,7 +137,7 @@ async def test_the_rest_of_a_request_that_takes_long_is_for_later(
     await eventually(lambda: answer.answer is not None)
     assert answer.answer == b"" if acks == 0 else rows_of(answer) == [(0, 0)] * 2
     assert [partition_of(node, index).log.log_end_offset for index in range(2)] == [1, 2]
-    assert partition_of(node, 1).log.name_state(b"b") is not None
+    assert partition_of(node, 1).log.record_states.name_state(b"b") is not None
     assert memory.used_bytes == 0
 
 
@@ -194,8 +195,9 @@ async def test_a_batch_behind_one_whose_names_are_still_being_read_is_not_taken(
     log = partition_of(node).log
     first, second = named("b", 1).of(2000, 0, 0), Batch().of(2000, 0, 1)
     with monkeypatch.context() as patch:
-        patch.setattr(log, "_replay_offset", 0)
-        patch.setattr(log, "replay_names", lambda max_bytes, now_ms: False)
+        assert log.record_states.names is not None
+        patch.setattr(log.record_states.names, "replay_offset", 0)
+        patch.setattr(RecordStates, "replay_names", lambda *_: False)
         # the second has no name: it need not wait, but must not be first
         assert rows_of(begin(node, first)) == rows_of(begin(node, second)) == [(RETRY, -1)]
     assert await answered(begin(node, first)) == [(0, 0)]

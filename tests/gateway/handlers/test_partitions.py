@@ -12,7 +12,6 @@ from gateway.handlers.admin import describe_log_dirs
 from gateway.handlers.records import delete_records, list_offsets
 from gateway.handlers.transactions import describe_producers
 from gateway.runtime.partitions.partition import Partition
-from log import RetentionTicket
 from log.format.records import NewRecord, build_batch
 from tests.gateway.handlers.requests import TIMEOUT, create, delete
 from tests.gateway.handlers.support import NOW_MS, Node, open_node, versions
@@ -125,10 +124,10 @@ class TestDeleteRecords:
         """The disk is not held here: the deletion of the topic waits for the flush under way, and would wait for ever."""
         await produce(node)
 
-        async def delete_topic(_: Partition, __: RetentionTicket) -> None:
+        async def delete_topic(*_: object) -> None:
             await delete(node, "t")
 
-        monkeypatch.setattr(delete_records, "make_durable", delete_topic)
+        monkeypatch.setattr(delete_records, "remove", delete_topic)
         assert await self.delete(node, (0, 4)) == [(0, -1, "unknown_topic_or_partition")]
 
     async def test_a_disk_that_fails(self, node: Node, disk: HeldDisk) -> None:

@@ -18,6 +18,7 @@ from gateway.quota.backlog import (
     measure,
     position,
 )
+from log import measures
 
 NOW_MS = 100_000
 
@@ -51,7 +52,7 @@ class Batches:
         return next(
             offset
             for offset in range(self.log_start_offset, self.log_end_offset + 1)
-            if self.bytes_from(offset) <= max_bytes
+            if measures.bytes_from(self, offset) <= max_bytes
         )
 
     def age(self, offset: int) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import NamedTuple
 
-from log import Storage, UnifiedLog
-from log.compacted_log import Cleaning
+from log import PartitionLog, Storage
+from log.cleaning import Cleaning, begin_cleaning, begin_swap, cleanable, finish_swap
 from log.compaction.cleaner import clean
 from log.compaction.job import CleanedSegment, CleaningFinished, JobLimits, decode_job, encode_job
 from log.compaction.throttle import Throttle
@@ -51,10 +51,10 @@ class Kept(NamedTuple):
 
 
 def begin(
-    log: UnifiedLog, *, clean_end_offset: int | None = None, now_ms: int, limits: JobLimits = LIMITS
+    log: PartitionLog, *, clean_end_offset: int | None = None, now_ms: int, limits: JobLimits = LIMITS
 ) -> Cleaning:
-    found = log.cleanable(clean_end_offset, log.recovery_point, now_ms)
-    return log.begin_cleaning(found, limits, token=f"t{next(_tokens)}", now_ms=now_ms)
+    found = cleanable(log, clean_end_offset, log.recovery_point, now_ms)
+    return begin_cleaning(log, found, limits, token=f"t{next(_tokens)}", now_ms=now_ms)
 
 
 def run(storage: Storage, cleaning: Cleaning) -> tuple[list[CleanedSegment], CleaningFinished]:
@@ -71,7 +71,7 @@ def run(storage: Storage, cleaning: Cleaning) -> tuple[list[CleanedSegment], Cle
 
 
 def compact(
-    log: UnifiedLog,
+    log: PartitionLog,
     storage: Storage,
     *,
     clean_end_offset: int | None = None,
@@ -82,14 +82,14 @@ def compact(
     cleaning = begin(log, clean_end_offset=clean_end_offset, now_ms=now_ms, limits=limits)
     cleaned, finished = run(storage, cleaning)
     for segment in cleaned:
-        ticket = log.begin_swap(cleaning, segment)
+        ticket = begin_swap(log, cleaning, segment)
         assert ticket is not None
         ticket.run()
-        assert log.finish_swap(ticket, now_ms)
+        assert finish_swap(log, ticket, now_ms)
     return finished
 
 
-def stored_batches(log: UnifiedLog) -> list[tuple[BatchHeader, bytes]]:
+def stored_batches(log: PartitionLog) -> list[tuple[BatchHeader, bytes]]:
     """All batches of the log as readers find them."""
     found = []
     offset = log.log_start_offset
@@ -103,7 +103,7 @@ def stored_batches(log: UnifiedLog) -> list[tuple[BatchHeader, bytes]]:
     return found
 
 
-def stored(log: UnifiedLog) -> list[Kept]:
+def stored(log: PartitionLog) -> list[Kept]:
     """All records but those of control batches."""
     return [
         Kept(record.offset, record.key, record.value)

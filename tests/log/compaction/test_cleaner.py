@@ -41,7 +41,7 @@ def test_the_newest_value_of_each_key_stays_at_its_offset(tmp_path: Path) -> Non
         6,
         3,
     )
-    assert log.segment_count == 2
+    assert len(log.segments) == 2
     (first, _), (second, _), *_ = stored_batches(log)
     assert (first.base_offset, first.last_offset_delta, first.record_count) == (0, 2, 1)
     assert (second.base_offset, second.compression, second.partition_leader_epoch) == (3, 1, 3)

@@ -12,13 +12,15 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from log import LogConfig, Storage, UnifiedLog
+from log import LogConfig, PartitionLog, Storage
+from log.cleaning import cleanable
 from log.compaction.job import JobLimits
 from log.files.file_names import SNAPSHOT_SUFFIX
 from log.format.records import iterate_records
+from log.segments.aborted_transactions import aborted_between
 from seq_validator import ProducerEntry
 from tests.log.compaction.cleaning import LIMITS, Kept, compact, keyed, stored, stored_batches
-from tests.log.support import NOW_MS, flush, open_log
+from tests.log.support import NOW_MS, append_end_marker, flush, open_log
 
 CONFIG = LogConfig(
     segment_bytes=2_000,
@@ -116,8 +118,14 @@ class Life:
                 self.open.setdefault(producer_id, []).append(kept.offset)
 
     def end(self, step: End) -> None:
-        self.log.append_end_marker(
-            step.producer_id, 0, commit=step.commit, coordinator_epoch=0, now_ms=self.now_ms, leader_epoch=1
+        append_end_marker(
+            self.log,
+            step.producer_id,
+            0,
+            commit=step.commit,
+            coordinator_epoch=0,
+            now_ms=self.now_ms,
+            leader_epoch=1,
         )
         for offset in self.open.pop(step.producer_id, []):
             self.outcomes[offset] = step.commit
@@ -126,7 +134,7 @@ class Life:
         flush(self.log)
         self.now_ms += step.later_ms
         limits = TINY_MAP if step.is_scanty else LIMITS
-        found = self.log.cleanable(self.clean_end_offset, self.log.recovery_point, self.now_ms)
+        found = cleanable(self.log, self.clean_end_offset, self.log.recovery_point, self.now_ms)
         if found.dirty_bytes:
             finished = compact(
                 self.log,
@@ -178,7 +186,7 @@ class Life:
     def check_aborted(self) -> None:
         """A reader of committed records is told of every aborted transaction that still has records."""
         log = self.log
-        told = set(log.aborted_transactions(0, log.log_end_offset))
+        told = set(aborted_between(log.segments, 0, log.log_end_offset))
         producers = {producer_id for producer_id, _ in told}
         for kept in stored(log):
             if self.outcomes.get(kept.offset) is False:
@@ -207,7 +215,7 @@ def life() -> Iterator[Life]:
         shutil.rmtree(root)
 
 
-def states(log: UnifiedLog, *, batches: int) -> dict[int, tuple[object, ...]]:
+def states(log: PartitionLog, *, batches: int) -> dict[int, tuple[object, ...]]:
     def state(entry: ProducerEntry) -> tuple[object, ...]:
         return (
             entry.producer_epoch,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from log import DirectoryLocked, IncompatibleFormat, LogConfig, LogDirectory, Storage, UnifiedLog
+from log import DirectoryLocked, IncompatibleFormat, LogConfig, LogDirectory, PartitionLog, Storage
 from log.directory.log_directory import FILES_PER_STEP, META, RECOVERY_POINTS
 from log.directory.stored_logs import CLEAN_SHUTDOWN
 from log.files.checkpoints import encode_partition_metadata
@@ -28,7 +28,7 @@ def created(root: Path, *partitions: int) -> LogDirectory:
     return directory
 
 
-def get(directory: LogDirectory, partition: int = 0) -> UnifiedLog:
+def get(directory: LogDirectory, partition: int = 0) -> PartitionLog:
     log = directory.get("flights", partition)
     assert log is not None
     return log

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from log import IncompatibleFormat, LogConfig, LogDirectory, Storage
+from log import IncompatibleFormat, LogConfig, LogDirectory, Storage, lookups
 from log.directory import closing
 from log.directory.log_directory import RECOVERY_POINTS
 from log.directory.stored_logs import CLEAN_SHUTDOWN, STORED_LOGS, StoredLog
 from log.files.disk import FileSystemFlush
 from log.format.records import NewRecord, build_batch
-from log.recovery.load import CleanStop
+from log.recovery.clean_stop import CleanStop
 from tests.log.support import NOW_MS, SMALL, batch, fill, flush
 
 TOPIC_ID = uuid.UUID(int=5)
@@ -175,7 +175,7 @@ def test_the_marker_of_version_1_is_understood(tmp_path: Path) -> None:
     directory = written(tmp_path, 1)
     log = directory.get("flights", 0)
     assert log is not None
-    size_bytes, base_offset = log.size_bytes, log.active_base_offset
+    size_bytes, base_offset = log.size_bytes, log.segments.active.base_offset
     directory.close()
     active_bytes = (tmp_path / "flights-0" / f"{base_offset:020}.log").stat().st_size
     row = f"[10,{base_offset},{active_bytes},{size_bytes}]"
@@ -252,9 +252,9 @@ def test_the_oldest_timestamp_is_that_of_the_oldest_segment(tmp_path: Path) -> N
     directory = open_directory(tmp_path)
     log = directory.create("flights", TOPIC_ID, 0, SMALL)
     fill(log, 30)
-    assert log.segment_count > 1
+    assert len(log.segments) > 1
     flush(log)
-    largest = log.offset_of_max_timestamp()
+    largest = lookups.offset_of_max_timestamp(log)
     assert largest is not None
     directory.close()
     (stored,) = open_directory(tmp_path).stored().values()

@@ -16,14 +16,14 @@ from log import (
     LogConfig,
     LogDirectory,
     OutOfOrderSequence,
+    PartitionLog,
     Storage,
-    UnifiedLog,
 )
 from log.environment import LogEnvironment
 from log.format.record_batch import HEADER_BYTES, crc_matches, parse_header, whole_batches
 from log.format.records import NewRecord, build_batch
 from log.segments.damage_register import DAMAGED_BATCHES, DamageRegister
-from tests.log.support import NOW_MS, SMALL, batch, flush, open_log
+from tests.log.support import NOW_MS, SMALL, append_end_marker, batch, delete_records, flush, open_log
 
 BATCHES = 7
 COUNT = 3
@@ -62,17 +62,17 @@ def is_field(bit: int, position: int, size_bytes: int = 1) -> bool:
     return position <= bit // 8 < position + size_bytes
 
 
-def damage(log: UnifiedLog) -> list[tuple[int, int]]:
+def damage(log: PartitionLog) -> list[tuple[int, int]]:
     """(first, end) of the damaged offsets that are known."""
-    return [(found.first_offset, found.end_offset) for found in log._environment.damage.of(log.directory)]
+    return [(found.first_offset, found.end_offset) for found in log.environment.damage.of(log.directory)]
 
 
-def unreadable(log: UnifiedLog, end: int = END) -> list[int]:
+def unreadable(log: PartitionLog, end: int = END) -> list[int]:
     """The offsets at which a client does not get the sound batch that holds them, as it was written."""
     return [offset for offset in range(end) if not is_readable(log, offset)]
 
 
-def is_readable(log: UnifiedLog, offset: int) -> bool:
+def is_readable(log: PartitionLog, offset: int) -> bool:
     try:
         data = memoryview(log.read(offset, 1, upper_bound=log.log_end_offset).records)
         assert data, "a client would ask again for ever"
@@ -252,13 +252,13 @@ class TestProducers:
 
 
 class TestTransactions:
-    def opened(self, tmp_path: Path, *, commit: bool) -> tuple[UnifiedLog, LogEnvironment]:
+    def opened(self, tmp_path: Path, *, commit: bool) -> tuple[PartitionLog, LogEnvironment]:
         """A log in which the marker of a transaction is damaged, and another marker of its producer follows."""
         log = open_log(tmp_path / "log", ONE_SEGMENT)
         log.append(batch(producer_id=9, base_sequence=0, is_transactional=True), now_ms=NOW_MS)
-        log.append_end_marker(9, 0, commit=commit, coordinator_epoch=0, now_ms=NOW_MS)
+        append_end_marker(log, 9, 0, commit=commit, coordinator_epoch=0, now_ms=NOW_MS)
         log.append(batch(producer_id=9, base_sequence=1, is_transactional=True), now_ms=NOW_MS)
-        log.append_end_marker(9, 0, commit=not commit, coordinator_epoch=0, now_ms=NOW_MS)
+        append_end_marker(log, 9, 0, commit=not commit, coordinator_epoch=0, now_ms=NOW_MS)
         flush(log)
         log.close(clean=False)
         path = first_file(tmp_path / "log")
@@ -277,9 +277,9 @@ class TestTransactions:
 
     def test_until_the_damage_is_deleted(self, tmp_path: Path) -> None:
         log, _ = self.opened(tmp_path, commit=True)
-        assert log.delete_records_before(1) == 1
+        assert delete_records(log, 1) == 1
         assert log.last_stable_offset == 1
-        log.delete_records_before(2)
+        delete_records(log, 2)
         assert log.last_stable_offset == 4
 
 

@@ -5,14 +5,24 @@ from pathlib import Path
 
 import pytest
 
-from log import CorruptRecord, IncompatibleFormat, Storage, UnifiedLog
+from log import CorruptRecord, IncompatibleFormat, PartitionLog, Storage, lookups
 from log.files.data_file import DataFile
 from log.files.file_names import LEADER_EPOCHS, LOG_START_OFFSET
-from log.recovery.load import CleanStop
+from log.recovery.clean_stop import CleanStop
 from log.state.leader_epochs import LeaderEpochs
 from tests.faults.disk_faults import FaultRates
 from tests.faults.simulated_disk import SimulatedDisk
-from tests.log.support import NOW_MS, SMALL, batch, fill, flush, offsets_read, open_log
+from tests.log.support import (
+    NOW_MS,
+    SMALL,
+    batch,
+    delete_old_segments,
+    delete_records,
+    fill,
+    flush,
+    offsets_read,
+    open_log,
+)
 
 HOUR_MS = 3_600_000
 
@@ -34,7 +44,7 @@ def adopted(root: Path) -> SimulatedDisk:
     return disk
 
 
-def written(tmp_path: Path, batches: int = 30) -> UnifiedLog:
+def written(tmp_path: Path, batches: int = 30) -> PartitionLog:
     log = open_log(tmp_path / "log")
     for number in range(batches):
         log.append(batch(producer_id=number % 2, base_sequence=number // 2), now_ms=NOW_MS)
@@ -46,7 +56,7 @@ def segment_files(tmp_path: Path, suffix: str = ".log") -> list[Path]:
     return sorted((tmp_path / "log").glob(f"*{suffix}"))
 
 
-def assert_whole(log: UnifiedLog, end: int = 30) -> None:
+def assert_whole(log: PartitionLog, end: int = 30) -> None:
     assert log.log_end_offset == end
     assert offsets_read(log, log.log_start_offset) == list(range(log.log_start_offset, end))
     entries = [log.producers.get(producer_id) for producer_id in (0, 1)]
@@ -96,8 +106,8 @@ class TestCleanStop:
         whole = path.read_bytes()
         path.unlink() if content is None else path.write_bytes(content)
         log = open_log(tmp_path / "log", clean_stop=stop, recovery_point=20)
-        assert log.leader_epoch_end_offset(0) == (0, 5)
-        assert log.leader_epoch_end_offset(2) == (2, 15)
+        assert log.epochs.end_offset(0, log.log_end_offset) == (0, 5)
+        assert log.epochs.end_offset(2, log.log_end_offset) == (2, 15)
         assert path.read_bytes() == whole
 
     @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
@@ -111,7 +121,7 @@ class TestCleanStop:
             path.write_bytes(b"\1" * 5 if damage == "torn" else bytes(48))
         log = open_log(tmp_path / "log", clean_stop=stop)
         assert_whole(log)
-        found = log.offset_for_timestamp(NOW_MS)
+        found = lookups.offset_for_timestamp(log, NOW_MS)
         assert found is not None
 
 
@@ -135,7 +145,7 @@ class TestTail:
         second = segment_files(tmp_path)[1]
         second.write_bytes(second.read_bytes()[:-1])
         log = open_log(tmp_path / "log")
-        assert log.segment_count == 2
+        assert len(log.segments) == 2
         end = log.log_end_offset
         assert 6 < end < 20
         fill(log, 30)
@@ -146,7 +156,7 @@ class TestTail:
         second = segment_files(tmp_path)[1]
         second.write_bytes(second.read_bytes()[: len(batch(producer_id=1, base_sequence=0))])
         log = open_log(tmp_path / "log")
-        assert log.segment_count == 2
+        assert len(log.segments) == 2
         assert offsets_read(log, 0) == list(range(log.log_end_offset))
 
     def test_offset_that_jumps_ends_the_log(self, tmp_path: Path) -> None:
@@ -198,7 +208,7 @@ class TestRecoveryPoint:
         files[-1].write_bytes(files[-1].read_bytes()[:-1])
         log = open_log(tmp_path / "log", recovery_point=30)
         assert files[1].read_bytes() == content[:-1]
-        damaged = log._environment.damage.of(str(tmp_path / "log"))
+        damaged = log.environment.damage.of(str(tmp_path / "log"))
         assert [found.segment_base_offset for found in damaged] == [int(files[1].stem), int(files[-1].stem)]
         assert log.append(batch(), now_ms=NOW_MS).base_offset == 30
 
@@ -210,10 +220,10 @@ class TestRecoveryPoint:
         log.close(clean=False)
         segment_files(tmp_path, ".timeindex")[0].write_bytes(bytes(12))
         log = open_log(tmp_path / "log", replace(SMALL, retention_ms=HOUR_MS), recovery_point=6)
-        found = log.offset_for_timestamp(NOW_MS + 3)
+        found = lookups.offset_for_timestamp(log, NOW_MS + 3)
         assert found is not None
         assert found.offset == 3
-        assert log.delete_old_segments(NOW_MS) == [], "its records look as if they were of 1970"
+        assert delete_old_segments(log, NOW_MS) == [], "its records look as if they were of 1970"
 
 
 class TestProducers:
@@ -224,7 +234,7 @@ class TestProducers:
         log.append(batch(3, producer_id=1, base_sequence=0), now_ms=NOW_MS)
         flush(log)
         log.roll(NOW_MS)
-        log.delete_records_before(-1)
+        delete_records(log, -1)
         for seed in range(12):
             image = disk.copy()
             image.power_cut_by_seed(seed)
@@ -245,7 +255,7 @@ class TestProducers:
         content = disk.content(first)
         log.append(batch(producer_id=1, base_sequence=3), now_ms=NOW_MS)
         flush(log)
-        log.delete_records_before(3)
+        delete_records(log, 3)
         if brought_back:
             disk.put(first, content)
         disk.kill()
@@ -277,7 +287,7 @@ class TestProducers:
         disk.plan.heal()
         log.reopen(NOW_MS)
         log.advance_high_watermark_to_end()
-        assert log.delete_records_before(1) == 1
+        assert delete_records(log, 1) == 1
         disk.power_cut(None)
         again = open_log(tmp_path / "log", storage=Storage(disk=disk.process()), recovery_point=1)
         assert again.append(batch(producer_id=1, base_sequence=0), now_ms=NOW_MS).is_duplicate
@@ -343,8 +353,8 @@ class TestLogStart:
     def test_removed_segments_that_came_back_leave_no_hole(self, tmp_path: Path) -> None:
         log = written(tmp_path)
         first = {path: path.read_bytes() for path in segment_files(tmp_path)[:1]}
-        log.delete_records_before(20)
-        log._environment.delete_due(NOW_MS)
+        delete_records(log, 20)
+        log.environment.delete_due(NOW_MS)
         log.close(clean=False)
         for path, content in first.items():
             path.write_bytes(content)
@@ -357,16 +367,16 @@ class TestLogStart:
         log = open_log(tmp_path / "log")
         fill(log, 5)
         log.advance_high_watermark(5)
-        log.delete_records_before(5)
+        delete_records(log, 5)
         log.close(clean=False)
         segment_files(tmp_path)[0].write_bytes(b"")
         log = open_log(tmp_path / "log")
-        assert (log.log_start_offset, log.log_end_offset, log.segment_count) == (5, 5, 1)
+        assert (log.log_start_offset, log.log_end_offset, len(log.segments)) == (5, 5, 1)
         assert log.append(batch(), now_ms=NOW_MS).base_offset == 5
 
     def test_damaged_checkpoint(self, tmp_path: Path) -> None:
         log = written(tmp_path)
-        log.delete_records_before(20)
+        delete_records(log, 20)
         log.close(clean=False)
         (tmp_path / "log" / LOG_START_OFFSET).write_bytes(b"?")
         log = open_log(tmp_path / "log")
@@ -375,7 +385,7 @@ class TestLogStart:
 
     def test_no_segment_at_all(self, tmp_path: Path) -> None:
         log = written(tmp_path)
-        log.delete_records_before(20)
+        delete_records(log, 20)
         log.close(clean=False)
         for path in segment_files(tmp_path):
             path.unlink()
@@ -402,7 +412,7 @@ def test_leader_epochs_beyond_the_end_are_forgotten_for_good(tmp_path: Path) -> 
     log = open_log(tmp_path / "log")
     stop = log.close(clean=True)
     log = open_log(tmp_path / "log", clean_stop=stop)
-    assert log._leader_epochs.entries() == LeaderEpochs([(0, 0)]).entries()
+    assert log.epochs._epochs.entries() == LeaderEpochs([(0, 0)]).entries()
 
 
 def test_damaged_old_segment_does_not_stop_the_start(tmp_path: Path) -> None:

@@ -6,17 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from log import UnifiedLog
+from log import PartitionLog
 from log.recovery import transaction_checks
 from log.recovery.transaction_checks import not_borne_out
+from log.segments.aborted_transactions import aborted_between
 from log.segments.transaction_index import ENTRY
+from tests.log.state.test_transactions import NOW_MS, ROOMY, end, send
 from tests.log.support import batch, open_log
-from tests.log.test_transactional_log import NOW_MS, ROOMY, end, send
 
 FIELDS = ("version", "producer_id", "first_offset", "last_offset", "last_stable_offset")
 
 
-def written(directory: Path) -> UnifiedLog:
+def written(directory: Path) -> PartitionLog:
     """Offsets 0 to 10: of 7 aborted [0, 5], of 8 aborted [3, 7], of 7 committed [8, 9]; a record of nobody at 2."""
     log = open_log(directory, ROOMY)
     send(log, 7, 2)
@@ -66,13 +67,13 @@ def test_what_the_log_does_not_bear_out_is_made_anew(
     change(path, field, value)
     log = open_log(tmp_path / "p", ROOMY, recovery_point=11)
     assert path.read_bytes() == sound
-    assert log.aborted_transactions(0, 11) == [(7, 0), (8, 3)]
+    assert aborted_between(log.segments, 0, 11) == [(7, 0), (8, 3)]
     assert before.log_end_offset == log.log_end_offset == 11
 
 
 def test_what_is_true_stays_as_it_is(tmp_path: Path) -> None:
     written(tmp_path / "p")
-    assert not_borne_out(open_log(tmp_path / "p", ROOMY, recovery_point=11)._segments) == set()
+    assert not_borne_out(open_log(tmp_path / "p", ROOMY, recovery_point=11).segments.segments) == set()
 
 
 def test_damage_in_the_log_speaks_against_no_entry(tmp_path: Path) -> None:
@@ -83,7 +84,7 @@ def test_damage_in_the_log_speaks_against_no_entry(tmp_path: Path) -> None:
     content[48] ^= 1  # of the producer id of the first batch
     path.write_bytes(content)
     log = open_log(tmp_path / "p", ROOMY, recovery_point=11)
-    assert log.aborted_transactions(0, 11) == [(7, 0), (8, 3)]
+    assert aborted_between(log.segments, 0, 11) == [(7, 0), (8, 3)]
 
 
 def test_what_retention_took_speaks_against_no_entry(tmp_path: Path) -> None:
@@ -91,7 +92,7 @@ def test_what_retention_took_speaks_against_no_entry(tmp_path: Path) -> None:
     for path in (tmp_path / "p").glob(f"{0:020d}.*"):
         path.unlink()
     log = open_log(tmp_path / "p", ROOMY, recovery_point=11)
-    assert log.aborted_transactions(6, 11) == [(8, 3)]
+    assert aborted_between(log.segments, 6, 11) == [(8, 3)]
 
 
 def test_no_more_than_the_newest_are_looked_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,4 +100,4 @@ def test_no_more_than_the_newest_are_looked_up(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(transaction_checks, "MOST_LOOKED_UP", 1)
     change(tmp_path / "p" / f"{0:020d}.txnindex", "first_offset", 1)
     log = open_log(tmp_path / "p", ROOMY, recovery_point=11)
-    assert log.aborted_transactions(0, 11) == [(7, 1), (8, 3)]
+    assert aborted_between(log.segments, 0, 11) == [(7, 1), (8, 3)]

@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from log import UnifiedLog
+from log import PartitionLog, lookups
 from log.segments.indexes import OFFSET_ENTRY, TIME_ENTRY
 from tests.log.support import NOW_MS, batch, fill, flush, offsets_read, open_log
 
 
-def stopped(tmp_path: Path) -> tuple[UnifiedLog, Path]:
+def stopped(tmp_path: Path) -> tuple[PartitionLog, Path]:
     """A log of several segments and the name of its first one without a suffix; its indexes are on the disk."""
     log = open_log(tmp_path / "log")
     for number in range(30):
         log.append(batch(timestamp=NOW_MS + 10 * number), now_ms=NOW_MS)
     flush(log)
-    assert log.segment_count > 2
+    assert len(log.segments) > 2
     log.close(clean=False)
     return log, tmp_path / "log" / f"{0:020d}"
 
@@ -47,10 +47,10 @@ def test_a_timestamp_that_is_not_the_batch_s(tmp_path: Path, change_ms: int) -> 
     change(path, TIME_ENTRY, len(path.read_bytes()) // TIME_ENTRY.size - 1, first=change_ms)
     log = open_log(tmp_path / "log", recovery_point=30)
     for number in range(30):
-        found = log.offset_for_timestamp(NOW_MS + 10 * number)
+        found = lookups.offset_for_timestamp(log, NOW_MS + 10 * number)
         assert found is not None
         assert found.offset == number
-    found = log.offset_of_max_timestamp()
+    found = lookups.offset_of_max_timestamp(log)
     assert found is not None
     assert found.offset == 29
 
@@ -60,13 +60,13 @@ def test_a_young_segment_is_not_deleted_for_an_old_one(tmp_path: Path) -> None:
     path = name.with_suffix(".timeindex")
     change(path, TIME_ENTRY, len(path.read_bytes()) // TIME_ENTRY.size - 1, first=-9)
     log = open_log(tmp_path / "log", recovery_point=30)
-    assert log._segments[0].largest_timestamp() == before._segments[0].largest_timestamp()
+    assert log.segments.segments[0].largest_timestamp() == before.segments.segments[0].largest_timestamp()
 
 
 def test_a_segment_that_is_written_to_keeps_its_indexes(tmp_path: Path) -> None:
     log = open_log(tmp_path / "log")
     fill(log, 5)
-    active = log._active
+    active = log.segments.active
     before = active.max_timestamp
     active.mend_indexes()
     assert active.max_timestamp == before

@@ -6,10 +6,9 @@ import contextlib
 from typing import Any
 
 from gateway.runtime.partitions.partition import Partition
-from log import Appended, FlushTicket, Storage
+from log import Appended, FlushTicket, Storage, retention
 from log.durability.log_start import LogStart
-from log.durable_log import DurableLog
-from log.retained_log import RetainedLog
+from log.partition_log import PartitionLog
 from tests.simulation.planted.fault import Change, fault
 
 
@@ -70,12 +69,10 @@ def failed_flush_repeated() -> list[Change]:
     def sync(self: Storage, file: Any) -> None:
         self._sync(file)
 
-    def stay_online(self: DurableLog, ticket: FlushTicket, error: OSError) -> None:
-        self._undurable.came_back(ticket)
-        for file in ticket.files:
-            self._environment.storage.unpin(file)
+    def stay_online(self: PartitionLog, ticket: FlushTicket, error: OSError) -> None:
+        self.unflushed.take_back(ticket)
 
-    return [(Storage, "sync", sync), (DurableLog, "fail_flush", stay_online)]
+    return [(Storage, "sync", sync), (PartitionLog, "fail_flush", stay_online)]
 
 
 @fault
@@ -84,11 +81,11 @@ def flush_without_the_data() -> list[Change]:
     run = FlushTicket.run
 
     def forgetful(self: FlushTicket) -> None:
-        files, self.files = self.files, []
+        files, self.data = self.data, []
         try:
             run(self)
         finally:
-            self.files = files
+            self.data = files
 
     return [(FlushTicket, "run", forgetful)]
 
@@ -99,11 +96,11 @@ def flush_of_the_active_segment_only() -> list[Change]:
     run = FlushTicket.run
 
     def short(self: FlushTicket) -> None:
-        files, self.files = self.files, self.files[-1:]
+        files, self.data = self.data, self.data[-1:]
         try:
             run(self)
         finally:
-            self.files = files
+            self.data = files
 
     return [(FlushTicket, "run", short)]
 
@@ -111,25 +108,25 @@ def flush_of_the_active_segment_only() -> list[Change]:
 @fault
 def roll_without_the_directory() -> list[Change]:
     """the directory is not flushed after a roll: a power cut takes the new segment's name"""
-    roll = RetainedLog.roll
+    roll = PartitionLog.roll
 
-    def forgetful(self: RetainedLog, now_ms: int) -> None:
+    def forgetful(self: PartitionLog, now_ms: int) -> None:
         roll(self, now_ms)
-        self._undurable.came_true()
+        self.unflushed._paths, self.unflushed._directories = [], []
 
-    return [(RetainedLog, "roll", forgetful)]
+    return [(PartitionLog, "roll", forgetful)]
 
 
 @fault
 def new_partition_without_its_directory() -> list[Change]:
     """the names of a new partition are taken for durable with its first write"""
-    init = DurableLog.__init__
+    init = PartitionLog.__init__
 
-    def forgetful(self: DurableLog, *args: Any, **kwargs: Any) -> None:
+    def forgetful(self: PartitionLog, *args: Any, **kwargs: Any) -> None:
         init(self, *args, **kwargs)
-        self._undurable.came_true()
+        self.unflushed._paths, self.unflushed._directories = [], []
 
-    return [(DurableLog, "__init__", forgetful)]
+    return [(PartitionLog, "__init__", forgetful)]
 
 
 @fault
@@ -156,11 +153,10 @@ def deleted_records_come_back() -> list[Change]:
 @fault
 def deletes_whole_segments() -> list[Change]:
     """DeleteRecords rounds up to the end of the segment"""
-    wanted = RetainedLog._wanted_start
+    prepare = retention._prepare
 
-    def rounded(self: RetainedLog, offset: int) -> int:
-        start = wanted(self, offset)
-        ends = [base for base in self._bases[1:] if base >= start]
-        return min(ends[0], self.high_watermark) if ends and start > self.log_start_offset else start
+    def rounded(log: PartitionLog, new_start: int, *args: Any) -> Any:
+        ends = [base for base in log.segments.bases[1:] if base >= new_start]
+        return prepare(log, min(ends[0], log.high_watermark) if ends else new_start, *args)
 
-    return [(RetainedLog, "_wanted_start", rounded)]
+    return [(retention, "_prepare", rounded)]

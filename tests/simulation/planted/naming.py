@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from log import FlushTicket, deduplicated_log, named_log
-from log.deduplicated_log import BatchContent, DeduplicatedLog
-from log.delayed_log import DelayedLog
+from log import FlushTicket
 from log.files.file_names import NAMES_SUFFIX
 from log.format.named_records import named_records
 from log.recovery.load import _Loader
-from log.retained_log import RetainedLog
-from log.segments.regions import Appended
+from log.state import names as names_state
 from log.state.name_snapshots import ReadNames, newest_names
+from log.state.names import Names
+from log.state.record_rules import Found, RecordRules
+from log.state.record_states import RecordStates
 from seq_validator.names import NO_OFFSET, NamedRecord, NameTable
 from seq_validator.names.entry import NameEntry
 from seq_validator.names.limit import TopicNames
@@ -25,8 +25,8 @@ def names_written_before_the_data() -> list[Change]:
     run, drop = FlushTicket.run, _Loader.drop_snapshots_of_lost_batches
 
     def names_first(self: FlushTicket) -> None:
-        if self.names is not None:
-            self.names.write()
+        for capture in self.captures:
+            capture.write()
         run(self)
 
     def keep_names(self: _Loader) -> None:
@@ -45,7 +45,7 @@ def names_written_before_the_data() -> list[Change]:
     return [
         (FlushTicket, "run", names_first),
         (_Loader, "drop_snapshots_of_lost_batches", keep_names),
-        (named_log, "newest_names", newest),
+        (names_state, "newest_names", newest),
     ]
 
 
@@ -83,28 +83,27 @@ def open_lines_count() -> list[Change]:
 @fault
 def names_not_replayed() -> list[Change]:
     """a start takes the snapshot of names and leaves out what the log has after it"""
-    begin = DeduplicatedLog._begin_deduplicating
+    begin_replay = Names.begin_replay
 
-    def snapshot_only(self: DeduplicatedLog) -> None:
-        begin(self)
-        self._replay_offset = None
+    def snapshot_only(self: Names, *args: Any) -> None:
+        begin_replay(self, *args)
+        self.replay_offset = None
 
-    return [(DeduplicatedLog, "_begin_deduplicating", snapshot_only)]
+    return [(Names, "begin_replay", snapshot_only)]
 
 
 @fault
 def nothing_left_of_duplicates() -> list[Change]:
     """a batch of duplicates from an idempotent producer leaves nothing, so that its next sequence is out of order"""
-    look_into = DeduplicatedLog._look_into
+    judge = RecordRules.judge
 
-    def drop(self: DeduplicatedLog, *args: Any) -> BatchContent:
-        content = look_into(self, *args)
-        if content.duplicates and not content.batch.record_count and self.names is not None:
-            info = Appended(-1, -1, -1, self.log_start_offset, True, -1)
-            return content._replace(answer=info)
-        return content
+    def drop(self: RecordRules, *args: Any) -> Found:
+        found = judge(self, *args)
+        if found.duplicates and not found.batch.record_count:
+            return found._replace(is_dropped=True)
+        return found
 
-    return [(DeduplicatedLog, "_look_into", drop)]
+    return [(RecordRules, "judge", drop)]
 
 
 @fault
@@ -125,15 +124,10 @@ def active_names_evicted() -> list[Change]:
 @fault
 def names_gone_with_their_segments() -> list[Change]:
     """what retention and DeleteRecords take is not written down before, and a start finds nothing of its names"""
-
-    def remove(self: DeduplicatedLog, doomed: Any, now_ms: int) -> None:
-        DelayedLog._remove(self, doomed, now_ms)
-
     return [
-        (DeduplicatedLog, "_remove", remove),
-        (DeduplicatedLog, "prepare_retention", RetainedLog.prepare_retention),
-        (DeduplicatedLog, "prepare_delete_records", RetainedLog.prepare_delete_records),
-        (DeduplicatedLog, "capture_names", lambda _: False),
+        (RecordStates, "capture_below", lambda *_: None),
+        (RecordStates, "capture_names", lambda _: False),
+        (RecordStates, "unsaved_below", lambda *_: False),
     ]
 
 
@@ -175,10 +169,7 @@ def old_name_epochs_accepted() -> list[Change]:
     def without_epochs(*args: Any, **about: Any) -> list[NamedRecord]:
         return [record._replace(epoch=-1) for record in named_records(*args, **about)]
 
-    return [
-        (deduplicated_log, "named_records", without_epochs),
-        (named_log, "named_records", without_epochs),
-    ]
+    return [(names_state, "named_records", without_epochs)]
 
 
 @fault
@@ -205,24 +196,26 @@ def pending_names_accepted() -> list[Change]:
 @fault
 def markers_not_replayed() -> list[Change]:
     """the log is read for names without the ends of its transactions"""
-    replay_batch = DeduplicatedLog._replay_batch
+    replay = Names.replay
 
-    def data_only(self: DeduplicatedLog, names: NameTable, batch: Any, *args: Any) -> None:
-        if not batch.is_control:
-            replay_batch(self, names, batch, *args)
+    def data_only(self: Names, batch: Any, *args: Any) -> None:
+        if batch.is_control:
+            self.replay_offset = batch.last_offset + 1
+        else:
+            replay(self, batch, *args)
 
-    return [(DeduplicatedLog, "_replay_batch", data_only)]
+    return [(Names, "replay", data_only)]
 
 
 @fault
 def changes_while_off_forgotten() -> list[Change]:
     """what was written while deduplication was off is not looked at when it is on again"""
-    update_config = DeduplicatedLog.update_config
+    change = RecordStates.change
 
-    def no_replay(self: DeduplicatedLog, config: Any) -> None:
+    def no_replay(self: RecordStates, *args: Any) -> None:
         was_off = self.names is None
-        update_config(self, config)
-        if was_off:
-            self._replay_offset = None
+        change(self, *args)
+        if was_off and self.names is not None:
+            self.names.replay_offset = None
 
-    return [(DeduplicatedLog, "update_config", no_replay)]
+    return [(RecordStates, "change", no_replay)]

@@ -4,70 +4,71 @@ from __future__ import annotations
 
 from typing import Any
 
-from log import FileRegion, UnifiedLog
+from log import FileRegion, PartitionLog
+from log.segments import aborted_transactions
 from log.segments.indexes import OFFSET_ENTRY
 from log.segments.segment import Segment
-from log.transactional_log import TransactionalLog
+from log.segments.segment_list import SegmentList
 from tests.simulation.planted.fault import Change, fault
 
 
 @fault
 def read_beyond_the_high_watermark() -> list[Change]:
     """a Fetch is answered up to the log's end"""
-    find = UnifiedLog.find
+    find = PartitionLog.find
 
     def beyond(
-        self: UnifiedLog, offset: int, max_bytes: int, *, upper_bound: int, min_one_batch: bool = True
+        self: PartitionLog, offset: int, max_bytes: int, *, upper_bound: int, min_one_batch: bool = True
     ) -> FileRegion | None:
         if upper_bound == self.high_watermark:
             upper_bound = self.log_end_offset
         return find(self, offset, max_bytes, upper_bound=upper_bound, min_one_batch=min_one_batch)
 
-    return [(UnifiedLog, "find", beyond)]
+    return [(PartitionLog, "find", beyond)]
 
 
 @fault
 def last_stable_offset_ignored() -> list[Change]:
     """read_committed reads up to the high watermark, whatever transactions are open"""
-    return [(TransactionalLog, "last_stable_offset", property(lambda self: self.high_watermark))]
+    return [(PartitionLog, "last_stable_offset", property(lambda self: self.high_watermark))]
 
 
 @fault
 def stable_before_the_marker_is_durable() -> list[Change]:
     """a transaction counts as decided as soon as its marker is written"""
 
-    def last_stable_offset(self: TransactionalLog) -> int:
-        first = next(iter(self._transactions.open_transactions()), (self.log_end_offset,))[0]
+    def last_stable_offset(self: PartitionLog) -> int:
+        first = next(iter(self.transactions.ongoing.open_transactions()), (self.log_end_offset,))[0]
         return min(self.high_watermark, max(first, self.log_start_offset))
 
-    return [(TransactionalLog, "last_stable_offset", property(last_stable_offset))]
+    return [(PartitionLog, "last_stable_offset", property(last_stable_offset))]
 
 
 @fault
 def aborts_of_closed_segments_unknown() -> list[Change]:
     """read_committed is told of the aborted transactions of the active segment only"""
-    aborted = TransactionalLog.aborted_transactions
+    aborted = aborted_transactions.aborted_between
 
-    def of_active(self: TransactionalLog, first_offset: int, upper_bound: int) -> list[tuple[int, int]]:
-        known, base_offset = self._aborting, self._active.base_offset
-        self._aborting = [base for base in known if base == base_offset]
+    def of_active(segments: SegmentList, first_offset: int, upper_bound: int) -> list[tuple[int, int]]:
+        known, base_offset = segments.aborting, segments.active.base_offset
+        segments.aborting = [base for base in known if base == base_offset]
         try:
-            return aborted(self, first_offset, upper_bound)
+            return aborted(segments, first_offset, upper_bound)
         finally:
-            self._aborting = known
+            segments.aborting = known
 
-    return [(TransactionalLog, "aborted_transactions", of_active)]
+    return [(aborted_transactions, "aborted_between", of_active)]
 
 
 @fault
 def aborts_within_the_answer_only() -> list[Change]:
     """read_committed is not told of an aborted transaction whose marker comes after what it gets"""
-    aborted_in = TransactionalLog.aborted_in
+    aborted_in = PartitionLog.aborted_in
 
-    def within(self: TransactionalLog, offset: int, region: Any) -> list[tuple[int, int]]:
+    def within(self: PartitionLog, offset: int, region: Any) -> list[tuple[int, int]]:
         return [found for found in aborted_in(self, offset, region) if found[1] >= offset]
 
-    return [(TransactionalLog, "aborted_in", within)]
+    return [(PartitionLog, "aborted_in", within)]
 
 
 @fault

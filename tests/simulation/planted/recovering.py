@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from log.durable_log import DurableLog
+from log.partition_log import PartitionLog
 from log.recovery import load as recovery
-from log.recovery.load import LoadedLog, _Loader
+from log.recovery.load import _Loader
 from log.recovery.producer_recovery import load_producers
 from log.segments.segment import Segment
 from seq_validator import ProducerTable
@@ -102,11 +102,11 @@ def aborts_forgotten_at_start() -> list[Change]:
 @fault
 def high_watermark_goes_back() -> list[Change]:
     """after a start consumers see only what the last checkpoint covers, until the next flush"""
-    take = DurableLog._take
+    begin_with = PartitionLog._begin_with
 
-    def behind(self: DurableLog, loaded: LoadedLog) -> None:
-        take(self, loaded)
-        self.high_watermark = max(self.log_start_offset, self._active.base_offset)
-        self._reader.high_watermark_moved(self.high_watermark, self.log_end_offset)
+    def behind(self: PartitionLog, *args: Any) -> None:
+        begin_with(self, *args)
+        self.high_watermark = max(self.log_start_offset, self.segments.active.base_offset)
+        self.segments.high_watermark_moved(self.high_watermark, self.log_end_offset)
 
-    return [(DurableLog, "_take", behind)]
+    return [(PartitionLog, "_begin_with", behind)]

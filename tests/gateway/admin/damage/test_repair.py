@@ -18,7 +18,7 @@ from log.format.record_batch import whole_batches
 from tests.gateway.admin.answers import answer
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import NOW_MS, open_node
-from tests.log.support import batch, flush
+from tests.log.support import append_end_marker, batch, flush
 
 BATCHES = 6
 
@@ -146,7 +146,7 @@ async def test_an_undecided_transaction_is_decided_by_the_next_marker(tmp_path: 
     for sequence in range(2):
         log.append(batch(producer_id=9, base_sequence=sequence, is_transactional=True), now_ms=NOW_MS)
         log.append(batch(2), now_ms=NOW_MS)
-    log.append_end_marker(9, 0, commit=True, coordinator_epoch=0, now_ms=NOW_MS)
+    append_end_marker(log, 9, 0, commit=True, coordinator_epoch=0, now_ms=NOW_MS)
     flush(log)
     directory.checkpoint()
     directory.close(clean=False)

@@ -21,7 +21,7 @@ from gateway.runtime.upkeep.file_deletion import FileDeletion
 from log.directory.leaks import LeakKind
 from tests.gateway.handlers.requests import create, delete
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
-from tests.log.support import batch
+from tests.log.support import batch, delete_records
 
 AGE_MS = 60_000
 FEW_PARTITIONS = (
@@ -194,7 +194,7 @@ class TestHealthy:
                 await append(node, "going")
             log = node.services.log_directory.get("small", 0)
             assert log is not None
-            log.delete_records_before(15)
+            delete_records(log, 15)
             await commit(node, "readers", "small")
             await commit(node, "readers", "going")
             await shares.ensure_topic()

@@ -20,7 +20,8 @@ from gateway.handlers.groups import name_offsets, offset_fetch
 from gateway.runtime.loop import slices
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.upkeep import names_replay
-from log import StorageFailed, UnifiedLog
+from log import PartitionLog, StorageFailed
+from log.state.record_states import RecordStates
 from tests.gateway.handlers.requests import alter, create
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
 from tests.support.batches import Batch
@@ -161,7 +162,7 @@ class TestEveryVersion:
     ) -> None:
         await be_behind(node)
         # there is always more to read
-        monkeypatch.setattr(partition_of(node, topic=PLAIN_TOPIC).log, "replay_names", lambda *_: False)
+        monkeypatch.setattr(RecordStates, "replay_names", lambda *_: False)
         monkeypatch.setattr(name_offsets, "REQUEST_S", 0.02)
         for version in VERSIONS:
             error, rows = await offsets(node, version, "a", topics=[(PLAIN_TOPIC, [0])])
@@ -194,7 +195,7 @@ async def be_behind(node: Node) -> None:
         await write(node, named("a", sequence_id), topic=PLAIN_TOPIC)
     configs: dict[str, str | None] = {**DEDUPLICATED, "message.deduplication.start": "earliest"}
     await alter(node, TOPIC_RESOURCE, PLAIN_TOPIC, configs)
-    assert not partition_of(node, topic=PLAIN_TOPIC).log.names_ready
+    assert not partition_of(node, topic=PLAIN_TOPIC).log.record_states.names_ready
 
 
 async def test_the_log_is_read_on_within_the_request(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,7 +230,7 @@ async def test_a_partition_that_can_not_be_opened_is_not_told_as_unknown(
         await write(node, named("a", 3))
     async with open_node(tmp_path) as node:
         with monkeypatch.context() as patch:
-            patch.setattr(UnifiedLog, "begin_leader_epoch", fail)
+            patch.setattr(PartitionLog, "begin_leader_epoch", fail)
             for _ in range(2):
                 assert (await offsets(node, 9, "a", topics=[(TOPIC, [0])]))[0] == NOT_AVAILABLE
                 assert (await offsets(node, 9, "a", topics=None))[0] == NOT_AVAILABLE

@@ -215,7 +215,7 @@ async def test_a_log_that_is_written_anew_keeps_what_is_pending(
         await rewriting.rewrite(loaded, node.clock)
         log = loaded.partition.log
         assert log.log_start_offset > 0
-        assert {producer_id for producer_id, _ in log.open_transactions()} == {
+        assert {producer_id for producer_id, _ in log.transactions.open_transactions()} == {
             first.producer_id,
             second.producer_id,
         }
@@ -224,7 +224,7 @@ async def test_a_log_that_is_written_anew_keeps_what_is_pending(
         await end(node, first, commit=True)
         await end(node, second, commit=False, name="another")
         assert await fetch(node, stable=True) == {0: 11, 1: -1}
-        assert not loaded_log(node).open_transactions()
+        assert not loaded_log(node).transactions.open_transactions()
 
 
 def loaded_log(node: Node) -> Any:

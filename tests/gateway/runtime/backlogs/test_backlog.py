@@ -20,9 +20,11 @@ from gateway.protocol.produce_codec import PartitionRecords, ProduceRequest, Top
 from gateway.quota.backlog import Limit
 from gateway.runtime.partitions.partition import Partition
 from gateway.server.request_memory import RequestMemory
+from log import PartitionLog
 from log.format.records import NewRecord, build_batch
 from tests.gateway.handlers.requests import alter, create, delete
 from tests.gateway.handlers.support import NOW_MS, FakePeer, Node, open_node
+from tests.log.support import delete_old_segments
 from tests.support.gateway_process import REPOSITORY
 from tests.support.wire import decode
 
@@ -386,11 +388,13 @@ class TestSkipping:
             assert committed(node, "slow") == 4
             assert node.services.backlog.skipped.of("slow", (TOPIC, 0)).total == 4
 
-    async def test_held_records_are_not_skipped(self, tmp_path: Path) -> None:
+    async def test_held_records_are_not_skipped(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         async with open_node(tmp_path, *SETTINGS) as node:
             partition = await open_topic(node, message_ttl_ms="5000")
             await write(node, partition, 4, NOW_MS - 6_000)
-            partition.log.held_from = 2
+            monkeypatch.setattr(PartitionLog, "held_from", 2)
             await commit(node, "slow", 0)
             await read_with_share_group(node, "sharers", 0)
             await node.services.backlog.measure_all()
@@ -537,7 +541,7 @@ async def test_combination(tmp_path: Path, row: tuple[str, ...]) -> None:
         was_at = OLD if read == "by all" else 0
         await commit(node, "group", was_at)
         await read_with_share_group(node, "sharers", was_at)
-        partition.log.delete_old_segments(NOW_MS)
+        delete_old_segments(partition.log, NOW_MS)
         await node.services.backlog.measure_all()
         assert record_is == ("deleted" if partition.log.log_start_offset > 0 else "kept")
         assert group == what_the_group_does(node, partition.log.log_start_offset, was_at)

@@ -11,7 +11,7 @@ import pytest
 
 from gateway.handlers.sharing import share_group_heartbeat
 from gateway.metadata.image import GROUP_RESOURCE
-from log import UnifiedLog
+from log import PartitionLog
 from tests.gateway.handlers.requests import alter
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
 from tests.gateway.runtime.coordinators.test_share_coordinator import (
@@ -127,7 +127,7 @@ async def test_a_group_that_reads_what_is_committed_stops_at_the_last_stable_off
     await configure(node, isolation_level=level)
     for _ in range(2):
         await write(node, 1)
-    monkeypatch.setattr(UnifiedLog, "last_stable_offset", property(lambda _: 1))
+    monkeypatch.setattr(PartitionLog, "last_stable_offset", property(lambda _: 1))
     assert acquired(await fetch(node, topic_id)) == got
 
 

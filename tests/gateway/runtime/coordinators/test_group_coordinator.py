@@ -307,7 +307,7 @@ class TestRewrite:
                     await asyncio.sleep(0)
                 partition.log.take_offline("a test says so")
             await rewrite
-            assert partition.log.base_offsets()[0] == 0
+            assert partition.log.segments.bases[0] == 0
             partition.log.reopen(NOW_MS)
             partition.flush_finished()
             assert len(contents(groups)) == 30

@@ -25,14 +25,14 @@ def test_closed_segments_are_dropped_behind_who_replays_them(tmp_path: Path) -> 
     log = open_log(tmp_path / "t-0", storage=storage)
     fill(log, 30)
     flush(log)
-    assert log.segment_count > 2
+    assert len(log.segments) > 2
     offsets = []
     for header, _ in replay_batches(log, 0):
         assert not storage.forgotten
         offsets.append(header.base_offset)
     assert offsets == list(range(30))
-    assert len(storage.forgotten) == log.segment_count - 1
-    assert f"{log.active_base_offset:020}.log" not in storage.forgotten
+    assert len(storage.forgotten) == len(log.segments) - 1
+    assert f"{log.segments.active.base_offset:020}.log" not in storage.forgotten
     assert [header.base_offset for header, _ in replay_batches(log, 25)] == list(range(25, 30))
 
 
@@ -40,7 +40,7 @@ def test_closed_segments_are_dropped_behind_recovery(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0")
     fill(log, 30)
     flush(log)
-    segments = log.segment_count
+    segments = len(log.segments)
     log.close(clean=False)
     for snapshot in (tmp_path / "t-0").glob("*.snapshot"):
         snapshot.unlink()
@@ -48,4 +48,4 @@ def test_closed_segments_are_dropped_behind_recovery(tmp_path: Path) -> None:
     again = open_log(tmp_path / "t-0", storage=storage, recovery_point=30)
     assert again.log_end_offset == 30
     assert len(set(storage.forgotten)) == segments
-    assert storage.forgotten.count(f"{again.active_base_offset:020}.log") <= 1
+    assert storage.forgotten.count(f"{again.segments.active.base_offset:020}.log") <= 1

@@ -86,7 +86,7 @@ async def test_a_closed_segment_is_flushed_in_page_cache_mode_too(tmp_path: Path
     for _ in range(4):
         served.append(BATCH, 1000)
     await flusher.idle()
-    assert served.log.segment_count == 2
+    assert len(served.log.segments) == 2
     assert served.log.recovery_point == 4
 
 

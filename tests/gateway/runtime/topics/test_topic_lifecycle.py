@@ -11,9 +11,10 @@ import pytest
 
 from gateway.metadata.topic_names import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from gateway.runtime.topics.metadata_log import METADATA_TOPIC_ID
-from log import CorruptRecord, IncompatibleFormat, named_log
+from log import CorruptRecord, IncompatibleFormat
 from log.files.checkpoints import encode_partition_metadata
 from log.files.file_names import LOG_SUFFIX, PARTITION_METADATA, offset_name
+from log.state import names as names_state
 from tests.gateway.handlers.requests import alter, create, delete
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
 from tests.support.batches import Batch
@@ -117,12 +118,12 @@ async def test_a_log_that_can_not_take_its_configuration_goes_offline(
         partition = node.services.partitions.get("orders", 0)
         assert partition is not None
         with monkeypatch.context() as patch:
-            patch.setattr(named_log, "newest_names", Mock(side_effect=OSError("the disk fails")))
+            patch.setattr(names_state, "newest_names", Mock(side_effect=OSError("the disk fails")))
             await alter(node, TOPIC_RESOURCE, "orders", {"message.deduplication.enable": "true"})
         assert partition.log.failure is not None
         assert "the disk fails" in partition.log.failure
         partition.log.reopen(NOW_MS)
-        assert partition.log.names is not None
+        assert partition.log.record_states.names is not None
         assert append(node) == 1
 
 

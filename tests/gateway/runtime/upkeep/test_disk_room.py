@@ -186,4 +186,4 @@ async def test_a_topic_that_is_deleted_meanwhile_is_forgotten(tmp_path: Path) ->
         partition = await taken_offline(node, disk, errno.ENOSPC)
         await delete(node, partition.topic)
         node.services.disk_room.check_free_space()
-        assert not node.services.log_directory.environment.short_of_room
+        assert not node.services.log_directory.lists.short_of_room

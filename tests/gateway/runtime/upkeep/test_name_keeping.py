@@ -14,6 +14,7 @@ from gateway.runtime.upkeep import name_keeping
 from gateway.runtime.upkeep.name_keeping import NameKeeping
 from log import StorageFailed
 from log.errors import NamesNotReady
+from log.state.record_states import RecordStates
 from tests.gateway.handlers.requests import alter, create, delete
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
 from tests.support.named_batches import DEDUPLICATED, named
@@ -63,7 +64,7 @@ async def behind(node: Node, topic: str = "late", batches: int = 8) -> Partition
     partition = await partition_with(node, topic, *range(batches))
     configs: dict[str, str | None] = {**DEDUPLICATED, "message.deduplication.start": "earliest"}
     await alter(node, TOPIC_RESOURCE, topic, configs)
-    assert not partition.log.names_ready
+    assert not partition.log.record_states.names_ready
     return partition
 
 
@@ -79,8 +80,8 @@ async def test_what_is_behind_is_read_on_at_once(
     partitions = [await behind(node), await behind(node, "later")]
     await keeping.run()
     for partition in partitions:
-        assert partition.log.names_ready
-        state = partition.log.name_state(b"a")
+        assert partition.log.record_states.names_ready
+        state = partition.log.record_states.name_state(b"a")
         assert state is not None
         assert state.persisted_sequence == 7
 
@@ -92,7 +93,7 @@ async def test_others_have_their_turn_when_much_is_to_be_read(
     monkeypatch.setattr(name_keeping, "READ_FOR_S", 0.0)
     partition = await behind(node)
     await keeping.run()
-    assert not partition.log.names_ready
+    assert not partition.log.record_states.names_ready
 
 
 async def test_what_cannot_be_read_is_tried_again_after_an_interval(
@@ -101,18 +102,18 @@ async def test_what_cannot_be_read_is_tried_again_after_an_interval(
     partition = await behind(node)
     tried = []
 
-    def fail(max_bytes: int, now_ms: int) -> bool:
+    def fail(_: RecordStates, max_bytes: int, now_ms: int) -> bool:
         tried.append(now_ms)
         raise StorageFailed("a read failed")
 
     with monkeypatch.context() as patch:
-        patch.setattr(partition.log, "replay_names", fail)
+        patch.setattr(RecordStates, "replay_names", fail)
         for _ in range(3):
             await keeping.run()
         assert len(tried) == 1
     node.clock.time_ms += INTERVAL_MS
     await keeping.run()
-    assert partition.log.names_ready
+    assert partition.log.record_states.names_ready
 
 
 async def test_what_changed_is_written_down_once_in_an_interval(node: Node, keeping: NameKeeping) -> None:
@@ -165,12 +166,12 @@ async def test_a_name_expires_when_no_partition_has_heard_of_it(tmp_path: Path) 
         assert topic.peek(1) is None
         node.clock.time_ms = NOW_MS + expiration_ms
         await keeping.expire()
-        assert first.log.name_state(b"a") is not None
+        assert first.log.record_states.name_state(b"a") is not None
         second = topic.peek(1)
         assert second is not None
         node.clock.time_ms += 5_000
         await keeping.expire()
-        assert [len(partition.log.name_states()) for partition in (first, second)] == [0, 0]
+        assert [len(partition.log.record_states.name_states()) for partition in (first, second)] == [0, 0]
 
 
 async def test_names_of_a_topic_that_is_not_wholly_known_do_not_expire(
@@ -185,14 +186,14 @@ async def test_names_of_a_topic_that_is_not_wholly_known_do_not_expire(
     await alter(node, TOPIC_RESOURCE, "ledger", {"message.deduplication.enable": "false"})
     append(second, 2)
     await alter(node, TOPIC_RESOURCE, "ledger", configs)
-    assert [partition.log.names_ready for partition in (first, second)] == [True, False]
+    assert [partition.log.record_states.names_ready for partition in (first, second)] == [True, False]
     node.clock.time_ms += 1
     await keeping.expire()
-    assert first.log.name_state(b"a") is not None
+    assert first.log.record_states.name_state(b"a") is not None
     await keeping.run()
     node.clock.time_ms += 1
     await keeping.expire()
-    assert first.log.name_state(b"a") is None
+    assert first.log.record_states.name_state(b"a") is None
 
 
 async def test_partitions_opened_while_delays_are_altered_know_their_names(tmp_path: Path) -> None:
@@ -209,7 +210,7 @@ async def test_partitions_opened_while_delays_are_altered_know_their_names(tmp_p
         )
         while not altering.done():
             await asyncio.sleep(0)
-            assert all(partition.log.names is not None for partition in topic.opened())
+            assert all(partition.log.record_states.names is not None for partition in topic.opened())
         assert len(list(topic.opened())) == 3
         assert all(partition.log.config.delivery_delay_header for partition in topic.opened())
 
@@ -238,7 +239,7 @@ async def test_no_name_is_evicted_that_an_unopened_partition_heard_of_lately(tmp
         await keeping.run()
         assert topic.peek(1) is not None
         opened.append(of("new", 1), now_ms)
-        assert {state.name for state in opened.log.name_states()} == {b"a", b"new"}
+        assert {state.name for state in opened.log.record_states.name_states()} == {b"a", b"new"}
 
 
 def of(name: str, sequence_id: int) -> bytes:

@@ -78,7 +78,7 @@ async def test_what_is_old_goes_and_is_told(
 
     clock.time_ms += HOUR_MS + 1
     retention.apply(partition)
-    await until(lambda: partition.log.segment_count == 1)
+    await until(lambda: len(partition.log.segments) == 1)
     assert partition.log.log_start_offset == 120
     assert retention.deleted_segments == {DeletionReason.RETENTION_MS: 120}
     assert retention.deleted_bytes == {DeletionReason.RETENTION_MS: size_bytes}
@@ -95,8 +95,8 @@ async def test_others_get_their_turn_between_the_slices(
     clock.time_ms += HOUR_MS + 1
     seen = set()
     retention.apply(partition)
-    while partition.log.segment_count > 1:
-        seen.add(partition.log.segment_count)
+    while len(partition.log.segments) > 1:
+        seen.add(len(partition.log.segments))
         await asyncio.sleep(0)
     assert len(seen) >= 3
     await retention.stop()
@@ -111,7 +111,7 @@ async def test_an_idle_segment_rolls_and_its_names_become_durable(
     partition = await filled(directory, flusher, 3, config=replace(CONFIG, retention_ms=-1))
     clock.time_ms += HOUR_MS + 1
     retention.apply(partition)
-    assert (retention.rolled_segments, partition.log.segment_count) == (1, 4)
+    assert (retention.rolled_segments, len(partition.log.segments)) == (1, 4)
     await flusher.idle()
     left = disk.copy()
     left.power_cut(None)
@@ -127,7 +127,7 @@ async def test_many_partitions_at_once(directory: LogDirectory, flusher: Flusher
     for _ in range(2):
         for partition in partitions:
             retention.apply(partition)
-    await until(lambda: all(partition.log.segment_count == 1 for partition in partitions))
+    await until(lambda: all(len(partition.log.segments) == 1 for partition in partitions))
     assert retention.deleted_segments[DeletionReason.RETENTION_MS] == 60
     await retention.stop()
 
@@ -163,5 +163,5 @@ async def test_a_disk_that_fails_takes_the_partition_offline(
     disk.plan.fail_for_ever = False
     partition.log.reopen(clock.time_ms)
     retention.apply(partition)
-    await until(lambda: partition.log.segment_count == 1)
+    await until(lambda: len(partition.log.segments) == 1)
     await retention.stop()

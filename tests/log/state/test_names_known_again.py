@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from log import Storage, UnifiedLog
+from log import PartitionLog, Storage, retention
 from log.errors import (
     NameFenced,
     NamesNotReady,
@@ -25,17 +25,17 @@ from tests.log.deduplicated import (
     send,
     values,
 )
-from tests.log.support import NOW_MS, flush, open_log
+from tests.log.support import NOW_MS, delete_records, flush, open_log
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> UnifiedLog:
+def log(tmp_path: Path) -> PartitionLog:
     return open_log(tmp_path, LARGE)
 
 
 class TestRestarts:
     @pytest.mark.parametrize("clean", [True, False])
-    def test_names_are_known_again(self, log: UnifiedLog, clean: bool) -> None:
+    def test_names_are_known_again(self, log: PartitionLog, clean: bool) -> None:
         send(log, 1, 2, epoch=4)
         send(log, 3, name="other")
         log = again(log, clean=clean)
@@ -44,13 +44,13 @@ class TestRestarts:
         with pytest.raises(NameFenced):
             send(log, 3, epoch=3)
 
-    def test_after_a_clean_stop_nothing_is_read_again(self, log: UnifiedLog) -> None:
+    def test_after_a_clean_stop_nothing_is_read_again(self, log: PartitionLog) -> None:
         send(log, 1, 2)
         log = again(log, clean=True, replayed=False)
-        assert log.names_ready
+        assert log.record_states.names_ready
         assert known(log) == (2, 2)
 
-    def test_what_came_after_the_snapshot_is_read_again(self, log: UnifiedLog) -> None:
+    def test_what_came_after_the_snapshot_is_read_again(self, log: PartitionLog) -> None:
         send(log, 1, 2)
         assert log.capture_names()
         flush(log)
@@ -58,12 +58,12 @@ class TestRestarts:
         send(log, 3)
         flush(log)
         log = again(log, replayed=False)
-        assert not log.names_ready
+        assert not log.record_states.names_ready
         assert known(log) == (2, 2)
-        assert log.replay_names(1 << 20, NOW_MS)
+        assert log.record_states.replay_names(1 << 20, NOW_MS)
         assert known(log) == (3, 3)
 
-    def test_a_snapshot_is_never_ahead_of_the_records(self, log: UnifiedLog) -> None:
+    def test_a_snapshot_is_never_ahead_of_the_records(self, log: PartitionLog) -> None:
         send(log, 1, 2)
         log.capture_names()
         assert not offsets_of([path.name for path in Path(log.directory).iterdir()], NAMES_SUFFIX)
@@ -71,7 +71,7 @@ class TestRestarts:
         assert offsets_of([path.name for path in Path(log.directory).iterdir()], NAMES_SUFFIX) == [2]
 
     def test_nor_is_it_written_when_the_records_could_not_be(
-        self, log: UnifiedLog, monkeypatch: pytest.MonkeyPatch
+        self, log: PartitionLog, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         send(log, 1, 2)
         log.capture_names()
@@ -95,7 +95,7 @@ class TestRestarts:
         with pytest.raises(NamesNotReady):
             send(log, 1)
         send(log, None)
-        while not log.replay_names(1 << 16, NOW_MS):
+        while not log.record_states.replay_names(1 << 16, NOW_MS):
             pass
         assert send(log, 1).base_offset == -1
         assert known(log)[0] == 5_999
@@ -107,10 +107,10 @@ class TestRestarts:
             assert len(compressed) < 10_000
             log.append(compressed, now_ms=NOW_MS)
         log = again(log, replayed=False)
-        assert not log.replay_names(64 << 10, NOW_MS)
+        assert not log.record_states.replay_names(64 << 10, NOW_MS)
         assert known(log)[1] == 999
 
-    def test_a_log_that_was_damaged_meanwhile_is_not_read_for_ever(self, log: UnifiedLog) -> None:
+    def test_a_log_that_was_damaged_meanwhile_is_not_read_for_ever(self, log: PartitionLog) -> None:
         send(log, 1)
         end_position = log.size_bytes
         send(log, 2)
@@ -119,11 +119,11 @@ class TestRestarts:
             file.seek(end_position + LENGTH_POSITION)
             file.write(b"\x7f")
         with pytest.raises(StorageFailed, match="no whole batch at offset 1"):
-            log.replay_names(1 << 20, NOW_MS)
-        assert not log.names_ready
+            log.record_states.replay_names(1 << 20, NOW_MS)
+        assert not log.record_states.names_ready
 
     @pytest.mark.parametrize("damage", ["newest", "all", "missing", "start"])
-    def test_damaged_snapshots_fall_back_to_the_log(self, log: UnifiedLog, damage: str) -> None:
+    def test_damaged_snapshots_fall_back_to_the_log(self, log: PartitionLog, damage: str) -> None:
         for sequence_id in range(4):
             send(log, sequence_id)
             log.capture_names()
@@ -145,13 +145,13 @@ class TestRestarts:
         for sequence_id in range(100):
             send(log, sequence_id)
             flush(log)
-        log.delete_records_before(90)
+        delete_records(log, 90)
         assert log.log_start_offset == 90
         assert known(again(log, CONFIG)) == (99, 99)
 
     @pytest.mark.parametrize("under_way", [False, True])
     def test_deleted_records_are_remembered_before_the_log_start_is_durable(
-        self, log: UnifiedLog, under_way: bool
+        self, log: PartitionLog, under_way: bool
     ) -> None:
         send(log, 7)
         flush(log)
@@ -159,7 +159,7 @@ class TestRestarts:
         if under_way:
             log.capture_names()
             late = log.prepare_flush()
-        ticket = log.prepare_delete_records(1)
+        ticket = retention.prepare_delete_records(log, 1, NOW_MS)
         assert ticket is not None
         ticket.run()
 
@@ -169,19 +169,18 @@ class TestRestarts:
         assert known(after_a_crash) == (7, 7)
         assert (late is not None) == under_way
 
-    def test_deleted_records_that_are_not_read_yet_are_remembered(self, log: UnifiedLog) -> None:
+    def test_deleted_records_that_are_not_read_yet_are_remembered(self, log: PartitionLog) -> None:
         send(log, 7)
         flush(log)
         behind = open_log(Path(log.directory), LARGE)
-        assert not behind.names_ready
+        assert not behind.record_states.names_ready
 
-        assert behind.prepare_delete_records(1) is None
-        behind.delete_records_before(1, NOW_MS)
+        delete_records(behind, 1)
 
         assert known(behind) == (7, 7)
         assert known(open_log(Path(log.directory), LARGE)) == (7, 7)
 
-    def test_what_the_disk_lost_is_not_known(self, log: UnifiedLog) -> None:
+    def test_what_the_disk_lost_is_not_known(self, log: PartitionLog) -> None:
         send(log, 1)
         flush(log)
         size = log.size_bytes
@@ -207,16 +206,16 @@ class TestTurningItOnAndOff:
         log.update_config(replace(LARGE, deduplication_from_log_start=True))
         assert send(log, 1).base_offset == -1
 
-    def test_turned_off_and_on_again_it_knows_what_came_meanwhile(self, log: UnifiedLog) -> None:
+    def test_turned_off_and_on_again_it_knows_what_came_meanwhile(self, log: PartitionLog) -> None:
         send(log, 1, 2)
         log.update_config(OFF)
-        assert log.names is None
+        assert log.record_states.names is None
         send(log, 1, 7)
         log.update_config(LARGE)
         assert send(log, 7).base_offset == -1
         assert values(log) == [(0, 1), (1, 2), (2, 1), (3, 7)]
 
-    def test_over_a_restart_too(self, log: UnifiedLog) -> None:
+    def test_over_a_restart_too(self, log: PartitionLog) -> None:
         send(log, 1, 2)
         log.update_config(OFF)
         send(log, 7)
@@ -231,11 +230,11 @@ class TestTurningItOnAndOff:
         for _ in range(40):
             send(log, 2)
             flush(log)
-        log.delete_records_before(30)
+        delete_records(log, 30)
         log.update_config(CONFIG)
         assert "are gone" in caplog.text
-        log.replay_names(1 << 20, NOW_MS)
+        log.record_states.replay_names(1 << 20, NOW_MS)
         # nothing but memory has all of it now
-        assert log in log._environment.names_overdue
+        assert log in log.lists.due_for_snapshot
         assert log.capture_names()
-        assert log not in log._environment.names_overdue
+        assert log not in log.lists.due_for_snapshot

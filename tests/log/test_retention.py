@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from log import DeletionReason, OffsetOutOfRange, Storage, StorageFailed, UnifiedLog
-from log.retained_log import SEGMENTS_AT_ONCE
+from log import DeletionReason, OffsetOutOfRange, PartitionLog, Storage, StorageFailed, retention
+from log.retention import SEGMENTS_AT_ONCE
 from log.segments.segment import NEVER
+from log.state.record_states import RecordStates
 from tests.faults.simulated_disk import SimulatedDisk
-from tests.log.support import NOW_MS, SMALL, batch, fill, flush, open_log
+from tests.log.support import NOW_MS, SMALL, batch, delete_old_segments, delete_records, fill, flush, open_log
 
 HOUR_MS = 3_600_000
 HOURLY = replace(SMALL, segment_ms=HOUR_MS)
@@ -20,11 +21,11 @@ TINY = replace(SMALL, segment_bytes=100, retention_ms=0)
 """Every batch is a segment."""
 
 
-def one_batch_each(directory: Path, segments: int) -> UnifiedLog:
+def one_batch_each(directory: Path, segments: int) -> PartitionLog:
     log = open_log(directory, TINY)
     fill(log, segments)
     flush(log)
-    assert log.segment_count == segments
+    assert len(log.segments) == segments
     return log
 
 
@@ -32,35 +33,35 @@ def log_start_on_disk(directory: Path) -> int:
     return open_log(directory).log_start_offset
 
 
-def time_to_roll_ms(log: UnifiedLog, now_ms: int = NOW_MS) -> int:
-    return log._active.time_to_roll_ms(log.config, now_ms)
+def time_to_roll_ms(log: PartitionLog, now_ms: int = NOW_MS) -> int:
+    return log.segments.active.time_to_roll_ms(log.config, now_ms)
 
 
 class TestRollingByTime:
     def test_an_idle_segment_is_closed(self, tmp_path: Path) -> None:
         log = open_log(tmp_path / "log", HOURLY)
         log.append(batch(), now_ms=NOW_MS)
-        assert not log.roll_by_time(NOW_MS + HOUR_MS)
-        assert log.roll_by_time(NOW_MS + HOUR_MS + 1)
-        assert (log.segment_count, log.active_base_offset) == (2, 1)
+        assert not retention.roll_by_time(log, NOW_MS + HOUR_MS)
+        assert retention.roll_by_time(log, NOW_MS + HOUR_MS + 1)
+        assert (len(log.segments), log.segments.active.base_offset) == (2, 1)
         assert log.append(batch(), now_ms=NOW_MS).base_offset == 1
 
     def test_an_empty_one_stays(self, tmp_path: Path) -> None:
         log = open_log(tmp_path / "log", HOURLY)
-        assert not log.roll_by_time(NOW_MS + 99 * HOUR_MS)
+        assert not retention.roll_by_time(log, NOW_MS + 99 * HOUR_MS)
         assert time_to_roll_ms(log) == NEVER
 
     def test_old_records_that_arrive_now_do_not_close_it_again_and_again(self, tmp_path: Path) -> None:
         log = open_log(tmp_path / "log", HOURLY)
         log.append(batch(timestamp=NOW_MS - 1000 * HOUR_MS), now_ms=NOW_MS)
-        assert not log.roll_by_time(NOW_MS + HOUR_MS)
-        assert log.roll_by_time(NOW_MS + HOUR_MS + 1)
+        assert not retention.roll_by_time(log, NOW_MS + HOUR_MS)
+        assert retention.roll_by_time(log, NOW_MS + HOUR_MS + 1)
 
     def test_records_without_a_timestamp_count_from_when_the_segment_began(self, tmp_path: Path) -> None:
         log = open_log(tmp_path / "log", HOURLY)
         log.append(batch(timestamp=-1), now_ms=NOW_MS + 5)
-        assert not log.roll_by_time(NOW_MS + HOUR_MS)
-        assert log.roll_by_time(NOW_MS + HOUR_MS + 1)
+        assert not retention.roll_by_time(log, NOW_MS + HOUR_MS)
+        assert retention.roll_by_time(log, NOW_MS + HOUR_MS + 1)
 
     def test_restarts_do_not_put_it_off(self, tmp_path: Path) -> None:
         log = open_log(tmp_path / "log", HOURLY)
@@ -69,7 +70,7 @@ class TestRollingByTime:
         os.utime(tmp_path / "log" / f"{0:020d}.log", ns=(0, NOW_MS * 1_000_000))
         log = open_log(tmp_path / "log", HOURLY, now_ms=NOW_MS + HOUR_MS)
         assert time_to_roll_ms(log, NOW_MS + HOUR_MS) == NOW_MS + HOUR_MS + 1
-        assert log.roll_by_time(NOW_MS + HOUR_MS + 1)
+        assert retention.roll_by_time(log, NOW_MS + HOUR_MS + 1)
 
     def test_many_partitions_do_not_roll_at_once(self, tmp_path: Path) -> None:
         config = replace(HOURLY, segment_jitter_ms=HOUR_MS // 2)
@@ -87,9 +88,9 @@ class TestRollingByTime:
         log.append(batch(), now_ms=NOW_MS)
         due_ms = time_to_roll_ms(log)
         log.append(batch(timestamp=due_ms - 1), now_ms=due_ms)
-        assert log.segment_count == 1
+        assert len(log.segments) == 1
         log.append(batch(timestamp=due_ms), now_ms=due_ms)
-        assert log.segment_count == 2
+        assert len(log.segments) == 2
 
     def test_the_new_names_are_durable_after_a_flush(self, tmp_path: Path) -> None:
         disk = SimulatedDisk()
@@ -98,7 +99,7 @@ class TestRollingByTime:
         log = open_log(tmp_path / "log", HOURLY, storage=storage)
         log.append(batch(producer_id=4, base_sequence=0), now_ms=NOW_MS)
         flush(log)
-        assert log.roll_by_time(NOW_MS + 2 * HOUR_MS)
+        assert retention.roll_by_time(log, NOW_MS + 2 * HOUR_MS)
         flush(log)
         disk.power_cut(None)
         names = {Path(path).name for path in disk.files()}
@@ -112,42 +113,42 @@ class TestRetention:
     def test_a_log_of_many_segments_goes_by_slices(self, tmp_path: Path) -> None:
         log = one_batch_each(tmp_path / "log", 2 * SEGMENTS_AT_ONCE + 3)
         gone = []
-        while deleted := log.delete_old_segments(NOW_MS + HOUR_MS):
+        while deleted := delete_old_segments(log, NOW_MS + HOUR_MS):
             assert log.log_start_offset == deleted[-1].end_offset
             gone.append(len(deleted))
         assert gone == [SEGMENTS_AT_ONCE, SEGMENTS_AT_ONCE, 3]
-        assert (log.segment_count, log.log_start_offset, log.size_bytes) == (1, 2 * SEGMENTS_AT_ONCE + 3, 0)
+        assert (len(log.segments), log.log_start_offset, log.size_bytes) == (1, 2 * SEGMENTS_AT_ONCE + 3, 0)
 
     def test_what_delete_records_leaves_goes_next(self, tmp_path: Path) -> None:
         log = one_batch_each(tmp_path / "log", SEGMENTS_AT_ONCE + 3)
         log.update_config(replace(TINY, retention_ms=-1))
-        assert log.delete_records_before(-1) == SEGMENTS_AT_ONCE + 3
-        assert log.segment_count == 3
-        deleted = log.delete_old_segments(NOW_MS)
+        assert delete_records(log, -1) == SEGMENTS_AT_ONCE + 3
+        assert len(log.segments) == 3
+        deleted = delete_old_segments(log, NOW_MS)
         assert [segment.reason for segment in deleted] == 2 * [DeletionReason.LOG_START_OFFSET]
-        assert log.segment_count == 1, "the active one stays, as in Kafka, although nothing in it can be read"
+        assert len(log.segments) == 1, "the active one stays, as in Kafka, although nothing in it can be read"
 
     def test_delayed_deletion_holds_for_deleted_records(self, tmp_path: Path) -> None:
         log = open_log(tmp_path / "log", replace(SMALL, file_delete_delay_ms=5))
         fill(log, 30)
         flush(log)
-        log.delete_records_before(-1, NOW_MS)
-        assert log._environment.delete_due(NOW_MS + 4) == 0
-        assert log._environment.delete_due(NOW_MS + 5) > 0
+        delete_records(log, -1, NOW_MS)
+        assert log.environment.delete_due(NOW_MS + 4) == 0
+        assert log.environment.delete_due(NOW_MS + 5) > 0
 
     def test_held_records_stay_until_they_are_let_go(
-        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         caplog.set_level("INFO")
         log = one_batch_each(tmp_path / "log", 10)
-        log.held_from = 4
-        log.delete_old_segments(NOW_MS + HOUR_MS)
+        monkeypatch.setattr(RecordStates, "kept_from", 4)
+        delete_old_segments(log, NOW_MS + HOUR_MS)
         for _ in range(3):
-            assert log.delete_old_segments(NOW_MS + HOUR_MS) == []
+            assert delete_old_segments(log, NOW_MS + HOUR_MS) == []
         assert log.log_start_offset == 4
         assert caplog.text.count("records from offset 4 on are held") == 1
-        log.held_from = 7
-        log.delete_old_segments(NOW_MS + HOUR_MS)
+        monkeypatch.setattr(RecordStates, "kept_from", 7)
+        delete_old_segments(log, NOW_MS + HOUR_MS)
         assert log.log_start_offset == 7
 
 
@@ -161,26 +162,25 @@ class TestRetentionByTicket:
         log = open_log(tmp_path / "log", TINY, storage=storage)
         fill(log, 5)
         log.advance_high_watermark_to_end()
-        ticket = log.prepare_retention(NOW_MS + HOUR_MS)
+        ticket = retention.prepare_retention(log, NOW_MS + HOUR_MS)
         assert ticket is not None
         ticket.run()
-        log.complete_retention(ticket)
         before = len(disk.log)
-        assert len(log.delete_old_segments(NOW_MS + HOUR_MS)) == 5
+        assert len(retention.complete_removal(log, ticket, NOW_MS + HOUR_MS)) == 5
         assert {operation.split()[0] for operation in list(disk.log)[before:]} == {"rename"}
 
     def test_nothing_to_do(self, tmp_path: Path) -> None:
-        assert open_log(tmp_path / "log").prepare_retention(NOW_MS) is None
+        assert retention.prepare_retention(open_log(tmp_path / "log"), NOW_MS) is None
 
     def test_records_deleted_meanwhile_count_more(self, tmp_path: Path) -> None:
         log = one_batch_each(tmp_path / "log", 10)
         log.update_config(replace(TINY, retention_ms=-1, retention_bytes=log.size_bytes // 2))
-        ticket = log.prepare_retention(NOW_MS)
+        ticket = retention.prepare_retention(log, NOW_MS)
         assert ticket is not None
-        assert log.delete_records_before(9) == 9
+        assert delete_records(log, 9) == 9
         ticket.run()
-        log.complete_retention(ticket)
-        assert log.delete_old_segments(NOW_MS) == []
+        retention.complete_removal(log, ticket, NOW_MS)
+        assert delete_old_segments(log, NOW_MS) == []
         assert log_start_on_disk(tmp_path / "log") == 9
 
     def test_for_delete_records_leaves_no_flush_either(self, tmp_path: Path) -> None:
@@ -190,29 +190,29 @@ class TestRetentionByTicket:
         log = open_log(tmp_path / "log", TINY, storage=storage)
         fill(log, 5)
         log.advance_high_watermark_to_end()
-        ticket = log.prepare_delete_records(3)
+        ticket = retention.prepare_delete_records(log, 3, NOW_MS)
         assert ticket is not None
         ticket.run()
-        log.complete_retention(ticket)
         before = len(disk.log)
-        assert log.delete_records_before(3) == 3
+        retention.complete_removal(log, ticket, NOW_MS)
+        assert log.log_start_offset == 3
         assert {operation.split()[0] for operation in list(disk.log)[before:]} == {"rename"}
-        assert log.prepare_delete_records(3) is None
+        assert retention.prepare_delete_records(log, 3, NOW_MS) is None
 
     @pytest.mark.parametrize("offset", [-2, 3])
     def test_for_delete_records_outside_of_the_log(self, tmp_path: Path, offset: int) -> None:
         said = f"Offset {offset} must be between 0 and the high watermark 2, or -1"
         with pytest.raises(OffsetOutOfRange, match=said):
-            one_batch_each(tmp_path / "log", 2).prepare_delete_records(offset)
+            retention.prepare_delete_records(one_batch_each(tmp_path / "log", 2), offset, NOW_MS)
 
     def test_a_log_closed_meanwhile_is_left_alone(self, tmp_path: Path) -> None:
         """Another log may have taken its directory's name."""
         log = one_batch_each(tmp_path / "log", 10)
-        ticket = log.prepare_retention(NOW_MS + HOUR_MS)
+        ticket = retention.prepare_retention(log, NOW_MS + HOUR_MS)
         assert ticket is not None
         log.close(clean=False)
         ticket.run()
-        log.complete_retention(ticket)
+        retention.complete_removal(log, ticket, NOW_MS)
         assert log_start_on_disk(tmp_path / "log") == 0
 
     @pytest.mark.parametrize("operation", range(1, 6))
@@ -223,25 +223,25 @@ class TestRetentionByTicket:
         log = open_log(tmp_path / "log", TINY, storage=storage)
         fill(log, 5)
         flush(log)
-        ticket = log.prepare_retention(NOW_MS + HOUR_MS)
+        ticket = retention.prepare_retention(log, NOW_MS + HOUR_MS)
         assert ticket is not None
         disk.plan.fail_at = disk.plan.operations + operation
         with pytest.raises(OSError, match="Input/output error") as failed:
             ticket.run()
-        log.fail_retention(ticket, failed.value)
+        retention.fail_removal(log, ticket, failed.value)
         with pytest.raises(StorageFailed):
-            log.delete_old_segments(NOW_MS + HOUR_MS)
+            delete_old_segments(log, NOW_MS + HOUR_MS)
         disk.plan.heal()
         log.reopen(NOW_MS)
         assert log.log_end_offset == 5
 
     def test_an_old_failure_does_not_harm_a_log_that_came_back(self, tmp_path: Path) -> None:
         log = one_batch_each(tmp_path / "log", 5)
-        ticket = log.prepare_retention(NOW_MS + HOUR_MS)
+        ticket = retention.prepare_retention(log, NOW_MS + HOUR_MS)
         assert ticket is not None
         log.take_offline("a test says so")
         log.reopen(NOW_MS)
-        log.fail_retention(ticket, OSError("late"))
+        retention.fail_removal(log, ticket, OSError("late"))
         assert not log.offline
 
 
@@ -249,5 +249,5 @@ def test_the_log_start_survives_where_only_it_tells(tmp_path: Path) -> None:
     log = open_log(tmp_path / "log", storage=Storage())
     fill(log, 5)
     flush(log)
-    log.delete_records_before(3)
+    delete_records(log, 3)
     assert log_start_on_disk(tmp_path / "log") == 3

@@ -7,16 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from log import InvalidRecord, LogConfig, Storage, UnifiedLog
+from log import InvalidRecord, LogConfig, PartitionLog, Storage, lookups
+from log.cleaning import begin_swap, cleanable, finish_swap
 from tests.log.compaction.cleaning import Kept, begin, compact, keyed, run, stored, stored_batches
-from tests.log.support import NOW_MS, flush, open_log
+from tests.log.support import NOW_MS, append_end_marker, delete_records, flush, open_log
 
 CONFIG = LogConfig(
     segment_bytes=1 << 20, index_interval_bytes=0, file_delete_delay_ms=0, deep_validation=True, compact=True
 )
 
 
-def rolled(directory: Path, storage: Storage, *batches: bytes, config: LogConfig = CONFIG) -> UnifiedLog:
+def rolled(directory: Path, storage: Storage, *batches: bytes, config: LogConfig = CONFIG) -> PartitionLog:
     """A log with each batch in a segment of its own, all durable, and an empty active one."""
     log = open_log(directory, config, storage=storage)
     for data in batches:
@@ -54,12 +55,12 @@ def test_nothing_beyond_the_last_stable_offset(tmp_path: Path) -> None:
         keyed(("a", "2"), producer_id=5, base_sequence=0, is_transactional=True),
         keyed(("a", "3")),
     )
-    found = log.cleanable(None, log.recovery_point, NOW_MS)
+    found = cleanable(log, None, log.recovery_point, NOW_MS)
     assert (found.first_uncleanable_offset, found.dirty_bytes) == (1, len(keyed(("a", "1"))))
-    log.append_end_marker(5, 0, commit=True, coordinator_epoch=0, now_ms=NOW_MS)
+    append_end_marker(log, 5, 0, commit=True, coordinator_epoch=0, now_ms=NOW_MS)
     flush(log)
-    assert log.cleanable(None, log.recovery_point, NOW_MS).first_uncleanable_offset == 3
-    assert log.cleanable(None, 2, NOW_MS).first_uncleanable_offset == 2
+    assert cleanable(log, None, log.recovery_point, NOW_MS).first_uncleanable_offset == 3
+    assert cleanable(log, None, 2, NOW_MS).first_uncleanable_offset == 2
 
 
 def test_a_reader_goes_on_in_the_new_segment(tmp_path: Path) -> None:
@@ -73,14 +74,14 @@ def test_a_reader_goes_on_in_the_new_segment(tmp_path: Path) -> None:
         regions.append(region)
     before = log.size_bytes
     compact(log, storage, now_ms=NOW_MS)
-    assert log.segment_count == 2
+    assert len(log.segments) == 2
     assert log.size_bytes < before
     assert log.size_bytes == sum(path.stat().st_size for path in (tmp_path / "p").glob("*.log"))
     for offset in range(8):
         data = log.read(offset, 1, upper_bound=log.high_watermark).records
         assert data == stored_batches(log)[0][1]
     leave_nothing(tmp_path / "p")
-    log._environment.delete_due(NOW_MS)
+    log.environment.delete_due(NOW_MS)
     assert len(list((tmp_path / "p").glob("*.log"))) == 2
 
 
@@ -91,9 +92,9 @@ def test_a_log_that_changed_meanwhile_is_left_alone(tmp_path: Path, when: str, w
     log = rolled(tmp_path / "p", storage, keyed(("a", "1")), keyed(("a", "2")), keyed(("a", "3")))
     cleaning = begin(log, now_ms=NOW_MS)
     (cleaned,), _ = run(storage, cleaning)
-    ticket = log.begin_swap(cleaning, cleaned) if when == "during the swap" else None
+    ticket = begin_swap(log, cleaning, cleaned) if when == "during the swap" else None
     if what == "deleted records":
-        log.delete_records_before(1)
+        delete_records(log, 1)
         expected = [Kept(1, b"a", b"2"), Kept(2, b"a", b"3")]
     else:
         log.take_offline("a test says so")
@@ -101,10 +102,10 @@ def test_a_log_that_changed_meanwhile_is_left_alone(tmp_path: Path, when: str, w
         # a swap that has begun is finished by the recovery
         expected = [Kept(2, b"a", b"3")] if ticket else [Kept(n, b"a", str(n + 1).encode()) for n in range(3)]
     if ticket is None:
-        assert log.begin_swap(cleaning, cleaned) is None
+        assert begin_swap(log, cleaning, cleaned) is None
     else:
         ticket.run()
-        assert not log.finish_swap(ticket, NOW_MS)
+        assert not finish_swap(log, ticket, NOW_MS)
     assert stored(log) == expected
     log.close(clean=False)
     again = open_log(tmp_path / "p", CONFIG, recovery_point=3)
@@ -155,11 +156,11 @@ def test_finding_by_time_passes_over_what_is_gone(tmp_path: Path) -> None:
         (6, 0),
         (7, 1),
     ]
-    found = log.offset_for_timestamp(10)
+    found = lookups.offset_for_timestamp(log, 10)
     assert found is not None
     assert (found.offset, found.timestamp) == (3, 30)
-    assert log.offset_for_timestamp(40) is None
-    assert log.offset_of_max_timestamp() is None
+    assert lookups.offset_for_timestamp(log, 40) is None
+    assert lookups.offset_of_max_timestamp(log) is None
 
 
 def test_records_that_were_there_before_the_topic_was_compacted(tmp_path: Path) -> None:

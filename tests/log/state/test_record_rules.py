@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from log import UnifiedLog
+from log import PartitionLog, lookups
 from log.environment import LogEnvironment
 from log.errors import (
     InvalidRecord,
@@ -28,23 +28,23 @@ from tests.log.deduplicated import (
     send,
     values,
 )
-from tests.log.support import NOW_MS, flush, open_log
+from tests.log.support import NOW_MS, append_end_marker, flush, open_log
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> UnifiedLog:
+def log(tmp_path: Path) -> PartitionLog:
     return open_log(tmp_path, LARGE)
 
 
 class TestAppending:
-    def test_what_was_there_before_is_not_stored(self, log: UnifiedLog) -> None:
+    def test_what_was_there_before_is_not_stored(self, log: PartitionLog) -> None:
         assert send(log, 1, 2, 3)[:2] == (0, 2)
         flush(log)
         assert send(log, 2, 3) == Appended(-1, -1, -1, 0, True, -1)
         assert send(log, 5)[:2] == (3, 3)
         assert values(log) == [(0, 1), (1, 2), (2, 3), (3, 5)]
 
-    def test_until_the_flush_the_answer_waits_for_the_original(self, log: UnifiedLog) -> None:
+    def test_until_the_flush_the_answer_waits_for_the_original(self, log: PartitionLog) -> None:
         send(log, 1, 2)
         assert known(log) == (-1, 2)
         assert send(log, 1) == Appended(-1, -1, -1, 0, True, 1)
@@ -52,7 +52,7 @@ class TestAppending:
         assert known(log) == (2, 2)
         assert send(log, 1).answer_after == -1
 
-    def test_a_batch_that_is_partly_known_keeps_offsets_sequences_and_codec(self, log: UnifiedLog) -> None:
+    def test_a_batch_that_is_partly_known_keeps_offsets_sequences_and_codec(self, log: PartitionLog) -> None:
         send(log, 1, 2)
         info = send(log, 2, 3, 1, 4, codec="zstd", producer_id=7, sequence=10)
         assert info[:2] == (2, 5)
@@ -62,41 +62,41 @@ class TestAppending:
         assert header.compression == 4
         assert values(log) == [(0, 1), (1, 2), (3, 3), (5, 4)]
 
-    def test_one_that_is_wholly_known_leaves_what_the_sequence_needs(self, log: UnifiedLog) -> None:
+    def test_one_that_is_wholly_known_leaves_what_the_sequence_needs(self, log: PartitionLog) -> None:
         send(log, 1, 2)
         info = send(log, 1, 2, producer_id=7)
         assert info == Appended(2, 3, -1, 0, False, 3)
         assert send(log, 1, 2, producer_id=7) == Appended(2, 3, -1, 0, True, 3)
         assert send(log, 3, producer_id=7, sequence=2)[:2] == (4, 4)
         assert values(log) == [(0, 1), (1, 2), (4, 3)]
-        assert log.offset_of_max_timestamp() is not None
+        assert lookups.offset_of_max_timestamp(log) is not None
 
     @pytest.mark.parametrize("time", ["CreateTime", "LogAppendTime"])
     def test_an_empty_batch_has_no_time(self, tmp_path: Path, time: str) -> None:
         log = open_log(tmp_path, replace(LARGE, message_timestamp_type=time))
         send(log, 1)
         send(log, 1, producer_id=7, now_ms=NOW_MS + 5)
-        found = log.offset_of_max_timestamp()
+        found = lookups.offset_of_max_timestamp(log)
         assert found is not None
         assert found[:2] == (NOW_MS, 0)
-        assert log.offset_for_timestamp(NOW_MS + 1) is None
+        assert lookups.offset_for_timestamp(log, NOW_MS + 1) is None
 
-    def test_records_without_headers_pass(self, log: UnifiedLog) -> None:
+    def test_records_without_headers_pass(self, log: PartitionLog) -> None:
         send(log, None, 1, None)
         send(log, None, 1, None, producer_id=7)
         assert [offset for offset, _ in values(log)] == [0, 1, 2, 3, 5]
-        assert log._environment.name_budget.dropped_records == 1
+        assert log.environment.name_budget.dropped_records == 1
 
-    def test_a_record_given_twice_in_one_batch_is_stored_once(self, log: UnifiedLog) -> None:
+    def test_a_record_given_twice_in_one_batch_is_stored_once(self, log: PartitionLog) -> None:
         send(log, 1, 1, 2)
         assert values(log) == [(0, 1), (2, 2)]
 
-    def test_each_name_has_its_own_sequence(self, log: UnifiedLog) -> None:
+    def test_each_name_has_its_own_sequence(self, log: PartitionLog) -> None:
         send(log, 5)
         send(log, 3, name="other")
         assert values(log) == [(0, 5), (1, 3)]
 
-    def test_a_lower_epoch_or_none_is_fenced(self, log: UnifiedLog) -> None:
+    def test_a_lower_epoch_or_none_is_fenced(self, log: PartitionLog) -> None:
         send(log, 1, epoch=3)
         for epoch in (2, None):
             with pytest.raises(NameFenced, match="newest known is 3"):
@@ -105,16 +105,16 @@ class TestAppending:
         with pytest.raises(NameFenced):
             send(log, 2, epoch=3)
 
-    def test_a_new_epoch_fences_although_all_that_came_with_it_was_known(self, log: UnifiedLog) -> None:
+    def test_a_new_epoch_fences_although_all_that_came_with_it_was_known(self, log: PartitionLog) -> None:
         send(log, 1, epoch=3)
-        with pytest.raises(NamesNotReady, match="being written down"):
+        with pytest.raises(NamesNotReady, match="it is being saved"):
             send(log, 1, epoch=4)
         with pytest.raises(NameFenced, match="newest known is 4"):
             send(log, 2, epoch=3)
 
     @pytest.mark.parametrize("producer_id", [-1, 7])
     def test_a_new_epoch_of_duplicates_only_is_written_down_before_they_are_acknowledged(
-        self, log: UnifiedLog, producer_id: int
+        self, log: PartitionLog, producer_id: int
     ) -> None:
         send(log, 1, epoch=3)
         flush(log)
@@ -130,7 +130,7 @@ class TestAppending:
             send(again(log), 2, epoch=3)
 
     def test_a_higher_epoch_of_a_duplicate_behind_what_is_new_counts_when_its_life_sends_more(
-        self, log: UnifiedLog
+        self, log: PartitionLog
     ) -> None:
         records = [
             NewRecord(
@@ -142,7 +142,7 @@ class TestAppending:
         send(log, 2, epoch=3)
         assert values(log) == [(0, 1), (2, 2)]
 
-    def test_nor_is_what_came_with_it_of_other_names(self, log: UnifiedLog) -> None:
+    def test_nor_is_what_came_with_it_of_other_names(self, log: PartitionLog) -> None:
         send(log, 1, epoch=3)
         records = [
             NewRecord(b"v", headers=[("dedup.name", name), ("dedup.sequence", b"1"), ("dedup.epoch", b"4")])
@@ -171,7 +171,7 @@ class TestAppending:
         ],
     )
     def test_headers_that_say_half_are_refused(
-        self, log: UnifiedLog, headers: Sequence[tuple[str, bytes | None]]
+        self, log: PartitionLog, headers: Sequence[tuple[str, bytes | None]]
     ) -> None:
         with pytest.raises(InvalidRecord, match="header"):
             log.append(build_batch([NewRecord(b"v", headers=headers)]), now_ms=NOW_MS)
@@ -186,20 +186,20 @@ class TestAppending:
         with pytest.raises(NameLimitReached):
             send(log, 1, name="c", now_ms=NOW_MS + 50)
         send(log, 1, name="c", now_ms=NOW_MS + 100)
-        assert {state.name for state in log.name_states()} == {b"b", b"c"}
+        assert {state.name for state in log.record_states.name_states()} == {b"b", b"c"}
         assert (environment.name_budget.evictions, environment.name_budget.refusals) == (1, 1)
 
-    def test_idle_names_expire(self, log: UnifiedLog) -> None:
+    def test_idle_names_expire(self, log: PartitionLog) -> None:
         send(log, 1)
-        assert log.expire_names(NOW_MS + 999) == 0
-        assert log.expire_names(NOW_MS + 1_000) == 1
+        assert log.record_states.expire_names(NOW_MS + 999) == 0
+        assert log.record_states.expire_names(NOW_MS + 1_000) == 1
         assert known(log) == (-1, -1)
 
-    def test_a_forgotten_name_begins_anew_once_that_is_written_down(self, log: UnifiedLog) -> None:
+    def test_a_forgotten_name_begins_anew_once_that_is_written_down(self, log: PartitionLog) -> None:
         send(log, 50)
         log.capture_names()
         flush(log)
-        log.expire_names(NOW_MS + 1_000)
+        log.record_states.expire_names(NOW_MS + 1_000)
         with pytest.raises(NamesNotReady):
             send(log, 1)
         assert log.capture_names()
@@ -222,10 +222,10 @@ class TestAppending:
         send(log, 1, name="b", now_ms=NOW_MS + 500)
         send(log, 1, name="c", now_ms=NOW_MS + 500)
         flush(log)
-        assert [state.name for state in log.name_states()] == [b"b", b"c"]
+        assert [state.name for state in log.record_states.name_states()] == [b"b", b"c"]
         log.close(clean=False)
         opened = open_log(tmp_path, config, environment=environment)
-        assert opened.replay_names(1 << 20, NOW_MS + 1_000)
+        assert opened.record_states.replay_names(1 << 20, NOW_MS + 1_000)
         assert known(opened, "b") == (1, 1)
 
     def test_one_that_is_evicted_from_another_partition_too(self, tmp_path: Path) -> None:
@@ -239,36 +239,36 @@ class TestAppending:
         assert known(first) == (-1, -1)
         with pytest.raises(NamesNotReady):
             send(first, 1)
-        assert first in environment.names_overdue
+        assert first in first.lists.due_for_snapshot
         assert first.capture_names()
         flush(first)
         send(first, 1)
 
 
 class TestTransactions:
-    def test_what_is_committed_counts(self, log: UnifiedLog) -> None:
+    def test_what_is_committed_counts(self, log: PartitionLog) -> None:
         send(log, 1, 2, producer_id=7, is_transactional=True)
         assert known(log) == (-1, -1)
-        log.append_end_marker(7, 0, commit=True, coordinator_epoch=0, now_ms=NOW_MS)
+        append_end_marker(log, 7, 0, commit=True, coordinator_epoch=0, now_ms=NOW_MS)
         assert known(log) == (-1, 2)
         flush(log)
         assert known(log) == (2, 2)
 
-    def test_what_is_aborted_does_not(self, log: UnifiedLog) -> None:
+    def test_what_is_aborted_does_not(self, log: PartitionLog) -> None:
         send(log, 1, 2, producer_id=7, is_transactional=True)
-        log.append_end_marker(7, 0, commit=False, coordinator_epoch=0, now_ms=NOW_MS)
+        append_end_marker(log, 7, 0, commit=False, coordinator_epoch=0, now_ms=NOW_MS)
         flush(log)
         assert known(log) == (-1, -1)
         assert send(log, 1, 2)[:2] == (3, 4)
 
-    def test_in_the_same_transaction_it_is_stored_once(self, log: UnifiedLog) -> None:
+    def test_in_the_same_transaction_it_is_stored_once(self, log: PartitionLog) -> None:
         send(log, 1, 2, producer_id=7, is_transactional=True)
         send(log, 2, 3, producer_id=7, sequence=2, is_transactional=True)
-        log.append_end_marker(7, 0, commit=True, coordinator_epoch=0, now_ms=NOW_MS)
+        append_end_marker(log, 7, 0, commit=True, coordinator_epoch=0, now_ms=NOW_MS)
         assert values(log) == [(0, 1), (1, 2), (3, 3)]
 
     @pytest.mark.parametrize("commit", [True, False])
-    def test_while_one_is_open_others_of_the_name_wait(self, log: UnifiedLog, commit: bool) -> None:
+    def test_while_one_is_open_others_of_the_name_wait(self, log: PartitionLog, commit: bool) -> None:
         send(log, 1, 2, producer_id=7, is_transactional=True)
         for sequence_id in (1, 9):
             with pytest.raises(NameUndecided):
@@ -276,14 +276,14 @@ class TestTransactions:
             with pytest.raises(NameUndecided):
                 send(log, sequence_id, producer_id=8, is_transactional=True)
         send(log, 1, name="other")
-        log.append_end_marker(7, 0, commit=commit, coordinator_epoch=0, now_ms=NOW_MS)
+        append_end_marker(log, 7, 0, commit=commit, coordinator_epoch=0, now_ms=NOW_MS)
         assert (send(log, 1).base_offset == -1) is commit
 
     @pytest.mark.parametrize("clean", [True, False])
-    def test_an_open_one_is_known_after_a_restart(self, log: UnifiedLog, clean: bool) -> None:
+    def test_an_open_one_is_known_after_a_restart(self, log: PartitionLog, clean: bool) -> None:
         send(log, 1, 2, producer_id=7, is_transactional=True)
         log = again(log, clean=clean)
         with pytest.raises(NameUndecided):
             send(log, 1)
-        log.append_end_marker(7, 0, commit=True, coordinator_epoch=0, now_ms=NOW_MS)
+        append_end_marker(log, 7, 0, commit=True, coordinator_epoch=0, now_ms=NOW_MS)
         assert known(log)[1] == 2

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from log import LogConfig, LogDirectory, Storage, UnifiedLog
+from log import LogConfig, LogDirectory, PartitionLog, Storage, retention
 from log.environment import LogEnvironment
 from log.errors import NameFenced, NamesNotReady, NameUndecided, StorageFailed
 from log.files.file_names import DEDUPLICATION_START, NAMES_SUFFIX, offsets_of
@@ -18,16 +18,16 @@ from log.format.records import NewRecord, build_batch
 from seq_validator.names import NameBudget
 from tests.log.compaction.cleaning import compact, stored_batches
 from tests.log.deduplicated import LARGE, OFF, again, known, send
-from tests.log.support import NOW_MS, batch, flush, open_log
+from tests.log.support import NOW_MS, append_end_marker, batch, delete_records, flush, open_log
 
 EARLIEST = replace(LARGE, deduplication_from_log_start=True)
 
 
-def snapshots(log: UnifiedLog) -> list[int]:
+def snapshots(log: PartitionLog) -> list[int]:
     return offsets_of([path.name for path in Path(log.directory).iterdir()], NAMES_SUFFIX)
 
 
-def crashed(log: UnifiedLog, config: LogConfig = LARGE) -> UnifiedLog:
+def crashed(log: PartitionLog, config: LogConfig = LARGE) -> PartitionLog:
     return again(log, config)
 
 
@@ -99,7 +99,7 @@ class TestWhatGoes:
         send(log, 1)
         send(log, 2, name="other")
         flush(log)
-        log.delete_records_before(1)
+        delete_records(log, 1)
         log = crashed(log)
         assert known(log) == (1, 1)
 
@@ -107,7 +107,7 @@ class TestWhatGoes:
         log = open_log(tmp_path, LARGE)
         send(log, 1)
         flush(log)
-        ticket = log.prepare_delete_records(1)
+        ticket = retention.prepare_delete_records(log, 1, NOW_MS)
         assert ticket is not None
         ticket.run()
         log = crashed(log)
@@ -122,8 +122,8 @@ class TestWhatGoes:
         send(log, 2)
         flush(log)
         log.roll(NOW_MS)
-        log.delete_records_before(2)
-        assert log.base_offsets() == [2]
+        delete_records(log, 2)
+        assert list(log.segments.bases) == [2]
         assert known(crashed(log)) == (2, 2)
 
     def test_a_capture_that_is_under_way_is_carried_by_the_next_ticket(self, tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ class TestWhatGoes:
         first = log.prepare_flush()
         assert first is not None
         log.advance_high_watermark_to_end()
-        second = log.prepare_delete_records(1)
+        second = retention.prepare_delete_records(log, 1, NOW_MS)
         assert second is not None
         second.run()
         assert known(crashed(log)) == (1, 1)
@@ -171,7 +171,8 @@ class TestWhatGoes:
         assert ticket is not None
         log.update_config(OFF)
         log.update_config(LARGE)
-        assert log.expire_names(NOW_MS + 2_000) == 1
+        assert log.record_states.replay_names(1 << 20, NOW_MS)
+        assert log.record_states.expire_names(NOW_MS + 2_000) == 1
         ticket.run()
         log.complete_flush(ticket)
         with pytest.raises(NamesNotReady):
@@ -216,6 +217,7 @@ class TestWhatGoes:
         send(log, 1)
         renamed = replace(LARGE, deduplication_name_header="who", deduplication_sequence_header="number")
         log.update_config(renamed)
+        flush(log)
         log = crashed(log, renamed)
         assert known(log) == (1, 1)
 
@@ -223,9 +225,10 @@ class TestWhatGoes:
         log = open_log(tmp_path, LARGE)
         send(log, 1)
         log.update_config(OFF)
+        flush(log)
         assert snapshots(log) == [1]
         log.advance_high_watermark_to_end()
-        log.delete_records_before(1)
+        delete_records(log, 1)
         log = again(log, OFF)
         log.update_config(LARGE)
         assert known(log) == (1, 1)
@@ -234,12 +237,12 @@ class TestWhatGoes:
         log = open_log(tmp_path, LARGE)
         send(log, 1, producer_id=7, is_transactional=True)
         log.update_config(OFF)
-        log.append_end_marker(7, 0, commit=True, coordinator_epoch=0, now_ms=NOW_MS)
+        append_end_marker(log, 7, 0, commit=True, coordinator_epoch=0, now_ms=NOW_MS)
         send(log, None)
         log.advance_high_watermark_to_end()
-        log.delete_records_before(2)
+        delete_records(log, 2)
         log.update_config(LARGE)
-        assert log.replay_names(1 << 20, NOW_MS)
+        assert log.record_states.replay_names(1 << 20, NOW_MS)
         assert send(log, 1)[:2] == (3, 3)
 
     def test_nor_does_one_whose_marker_was_compacted_away(self, tmp_path: Path) -> None:
@@ -249,7 +252,7 @@ class TestWhatGoes:
         log.append(keyed(b"k", 1, producer_id=7, is_transactional=True), now_ms=NOW_MS)
         flush(log)
         log.update_config(replace(on, deduplicates=False))
-        log.append_end_marker(7, 0, commit=True, coordinator_epoch=0, now_ms=NOW_MS)
+        append_end_marker(log, 7, 0, commit=True, coordinator_epoch=0, now_ms=NOW_MS)
         log.expire_producers(NOW_MS + on.producer_id_expiration_ms)
         for number in range(1, 4):
             log.append(keyed(b"k"), now_ms=NOW_MS)
@@ -259,7 +262,7 @@ class TestWhatGoes:
         log.append(keyed(b"k"), now_ms=NOW_MS)
         assert [header.is_control for header, _ in stored_batches(log)] == [False, False]
         log.update_config(on)
-        assert log.replay_names(1 << 20, NOW_MS)
+        assert log.record_states.replay_names(1 << 20, NOW_MS)
         log.append(keyed(b"k", 1), now_ms=NOW_MS)
 
     def test_one_that_is_committed_after_unnamed_records_were_deleted_counts(self, tmp_path: Path) -> None:
@@ -269,8 +272,8 @@ class TestWhatGoes:
         flush(log)
         send(log, None)
         flush(log)
-        log.delete_records_before(2)
-        log.append_end_marker(7, 0, commit=True, coordinator_epoch=0, now_ms=NOW_MS)
+        delete_records(log, 2)
+        append_end_marker(log, 7, 0, commit=True, coordinator_epoch=0, now_ms=NOW_MS)
         flush(log)
         assert known(crashed(log)) == (1, 1)
 
@@ -280,7 +283,7 @@ class TestWhatGoes:
         log.update_config(OFF)
         send(log, None)
         log.advance_high_watermark_to_end()
-        log.delete_records_before(2)
+        delete_records(log, 2)
         log.update_config(LARGE)
         with pytest.raises(NameUndecided):
             send(log, 1)
@@ -291,7 +294,7 @@ class TestWhatGoes:
         flush(log)
         ticket = log.prepare_close()
         assert ticket is not None
-        assert ticket.has_more_to_write
+        assert ticket.captures
 
 
 class TestReading:
@@ -311,7 +314,7 @@ class TestReading:
         path.write_bytes(content)
         log = open_log(tmp_path, LARGE, clean_stop=stop)
         with pytest.raises(StorageFailed, match="damaged"):
-            log.replay_names(1 << 20, NOW_MS)
+            log.record_states.replay_names(1 << 20, NOW_MS)
         with pytest.raises(StorageFailed, match="damaged"):
             send(log, 2)
         log.append(batch(), now_ms=NOW_MS)
@@ -324,9 +327,9 @@ class TestReading:
         send(log, 1, 2, 3)
         send(log, 4, 5, 6, 7, codec="zstd")
         log.update_config(replace(EARLIEST, max_decoded_records=3))
-        assert log.replay_names(1 << 20, NOW_MS)
+        assert log.record_states.replay_names(1 << 20, NOW_MS)
         assert known(log) == (-1, 3)
-        assert "the records from 3 to 6 can't be read" in caplog.text
+        assert "the records from 3 to 6 can't be decoded" in caplog.text
         assert "seqgate.batch.decoded.max.records" in caplog.text
 
     @pytest.mark.parametrize("is_transactional", [False, True])
@@ -339,16 +342,16 @@ class TestReading:
             sent = {"producer_id": 7, "sequence": number, "is_transactional": is_transactional}
             send(log, 1, name=f"app {number}", **sent)
         if is_transactional:
-            log.append_end_marker(7, 0, commit=True, coordinator_epoch=0, now_ms=NOW_MS)
+            append_end_marker(log, 7, 0, commit=True, coordinator_epoch=0, now_ms=NOW_MS)
         flush(log)
         log.update_config(replace(EARLIEST, deduplication_names_max=5, deduplication_snapshot_records=10))
-        while not log.replay_names(1, NOW_MS):
+        while not log.record_states.replay_names(1, NOW_MS):
             pass
         flush(log)
         assert [known(log, f"app {number}")[1] for number in range(30)] == [-1] * 15 + [1] * 15
         assert caplog.text.count("more producer names than may be remembered") == 1
         assert log.capture_names(), "which is written down at once"
-        assert log._environment.name_budget.in_all == 15
+        assert log.environment.name_budget.in_all == 15
 
     def test_those_of_all_partitions_together_are_bounded_as_well(self, tmp_path: Path) -> None:
         environment = LogEnvironment(name_budget=NameBudget(max_in_all=10))
@@ -356,7 +359,7 @@ class TestReading:
         for number in range(30):
             send(log, 1, name=f"app {number}")
         log.update_config(replace(EARLIEST, deduplication_snapshot_records=10))
-        while not log.replay_names(1, NOW_MS):
+        while not log.record_states.replay_names(1, NOW_MS):
             pass
         assert environment.name_budget.in_all == 20
 
@@ -372,13 +375,14 @@ class TestReading:
         path.write_bytes(content[:8] + b"\x7f" + content[9:])
         log = open_log(tmp_path, LARGE, clean_stop=stop)
         with pytest.raises(StorageFailed):
-            log.replay_names(1 << 62, NOW_MS)
+            log.record_states.replay_names(1 << 62, NOW_MS)
 
     def test_where_it_can_not_be_read_nothing_is_taken(self, tmp_path: Path) -> None:
         storage = FailingStorage()
         log = open_log(tmp_path, LARGE, environment=LogEnvironment(storage))
         send(log, 1)
         log.update_config(OFF)
+        flush(log)
         storage.fails = lambda path: path.endswith(NAMES_SUFFIX)
         log.update_config(LARGE)
         assert log.offline

@@ -7,13 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from log import Storage, StorageFailed
+from log import Storage, StorageFailed, lookups
 from log.files.data_file import DataFile
 from log.format.record_batch import Buffer
 from log.segments.segment import Segment
 from seq_validator import ProducerTable
 from tests.faults.simulated_disk import SimulatedDisk
-from tests.log.support import NOW_MS, SMALL, batch, fill, flush, offsets_read, open_log
+from tests.log.support import (
+    NOW_MS,
+    SMALL,
+    batch,
+    delete_old_segments,
+    delete_records,
+    fill,
+    flush,
+    offsets_read,
+    open_log,
+)
 
 
 class FullDisk(Storage):
@@ -46,9 +56,9 @@ class TestFullDisk:
         for refused in (
             lambda: log.append(batch(), now_ms=NOW_MS),
             lambda: log.read(0, 10, upper_bound=2),
-            lambda: log.delete_records_before(1),
-            lambda: log.offset_for_timestamp(0),
-            lambda: log.delete_old_segments(NOW_MS),
+            lambda: delete_records(log, 1),
+            lambda: lookups.offset_for_timestamp(log, 0),
+            lambda: delete_old_segments(log, NOW_MS),
             lambda: log.roll(NOW_MS),
         ):
             with pytest.raises(StorageFailed, match="offline"):
@@ -102,7 +112,7 @@ class TestTickets:
         fill(log, 2)
         ticket = log.prepare_flush()
         assert ticket is not None
-        assert not ticket.files
+        assert not ticket.data
         ticket.run()
         log.complete_flush(ticket)
         assert log.recovery_point == 2
@@ -145,8 +155,8 @@ class TestTickets:
         log.advance_high_watermark(30)
         ticket = log.prepare_flush()
         assert ticket is not None
-        log.delete_records_before(30)
-        log._environment.delete_due(NOW_MS * 2)
+        delete_records(log, 30)
+        log.environment.delete_due(NOW_MS * 2)
         ticket.run()
         log.complete_flush(ticket)
         assert storage.open_files <= 1
@@ -175,7 +185,7 @@ class TestTickets:
         (tmp_path / "log").rename(tmp_path / "gone")
         ticket.run()
         log.complete_flush(ticket)
-        assert all(file.descriptor < 0 for file in ticket.files)
+        assert all(file.descriptor < 0 for file in ticket.data)
 
     def test_directory_that_vanished_from_a_living_log(self, tmp_path: Path) -> None:
         log = open_log(tmp_path / "log")
@@ -189,11 +199,11 @@ class TestTickets:
     def test_very_many_segments_are_not_held_open(self, tmp_path: Path) -> None:
         log = open_log(tmp_path / "log")
         fill(log, 700)
-        assert log.segment_count > 70
+        assert len(log.segments) > 70
         ticket = log.prepare_flush()
         assert ticket is not None
-        assert len(ticket.files) == 64
-        assert sum(path.endswith(".log") for path in ticket.paths) == log.segment_count - 64
+        assert len(ticket.data) == 64
+        assert sum(path.endswith(".log") for path in ticket.paths) == len(log.segments) - 64
         ticket.run()
         log.complete_flush(ticket)
 
@@ -212,7 +222,7 @@ class TestClose:
         stop = log.close(clean=True)
         assert stop is not None
         again = open_log(tmp_path / "log", clean_stop=stop)
-        assert (again.log_end_offset, again.active_base_offset) == (3, 3)
+        assert (again.log_end_offset, again.segments.active.base_offset) == (3, 3)
         assert offsets_read(again, 0) == [0, 1, 2]
 
     def test_closed_log_refuses(self, tmp_path: Path) -> None:
@@ -242,9 +252,9 @@ def test_only_a_flush_that_could_not_begin_may_be_made_good(
     assert ticket is not None
     log.fail_flush(ticket, OSError(number, os.strerror(number)))
     assert log.offline
-    assert (log in log._environment.short_of_room) is passes
+    assert (log in log.lists.short_of_room) is passes
     log.reopen(NOW_MS)
-    assert not log._environment.short_of_room
+    assert not log.lists.short_of_room
 
 
 class TestWithoutMemory:
@@ -258,7 +268,7 @@ class TestWithoutMemory:
             with pytest.raises(StorageFailed, match="memory"):
                 log.append(sent, now_ms=NOW_MS)
         assert log.offline
-        assert log in log._environment.short_of_room
+        assert log in log.lists.short_of_room
         log.reopen(NOW_MS)
         again = log.append(sent, now_ms=NOW_MS)
         assert (again.is_duplicate, again.base_offset, log.log_end_offset) == (True, 0, 2)

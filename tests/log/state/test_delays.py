@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from log import LogConfig, Storage, UnifiedLog
+from log import LogConfig, PartitionLog, Storage
 from log.environment import LogEnvironment
 from log.errors import DelayedLimitReached, InvalidRecord
 from log.files.file_names import DELAYED_RECORDS
 from log.format.records import NewRecord, build_batch
-from log.recovery.load import CleanStop
+from log.recovery.clean_stop import CleanStop
 from log.removal.retention_rules import NOT_HELD
-from tests.log.support import NOW_MS, flush, open_log
+from log.state.delays import Delays
+from tests.log.support import NOW_MS, append_end_marker, delete_old_segments, delete_records, flush, open_log
 
 CONFIG = LogConfig(
     segment_bytes=600,
@@ -47,29 +48,29 @@ def batch(*delays_ms: int | None, producer_id: int = -1, sequence: int = -1, cod
     )
 
 
-def waiting(log: UnifiedLog) -> dict[int, int]:
+def waiting(log: PartitionLog) -> dict[int, int]:
     """How long each record waits from NOW_MS on, by offset."""
-    assert log.delays is not None
-    return {offset: due_ms - NOW_MS for due_ms, offset in log.delays.entries()}
+    assert log.record_states.delayed is not None
+    return {offset: due_ms - NOW_MS for due_ms, offset in log.record_states.delayed.entries()}
 
 
-def send(log: UnifiedLog, *delays_ms: int | None, **of_producer: int) -> None:
+def send(log: PartitionLog, *delays_ms: int | None, **of_producer: int) -> None:
     log.append(batch(*delays_ms, **of_producer), now_ms=NOW_MS)  # type: ignore[arg-type]
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> UnifiedLog:
+def log(tmp_path: Path) -> PartitionLog:
     return open_log(tmp_path, CONFIG)
 
 
 def again(
-    log: UnifiedLog,
+    log: PartitionLog,
     config: LogConfig = CONFIG,
     *,
     clean: bool = False,
     now_ms: int = NOW_MS,
     recovery_point: int = 0,
-) -> UnifiedLog:
+) -> PartitionLog:
     """The log of the same directory as the next process finds it."""
     stop: CleanStop | None = log.close(clean=clean)
     return open_log(
@@ -78,31 +79,31 @@ def again(
 
 
 class TestAppending:
-    def test_what_is_due_later_waits_and_holds_the_log(self, log: UnifiedLog) -> None:
+    def test_what_is_due_later_waits_and_holds_the_log(self, log: PartitionLog) -> None:
         send(log, None, -5, 0, 30)
         send(log, 20)
         assert waiting(log) == {3: 30, 4: 20}
-        assert (log.held_from, log.next_due_ms) == (3, NOW_MS + 20)
-        assert not log.release_due(NOW_MS + 19)
-        assert log.release_due(NOW_MS + 20)
+        assert (log.held_from, log.record_states.next_due_ms) == (3, NOW_MS + 20)
+        assert not log.record_states.release_due(NOW_MS + 19)
+        assert log.record_states.release_due(NOW_MS + 20)
         assert waiting(log) == {3: 30}
-        assert log.release_due(NOW_MS + 30)
+        assert log.record_states.release_due(NOW_MS + 30)
         assert log.held_from == NOT_HELD
 
     @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-    def test_compressed(self, log: UnifiedLog, codec: str) -> None:
+    def test_compressed(self, log: PartitionLog, codec: str) -> None:
         log.append(batch(None, 10, codec=codec), now_ms=NOW_MS)
         assert waiting(log) == {1: 10}
 
-    def test_a_header_that_tells_no_time(self, log: UnifiedLog, caplog: pytest.LogCaptureFixture) -> None:
+    def test_a_header_that_tells_no_time(self, log: PartitionLog, caplog: pytest.LogCaptureFixture) -> None:
         records = [NewRecord(b"v", headers=[("due", value)]) for value in (b"tomorrow", None, b"-1", b"1.5")]
         log.append(build_batch(records), now_ms=NOW_MS)
         assert not waiting(log)
-        assert log.undated_records == 4
+        assert log.record_states.delays.undated_records == 4
         (line,) = caplog.messages
         assert "the header due of 4 records" in line
 
-    def test_too_far_in_the_future_is_refused(self, log: UnifiedLog) -> None:
+    def test_too_far_in_the_future_is_refused(self, log: PartitionLog) -> None:
         send(log, 10_000)
         with pytest.raises(InvalidRecord, match=r"10001 ms from now; delivery.delay.max.ms is 10000"):
             send(log, 5, 10_001)
@@ -127,9 +128,9 @@ class TestAppending:
         assert waiting(log) == {1: 20, 2: 30, 4: 40}
         log.close(clean=False)
         assert environment.delayed_limit.in_all == 0
-        assert not environment.delaying
+        assert not log.lists.delaying
 
-    def test_a_duplicate_is_tracked_once(self, log: UnifiedLog) -> None:
+    def test_a_duplicate_is_tracked_once(self, log: PartitionLog) -> None:
         for _ in range(2):
             send(log, 10, producer_id=7, sequence=0)
         assert waiting(log) == {0: 10}
@@ -137,7 +138,7 @@ class TestAppending:
     def test_a_topic_that_delays_nothing(self, tmp_path: Path) -> None:
         log = open_log(tmp_path, replace(CONFIG, delivery_delay_header=""))
         send(log, 10)
-        assert log.delays is None
+        assert log.record_states.delayed is None
         assert log.held_from == NOT_HELD
         flush(log)
         log.close(clean=True)
@@ -145,16 +146,16 @@ class TestAppending:
 
 
 class TestTransactions:
-    def end(self, log: UnifiedLog, producer_id: int, *, commit: bool) -> None:
-        log.append_end_marker(producer_id, 0, commit=commit, coordinator_epoch=0, now_ms=NOW_MS)
+    def end(self, log: PartitionLog, producer_id: int, *, commit: bool) -> None:
+        append_end_marker(log, producer_id, 0, commit=commit, coordinator_epoch=0, now_ms=NOW_MS)
 
     @pytest.mark.parametrize("restarts", [False, True])
-    def test_what_was_aborted_waits_for_nothing(self, log: UnifiedLog, restarts: bool) -> None:
+    def test_what_was_aborted_waits_for_nothing(self, log: PartitionLog, restarts: bool) -> None:
         send(log, 30, 40, producer_id=7, sequence=0)
         send(log, 30, producer_id=8, sequence=0)
         send(log, 50)
         if restarts:
-            log.note_delays()
+            log.capture_delays()
             log = again(log)
         self.end(log, 7, commit=False)
         if restarts:
@@ -166,7 +167,7 @@ class TestTransactions:
             log = again(log, clean=True)
         assert waiting(log) == {2: 30, 3: 50}
 
-    def test_what_is_open_at_a_clean_stop(self, log: UnifiedLog) -> None:
+    def test_what_is_open_at_a_clean_stop(self, log: PartitionLog) -> None:
         send(log, 50)
         send(log, 30, producer_id=7, sequence=0)
         log = again(log, clean=True)
@@ -176,51 +177,51 @@ class TestTransactions:
 
 
 class TestDeletion:
-    def old(self, log: UnifiedLog) -> None:
+    def old(self, log: PartitionLog) -> None:
         log.update_config(replace(log.config, retention_ms=1, retention_bytes=1))
 
-    def fill(self, log: UnifiedLog) -> None:
+    def fill(self, log: PartitionLog) -> None:
         for number in range(12):
             send(log, 5_000 if number == 6 else None, None, None)
         flush(log)
-        assert log.segment_count > 3
+        assert len(log.segments) > 3
 
-    def test_retention_leaves_what_waits(self, log: UnifiedLog) -> None:
+    def test_retention_leaves_what_waits(self, log: PartitionLog) -> None:
         self.fill(log)
         self.old(log)
-        assert log.delete_old_segments(NOW_MS + 4_999)
+        assert delete_old_segments(log, NOW_MS + 4_999)
         assert 0 < log.log_start_offset <= 18
-        assert not log.delete_old_segments(NOW_MS + 4_999)
-        assert log.delete_old_segments(NOW_MS + 5_000)
+        assert not delete_old_segments(log, NOW_MS + 4_999)
+        assert delete_old_segments(log, NOW_MS + 5_000)
         assert log.log_start_offset == log.log_end_offset
 
-    def test_retention_leaves_it_a_while_longer(self, log: UnifiedLog) -> None:
+    def test_retention_leaves_it_a_while_longer(self, log: PartitionLog) -> None:
         log.update_config(replace(CONFIG, delivery_delay_hold_ms=6_000))
         self.fill(log)
         self.old(log)
-        log.delete_old_segments(NOW_MS)
-        assert not log.delete_old_segments(NOW_MS + 10_999)
-        assert log.delete_old_segments(NOW_MS + 11_100)
+        delete_old_segments(log, NOW_MS)
+        assert not delete_old_segments(log, NOW_MS + 10_999)
+        assert delete_old_segments(log, NOW_MS + 11_100)
 
     @pytest.mark.parametrize("is_noted", [True, False])
-    def test_a_while_longer_after_a_restart_too(self, log: UnifiedLog, is_noted: bool) -> None:
+    def test_a_while_longer_after_a_restart_too(self, log: PartitionLog, is_noted: bool) -> None:
         config = replace(CONFIG, delivery_delay_hold_ms=6_000)
         log.update_config(config)
         self.fill(log)
-        log.release_due(NOW_MS + 5_001)
+        log.record_states.release_due(NOW_MS + 5_001)
         if is_noted:
-            log.note_delays()
+            log.capture_delays()
         log = again(log, config, now_ms=NOW_MS + 5_002)
         self.old(log)
-        log.delete_old_segments(NOW_MS + 5_002)
-        assert not log.delete_old_segments(NOW_MS + 10_999)
-        assert log.delete_old_segments(NOW_MS + 11_100)
+        delete_old_segments(log, NOW_MS + 5_002)
+        assert not delete_old_segments(log, NOW_MS + 10_999)
+        assert delete_old_segments(log, NOW_MS + 11_100)
 
-    def test_who_deletes_records_deletes_those_too(self, log: UnifiedLog) -> None:
+    def test_who_deletes_records_deletes_those_too(self, log: PartitionLog) -> None:
         self.fill(log)
-        log.delete_records_before(18)
+        delete_records(log, 18)
         assert log.held_from == 18
-        log.delete_records_before(19)
+        delete_records(log, 19)
         assert (log.held_from, waiting(log)) == (NOT_HELD, {})
         log = again(log)
         assert waiting(log) == {}
@@ -229,33 +230,33 @@ class TestDeletion:
 class TestRestart:
     @pytest.mark.parametrize("clean", [True, False])
     @pytest.mark.parametrize("is_noted", [True, False])
-    def test_what_waits_is_found_again(self, log: UnifiedLog, clean: bool, is_noted: bool) -> None:
+    def test_what_waits_is_found_again(self, log: PartitionLog, clean: bool, is_noted: bool) -> None:
         send(log, None, 30)
         flush(log)
         if is_noted:
-            log.note_delays()
+            log.capture_delays()
         send(log, 20, None)
         flush(log)
         log = again(log, clean=clean)
         assert waiting(log) == {1: 30, 2: 20}
         assert log.held_from == 1
 
-    def test_what_was_noted_is_not_read_again(self, log: UnifiedLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_what_was_noted_is_not_read_again(
+        self, log: PartitionLog, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         for _ in range(10):
             send(log, 30, 40)
         flush(log)
-        log.note_delays()
+        log.capture_delays()
+        flush(log)
         send(log, 50)
         flush(log)
         read: list[int] = []
-        find = UnifiedLog._find_delayed
+        replay = Delays.replay
         monkeypatch.setattr(
-            UnifiedLog,
-            "_find_delayed",
-            lambda self, delays, batch, *rest: (
-                read.append(batch.base_offset),
-                find(self, delays, batch, *rest),
-            ),
+            Delays,
+            "replay",
+            lambda self, batch, *rest: (read.append(batch.base_offset), replay(self, batch, *rest)),
         )
         log = again(log)
         assert read == [20]
@@ -273,7 +274,7 @@ class TestRestart:
             lambda content: b"nonsense" * 10,
         ],
     )
-    def test_with_a_damaged_file_the_log_is_read(self, log: UnifiedLog, damage: object) -> None:
+    def test_with_a_damaged_file_the_log_is_read(self, log: PartitionLog, damage: object) -> None:
         send(log, 30, None, 20)
         log = again(log, clean=True)
         path = Path(log.directory) / DELAYED_RECORDS
@@ -282,13 +283,14 @@ class TestRestart:
         log = open_log(Path(log.directory), CONFIG)
         assert waiting(log) == {0: 30, 2: 20}
 
-    def test_a_file_of_a_longer_log_is_not_believed(self, log: UnifiedLog) -> None:
+    def test_a_file_of_a_longer_log_is_not_believed(self, log: PartitionLog) -> None:
         send(log, 30)
         flush(log)
         size_bytes = log.size_bytes
         send(log, 40)
         flush(log)
-        log.note_delays()
+        log.capture_delays()
+        flush(log)
         log.close(clean=False)
         (segment,) = Path(log.directory).glob("*.log")
         with segment.open("r+b") as file:
@@ -299,16 +301,17 @@ class TestRestart:
         log = again(log)
         assert waiting(log) == {0: 30}
 
-    def test_only_what_is_durable_is_noted(self, log: UnifiedLog) -> None:
+    def test_only_what_is_durable_is_noted(self, log: PartitionLog) -> None:
         send(log, 30)
         flush(log)
         send(log, 40)
-        log.note_delays()
+        log.capture_delays()
+        flush(log)
         content = (Path(log.directory) / DELAYED_RECORDS).read_bytes()
         assert (NOW_MS + 30).to_bytes(8, "big") in content
         assert (NOW_MS + 40).to_bytes(8, "big") not in content
 
-    def test_after_a_failed_disk(self, log: UnifiedLog) -> None:
+    def test_after_a_failed_disk(self, log: PartitionLog) -> None:
         send(log, 30)
         flush(log)
         log.take_offline("a test")
@@ -320,7 +323,7 @@ class TestRestart:
 class TestConfiguration:
     OFF = replace(CONFIG, delivery_delay_header="")
 
-    def begin_off(self, path: Path, delays_ms: Sequence[int]) -> UnifiedLog:
+    def begin_off(self, path: Path, delays_ms: Sequence[int]) -> PartitionLog:
         log = open_log(path, self.OFF)
         send(log, *delays_ms)
         flush(log)
@@ -329,28 +332,29 @@ class TestConfiguration:
     def test_turned_on_it_is_for_records_to_come(self, tmp_path: Path) -> None:
         log = self.begin_off(tmp_path, [30, 40])
         log.alter_delays(CONFIG)
+        flush(log)
         assert waiting(log) == {}
         send(log, 50)
         assert waiting(log) == {2: 50}
         log = again(log)
         assert waiting(log) == {2: 50}, "it is remembered from where on"
 
-    def test_a_log_that_is_loaded_before_its_configuration_is_known(self, log: UnifiedLog) -> None:
+    def test_a_log_that_is_loaded_before_its_configuration_is_known(self, log: PartitionLog) -> None:
         send(log, 30)
         log = again(log, self.OFF)
         log.update_config(CONFIG)
         assert waiting(log) == {0: 30}
 
-    def test_turned_off_everything_is_due(self, log: UnifiedLog) -> None:
+    def test_turned_off_everything_is_due(self, log: PartitionLog) -> None:
         send(log, 30)
         log.alter_delays(self.OFF)
-        assert log.delays is None
+        assert log.record_states.delayed is None
         assert log.held_from == NOT_HELD
         log = again(log, self.OFF)
         log.alter_delays(CONFIG)
         assert waiting(log) == {}
 
-    def test_with_another_header_everything_is_due(self, log: UnifiedLog) -> None:
+    def test_with_another_header_everything_is_due(self, log: PartitionLog) -> None:
         other = replace(CONFIG, delivery_delay_header="not.before")
         send(log, 30)
         flush(log)

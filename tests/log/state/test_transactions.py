@@ -7,17 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from log import InvalidProducerEpoch, InvalidRecord, InvalidTxnState, TransactionCoordinatorFenced, UnifiedLog
+from log import (
+    InvalidProducerEpoch,
+    InvalidRecord,
+    InvalidTxnState,
+    PartitionLog,
+    TransactionCoordinatorFenced,
+)
 from log.format.end_marker import build_end_marker
 from log.format.record_batch import parse_header
 from log.format.records import iterate_records
-from log.recovery.load import CleanStop
-from tests.log.support import NOW_MS, SMALL, batch, flush, open_log
+from log.recovery.clean_stop import CleanStop
+from log.segments.aborted_transactions import aborted_between
+from tests.log.support import NOW_MS, SMALL, append_end_marker, batch, delete_records, flush, open_log
 
 ROOMY = replace(SMALL, segment_bytes=100_000)
 
 
-def send(log: UnifiedLog, producer_id: int, count: int = 1, producer_epoch: int = 0) -> int:
+def send(log: PartitionLog, producer_id: int, count: int = 1, producer_epoch: int = 0) -> int:
     """Append the next transactional batch of a producer; returns its base offset."""
     entry = log.producers.get(producer_id)
     known = entry is not None and entry.producer_epoch == producer_epoch
@@ -35,23 +42,23 @@ def send(log: UnifiedLog, producer_id: int, count: int = 1, producer_epoch: int 
 
 
 def end(
-    log: UnifiedLog,
+    log: PartitionLog,
     producer_id: int,
     *,
     commit: bool = False,
     producer_epoch: int = 0,
     coordinator_epoch: int = 0,
 ) -> int:
-    return log.append_end_marker(
-        producer_id, producer_epoch, commit=commit, coordinator_epoch=coordinator_epoch, now_ms=NOW_MS
+    return append_end_marker(
+        log, producer_id, producer_epoch, commit=commit, coordinator_epoch=coordinator_epoch, now_ms=NOW_MS
     ).base_offset
 
 
-def state(log: UnifiedLog) -> tuple[object, ...]:
+def state(log: PartitionLog) -> tuple[object, ...]:
     return (
         log.last_stable_offset,
-        log.open_transactions(),
-        log.aborted_transactions(0, log.log_end_offset),
+        log.transactions.open_transactions(),
+        aborted_between(log.segments, 0, log.log_end_offset),
         {
             entry.producer_id: (entry.producer_epoch, entry.next_sequence, entry.coordinator_epoch)
             for entry in log.producers
@@ -111,7 +118,7 @@ class TestMarkers:
             send(log, 7, producer_epoch=4)
         flush(log)
         assert log.last_stable_offset == 1
-        assert log.aborted_transactions(0, 1) == []
+        assert aborted_between(log.segments, 0, 1) == []
 
     def test_a_client_may_not_write_one(self, tmp_path: Path) -> None:
         log = open_log(tmp_path / "p", ROOMY)
@@ -133,7 +140,7 @@ class TestMarkers:
         offsets = batch(producer_id=7, producer_epoch=1, base_sequence=-1, is_transactional=True)
         for _ in range(3):
             log.append(offsets, now_ms=NOW_MS, is_client=False)
-        assert log.open_transaction(7) == (1, 0)
+        assert log.transactions.open_transaction(7) == (1, 0)
         older = batch(producer_id=7, producer_epoch=0, base_sequence=-1, is_transactional=True)
         with pytest.raises(InvalidProducerEpoch):
             log.append(older, now_ms=NOW_MS, is_client=False)
@@ -146,15 +153,15 @@ class TestLastStableOffset:
         first, second = send(log, 7), send(log, 8)
         flush(log)
         assert (log.high_watermark, log.last_stable_offset) == (3, first)
-        assert log.open_transaction(7) == (0, first)
-        assert log.open_transactions() == [(7, (0, first)), (8, (0, second))]
+        assert log.transactions.open_transaction(7) == (0, first)
+        assert log.transactions.open_transactions() == [(7, (0, first)), (8, (0, second))]
         end(log, 7)
         flush(log)
         assert log.last_stable_offset == second
         end(log, 8, commit=True)
         flush(log)
         assert log.last_stable_offset == log.log_end_offset == 5
-        assert log.open_transactions() == []
+        assert log.transactions.open_transactions() == []
 
     def test_a_marker_counts_when_it_is_below_the_high_watermark(self, tmp_path: Path) -> None:
         log = open_log(tmp_path / "p", ROOMY)
@@ -169,7 +176,7 @@ class TestLastStableOffset:
         log = open_log(tmp_path / "p", ROOMY)
         send(log, 7, 4)
         flush(log)
-        log.delete_records_before(3)
+        delete_records(log, 3)
         assert (log.log_start_offset, log.last_stable_offset) == (3, 3)
 
 
@@ -181,11 +188,11 @@ class TestAbortedTransactions:
         end(log, 8, commit=True)  # 4
         send(log, 8), end(log, 8)  # 5 6
         flush(log)
-        assert log.aborted_transactions(0, 1) == [(7, 0)]
-        assert log.aborted_transactions(3, 5) == [(7, 0)]
-        assert log.aborted_transactions(4, 5) == []
-        assert log.aborted_transactions(0, 7) == [(7, 0), (8, 5)]
-        assert log.aborted_transactions(6, 7) == [(8, 5)]
+        assert aborted_between(log.segments, 0, 1) == [(7, 0)]
+        assert aborted_between(log.segments, 3, 5) == [(7, 0)]
+        assert aborted_between(log.segments, 4, 5) == []
+        assert aborted_between(log.segments, 0, 7) == [(7, 0), (8, 5)]
+        assert aborted_between(log.segments, 6, 7) == [(8, 5)]
 
     def test_later_segments_are_searched_as_far_as_needed(self, tmp_path: Path) -> None:
         log = open_log(tmp_path / "p", ROOMY)
@@ -195,7 +202,7 @@ class TestAbortedTransactions:
         log.roll(NOW_MS)
         end(log, 7)
         flush(log)
-        assert log.aborted_transactions(0, 2) == [(8, 1), (7, 0)]
+        assert aborted_between(log.segments, 0, 2) == [(8, 1), (7, 0)]
         region = log.find(0, 10_000, upper_bound=log.last_stable_offset)
         assert log.aborted_in(0, region) == [(8, 1), (7, 0)]
         assert log.aborted_in(0, None) == []
@@ -207,10 +214,10 @@ class TestAbortedTransactions:
         send(log, 7), end(log, 7)
         flush(log)
         assert list(transaction_files(tmp_path / "p")) == ["00000000000000000000.txnindex"]
-        log.delete_records_before(2)
-        log._environment.delete_due(NOW_MS)
+        delete_records(log, 2)
+        log.environment.delete_due(NOW_MS)
         assert transaction_files(tmp_path / "p") == {}
-        assert log.aborted_transactions(0, 4) == [(7, 2)]
+        assert aborted_between(log.segments, 0, 4) == [(7, 2)]
 
     def test_a_log_without_aborts_has_no_file(self, tmp_path: Path) -> None:
         log = open_log(tmp_path / "p", ROOMY)
@@ -220,7 +227,7 @@ class TestAbortedTransactions:
         assert transaction_files(tmp_path / "p") == {}
 
 
-def lively(log: UnifiedLog) -> None:
+def lively(log: PartitionLog) -> None:
     """Commits, aborts and transactions left open over several segments."""
     for number in range(12):
         producer_id = 7 + number % 3
@@ -237,9 +244,9 @@ class TestWhatSurvives:
         log = open_log(directory)
         lively(log)
         before = state(log)
-        assert log.segment_count > 2
-        assert log.open_transactions()
-        assert log.aborted_transactions(0, log.log_end_offset)
+        assert len(log.segments) > 2
+        assert log.transactions.open_transactions()
+        assert aborted_between(log.segments, 0, log.log_end_offset)
         return before, log.close(clean=clean)
 
     def test_a_clean_stop(self, tmp_path: Path) -> None:
@@ -293,9 +300,9 @@ class TestWhatSurvives:
         path = tmp_path / "p" / "00000000000000000000.log"
         path.write_bytes(path.read_bytes()[:-1])
         log = open_log(tmp_path / "p", ROOMY)
-        assert log.open_transaction(7) == (0, 2)
+        assert log.transactions.open_transaction(7) == (0, 2)
         assert log.last_stable_offset == 2
-        assert log.aborted_transactions(0, 9) == [(7, 0)]
+        assert aborted_between(log.segments, 0, 9) == [(7, 0)]
 
     def test_reopening_after_a_failure(self, tmp_path: Path) -> None:
         log = open_log(tmp_path / "p")
@@ -309,7 +316,7 @@ class TestWhatSurvives:
         log = open_log(tmp_path / "p", ROOMY)
         send(log, 7), send(log, 8), end(log, 8)
         assert log.expire_producers(NOW_MS + 10**10) == 1
-        assert log.open_transaction(7) == (0, 0)
+        assert log.transactions.open_transaction(7) == (0, 0)
         end(log, 7)
         flush(log)
         assert log.last_stable_offset == 4

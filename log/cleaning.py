@@ -1,0 +1,180 @@
+"""Compaction of a partition log: what can be cleaned, and putting the result in place.
+
+The cleaning itself happens in another process (`log.compaction.cleaner`). All functions here run in the thread of the log
+and are short. Source of the rules: Kafka's `LogCleanerManager`, `UnifiedLog.replaceSegments`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from log.compaction.cleanable import CompactionRules, SegmentAge
+from log.compaction.cleanable import cleanable as decide_cleanable
+from log.compaction.job import CleaningJob, JobSegment
+from log.compaction.swap import SwapTicket, delete_swap, rename_to_final, rename_to_swap
+from log.errors import StorageFailed
+from log.removal.segment_deletion import remove_segments
+from log.segments.aborted_transactions import aborted_from
+from log.segments.segment import Segment
+
+if TYPE_CHECKING:
+    from log.compaction.cleanable import Cleanable
+    from log.compaction.job import CleanedSegment, JobLimits
+    from log.partition_log import PartitionLog
+
+_NEVER_MS: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaning:
+    """A cleaning of a log that was begun, and which life of the log it belongs to."""
+
+    job: CleaningJob
+    generation: int
+
+
+def has_closed_segments_after(log: PartitionLog, offset: int) -> bool:
+    """Return whether a closed segment reaches beyond `offset`: without one there is nothing to clean."""
+    return log.segments.active.base_offset > offset
+
+
+def cleanable(
+    log: PartitionLog, clean_end_offset: int | None, durable_end_offset: int, now_ms: int
+) -> Cleanable:
+    """Return what can be cleaned, given where the last cleaning ended, and up to where a start takes the log for durable.
+
+    Nothing is cleaned whose names only the log tells. Raises StorageFailed, CorruptRecord.
+    """
+    log.check_online()
+    config, segments, names = log.config, log.segments, log.record_states.names
+    is_lagging, is_due = config.min_compaction_lag_ms > 0, config.max_compaction_lag_ms < _NEVER_MS
+    dirty = clean_end_offset or 0
+    if names is not None and names.unsaved_from is not None:
+        durable_end_offset = min(durable_end_offset, names.unsaved_from)
+    with log.reading():
+        # Timestamps may have to be read: those of segments that were cleaned before do not count.
+        closed = [
+            SegmentAge(
+                segment.base_offset,
+                end_offset,
+                segment.size_bytes,
+                segment.largest_timestamp() if is_lagging and end_offset > dirty else -1,
+                segment.first_timestamp() if is_due and end_offset > dirty else -1,
+            )
+            for segment, end_offset in zip(segments.segments, segments.bases[1:], strict=False)
+        ]
+    return decide_cleanable(
+        closed,
+        CompactionRules(
+            config.min_cleanable_dirty_ratio, config.min_compaction_lag_ms, config.max_compaction_lag_ms
+        ),
+        clean_end_offset=clean_end_offset,
+        log_start_offset=log.log_start_offset,
+        log_end_offset=log.log_end_offset,
+        decided_end_offset=min(
+            log.last_stable_offset,
+            log.recovery_point,
+            durable_end_offset,
+            segments.reader.first_damaged_base(),
+        ),
+        now_ms=now_ms,
+    )
+
+
+def begin_cleaning(
+    log: PartitionLog, found: Cleanable, limits: JobLimits, *, token: str, now_ms: int
+) -> Cleaning:
+    """Return the job of cleaning what was found. Raises StorageFailed."""
+    log.check_online()
+    end_offset = found.first_uncleanable_offset
+    segments, config = log.segments, log.config
+    try:
+        # What remembers the producers must not be lost together with what they wrote.
+        log.unflushed.sync_files()
+        aborted_later = aborted_from(segments, end_offset, end_offset)
+    except OSError as error:
+        raise StorageFailed(f"{log.place} can't be cleaned: {error}") from error
+    job = CleaningJob(
+        directory=log.directory,
+        token=token,
+        segments=[
+            JobSegment(segment.base_offset, next_base, segment.size_bytes, segment.has_aborted)
+            for segment, next_base in zip(segments.segments, segments.bases[1:], strict=False)
+            if next_base <= end_offset
+        ],
+        first_dirty_offset=found.first_dirty_offset,
+        round_end_offset=end_offset,
+        producers=[
+            (entry.producer_id, entry.last_offset, entry.producer_epoch)
+            for entry in log.producers
+            if entry.last_offset < end_offset
+        ],
+        aborted_later=aborted_later,
+        now_ms=now_ms,
+        delete_retention_ms=config.delete_retention_ms,
+        segment_bytes=config.segment_bytes,
+        segment_index_bytes=config.segment_index_bytes,
+        index_interval_bytes=config.index_interval_bytes,
+        max_decompressed_bytes=config.max_decompressed_bytes,
+        limits=limits,
+    )
+    return Cleaning(job, log.unflushed.generation)
+
+
+# Putting a cleaned segment in place.
+
+
+def begin_swap(log: PartitionLog, cleaning: Cleaning, cleaned: CleanedSegment) -> SwapTicket | None:
+    """Take the first step of the swap; the ticket must run after it. None when the log is no longer what it was.
+
+    Raises StorageFailed; the log is then unchanged.
+    """
+    if cleaning.generation != log.unflushed.generation or log.offline:
+        return None
+    if log.segments.place_of(cleaned.sources) is None:
+        return None
+    storage = log.environment.storage
+    try:
+        rename_to_swap(storage, log.directory, cleaned, cleaning.job.token)
+    except OSError as error:
+        raise StorageFailed(f"a cleaned segment of {log.place} can't be used: {error}") from error
+    return SwapTicket(storage, log.directory, cleaned, cleaning.generation)
+
+
+def finish_swap(log: PartitionLog, ticket: SwapTicket, now_ms: int) -> bool:
+    """Finish the swap after the ticket ran: readers find the new segment from here on. False when it was given up.
+
+    Raises StorageFailed; the log is then offline, and `reopen` finishes the swap.
+    """
+    if ticket.generation != log.unflushed.generation or log.offline:
+        return False
+    cleaned, segments = ticket.cleaned, log.segments
+    place = segments.place_of(cleaned.sources)
+    if place is None:
+        abandon_swap(log, ticket)
+        return False
+    environment = log.environment
+    old = segments.segments[place]
+    try:
+        remove_segments(environment, old, now_ms + log.config.file_delete_delay_ms)
+        environment.storage.sync_directory(log.directory)
+        rename_to_final(environment.storage, log.directory, cleaned)
+    except OSError as error:
+        log.fail(f"a cleaned segment could not take its place: {error}", error)
+    new = Segment(environment, log.directory, cleaned.base_offset, cleaned.size_bytes, old[-1].created_ms)
+    new.has_aborted = cleaned.has_aborted
+    segments.replace(place, new)
+    # Either name will do after a crash, so nobody waits for the new one.
+    log.unflushed.add([], log.directory)
+    return True
+
+
+def abandon_swap(log: PartitionLog, ticket: SwapTicket) -> None:
+    """Give up a swap that has begun. Raises StorageFailed; the log is then offline."""
+    if ticket.generation != log.unflushed.generation or log.offline:
+        return
+    try:
+        delete_swap(log.environment.storage, log.directory, ticket.cleaned)
+    except OSError as error:
+        log.fail(f"a cleaned segment could not be deleted: {error}", error)

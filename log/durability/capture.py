@@ -1,0 +1,60 @@
+"""Side files of a partition log: small files of what is derived from the log's batches, written by flush tickets.
+
+The log captures the content on the event loop. The flush that follows makes the log's data durable first, then writes the
+captures, so that no crash leaves a side file that says more than the log has.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Capture(Protocol):
+    """The content of one side file at one moment."""
+
+    def write(self) -> None:
+        """Make the side file say this, durably; called in any thread, when all data below is durable. Raises OSError."""
+
+    def saved(self) -> None:
+        """Take note that `write` has succeeded; called in the thread of the log."""
+
+
+class SideFile:
+    """The right to write one kind of side file in a directory, for as long as the log is open.
+
+    Captures are numbered. A capture that comes late, after a newer one was written, writes nothing.
+    """
+
+    __slots__ = ("_closed", "_lock", "_number", "_written")
+
+    def __init__(self) -> None:
+        """Begin with nothing written."""
+        self._lock = threading.Lock()
+        self._closed = False
+        self._number = 0
+        self._written = 0
+
+    def next_number(self) -> int:
+        """Return the number of a new capture."""
+        self._number += 1
+        return self._number
+
+    def write(self, number: int, write: Callable[[], None]) -> None:
+        """Call `write` unless the file is closed or a newer capture was written. Raises what `write` raises."""
+        with self._lock:
+            if not self._closed and number > self._written:
+                write()
+                self._written = number
+
+    def write_unnumbered(self, write: Callable[[], None]) -> None:
+        """Call `write` unless the file is closed, for content that never changes. Raises what `write` raises."""
+        with self._lock:
+            if not self._closed:
+                write()
+
+    def close(self) -> None:
+        """Write no more, not even for flushes in flight: another log may get the directory's name."""
+        with self._lock:
+            self._closed = True

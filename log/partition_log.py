@@ -1,0 +1,576 @@
+"""The log of one partition, which drives its parts.
+
+`append` is: check, judge the producer, judge the records, assign base_offset, write, fold in, advance log_end_offset, with
+nothing in between that could let another append in. Written is not durable: a `FlushTicket` moves `recovery_point`, and the
+owner moves `high_watermark`. After a failed write or flush the log is offline until `reopen`.
+
+    segments      the files of batches and their indexes      unflushed      what is not durable yet, and its tickets
+    producers     sequences, judged in `append`               transactions   which are open, where all is decided
+    record_rules  what records ask for: names and delays; None on a plain topic
+
+Source of the rules: Kafka's `UnifiedLog`, `LocalLog`; that an fsync is never tried again, PostgreSQL's fsyncgate (2018).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from log.durability.log_start import LogStart
+from log.durability.unflushed import Unflushed
+from log.errors import CorruptRecord, OffsetOutOfRange, StorageFailed
+from log.files.checkpoints import encode_partition_metadata
+from log.files.file_names import PARTITION_METADATA
+from log.files.storage import NO_DESCRIPTORS
+from log.format.batch_validation import check_batch
+from log.format.end_marker import build_end_marker
+from log.format.record_batch import TRANSACTIONAL_FLAG
+from log.format.stamping import stamp
+from log.log_lists import LogLists
+from log.place import LogPlace
+from log.recovery.clean_stop import clean_stop, is_as
+from log.recovery.load import load_log, new_log
+from log.refusals import is_passing_shortage, not_stored, refuse
+from log.segments.aborted_transactions import aborted_in, add_aborted
+from log.segments.regions import Appended, ReadResult
+from log.segments.segment import Segment
+from log.segments.segment_list import SegmentList
+from log.state.leader_epoch_file import LeaderEpochFile
+from log.state.producer_snapshots import write_snapshot
+from log.state.record_states import RecordStates
+from log.state.transactions import Transactions
+from seq_validator import ACCEPTED, NO_TRANSACTION
+
+if TYPE_CHECKING:
+    import uuid
+    from collections.abc import Iterator
+
+    from log.config import LogConfig
+    from log.durability.flush_ticket import FlushTicket
+    from log.environment import LogEnvironment
+    from log.format.record_batch import BatchHeader, Buffer
+    from log.recovery.clean_stop import CleanStop
+    from log.recovery.load import LoadedLog
+    from log.segments.regions import FileRegion
+    from log.state.record_rules import Found
+
+_logger = logging.getLogger(__name__)
+_new_tuple = tuple.__new__
+
+
+class PartitionLog:
+    """One partition's batches, from log_start_offset (inclusive) to log_end_offset (exclusive).
+
+    All below `recovery_point` is durable. All below `high_watermark` may be read by consumers; those that want committed
+    records only stop at `last_stable_offset`. All methods belong to one thread; tickets may run in another. Times are ms and
+    come from the caller.
+    """
+
+    def __init__(
+        self,
+        environment: LogEnvironment,
+        directory: str,
+        *,
+        topic: str,
+        partition: int,
+        topic_id: uuid.UUID,
+        config: LogConfig,
+        now_ms: int,
+        recovery_point: int = 0,
+        clean_stop: CleanStop | None = None,
+        is_new: bool = False,
+        lists: LogLists[PartitionLog] | None = None,
+    ) -> None:
+        """Load the partition from `directory`, which exists, or begin it there. Raises OSError, IncompatibleFormat.
+
+        The names of a log that `is_new` become durable with its first flush.
+        """
+        self.place = LogPlace(directory, topic, partition, topic_id)
+        self.directory, self.topic, self.partition, self.topic_id = self.place
+        self.config = config
+        self.failure: str | None = None
+        self.environment = environment
+        self.lists = LogLists[PartitionLog]() if lists is None else lists
+        self.unflushed = Unflushed(environment.storage, self.place)
+        self.record_states = RecordStates(environment, self.place, self.unflushed, self.lists, self)
+        self.kept_because = ""
+        """Why retention keeps the oldest segment, as it was logged last."""
+        if is_new:
+            self._begin_with(new_log(environment, directory, config, now_ms), now_ms)
+            self.unflushed.first_flush_pending = True
+            self.unflushed.add([f"{directory}/{PARTITION_METADATA}"], directory)
+            self.unflushed.add([], str(Path(directory).parent))
+        else:
+            self._load(recovery_point, clean_stop, now_ms)
+
+    # Loading.
+
+    def _load(self, recovery_point: int, clean_stop: CleanStop | None, now_ms: int) -> None:
+        # Whoever first asks for the log may be about to read it without waiting; to open it is to wait.
+        with self.environment.storage.may_wait():
+            loaded = load_log(
+                self.environment,
+                self.directory,
+                self.config,
+                recovery_point=recovery_point,
+                clean_stop=clean_stop,
+                now_ms=now_ms,
+            )
+        self._begin_with(loaded, now_ms)
+
+    def _begin_with(self, loaded: LoadedLog, now_ms: int) -> None:
+        """Make the parts of what was loaded, all of which is durable."""
+        self._clean_stop = loaded.clean_stop
+        self.bytes_cut = loaded.bytes_cut
+        self.log_start_offset = loaded.log_start_offset
+        self.log_end_offset = self.high_watermark = loaded.log_end_offset
+        self.segments = SegmentList(self.environment, loaded.segments)
+        self.segments.reader.high_watermark_moved(self.high_watermark, self.log_end_offset)
+        self.unflushed.reset(self.segments, loaded.log_end_offset)
+        self.epochs = LeaderEpochFile(self.environment.storage, self.directory, loaded.leader_epochs)
+        self.producers = loaded.producers
+        self.transactions = Transactions(loaded.producers)
+        for found in loaded.damage:
+            if found.undecided_from != NO_TRANSACTION:
+                self.transactions.ongoing.hold(found.undecided_from, found.end_offset)
+        self.log_start = LogStart(self.environment.storage, *self.place[:3], self.log_start_offset)
+        self.record_states.begin(self.config, now_ms)
+
+    @property
+    def offline(self) -> bool:
+        """Whether a failed write or flush ended service until `reopen`; `failure` says what happened."""
+        return self.failure is not None
+
+    @property
+    def recovery_point(self) -> int:
+        """The offset below which all is durable."""
+        return self.unflushed.durable_end_offset
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments."""
+        return self.segments.size_bytes
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The offset below which every record is decided (exclusive); never above the high watermark."""
+        high_watermark = self.high_watermark
+        if not self.transactions.ongoing:
+            return high_watermark
+        return self.transactions.last_stable_offset(high_watermark, self.log_start_offset)
+
+    @property
+    def held_from(self) -> int:
+        """The offset from which neither retention nor TTL may take records; DeleteRecords may."""
+        return self.record_states.kept_from
+
+    def update_config(self, config: LogConfig) -> None:
+        """Go on with another configuration of the topic. Raises StorageFailed when the log can't be read for it.
+
+        The log is offline when its side files can't be read or written.
+        """
+        before, self.config = self.config, config
+        if self.offline:
+            return
+        try:
+            self.record_states.change(config, before)
+        except OSError as error:
+            self.take_offline(f"the side files of the log can't be read or written: {error}", error)
+
+    def alter_delays(self, config: LogConfig) -> None:
+        """Go on with another `delivery.delay.header`, or none: what waits is due, and it holds for records to come only."""
+        self.config = config
+        if not self.offline:
+            self.record_states.alter_delays(config)
+
+    def expire_producers(self, now_ms: int) -> int:
+        """Forget producers that are idle for producer.id.expiration.ms; return how many."""
+        return self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
+
+    def capture_names(self) -> bool:
+        """Capture the producer names for the next flush; False when they are saved, not complete, or the log is offline."""
+        if self.offline:
+            return False
+        try:
+            return self.record_states.capture_names()
+        except OSError as error:
+            self.take_offline(f"the side files of the log can't be written: {error}", error)
+            return False
+
+    def capture_delays(self) -> bool:
+        """Capture what waits to be due for the next flush; False when that is saved, or the log is offline."""
+        return not self.offline and self.record_states.capture_delays()
+
+    # Appending.
+
+    def append(
+        self,
+        records: Buffer,
+        *,
+        now_ms: int,
+        leader_epoch: int = 0,
+        is_client: bool = True,
+        begins_at_zero: bool = False,
+    ) -> Appended:
+        """Append the one batch in `records`; a duplicate is answered with where its original lies.
+
+        The written batch is not yet durable and not yet visible. A coordinator (`is_client` false) may write for a
+        producer without a sequence (-1); then only the epoch counts. With `begins_at_zero` an unknown producer must
+        begin with sequence 0, as Kafka demands in transactions of version 2 (KIP-890).
+        Raises LogError; the log is then unchanged, or offline after StorageFailed.
+        """
+        if self.failure is not None:
+            self.check_online()
+        config = self.config
+        view = records if isinstance(records, memoryview) else memoryview(records)
+        batch = check_batch(view, config, now_ms, is_client)
+        if batch.producer_id >= 0:
+            verdict = self.producers.judge(batch, now_ms, begins_at_zero)
+            if verdict is not ACCEPTED:
+                return not_stored(verdict, self.log_start_offset)
+        found = None
+        rules = self.record_states.rules
+        if rules is not None:
+            found = self._judge_records(batch, view, now_ms)
+            if found.is_dropped:
+                rules.settle(found, now_ms)
+                return Appended(-1, -1, -1, self.log_start_offset, True, found.answer_after)
+            batch, view = found.batch, found.view
+        base_offset = batch.base_offset = self.log_end_offset
+        last_offset = base_offset + batch.last_offset_delta
+        batch.partition_leader_epoch = leader_epoch
+        segments = self.segments
+        log_append_time_ms = self._write(batch, view, last_offset, now_ms)
+        try:
+            segments.active.appended(batch, last_offset, config.index_interval_bytes)
+            segments.size_bytes += batch.size_bytes
+            if batch.producer_id >= 0:
+                if batch.attributes & TRANSACTIONAL_FLAG:
+                    aborted = self.transactions.fold_in(batch, view, now_ms, self.high_watermark)
+                    if aborted is not None:
+                        add_aborted(segments, aborted)
+                else:
+                    self.producers.update(batch, base_offset, now_ms)
+            self.log_end_offset = last_offset + 1
+            if rules is not None and found is not None:
+                rules.fold_in(found, batch, view, now_ms, self.high_watermark)
+            if leader_epoch > self.epochs.latest:
+                self._begin_leader_epoch(leader_epoch, base_offset)
+        except MemoryError as error:
+            # Half of the state has the batch and half has not. The file is right.
+            self.fail("the memory did not suffice for what follows a write", error)
+        # The NamedTuple's own constructor costs three times as much, and this runs for every batch.
+        return _new_tuple(
+            Appended,
+            (base_offset, last_offset, log_append_time_ms, self.log_start_offset, False, last_offset),
+        )
+
+    def _judge_records(self, batch: BatchHeader, view: memoryview, now_ms: int) -> Found:
+        """Return what the record rules find in a batch. Raises LogError; OSErrors take the log offline."""
+        try:
+            return self.record_states.judge(batch, view, now_ms, self.high_watermark)
+        except OSError as error:
+            self.fail(f"the side files of the log can't be written: {error}", error)
+
+    def end_marker(
+        self, producer_id: int, producer_epoch: int, *, commit: bool, coordinator_epoch: int, now_ms: int
+    ) -> bytes:
+        """Return the batch that commits or aborts what the producer has open, to be appended at once, not as a client's.
+
+        It may be appended without anything open. The producer goes on under `producer_epoch`. Raises
+        InvalidProducerEpoch for one older than the known epoch, TransactionCoordinatorFenced for an older
+        coordinator_epoch, StorageFailed.
+        """
+        self.check_online()
+        refuse(self.producers.judge_marker(producer_id, producer_epoch, coordinator_epoch))
+        return build_end_marker(
+            producer_id, producer_epoch, commit=commit, coordinator_epoch=coordinator_epoch, now_ms=now_ms
+        )
+
+    def _write(self, batch: BatchHeader, view: memoryview, last_offset: int, now_ms: int) -> int:
+        """Write the batch at the end, in a new segment where that is due; return the time that the broker gave it, or -1."""
+        config, segments = self.config, self.segments
+        if config.message_timestamp_type != "CreateTime" and batch.record_count:
+            batch.max_timestamp = now_ms  # the time that counts, also for rolling by time
+        try:
+            must_roll = segments.active.must_roll(batch, last_offset, config, now_ms)
+        except (CorruptRecord, OSError) as error:
+            self.fail(f"the active segment can't be read: {error}", error)
+        if must_roll:
+            self.roll(now_ms)
+        active = segments.active
+        head, rest, log_append_time_ms = stamp(batch, view, config, now_ms)
+        try:
+            written = self.environment.storage.write(active.file, (head, rest), active.size_bytes)
+        except OSError as error:
+            self.fail(f"a write failed: {error}", error)
+        if written != batch.size_bytes:
+            no_room = OSError(errno.ENOSPC, "short write")
+            self.fail(
+                f"only {written} of {batch.size_bytes} bytes could be written; is the disk full?", no_room
+            )
+        return log_append_time_ms
+
+    def begin_leader_epoch(self, leader_epoch: int) -> None:
+        """Lead under `leader_epoch` from here on, as Kafka notes when a broker becomes leader. Raises StorageFailed."""
+        if leader_epoch > self.epochs.latest and not self.offline:
+            self._begin_leader_epoch(leader_epoch, self.log_end_offset)
+
+    def _begin_leader_epoch(self, leader_epoch: int, base_offset: int) -> None:
+        try:
+            self.unflushed.add([self.epochs.begin(leader_epoch, base_offset)], self.directory)
+        except OSError as error:
+            self.fail(f"the leader epoch could not be written: {error}", error)
+
+    def roll(self, now_ms: int) -> None:
+        """Go on in a new segment that begins at log_end_offset. Raises StorageFailed."""
+        self.check_online()
+        segments = self.segments
+        if segments.active.base_offset == self.log_end_offset:
+            return
+        segment = Segment(self.environment, self.directory, self.log_end_offset, 0, now_ms)
+        try:
+            if self.unflushed.first_flush_pending:
+                # A crash must not leave the second segment without the first.
+                self.unflushed.sync_files()
+            paths = [*segments.write_indexes(), self._write_snapshot()]
+            self.environment.storage.create(segment.file)
+            self.unflushed.add(paths, self.directory)
+            segments.add(segment)
+            # A closed segment need not be replayed for names.
+            self.record_states.capture_names()
+        except OSError as error:
+            self.fail(f"a new segment could not be created: {error}", error)
+        except MemoryError as error:
+            self.fail("the memory did not suffice for a new segment", error)
+
+    def _write_snapshot(self) -> str:
+        return write_snapshot(
+            self.environment, self.directory, self.producers, self.log_end_offset, self.recovery_point
+        )
+
+    # Reading.
+
+    def find(
+        self, offset: int, max_bytes: int, *, upper_bound: int, min_one_batch: bool = True
+    ) -> FileRegion | None:
+        """Return where the batches from the one that holds `offset` on lie, at most `max_bytes`, all below `upper_bound`.
+
+        The last batch may be cut, the first one never: where it is larger than `max_bytes` it is found all the same
+        with `min_one_batch`, and nothing without. None when there is nothing. One segment at a time.
+        Raises OffsetOutOfRange, StorageFailed. Source: Kafka's `LogSegment.read` and `ReplicaManager.readFromLog`.
+        """
+        self.check_online()
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise OffsetOutOfRange(
+                f"Offset {offset} is not between {self.log_start_offset} and {self.log_end_offset}."
+            )
+        if offset >= upper_bound or (max_bytes <= 0 and not min_one_batch):
+            return None
+        try:
+            return self.segments.reader.find(
+                offset, max_bytes, upper_bound, self.log_end_offset, min_one_batch
+            )
+        except OSError as error:
+            raise StorageFailed(f"{self.place} can't be read: {error}") from error
+
+    def read(
+        self, offset: int, max_bytes: int, *, upper_bound: int, min_one_batch: bool = True
+    ) -> ReadResult:
+        """Return the bytes of what `find` finds. Raises as `find` does."""
+        region = self.find(offset, max_bytes, upper_bound=upper_bound, min_one_batch=min_one_batch)
+        return ReadResult(b"" if region is None else self.read_region(region))
+
+    def read_region(self, region: FileRegion) -> bytes:
+        """Return the bytes of a region of this log. Raises StorageFailed."""
+        with self.reading():
+            return region.read()
+
+    def aborted_in(self, offset: int, region: FileRegion | None) -> list[tuple[int, int]]:
+        """Return (producer_id, first_offset) of the aborted transactions that a reader of `region`, found for `offset`, meets.
+
+        Raises LogError.
+        """
+        if region is None or not self.segments.aborting:
+            return []
+        self.check_online()
+        with self.reading():
+            return aborted_in(self.segments, offset, region, self.log_end_offset)
+
+    def batches(
+        self, offset: int, end_offset: int, chunk_bytes: int, *, skips_damage: bool = False
+    ) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """Yield each whole batch from the one that holds `offset` to the log end, `end_offset`, with its bytes.
+
+        Raises CorruptRecord, OSError.
+        """
+        return self.segments.batches(offset, end_offset, chunk_bytes, skips_damage=skips_damage)
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """Turn the disk's errors into StorageFailed: the log stays online, as its other bytes may be sound."""
+        try:
+            yield
+        except OSError as error:
+            raise StorageFailed(f"{self.place} can't be read: {error}") from error
+
+    # Durability.
+
+    def prepare_flush(self) -> FlushTicket | None:
+        """Return a ticket for everything that is not durable; None when there is nothing, or the log is offline.
+
+        Each ticket goes back to `complete_flush` or `fail_flush`, once.
+        """
+        if self.offline:
+            return None
+        try:
+            ticket = self.unflushed.prepare(self.segments, self.log_end_offset, self.epochs.latest)
+        except OSError as error:
+            self.take_offline(f"a file could not be opened: {error}", error)
+            return None
+        if ticket is not None:
+            active = self.segments.active
+            self.segments.reader.remember(self.log_end_offset, active.base_offset, active.size_bytes)
+        return ticket
+
+    def complete_flush(self, ticket: FlushTicket) -> None:
+        """Take back a ticket that ran: what it covers is durable."""
+        self.unflushed.take_back(ticket)
+        if not self.offline and self.unflushed.complete(ticket):
+            for capture in ticket.captures:
+                capture.saved()
+
+    def fail_flush(self, ticket: FlushTicket, error: OSError) -> None:
+        """Take back a ticket that failed: nobody knows what reached the disk, so the log goes offline."""
+        self.unflushed.take_back(ticket)
+        if ticket.generation == self.unflushed.generation:
+            # A ticket for which no file could be opened flushed nothing. Any other is never tried again.
+            no_handles = error if error.errno in NO_DESCRIPTORS else None
+            self.take_offline(f"a flush failed: {error}", no_handles)
+
+    def advance_high_watermark(self, offset: int) -> None:
+        """Let consumers read up to `offset` (exclusive); it never goes back and never passes log_end_offset."""
+        if offset <= self.high_watermark or offset > self.log_end_offset:
+            return
+        self.high_watermark = offset
+        self.segments.reader.high_watermark_moved(offset, self.log_end_offset)
+
+    def advance_high_watermark_to_end(self) -> None:
+        """Let consumers read everything written."""
+        # Where it lies need not be remembered: that is the end of the active segment.
+        self.high_watermark = self.log_end_offset
+
+    # Failing, re-opening, closing.
+
+    def check_online(self) -> None:
+        """Do nothing where the log is online. Raises StorageFailed."""
+        if self.failure is not None:
+            raise StorageFailed(f"{self.place} is offline: {self.failure}")
+
+    def fail(self, reason: str, error: BaseException | None = None) -> NoReturn:
+        """Take the log offline. Raises StorageFailed."""
+        self.take_offline(reason, error)
+        raise StorageFailed(f"{self.place} is offline: {reason}")
+
+    def take_offline(self, reason: str, error: BaseException | None = None) -> None:
+        """Refuse everything until `reopen`. What was durable stays so; what was only written is undecided.
+
+        Where only room, memory or file handles were missing, as `error` tells, the owner may `reopen` once there are some.
+        """
+        if self.failure is None:
+            self.failure = reason
+            if is_passing_shortage(error):
+                self.lists.short_of_room[self] = None
+            _logger.error("%s goes offline: %s", self.place, reason)
+
+    def reopen(self, now_ms: int) -> None:
+        """Recover from what the disk really has and go on. Raises OSError; the log is then still offline."""
+        self._let_go()
+        if self.unflushed.first_flush_pending:
+            self._name_again()
+        self._load(min(self.recovery_point, self.log_end_offset), None, now_ms)
+        self.failure = None
+        self.lists.short_of_room.pop(self, None)
+        _logger.info("%s is back, it ends at offset %d", self.place, self.log_end_offset)
+
+    def _let_go(self, *, for_readers: bool = False) -> None:
+        """Release the files and all that is remembered; tickets in flight move and write nothing any more."""
+        self.unflushed.generation += 1
+        self.log_start.close()
+        self.record_states.close()
+        self.segments.retire(for_readers=for_readers)
+        self.producers.clear()
+
+    def _name_again(self) -> None:
+        """Write the directory's topic id anew, durably: the first flush may have failed. Raises OSError."""
+        storage = self.environment.storage
+        path = f"{self.directory}/{PARTITION_METADATA}"
+        storage.replace_file(path, encode_partition_metadata(self.topic_id))
+        storage.sync_directory(str(Path(self.directory).parent))
+        self.unflushed.first_flush_pending = False
+
+    def close(self, *, clean: bool) -> CleanStop | None:
+        """Release the files. A clean close makes everything durable first and says what the next start may trust.
+
+        A log that is offline, or fails while it closes, returns None: it will be recovered. Never raises for the disk.
+        """
+        ticket = self.prepare_close() if clean else None
+        error = None
+        if ticket is not None:
+            try:
+                ticket.run()
+            except OSError as failure:
+                error = failure
+        return self.finish_close(ticket, error, clean=clean)
+
+    def prepare_close(self) -> FlushTicket | None:
+        """Return what a clean close must make durable; to be run, in any thread, and given to `finish_close`."""
+        if self.unflushed.tickets_out:
+            _logger.warning("%s is closed while a flush is in flight", self.place)
+            self.take_offline("it is closed while a flush is in flight")
+        if self.offline:
+            return None
+        try:
+            self.record_states.capture_all()
+            if self._is_as_stopped:
+                return None
+            self.unflushed.add([*self.segments.write_indexes(), self._write_snapshot()], self.directory)
+        except (OSError, CorruptRecord) as error:
+            self.take_offline(f"it could not be closed cleanly: {error}")
+        return self.prepare_flush()
+
+    def finish_close(
+        self, ticket: FlushTicket | None, error: OSError | None, *, clean: bool = True
+    ) -> CleanStop | None:
+        """Release the files after what `prepare_close` gave was run; return as `close`."""
+        if ticket is not None and error is None:
+            self.complete_flush(ticket)
+        elif ticket is not None and error is not None:
+            self.fail_flush(ticket, error)
+        stop = None
+        if clean and not self.offline:
+            stop = (
+                self._clean_stop
+                if self._is_as_stopped
+                else clean_stop(
+                    self.segments, self.log_end_offset, has_open_transactions=self.transactions.has_open
+                )
+            )
+        self._let_go(for_readers=True)
+        self.lists.short_of_room.pop(self, None)
+        if self.failure is None:
+            self.failure = "it is closed"
+        return stop
+
+    @property
+    def _is_as_stopped(self) -> bool:
+        """Whether nothing of the files changed since the clean stop that they were loaded from."""
+        stop = self._clean_stop
+        return (
+            stop is not None
+            and not self.unflushed.has_files
+            and is_as(stop, self.segments, self.log_end_offset)
+        )

@@ -1,0 +1,217 @@
+"""Removing the oldest segments of a partition log, for retention and for DeleteRecords: one procedure, two reasons.
+
+    prepare_…   the log's flush ticket takes all side files that remember what goes
+    run         in a worker thread: the flush, then the log start offset becomes durable
+    complete    the log starts there, and the segments below get the names `*.deleted`
+
+A crash between any two steps leaves segments that a start removes again. Source of the rules: Kafka's `UnifiedLog`.
+"""
+
+from __future__ import annotations
+
+import logging
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from log.errors import OffsetOutOfRange
+from log.removal.retention_rules import (
+    DeletionReason,
+    RetentionDecision,
+    SegmentFacts,
+    segments_to_delete,
+)
+from log.removal.segment_deletion import remove_segments
+from log.segments.regions import DeletedSegment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from log.durability.flush_ticket import FlushTicket
+    from log.durability.log_start import LogStart
+    from log.partition_log import PartitionLog
+
+_logger = logging.getLogger(__name__)
+SEGMENTS_AT_ONCE: Final = 50
+"""Segments removed in one call; the rest go with the next call, so that a log of many holds nobody up."""
+_ALL_BYTES: Final = 1 << 62
+
+
+class RemovalTicket:
+    """What must be durable before the log may start at `new_start`. `run` may be called in any thread."""
+
+    __slots__ = ("flush", "log_start", "new_start", "reasons")
+
+    def __init__(
+        self,
+        flush: FlushTicket | None,
+        log_start: LogStart,
+        new_start: int,
+        reasons: Mapping[int, DeletionReason],
+    ) -> None:
+        """Take the log's flush ticket, if it has one, the file of the log start offset, and why segments go.
+
+        `reasons` are by base offset; a segment without one goes because it lies below the log start offset.
+        """
+        self.flush = flush
+        self.log_start = log_start
+        self.new_start = new_start
+        self.reasons = reasons
+
+    def run(self) -> None:
+        """Make all of it durable. Raises OSError."""
+        if self.flush is not None:
+            self.flush.run()
+        self.log_start.advance(self.new_start)
+
+
+def roll_by_time(log: PartitionLog, now_ms: int) -> bool:
+    """Roll an active segment that has been open for segment.ms although nothing is appended; whether it was.
+
+    The new names are durable after the next flush. Raises StorageFailed.
+    """
+    log.check_online()
+    try:
+        if now_ms < log.segments.active.time_to_roll_ms(log.config, now_ms):
+            return False
+    except OSError as error:
+        log.fail(f"the active segment can't be read: {error}", error)
+    log.roll(now_ms)
+    return True
+
+
+def decide_retention(log: PartitionLog, now_ms: int) -> RetentionDecision:
+    """Return which of the first SEGMENTS_AT_ONCE segments retention takes, and why. Raises StorageFailed, CorruptRecord."""
+    log.check_online()
+    names = log.record_states.names
+    if names is not None and not names.is_ready:
+        return RetentionDecision([], "it is still being replayed for producer names")
+    log.record_states.release_due(now_ms)
+    with log.reading():
+        decision = segments_to_delete(
+            islice(_facts(log), SEGMENTS_AT_ONCE),
+            size_bytes=log.size_bytes,
+            now_ms=now_ms,
+            retention_ms=log.config.retention_ms,
+            retention_bytes=log.config.retention_bytes,
+            log_start_offset=log.log_start_offset,
+            high_watermark=log.high_watermark,
+            held_from=log.held_from,
+        )
+    _log_why_kept(log, decision)
+    return decision
+
+
+def _facts(log: PartitionLog) -> Iterator[SegmentFacts]:
+    """Yield the facts one by one: the timestamp of a closed segment may have to be read, and few segments are asked."""
+    segments, by_time = log.segments, log.config.retention_ms >= 0
+    for number, segment in enumerate(segments.segments):
+        is_active = segment is segments.active
+        needs_time = by_time and not (is_active and not segment.size_bytes)
+        timestamp = segment.largest_timestamp() if needs_time else -1
+        end_offset = segments.end_offset(number, log.log_end_offset)
+        yield SegmentFacts(segment.base_offset, end_offset, segment.size_bytes, timestamp, is_active)
+
+
+def _log_why_kept(log: PartitionLog, decision: RetentionDecision) -> None:
+    """Log the reason once, not at every retention pass."""
+    if decision.kept_because != log.kept_because:
+        log.kept_because = decision.kept_because
+        if decision.kept_because:
+            base_offset = log.segments.bases[len(decision.doomed)]
+            _logger.info("%s: the segment at %d stays: %s", log.place, base_offset, decision.kept_because)
+
+
+def prepare_retention(log: PartitionLog, now_ms: int) -> RemovalTicket | None:
+    """Return what must be durable before retention may take segments; None when it takes none.
+
+    Each ticket goes back to `complete_removal` or `fail_removal`, once. Raises StorageFailed, CorruptRecord.
+    """
+    doomed = decide_retention(log, now_ms).doomed
+    if not doomed:
+        return None
+    if len(doomed) == len(log.segments):
+        log.roll(now_ms)
+    reasons = {segment.base_offset: reason for segment, reason in doomed}
+    return _prepare(log, doomed[-1][0].end_offset, now_ms, reasons)
+
+
+def prepare_delete_records(log: PartitionLog, offset: int, now_ms: int) -> RemovalTicket | None:
+    """Return what must be durable before the log may start at `offset` (-1: the high watermark).
+
+    None when it starts there already. The ticket goes back as that of `prepare_retention`. Raises OffsetOutOfRange
+    beyond the high watermark, StorageFailed.
+    """
+    log.check_online()
+    wanted = log.high_watermark if offset == -1 else offset
+    if not 0 <= wanted <= log.high_watermark:
+        raise OffsetOutOfRange(
+            f"Offset {offset} must be between 0 and the high watermark {log.high_watermark}, or -1 for it."
+        )
+    return None if wanted <= log.log_start_offset else _prepare(log, wanted, now_ms, {})
+
+
+def _prepare(
+    log: PartitionLog, new_start: int, now_ms: int, reasons: Mapping[int, DeletionReason]
+) -> RemovalTicket:
+    """Return the ticket, with a flush where something that remembers the records to go is not durable."""
+    states = log.record_states
+    # A start does not replay what is gone, so nothing goes that was not replayed for names.
+    states.replay_names(_ALL_BYTES, now_ms)
+    try:
+        states.capture_below(new_start)
+    except OSError as error:
+        log.fail(f"the side files of the log can't be written: {error}", error)
+    must_flush = (
+        log.unflushed.first_flush_pending
+        or log.unflushed.has_captures
+        or log.segments.count_below(new_start) > 0
+        or states.unsaved_below(new_start)
+    )
+    flush = log.prepare_flush() if must_flush else None
+    log.check_online()
+    return RemovalTicket(flush, log.log_start, new_start, reasons)
+
+
+def complete_removal(log: PartitionLog, ticket: RemovalTicket, now_ms: int) -> list[DeletedSegment]:
+    """Take back a ticket that ran: the log starts at its offset, and the segments below it go.
+
+    Of many segments the first SEGMENTS_AT_ONCE go now, the others with the next retention. Returns those that went.
+    Raises StorageFailed.
+    """
+    if ticket.flush is not None:
+        log.complete_flush(ticket.flush)
+    if ticket.log_start is not log.log_start or log.offline:
+        return []
+    if ticket.new_start > log.log_start_offset:
+        log.log_start_offset = ticket.new_start
+        log.transactions.ongoing.log_start_moved(ticket.new_start)
+        log.epochs.truncate_start(ticket.new_start)
+        log.record_states.discard_below(ticket.new_start)
+    segments = log.segments
+    # What came below the log start since the ticket was made may be remembered by nothing that is durable.
+    count = min(segments.count_below(ticket.new_start), SEGMENTS_AT_ONCE)
+    ends = segments.bases[1 : count + 1]
+    if not count or log.record_states.unsaved_below(ends[-1]):
+        return []
+    gone = segments.drop_first(count)
+    try:
+        remove_segments(log.environment, gone, now_ms + log.config.file_delete_delay_ms)
+    except OSError as error:
+        log.fail(f"a segment could not be removed: {error}", error)
+    return [
+        DeletedSegment(
+            segment.base_offset,
+            end_offset,
+            segment.size_bytes,
+            ticket.reasons.get(segment.base_offset, DeletionReason.LOG_START_OFFSET),
+        )
+        for segment, end_offset in zip(gone, ends, strict=True)
+    ]
+
+
+def fail_removal(log: PartitionLog, ticket: RemovalTicket, error: OSError) -> None:
+    """Take back a ticket that failed: the log goes offline, unless it was reopened meanwhile."""
+    if ticket.flush is not None:
+        log.fail_flush(ticket.flush, error)
+    if ticket.log_start is log.log_start:
+        log.take_offline(f"the log start offset could not be made durable: {error}", error)

@@ -1,0 +1,156 @@
+"""The segments of one partition log, in order, and the batches in them."""
+
+from __future__ import annotations
+
+import contextlib
+from bisect import bisect_left, bisect_right
+from typing import TYPE_CHECKING, Final
+
+from log.errors import CorruptRecord
+from log.format.record_batch import whole_batches
+from log.segments.reader import LogReader
+from log.segments.segment import Segment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from log.environment import LogEnvironment
+    from log.format.record_batch import BatchHeader
+
+_CHUNK_BYTES: Final = 16 * 1024
+
+
+class SegmentList:
+    """The segments, ascending by base offset. Only `active`, the last one, is written to.
+
+    Reading raises CorruptRecord, OSError, NotCached (see `Storage`). A segment that was removed stays readable for those
+    who began to read it.
+    """
+
+    __slots__ = (
+        "_environment",
+        "_storage",
+        "aborting",
+        "active",
+        "bases",
+        "reader",
+        "segments",
+        "size_bytes",
+    )
+
+    def __init__(self, environment: LogEnvironment, segments: list[Segment]) -> None:
+        """Begin with the segments that were loaded, at least one."""
+        self._environment = environment
+        self._storage = environment.storage
+        self.segments = segments
+        self.bases = [segment.base_offset for segment in segments]
+        self.active = segments[-1]
+        self.size_bytes = sum(segment.size_bytes for segment in segments)
+        self.aborting = [segment.base_offset for segment in segments if segment.has_aborted]
+        """Base offsets of the segments that hold markers of aborts."""
+        self.reader = LogReader(environment, self.segments, self.bases)
+
+    def __len__(self) -> int:
+        """Return how many segments there are."""
+        return len(self.segments)
+
+    # The list.
+
+    def add(self, segment: Segment) -> None:
+        """Close the active segment and write to `segment` from here on."""
+        self.active.become_closed()
+        self.segments.append(segment)
+        self.bases.append(segment.base_offset)
+        self.active = segment
+
+    def drop_first(self, count: int) -> list[Segment]:
+        """Take the first `count` segments off the list and return them."""
+        dropped = self.segments[:count]
+        del self.segments[:count]
+        del self.bases[:count]
+        if dropped:
+            del self.aborting[: bisect_right(self.aborting, dropped[-1].base_offset)]
+            self.size_bytes -= sum(segment.size_bytes for segment in dropped)
+        return dropped
+
+    def place_of(self, base_offsets: list[int]) -> slice | None:
+        """Return where these segments are in the list; None when one is missing, or is the active one."""
+        start = bisect_left(self.bases, base_offsets[0])
+        place = slice(start, start + len(base_offsets))
+        is_there = self.bases[place] == base_offsets and place.stop < len(self.bases)
+        return place if is_there else None
+
+    def replace(self, place: slice, new: Segment) -> None:
+        """Put one segment in the place of several."""
+        old = self.segments[place]
+        self.size_bytes += new.size_bytes - sum(segment.size_bytes for segment in old)
+        self.segments[place] = [new]
+        self.bases[place] = [new.base_offset]
+        self.aborting[:] = [segment.base_offset for segment in self.segments if segment.has_aborted]
+        self.reader.forget_segments([segment.base_offset for segment in old])
+
+    def number_of(self, offset: int) -> int:
+        """Return the index of the segment that holds `offset`, of the first one for an earlier offset."""
+        return max(0, bisect_right(self.bases, offset) - 1)
+
+    def end_offset(self, number: int, log_end_offset: int) -> int:
+        """Return the offset at which a segment ends (exclusive)."""
+        return self.bases[number + 1] if number + 1 < len(self.bases) else log_end_offset
+
+    def count_below(self, offset: int) -> int:
+        """Return how many segments end at or before `offset`, without the active one."""
+        return max(0, bisect_right(self.bases, offset) - 1)
+
+    def holding(self, offset: int) -> Sequence[Segment]:
+        """Return the segments from the one that holds `offset` to the active one."""
+        return self.segments[self.number_of(offset) :]
+
+    def write_indexes(self) -> list[str]:
+        """Write all indexes of the active segment; return their paths, which are not durable yet. Raises OSError."""
+        return [*self.active.write_indexes(), *self.active.write_transaction_index()]
+
+    def retire(self, *, for_readers: bool = False) -> None:
+        """Close the files and drop what is cached of them; with `for_readers` those who began to read may go on."""
+        for segment in self.segments:
+            self._storage.retire(segment.file, for_readers=for_readers)
+            self._environment.forget_indexes(segment.file.path)
+
+    def drop_cached(self) -> None:
+        """Take the closed segments out of the page cache, for a reader who read them all and won't again."""
+        for segment in self.segments[:-1]:
+            with contextlib.suppress(OSError):
+                self._storage.forget_cached(segment.file)
+
+    # Batches.
+
+    def headers_from(self, number: int, offset: int) -> Iterator[BatchHeader]:
+        """Yield the headers of the batches of one segment that end at `offset` or later."""
+        segment = self.segments[number]
+        start = segment.position_for(max(0, offset - segment.base_offset))
+        for _, batch in segment.batches(start, segment.size_bytes, _CHUNK_BYTES):
+            if batch.last_offset >= offset:
+                yield batch
+
+    def batches(
+        self, offset: int, end_offset: int, chunk_bytes: int, *, skips_damage: bool
+    ) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """Yield each whole batch from the one that holds `offset` to the log end, `end_offset`, with its bytes.
+
+        About `chunk_bytes` are read at a time. With `skips_damage` the batches behind a damaged one follow; otherwise
+        CorruptRecord is raised there, as it is where no whole batch follows.
+        """
+        while offset < end_offset:
+            if skips_damage:
+                region, offset = self.reader.find_sound(offset, chunk_bytes, end_offset)
+            else:
+                region = self.reader.find(offset, chunk_bytes, end_offset, end_offset, True)
+            if region is None:
+                return
+            data = memoryview(region.read())
+            begun_at = offset
+            for position, batch in whole_batches(data):
+                if batch.last_offset >= offset:
+                    offset = batch.last_offset + 1
+                    yield batch, data[position : position + batch.size_bytes]
+            if offset == begun_at:
+                raise CorruptRecord(f"There is no whole batch at offset {offset}.")

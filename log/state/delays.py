@@ -1,0 +1,259 @@
+"""The records of one partition log that are due later: judged at append, kept in a side file, found again at a start.
+
+The log itself holds such records as any others. Whoever delivers them asks `Delays.records` which are due.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from log.durability.capture import SideFile
+from log.errors import DelayedLimitReached, InvalidRecord, UnsupportedCompressionType
+from log.files.file_names import DELAYED_RECORDS
+from log.format.batch_validation import check_countable
+from log.format.due_times import due_values, parse_due_ms
+from log.format.end_marker import read_end_marker
+from log.state.delayed_records import NEVER_DUE, DelayedRecords
+from log.state.delayed_snapshots import CorruptDelayedSnapshot, DelayedSnapshot, decode, encode
+
+if TYPE_CHECKING:
+    from log.config import LogConfig
+    from log.files.storage import Storage
+    from log.format.record_batch import BatchHeader
+    from log.place import LogPlace
+    from log.state.delayed_records import DelayedLimit
+
+_logger = logging.getLogger(__name__)
+REPLAY_BYTES: Final = 1 << 20
+"""Bytes of the log that are read at a time to find what waits."""
+
+
+class DueTimes(NamedTuple):
+    """When the records of a batch are due."""
+
+    later: list[tuple[int, int]]
+    """(offset_delta, due_ms) of those that are due later."""
+    undated: int = 0
+    """How many have a header that tells no time: they are due at once."""
+
+
+NOTHING_DUE_LATER: Final = DueTimes([])
+
+
+class Delays:
+    """A log's view of records that are due later; made where the topic names a record header for it."""
+
+    replay_offset: int | None = None
+    """None: all of the log is replayed before it is served."""
+
+    def __init__(
+        self, storage: Storage, place: LogPlace, config: LogConfig, limit: DelayedLimit, loaded_at_ms: int
+    ) -> None:
+        """Begin with nothing that waits; `loaded_at_ms` is the time by which a replay tells what is due."""
+        self.records = DelayedRecords(limit, config.delivery_delay_hold_ms)
+        self.undated_records = 0
+        """Records whose header told no time, since the log was opened."""
+        self._storage = storage
+        self._place = place
+        self._config = config
+        self._loaded_at_ms = loaded_at_ms
+        self._log_start_offset = 0
+        self._path = f"{place.directory}/{DELAYED_RECORDS}"
+        self._file = SideFile()
+        self._captured: tuple[int, int, int] | None = None
+        """What the last capture was made of."""
+
+    def apply(self, config: LogConfig) -> None:
+        """Go on with other limits of the same header."""
+        self._config = config
+        self.records.hold_ms = config.delivery_delay_hold_ms
+
+    # Judging.
+
+    def judge(self, batch: BatchHeader, view: memoryview, now_ms: int) -> DueTimes:
+        """Return which records of a batch are due later.
+
+        Raises DelayedLimitReached, InvalidRecord, UnsupportedCompressionType.
+        """
+        if batch.is_control:
+            return NOTHING_DUE_LATER
+        check_countable(batch, self._config)
+        found = self._due_times(batch, view, now_ms)
+        latest_ms = now_ms + self._config.delivery_delay_max_ms
+        for _, due_ms in found.later:
+            if due_ms > latest_ms:
+                raise InvalidRecord(
+                    f"A record is due {due_ms - now_ms} ms from now; "
+                    f"delivery.delay.max.ms is {self._config.delivery_delay_max_ms}."
+                )
+        refusal = self.records.refusal(len(found.later)) if found.later else None
+        if refusal is not None:
+            raise DelayedLimitReached(f"No room for records that are due later: {refusal}.")
+        return found
+
+    def _due_times(self, batch: BatchHeader, view: memoryview, after_ms: int) -> DueTimes:
+        config = self._config
+        header = config.delivery_delay_header.encode()
+        later = []
+        undated = 0
+        for offset_delta, value in due_values(batch, view, header, config.max_decompressed_bytes):
+            due_ms = parse_due_ms(value)
+            if due_ms is None:
+                undated += 1
+            elif due_ms > after_ms:
+                later.append((offset_delta, due_ms))
+        return DueTimes(later, undated)
+
+    # Folding in.
+
+    def fold_in(self, batch: BatchHeader, view: memoryview, due_times: DueTimes) -> None:
+        """Track the records of a batch that was written, or end the transaction that it ends."""
+        if batch.is_control:
+            self._end_transaction(batch, view)
+            return
+        self._count_undated(due_times.undated)
+        self._track(batch, due_times, from_offset=0)
+
+    def replay(self, batch: BatchHeader, view: memoryview, now_ms: int, high_watermark: int) -> None:  # noqa: ARG002 - the port's
+        """Fold in a batch that lies in the log. What was due when the log was loaded is still held for a while."""
+        if batch.is_control:
+            self._end_transaction(batch, view)
+            return
+        try:
+            due_times = self._due_times(batch, view, self._loaded_at_ms - self._config.delivery_delay_hold_ms)
+        except (InvalidRecord, UnsupportedCompressionType) as error:
+            _logger.warning(
+                "%s: the records from %d to %d can't be decoded, they are due at once: %s",
+                self._place,
+                batch.base_offset,
+                batch.last_offset,
+                error,
+            )
+            return
+        self._count_undated(due_times.undated)
+        self._track(batch, due_times, from_offset=self._log_start_offset)
+
+    def _track(self, batch: BatchHeader, due_times: DueTimes, from_offset: int) -> None:
+        transaction_of = batch.producer_id if batch.is_transactional else None
+        for offset_delta, due_ms in due_times.later:
+            if batch.base_offset + offset_delta >= from_offset:
+                self.records.add(batch.base_offset + offset_delta, due_ms, transaction_of)
+
+    def _count_undated(self, undated: int) -> None:
+        if undated:
+            self.undated_records += undated
+            _logger.warning(
+                "%s: the header %s of %d records of a batch tells no time in ms, they are due at once",
+                self._place,
+                self._config.delivery_delay_header,
+                undated,
+            )
+
+    def _end_transaction(self, batch: BatchHeader, view: memoryview) -> None:
+        marker = read_end_marker(view)
+        if marker is not None:
+            self.records.end_transaction(batch.producer_id, commit=marker.is_commit)
+
+    @property
+    def kept_from(self) -> int:
+        """The offset from which neither retention nor TTL may take records."""
+        return self.records.held_from
+
+    @property
+    def next_due_ms(self) -> int:
+        """When the next record is due, or a little earlier; NEVER_DUE when none waits."""
+        return self.records.next_due_ms if len(self.records) else NEVER_DUE
+
+    def discard_below(self, log_start_offset: int) -> None:
+        """Forget the records before the new log start."""
+        self._log_start_offset = log_start_offset
+        self.records.discard_below(log_start_offset)
+
+    # The side file.
+
+    def restore(self, log_start_offset: int, log_end_offset: int) -> int:
+        """Take what the side file says; return the offset to replay from. Raises OSError, IncompatibleFormat."""
+        self._log_start_offset = log_start_offset
+        snapshot = self._read_snapshot(log_end_offset)
+        if snapshot is None:
+            return log_start_offset
+        waiting = (entry for entry in snapshot.entries if log_start_offset <= entry[1])
+        self.records.restore(waiting, snapshot.holds)
+        return max(log_start_offset, snapshot.covered_offset)
+
+    def _read_snapshot(self, log_end_offset: int) -> DelayedSnapshot | None:
+        if not self._storage.exists(self._path):
+            return None
+        try:
+            snapshot = decode(self._storage.read_file(self._path), self._path)
+        except CorruptDelayedSnapshot as error:
+            _logger.warning("%s The log is read instead.", error)
+            return None
+        if snapshot.header_name != self._config.delivery_delay_header:
+            return None
+        if snapshot.covered_offset > log_end_offset:
+            _logger.warning("%s is of a longer log. The log is read instead.", self._path)
+            self.delete_file()
+            return None
+        return snapshot
+
+    def delete_file(self) -> None:
+        """Delete the side file, so that the next start replays the log; an error is only logged."""
+        try:
+            self._storage.delete(self._path)
+        except OSError as error:
+            _logger.warning("%s stays: %s", self._path, error)
+
+    def unsaved_below(self, offset: int) -> bool:  # noqa: ARG002 - the port's
+        """Return False: records that go need not wait any more."""
+        return False
+
+    def capture(self, covered_offset: int, log_end_offset: int) -> DelaysCapture | None:
+        """Capture what waits below `covered_offset`, where all is decided; None when the last capture says the same."""
+        entries = self.records.entries()
+        if covered_offset < log_end_offset:
+            entries = [entry for entry in entries if entry[1] < covered_offset]
+        holds = self.records.holds()
+        header = self._config.delivery_delay_header
+        state = covered_offset, len(entries), hash((tuple(holds), header))
+        if state == self._captured:
+            return None
+        self._captured = state
+        snapshot = DelayedSnapshot(covered_offset, header, holds, entries)
+        return DelaysCapture(self._storage, self._file, self._path, snapshot)
+
+    def close(self) -> None:
+        """Give back the room of all that waits, and write no more."""
+        self.records.clear()
+        self._file.close()
+
+
+class DelaysCapture:
+    """What waited at one moment. `write` may be called in any thread."""
+
+    __slots__ = ("_file", "_number", "_path", "_snapshot", "_storage")
+
+    def __init__(self, storage: Storage, file: SideFile, path: str, snapshot: DelayedSnapshot) -> None:
+        """Begin unwritten."""
+        self._storage = storage
+        self._file = file
+        self._path = path
+        self._snapshot = snapshot
+        self._number = file.next_number()
+
+    def write(self) -> None:
+        """Replace the side file, durably. An error is only logged: the next start replays more of the log."""
+        try:
+            self._file.write(
+                self._number, lambda: self._storage.replace_file(self._path, encode(self._snapshot))
+            )
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            _logger.warning(
+                "%s can't be written, the next start reads more of the log: %s", self._path, error
+            )
+
+    def saved(self) -> None:
+        """Do nothing: no record waits for the side file."""

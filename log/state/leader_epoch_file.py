@@ -1,0 +1,45 @@
+"""The leader epochs of a partition log and their file, in Kafka's checkpoint format."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from log.files.checkpoints import encode_leader_epochs
+from log.files.file_names import LEADER_EPOCHS, TEMPORARY_SUFFIX
+
+if TYPE_CHECKING:
+    from log.files.storage import Storage
+    from log.state.leader_epochs import LeaderEpochs
+
+
+class LeaderEpochFile:
+    """Which leader epoch began at which offset. `latest` is the newest epoch, -1 without any."""
+
+    __slots__ = ("_epochs", "_path", "_storage", "latest")
+
+    def __init__(self, storage: Storage, directory: str, epochs: LeaderEpochs) -> None:
+        """Begin with the epochs that were loaded."""
+        self._storage = storage
+        self._path = f"{directory}/{LEADER_EPOCHS}"
+        self._epochs = epochs
+        self.latest = epochs.latest
+
+    def begin(self, leader_epoch: int, base_offset: int) -> str:
+        """Begin an epoch at an offset and write the file; return its path, which is not durable yet. Raises OSError."""
+        self._epochs.assign(leader_epoch, base_offset)
+        self.latest = self._epochs.latest
+        self._storage.write_file(self._path + TEMPORARY_SUFFIX, encode_leader_epochs(self._epochs.entries()))
+        self._storage.rename(self._path + TEMPORARY_SUFFIX, self._path)
+        return self._path
+
+    def truncate_start(self, log_start_offset: int) -> None:
+        """Forget epochs that ended before the log starts; the file says so when it is written next."""
+        self._epochs.truncate_start(log_start_offset)
+
+    def at(self, offset: int) -> int:
+        """Return the leader epoch under which `offset` was or will be written; -1 when unknown."""
+        return self._epochs.at(offset)
+
+    def end_offset(self, leader_epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """Return (leader_epoch, end_offset) of the largest epoch not above the one asked for; (-1, -1) when unknown."""
+        return self._epochs.end_offset(leader_epoch, log_end_offset)

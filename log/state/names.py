@@ -1,0 +1,392 @@
+"""What a partition log remembers of producer names: restored from a snapshot, replayed from the log, saved by flushes.
+
+A record that retention, DeleteRecords or compaction takes may be all that has a name. So the log saves the names first.
+`state/record_rules.py` judges batches by what is remembered here.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from log.durability.capture import SideFile
+from log.errors import CorruptRecord, InvalidRecord, UnsupportedCompressionType
+from log.format.batch_validation import check_countable
+from log.format.end_marker import read_end_marker
+from log.format.named_records import NameHeaders, named_records
+from log.format.record_batch import TRANSACTIONAL_FLAG, crc_matches
+from log.state.derived_state import NOT_KEPT
+from log.state.name_snapshots import NamesCapture, StartCapture, newest_names, read_start
+from seq_validator.names import NO_PRODUCER, NameTable, advances_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from log.config import LogConfig
+    from log.files.storage import Storage
+    from log.format.record_batch import BatchHeader
+    from log.place import LogPlace
+    from log.state.transactions import Transactions
+    from seq_validator.names import NameAdvance, NamedRecord, TopicNames
+
+_logger = logging.getLogger(__name__)
+REPLAYED_RECORD_BYTES: Final = 100
+"""What a replayed record counts at least: compressed records take as long to decode as others."""
+
+
+class Names:
+    """A log's memory of producer names; made where the topic deduplicates.
+
+    `on_due` is told whether the log should soon be replayed further or saved, because of how much changed.
+    """
+
+    @property
+    def kept_from(self) -> int:
+        """NOT_KEPT: names outlive their records."""
+        return NOT_KEPT
+
+    def __init__(
+        self,
+        storage: Storage,
+        place: LogPlace,
+        config: LogConfig,
+        topic_names: TopicNames,
+        file: SideFile,
+        on_due: Callable[[bool], None],
+        decided_start: int | None = None,
+    ) -> None:
+        """Begin with nothing remembered; `file` is the right to write the log's snapshots.
+
+        `decided_start` is the offset from which names are tracked, where a flush has yet to save it.
+        """
+        self.table = NameTable(topic_names)
+        self.topic_names = topic_names
+        self.replay_offset: int | None = None
+        """The offset up to which the log was replayed; None when all of it was."""
+        self.changed = False
+        """Whether something changed since the last capture."""
+        self.has_gap = False
+        """Whether unread records were deleted. Then the next flush must save: the log can no longer rebuild the names."""
+        self.unsaved_start: int | None = None
+        """The offset from which names are tracked, while no side file tells it."""
+        self._decided_start = decided_start
+        self._start_is_implied = False
+        """Whether a start finds the same offset without the side file."""
+        self._storage = storage
+        self._place = place
+        self._file = file
+        self._on_due = on_due
+        self._changed_records = 0
+        self._surplus_names = 0
+        """Names forgotten during a replay, as there were too many."""
+        self._unsaved_from: int | None = None
+        """The offset from which records may have names that no durable snapshot tells; None when all names are saved."""
+        self._saved_end = 0
+        """Where the log ended for the newest durable snapshot."""
+        self._latest: NamesCapture | None = None
+        self._saved_number = 0
+        self.apply(config)
+
+    def apply(self, config: LogConfig) -> None:
+        """Go on with other settings of the topic."""
+        self._config = config
+        self._headers = configured_headers(config)
+        self.topic_names.max_names = config.deduplication_names_max
+
+    @property
+    def header_names(self) -> tuple[bytes, bytes, bytes]:
+        """The record headers by which names are read now."""
+        return self._headers.names
+
+    # A start.
+
+    def restore(self, log_start_offset: int, log_end_offset: int) -> int:
+        """Take the newest snapshot; return the offset to replay from. Raises OSError."""
+        newest = newest_names(self._storage, self._place.directory, log_end_offset)
+        start_offset = self._tracked_from(log_start_offset, log_end_offset, is_known=newest is not None)
+        if newest is not None:
+            self._saved_end = newest.log_end_offset
+            self.table.restore(newest.names)
+            start_offset = max(start_offset, newest.log_end_offset)
+        return start_offset
+
+    def _tracked_from(self, log_start_offset: int, log_end_offset: int, *, is_known: bool) -> int:
+        """Return the offset from which names are tracked. The first time a log is deduplicated decides it."""
+        start_offset = read_start(self._storage, self._place.directory)
+        if start_offset is None:
+            start_offset, self.unsaved_start = self._decided_start, self._decided_start
+        if start_offset is not None and start_offset <= log_end_offset:
+            return start_offset
+        self._start_is_implied = is_known or (
+            start_offset is None and self._config.deduplication_from_log_start
+        )
+        start_offset = log_start_offset if self._start_is_implied else log_end_offset
+        self.unsaved_start = start_offset
+        return start_offset
+
+    def begin_replay(
+        self, start_offset: int, log_start_offset: int, log_end_offset: int, transactions: Transactions
+    ) -> None:
+        """Begin to replay from what `restore` returned; records that are gone already leave a gap."""
+        if start_offset < log_start_offset:
+            _logger.warning(
+                "%s: the records from %d to %d are gone; producer names that only they had are forgotten",
+                self._place,
+                start_offset,
+                log_start_offset - 1,
+            )
+            self._forget_transactions(start_offset, transactions, log_end_offset)
+            start_offset = log_start_offset
+            self.changed = self.has_gap = True
+        if start_offset < log_end_offset:
+            self.replay_offset = self._unsaved_from = start_offset
+        if self.replay_offset is not None or self.has_gap:
+            self._on_due(True)
+
+    def replay(self, batch: BatchHeader, view: memoryview, now_ms: int, high_watermark: int) -> None:
+        """Fold in a batch that lies in the log. The names of a batch that can't be decoded are not remembered.
+
+        Raises CorruptRecord for a damaged one: nobody can tell which names it had, so none is taken for new until
+        `seqgate repair` gives the batch up.
+        """
+        if not crc_matches(batch, view):
+            raise CorruptRecord(f"The batch at offset {batch.base_offset} is damaged: its CRC is wrong.")
+        self.replay_offset = batch.last_offset + 1
+        if batch.is_control:
+            self._end_transaction(batch, view, high_watermark)
+            return
+        try:
+            check_countable(batch, self._config)
+            limit = self._config.max_decompressed_bytes
+            records = named_records(batch, view, self._headers, limit, is_strict=False)
+        except (InvalidRecord, UnsupportedCompressionType) as error:
+            _logger.warning(
+                "%s: the records from %d to %d can't be decoded, their producer names are not remembered: %s",
+                self._place,
+                batch.base_offset,
+                batch.last_offset,
+                error,
+            )
+            return
+        self.fold_advances(batch, advances_of(records), now_ms, high_watermark, is_replay=True)
+        self._forget_surplus()
+
+    def finish_replay(self, log_end_offset: int, transactions: Transactions, high_watermark: int) -> None:
+        """Take the log for replayed. Compaction may have taken markers while the topic did not deduplicate."""
+        self.replay_offset = None
+        self._forget_transactions(log_end_offset, transactions, high_watermark)
+        if self._surplus_names:
+            _logger.warning(
+                "%s had more producer names than may be remembered; the %d longest idle ones are forgotten",
+                self._place,
+                self._surplus_names,
+            )
+            self._surplus_names = 0
+        if not self.has_gap:
+            self._on_due(False)
+
+    def _forget_surplus(self) -> None:
+        """Forget the longest idle names beyond the limit. A snapshot that is not durable yet may have forgotten them too."""
+        config = self._config
+        slack = config.deduplication_snapshot_records
+        forgotten = self.table.forget_surplus(
+            config.deduplication_names_max + slack, self.topic_names.budget.max_in_all + slack
+        )
+        if forgotten:
+            self.changed = self.has_gap = True
+            self._surplus_names += forgotten
+
+    def _forget_transactions(self, end_offset: int, transactions: Transactions, high_watermark: int) -> None:
+        """Abort the remembered transactions that are no longer open: nobody can tell how they ended."""
+        for producer_id in self.table.open_transactions():
+            transaction = transactions.open_transaction(producer_id)
+            if transaction is None or transaction.first_offset >= end_offset:
+                _logger.warning(
+                    "%s: nobody can tell how a transaction of producer %d ended; its records are not remembered",
+                    self._place,
+                    producer_id,
+                )
+                self.table.end_transaction(
+                    producer_id, commit=False, marker_offset=-1, high_watermark=high_watermark
+                )
+
+    # Batches.
+
+    def records_of(self, batch: BatchHeader, view: memoryview) -> list[NamedRecord]:
+        """Return the records of a batch that carry a name. Raises InvalidRecord, UnsupportedCompressionType."""
+        if batch.is_control:
+            return []
+        check_countable(batch, self._config)
+        return named_records(batch, view, self._headers, self._config.max_decompressed_bytes)
+
+    def fold_in(
+        self,
+        batch: BatchHeader,
+        view: memoryview,
+        advances: Sequence[NameAdvance],
+        now_ms: int,
+        high_watermark: int,
+    ) -> None:
+        """Fold in a batch that was written. A log that is still being replayed finds the end of a transaction by itself."""
+        if batch.is_control:
+            if self.replay_offset is None:
+                self._end_transaction(batch, view, high_watermark)
+        elif advances:
+            self.fold_advances(batch, advances, now_ms, high_watermark)
+
+    def fold_advances(
+        self,
+        batch: BatchHeader,
+        advances: Sequence[NameAdvance],
+        now_ms: int,
+        high_watermark: int,
+        *,
+        is_replay: bool = False,
+    ) -> None:
+        """Fold in how far a batch takes its names."""
+        self.table.update(
+            advances,
+            batch.base_offset,
+            now_ms,
+            high_watermark=high_watermark,
+            transaction_of=transaction_of(batch),
+            is_replay=is_replay,
+        )
+        self._note_change(batch)
+        self._changed_records += batch.record_count
+        if self._changed_records >= self._config.deduplication_snapshot_records:
+            self._on_due(True)
+
+    def raise_epochs(self, advances: Sequence[NameAdvance]) -> None:
+        """Take up the new epochs of names of which a batch had only duplicates; a snapshot of them is due."""
+        self.table.raise_epochs(advances)
+        self.changed = True
+        self._on_due(True)
+
+    def touch(self, advances: Sequence[NameAdvance], duplicates: int, now_ms: int) -> None:
+        """Count a batch of which nothing is stored as activity of its names."""
+        self.table.touch(advances, now_ms)
+        self.topic_names.budget.dropped_records += duplicates
+        self.changed = True
+
+    def _end_transaction(self, batch: BatchHeader, view: memoryview, high_watermark: int) -> None:
+        marker = read_end_marker(view)
+        if marker is not None:
+            self.table.end_transaction(
+                batch.producer_id,
+                commit=marker.is_commit,
+                marker_offset=batch.base_offset,
+                high_watermark=high_watermark,
+            )
+            self._note_change(batch)
+
+    def _note_change(self, batch: BatchHeader) -> None:
+        self.changed = True
+        if self._unsaved_from is None:
+            self._unsaved_from = batch.base_offset
+
+    # What is remembered.
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the whole log was replayed, so that all names are remembered."""
+        return self.replay_offset is None
+
+    def has_idle(self, now_ms: int) -> bool:
+        """Return whether `expire` would forget a name."""
+        expiration_ms = self._config.deduplication_expiration_ms
+        return self.is_ready and expiration_ms >= 0 and self.table.has_idle(now_ms, expiration_ms)
+
+    def expire(self, now_ms: int) -> int:
+        """Forget names that are idle in all open partitions of the topic; return how many.
+
+        A name is idle message.deduplication.expiration.ms after its last record.
+        """
+        if not self.has_idle(now_ms):
+            return 0
+        self.changed = True
+        return self.table.expire(now_ms, self._config.deduplication_expiration_ms)
+
+    # Saving.
+
+    def unsaved_below(self, offset: int) -> bool:
+        """Return whether a record before `offset` may have a name that only the log tells: a start does not read it."""
+        if self._unsaved_from is not None and self._unsaved_from < offset:
+            return True
+        # A start that misses records can't tell whether the markers it finds belong to the transactions it remembers.
+        return self._saved_end < offset and bool(self.table.open_transactions())
+
+    @property
+    def unsaved_from(self) -> int | None:
+        """The offset from which records may have names that no durable snapshot tells; None when all are saved."""
+        return self._unsaved_from
+
+    @property
+    def pending(self) -> NamesCapture | None:
+        """The newest capture, which a ticket may have taken already."""
+        return self._latest
+
+    def capture(self, covered_offset: int, log_end_offset: int) -> NamesCapture | None:  # noqa: ARG002 - open transactions are saved as such
+        """Capture all names for the next flush; None when nothing changed, or the log is still being replayed."""
+        if not self.is_ready or not (self.changed or self.table.has_forgotten):
+            return None
+        self.changed = self.has_gap = False
+        self._changed_records = 0
+        self._on_due(False)
+        self._latest = NamesCapture(
+            self, self._storage, self._place.directory, self._file, self.table.written(), log_end_offset
+        )
+        return self._latest
+
+    def saved(self, capture: NamesCapture) -> None:
+        """Take note that a capture is durable."""
+        if capture.number < self._saved_number:
+            return
+        self._saved_number = capture.number
+        self._saved_end = max(self._saved_end, capture.log_end_offset)
+        self.table.is_written(capture.times)
+        is_all = not self.changed and capture is self._latest
+        self._unsaved_from = None if is_all else capture.log_end_offset
+
+    def capture_start(self) -> StartCapture | None:
+        """Capture the offset from which names are tracked, for the next flush; None when a side file tells it."""
+        if self.unsaved_start is None:
+            return None
+        return StartCapture(self._storage, self._file, self._place, self.unsaved_start, self._start_saved)
+
+    def _start_saved(self) -> None:
+        self.unsaved_start = None
+
+    def save_start(self) -> None:
+        """Persist the offset from which names are tracked, where a start could not tell it. Raises OSError.
+
+        The flush that follows the beginning of deduplication does it for almost all logs. Named records that come sooner
+        must not wait: a crash could keep them and lose the offset, and a retry would be stored twice.
+        """
+        capture = None if self._start_is_implied else self.capture_start()
+        if capture is not None:
+            capture.write()
+            self.unsaved_start = None
+
+    def discard_below(self, log_start_offset: int) -> None:
+        """Keep all names: they outlive their records."""
+
+    def close(self) -> None:
+        """Give the room of all names back."""
+        self.table.clear()
+        self.replay_offset = None
+
+
+def configured_headers(config: LogConfig) -> NameHeaders:
+    """Return the record headers by which the topic reads producer names."""
+    return NameHeaders(
+        config.deduplication_name_header.encode(),
+        config.deduplication_sequence_header.encode(),
+        config.deduplication_epoch_header.encode(),
+        config.deduplication_name_max_bytes,
+    )
+
+
+def transaction_of(batch: BatchHeader) -> int:
+    """Return the producer id of a batch in a transaction, NO_PRODUCER of any other."""
+    return batch.producer_id if batch.attributes & TRANSACTIONAL_FLAG else NO_PRODUCER

@@ -1,0 +1,396 @@
+"""The states of a partition log that decode records: producer names and delays, as the topic's settings ask for them."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from log.durability.capture import SideFile
+from log.errors import CorruptRecord, DelayedLimitReached, NamesNotReady, StorageFailed
+from log.state.delayed_records import NEVER_DUE
+from log.state.delays import REPLAY_BYTES, Delays
+from log.state.derived_state import NOT_KEPT
+from log.state.names import REPLAYED_RECORD_BYTES, Names, configured_headers
+from log.state.record_rules import RecordRules
+from seq_validator.names import NameRejectionReason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from log.config import LogConfig
+    from log.durability.unflushed import Unflushed
+    from log.environment import LogEnvironment
+    from log.format.record_batch import BatchHeader
+    from log.log_lists import LogLists
+    from log.place import LogPlace
+    from log.state.delayed_records import DelayedRecords
+    from log.state.derived_state import DerivedState
+    from log.state.record_rules import Found
+    from log.state.transactions import Transactions
+    from seq_validator.names import NameState
+
+_logger = logging.getLogger(__name__)
+REPLAYED_AT_ONCE_BYTES: Final = 256 * 1024
+"""Bytes of the log that are read at a time to replay names."""
+
+
+class ReplayedLog(Protocol):
+    """What the states need of their log."""
+
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+    transactions: Transactions
+
+    def batches(
+        self, offset: int, end_offset: int, chunk_bytes: int, *, skips_damage: bool
+    ) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """Yield the whole batches from an offset on. Raises CorruptRecord, OSError."""
+
+
+class RecordStates:
+    """Names and delays of one log, each None where the topic has none, and the rules made of them."""
+
+    __slots__ = (
+        "_environment",
+        "_lists",
+        "_loaded_at_ms",
+        "_log",
+        "_names_file",
+        "_place",
+        "_unflushed",
+        "_unsaved_start",
+        "delays",
+        "names",
+        "rules",
+    )
+
+    def __init__(
+        self,
+        environment: LogEnvironment,
+        place: LogPlace,
+        unflushed: Unflushed,
+        lists: LogLists[Any],
+        log: ReplayedLog,
+    ) -> None:
+        """Begin without names and delays; `begin` makes them."""
+        self._environment = environment
+        self._place = place
+        self._unflushed = unflushed
+        self._lists = lists
+        self._log = log
+        self._loaded_at_ms = 0
+        self._names_file = SideFile()
+        self._unsaved_start: int | None = None
+        """The offset from which names were tracked when deduplication ended, where a flush had yet to save it."""
+        self.names: Names | None = None
+        self.delays: Delays | None = None
+        self.rules: RecordRules | None = None
+        """None where records are not decoded at append."""
+
+    def begin(self, config: LogConfig, now_ms: int) -> None:
+        """Make the states of a log that was loaded, anew. Raises OSError, StorageFailed."""
+        self.close()
+        self._loaded_at_ms = now_ms
+        self._names_file = SideFile()
+        self._unsaved_start = None
+        if config.delivery_delay_header:
+            self._begin_delaying(config)
+        if config.deduplicates:
+            self._begin_deduplicating(config)
+        self._make_rules(config)
+
+    def _make_rules(self, config: LogConfig) -> None:
+        has_rules = self.names is not None or self.delays is not None
+        self.rules = RecordRules(config, self.names, self.delays) if has_rules else None
+
+    @property
+    def all(self) -> list[DerivedState]:
+        """The states that there are, by the port that they have in common."""
+        states: tuple[DerivedState | None, ...] = self.delays, self.names
+        return [state for state in states if state is not None]
+
+    @property
+    def kept_from(self) -> int:
+        """The offset from which neither retention nor TTL may take records."""
+        return min((state.kept_from for state in self.all), default=NOT_KEPT)
+
+    def unsaved_below(self, offset: int) -> bool:
+        """Return whether records before `offset` tell something that no durable side file tells."""
+        return any(state.unsaved_below(offset) for state in self.all)
+
+    def discard_below(self, log_start_offset: int) -> None:
+        """Forget what belongs to records before the new log start."""
+        for state in self.all:
+            state.discard_below(log_start_offset)
+
+    def close(self) -> None:
+        """Forget all, and let no flush in flight write a side file."""
+        self._names_file.close()
+        self._stop_delaying()
+        self._stop_deduplicating()
+        self.rules = None
+
+    # Settings.
+
+    def change(self, config: LogConfig, before: LogConfig) -> None:
+        """Go on with other settings of the topic. Raises OSError, StorageFailed.
+
+        A log may be loaded before its topic's settings are known. So a topic that delays now, and did not before, has its
+        log searched for what waits. Names that were remembered when deduplication ended are remembered when it begins again.
+        """
+        if self.delays is not None:
+            self.delays.apply(config)
+        if config.delivery_delay_header != before.delivery_delay_header:
+            self._stop_delaying()
+            if config.delivery_delay_header:
+                self._begin_delaying(config)
+        if self.names is None:
+            if config.deduplicates:
+                self._begin_deduplicating(config)
+        elif not config.deduplicates:
+            # What is deleted from now on is not replayed for names.
+            self._capture_all_names()
+            self._stop_deduplicating()
+        else:
+            if configured_headers(config).names != self.names.header_names:
+                # A start would look for the new headers in records that have the old ones.
+                self._capture_all_names()
+            self.names.apply(config)
+        self._make_rules(config)
+
+    def alter_delays(self, config: LogConfig) -> None:
+        """Go on with another `delivery.delay.header`, or none. What waits is due; the header holds for records to come."""
+        if self.delays is not None:
+            self.delays.delete_file()
+        else:
+            Delays(
+                self._environment.storage, self._place, config, self._environment.delayed_limit, 0
+            ).delete_file()
+        self._stop_delaying()
+        if config.delivery_delay_header:
+            self._make_delays(config)
+            self.capture_delays()
+        self._make_rules(config)
+
+    # Judging.
+
+    def judge(self, batch: BatchHeader, view: memoryview, now_ms: int, high_watermark: int) -> Found:
+        """Return what the rules find in a batch, with all prepared that they need. Raises LogError, OSError.
+
+        Names are replayed a slice further where they are behind. Records that are due make room for others.
+        """
+        rules = self.rules
+        assert rules is not None
+        found = self._judge(rules, batch, view, now_ms, high_watermark)
+        if found.wants_replay:
+            if not self.replay_names(REPLAYED_AT_ONCE_BYTES, now_ms):
+                raise NamesNotReady("The producer names of the partition are still being read from its log.")
+            found = self._judge(rules, batch, view, now_ms, high_watermark)
+        if found.refused is NameRejectionReason.FORGETTING:
+            self._set_due(True)
+        elif found.refused is NameRejectionReason.PARTIAL:
+            self._lists.waiting_for_other_partitions[self._log] = None
+        if found.refused is not None or found.raises_epochs:
+            rules.settle(found, now_ms)
+        if found.advances and self.names is not None:
+            # A crash must not leave named records without the offset from which names are tracked.
+            self.names.save_start()
+        return found
+
+    def _judge(
+        self, rules: RecordRules, batch: BatchHeader, view: memoryview, now_ms: int, high_watermark: int
+    ) -> Found:
+        try:
+            return rules.judge(batch, view, now_ms, high_watermark)
+        except DelayedLimitReached:
+            if not self.release_due(now_ms):
+                raise
+            return rules.judge(batch, view, now_ms, high_watermark)
+
+    # What is remembered.
+
+    @property
+    def delayed(self) -> DelayedRecords | None:
+        """The records that are not due, as of the last `release_due`; None where the topic delays nothing."""
+        return None if self.delays is None else self.delays.records
+
+    @property
+    def next_due_ms(self) -> int:
+        """When the next record is due, or a little earlier; NEVER_DUE when none waits."""
+        return NEVER_DUE if self.delays is None else self.delays.next_due_ms
+
+    @property
+    def names_ready(self) -> bool:
+        """Whether the whole log was replayed for names, or none are remembered."""
+        return self.names is None or self.names.is_ready
+
+    def name_state(self, name: bytes) -> NameState | None:
+        """Return what is known of a name; None when it is not remembered."""
+        return None if self.names is None else self.names.table.state(name, self._log.high_watermark)
+
+    def name_states(self) -> list[NameState]:
+        """Return what is known of every name, the longest idle first."""
+        return [] if self.names is None else self.names.table.states(self._log.high_watermark)
+
+    def has_idle_names(self, now_ms: int) -> bool:
+        """Return whether `expire_names` would forget a name."""
+        return self.names is not None and self.names.has_idle(now_ms)
+
+    def expire_names(self, now_ms: int) -> int:
+        """Forget names that are idle in all open partitions of the topic; return how many."""
+        return 0 if self.names is None else self.names.expire(now_ms)
+
+    def note_whole_topic(self) -> None:
+        """Take note that the names of all partitions of the topic are known."""
+        if self.names is not None:
+            self.names.topic_names.is_whole = True
+
+    # Delays.
+
+    def release_due(self, now_ms: int) -> bool:
+        """Let go of the records that are due, of many the first; whether there were any."""
+        return self.delays is not None and self.delays.records.release(now_ms)
+
+    def _make_delays(self, config: LogConfig) -> Delays:
+        environment = self._environment
+        self.delays = Delays(
+            environment.storage, self._place, config, environment.delayed_limit, self._loaded_at_ms
+        )
+        self._lists.delaying[self._log] = None
+        return self.delays
+
+    def _begin_delaying(self, config: LogConfig) -> None:
+        """Find what waits: from the side file, and from the log after what the side file covers."""
+        log, delays = self._log, self._make_delays(config)
+        offset = delays.restore(log.log_start_offset, log.log_end_offset)
+        try:
+            for batch, view in log.batches(offset, log.log_end_offset, REPLAY_BYTES, skips_damage=True):
+                delays.replay(batch, view, self._loaded_at_ms, log.high_watermark)
+        except CorruptRecord as error:
+            _logger.error("%s: records behind the damage are due at once: %s", self._place, error)  # noqa: TRY400 - the sentence says it
+        except OSError as error:
+            self._stop_delaying()
+            raise StorageFailed(f"{self._place} can't be read: {error}") from error
+        self.capture_delays()
+
+    def _stop_delaying(self) -> None:
+        """Take all that waits for due, and hold nothing."""
+        if self.delays is not None:
+            self.delays.close()
+            self.delays = None
+            self._lists.delaying.pop(self._log, None)
+
+    def capture_delays(self) -> bool:
+        """Capture what waits, as far as the log is durable and decided, for the next flush; False when that is saved."""
+        log = self._log
+        stable = log.transactions.last_stable_offset(log.high_watermark, log.log_start_offset)
+        return self._capture_delays(min(self._unflushed.durable_end_offset, stable))
+
+    def _capture_delays(self, covered_offset: int) -> bool:
+        capture = None
+        if self.delays is not None:
+            capture = self.delays.capture(covered_offset, self._log.log_end_offset)
+        if capture is None:
+            return False
+        self._unflushed.add_capture(capture)
+        return True
+
+    # Names.
+
+    def _begin_deduplicating(self, config: LogConfig) -> None:
+        """Restore the newest snapshot. The log after it is replayed later, by `replay_names`. Raises OSError."""
+        log, storage = self._log, self._environment.storage
+        topic_names = self._environment.names_of(self._place.topic_id)
+        names = Names(
+            storage,
+            self._place,
+            config,
+            topic_names,
+            self._names_file,
+            self._set_due,
+            self._unsaved_start,
+        )
+        with storage.may_wait():
+            start_offset = names.restore(log.log_start_offset, log.log_end_offset)
+        self.names = names
+        self._lists.deduplicating[self._log] = None
+        start = names.capture_start()
+        if start is not None:
+            self._unflushed.add_capture(start)
+        names.begin_replay(start_offset, log.log_start_offset, log.log_end_offset, log.transactions)
+
+    def _set_due(self, is_due: bool) -> None:
+        if is_due:
+            self._lists.due_for_snapshot[self._log] = None
+        else:
+            self._lists.due_for_snapshot.pop(self._log, None)
+
+    def _stop_deduplicating(self) -> None:
+        if self.names is not None:
+            self._unsaved_start = self.names.unsaved_start
+            self.names.close()
+            self.names = None
+        for listed in (
+            self._lists.deduplicating,
+            self._lists.due_for_snapshot,
+            self._lists.waiting_for_other_partitions,
+        ):
+            listed.pop(self._log, None)
+
+    def replay_names(self, max_bytes: int, now_ms: int) -> bool:
+        """Replay about `max_bytes` more of the log, at least a batch; whether all is replayed. Raises StorageFailed.
+
+        A record counts 100 bytes at least.
+        """
+        names, log = self.names, self._log
+        if names is None or names.replay_offset is None:
+            return True
+        offset, end_offset = max(names.replay_offset, log.log_start_offset), log.log_end_offset
+        try:
+            with self._environment.storage.may_wait():
+                chunk_bytes = min(max_bytes, REPLAYED_AT_ONCE_BYTES)
+                for batch, view in log.batches(offset, end_offset, chunk_bytes, skips_damage=False):
+                    names.replay(batch, view, now_ms, log.high_watermark)
+                    offset = batch.last_offset + 1
+                    max_bytes -= max(batch.size_bytes, batch.record_count * REPLAYED_RECORD_BYTES)
+                    if max_bytes <= 0:
+                        break
+                else:
+                    offset = end_offset
+        except (CorruptRecord, OSError) as error:
+            raise StorageFailed(f"{self._place} can't be read: {error}") from error
+        if offset >= end_offset:
+            names.finish_replay(end_offset, log.transactions, log.high_watermark)
+        return names.is_ready
+
+    def capture_names(self) -> bool:
+        """Capture the names for the next flush; False when they are saved, or not complete. Raises OSError."""
+        names = self.names
+        if names is None:
+            return False
+        replaced = names.pending
+        capture = names.capture(self._log.log_end_offset, self._log.log_end_offset)
+        if capture is None:
+            return False
+        self._unflushed.add_capture(capture, replaced)
+        return True
+
+    def _capture_all_names(self) -> None:
+        if self.names is not None and self.names.is_ready:
+            self.names.changed = True
+            self.capture_names()
+
+    def capture_all(self) -> None:
+        """Capture everything for the flush of a clean stop, which makes the whole log durable first. Raises OSError."""
+        self.capture_names()
+        self._capture_delays(self._log.transactions.first_open_offset(self._log.log_end_offset))
+
+    def capture_below(self, offset: int) -> None:
+        """Capture what only records before `offset` tell, for the ticket that is made next. Raises OSError.
+
+        Captures again even if an older capture is in flight: the new ticket must not complete before it.
+        """
+        if self.names is not None and self.names.unsaved_below(offset):
+            self.names.changed = True
+            self.capture_names()

@@ -1,0 +1,108 @@
+"""The transactions of a partition log: which are open, up to where all is decided, and how one that ends is folded in.
+
+Source of the rules: Kafka's `UnifiedLog`, `ProducerStateManager` (KIP-98).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from log.format.end_marker import read_end_marker
+from log.format.record_batch import CONTROL_FLAG
+from log.segments.transaction_index import AbortedTransaction
+from log.state.ongoing_transactions import OngoingTransactions
+from seq_validator import NO_TRANSACTION
+
+if TYPE_CHECKING:
+    from log.format.record_batch import BatchHeader
+    from seq_validator import ProducerTable
+
+
+class OpenTransaction(NamedTuple):
+    """A producer's open transaction: under which epoch it writes, and where its first record lies."""
+
+    producer_epoch: int
+    first_offset: int
+
+
+class Transactions:
+    """The transactions of the producers in a table, which knows each producer's own."""
+
+    __slots__ = ("_producers", "ongoing")
+
+    def __init__(self, producers: ProducerTable) -> None:
+        """Begin with the transactions that producers of the table have open."""
+        self._producers = producers
+        self.ongoing = OngoingTransactions(
+            (entry.current_transaction_first_offset, entry.producer_id)
+            for entry in producers
+            if entry.has_open_transaction
+        )
+
+    @property
+    def has_open(self) -> bool:
+        """Whether a producer of the table has a transaction open."""
+        return any(entry.has_open_transaction for entry in self._producers)
+
+    def last_stable_offset(self, high_watermark: int, log_start_offset: int) -> int:
+        """Return the offset below which every record is decided (exclusive); never above the high watermark.
+
+        A transaction that reaches below the log start, as records were deleted, counts from the log start.
+        """
+        if not self.ongoing:
+            return high_watermark
+        first_unstable = self.ongoing.first_unstable_offset(high_watermark)
+        if first_unstable is None:
+            return high_watermark
+        return min(high_watermark, max(first_unstable, log_start_offset))
+
+    def open_transaction(self, producer_id: int) -> OpenTransaction | None:
+        """Return the producer's open transaction in this partition; None when it has none."""
+        entry = self._producers.get(producer_id)
+        if entry is None or not entry.has_open_transaction:
+            return None
+        return OpenTransaction(entry.producer_epoch, entry.current_transaction_first_offset)
+
+    def open_transactions(self) -> list[tuple[int, OpenTransaction]]:
+        """Return (producer_id, transaction) of all that are open, the earliest first."""
+        found = []
+        for _, producer_id in self.ongoing.open_transactions():
+            transaction = self.open_transaction(producer_id)
+            if transaction is not None:
+                found.append((producer_id, transaction))
+        return found
+
+    def first_open_offset(self, log_end_offset: int) -> int:
+        """Return where the earliest open transaction begins; the log end without one."""
+        return next(iter(self.ongoing.open_transactions()), (log_end_offset,))[0]
+
+    def fold_in(
+        self, batch: BatchHeader, view: memoryview, now_ms: int, high_watermark: int
+    ) -> AbortedTransaction | None:
+        """Fold in a transactional batch that was written; return the transaction that it aborts.
+
+        Records may begin a transaction of their producer. A control batch ends it.
+        """
+        base_offset = batch.base_offset
+        if not batch.attributes & CONTROL_FLAG:
+            self._producers.update(batch, base_offset, now_ms)
+            if self._producers.continue_transaction(batch.producer_id, base_offset):
+                self.ongoing.begin(batch.producer_id, base_offset)
+            return None
+        marker = read_end_marker(view)
+        if marker is None:
+            return None
+        first_offset = self._producers.end_transaction(
+            batch.producer_id,
+            batch.producer_epoch,
+            coordinator_epoch=marker.coordinator_epoch,
+            offset=base_offset,
+            timestamp=batch.max_timestamp,
+            now_ms=now_ms,
+        )
+        if first_offset == NO_TRANSACTION:
+            return None
+        last_stable_offset = self.ongoing.end(first_offset, base_offset, high_watermark)
+        if marker.is_commit:
+            return None
+        return AbortedTransaction(first_offset, batch.producer_id, base_offset, last_stable_offset)
