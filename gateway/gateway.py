@@ -20,33 +20,20 @@ from gateway.admin.live_gateway import Traffic
 from gateway.admin.server import ControlServer
 from gateway.config import Config, Listener
 from gateway.handlers import APIS
-from gateway.runtime.backlogs.backlog import Backlog
-from gateway.runtime.coordinators.group_configs import GroupConfigs
-from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
-from gateway.runtime.coordinators.share_coordinator import ShareCoordinator
-from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
-from gateway.runtime.coordinators.transaction_markers import TransactionMarkers
-from gateway.runtime.loop.clock_changes import ClockChanges
+from gateway.runtime.composition import compose, open_metadata, start_coordinators, stop_coordinators
 from gateway.runtime.loop.log_rate_limit import LineLimit
 from gateway.runtime.loop.machine import Machine
-from gateway.runtime.partitions.cold_reads import ColdReads
-from gateway.runtime.partitions.fetch_sessions import FetchSessionCache
 from gateway.runtime.partitions.flusher import Flusher
-from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.services import Endpoint, Services
 from gateway.runtime.topics.follow_settings import (
-    follow_fetch_sessions,
     follow_flusher,
     follow_open_files,
     follow_producer_limit,
 )
-from gateway.runtime.topics.internal_topics import InternalTopics
-from gateway.runtime.topics.metadata_log import MetadataLog, open_metadata_log
-from gateway.runtime.topics.producer_id_source import open_producer_ids, open_store
+from gateway.runtime.topics.metadata_log import MetadataLog
 from gateway.runtime.topics.topic_lifecycle import TopicLifecycle, topic_policy
 from gateway.runtime.upkeep.background_jobs import BackgroundJobs
 from gateway.runtime.upkeep.compaction import Compaction
-from gateway.runtime.upkeep.disk_room import DiskRoom
 from gateway.server.dispatcher import Dispatcher
 from gateway.server.server import Server
 from log import DirectoryLocked, IncompatibleFormat, LogDirectory, LogError
@@ -123,64 +110,17 @@ class Gateway:
         """Make all parts from what the metadata tells; those that do nothing before they are begun."""
         loop = asyncio.get_running_loop()
         config, flusher, log_directory = self.config, self._flusher, self._log_directory
-        partitions = Partitions()
-        metadata_log = await self._open_metadata(partitions)
-        self._store = open_store(config, metadata_log)
-        producer_ids = open_producer_ids(config, self._store, self.clock)
-        group_configs = GroupConfigs(config, metadata_log)
-        internal_topics = InternalTopics(metadata_log, partitions, config.int("node.id"))
-        clock = ClockChanges(self.clock, self.machine.seconds)
-        groups = GroupCoordinator(
-            config, clock, partitions, metadata_log, internal_topics, group_configs, flusher
+        services, self._lifecycle, self._store = await compose(
+            config, self.machine, log_directory, flusher, self._open_metadata()
         )
-        shares = ShareCoordinator(config, clock, partitions, internal_topics, group_configs, groups, flusher)
-        clock.listeners += [groups.clock_was_set, shares.clock_was_set]
-        services = Services(
-            config=config,
-            clock=self.clock,
-            loop=loop,
-            node_id=config.int("node.id"),
-            cluster_id=log_directory.cluster_id,
-            log_directory=log_directory,
-            flusher=flusher,
-            partitions=partitions,
-            metadata_log=metadata_log,
-            producer_ids=producer_ids,
-            fetch_sessions=FetchSessionCache(config.int("max.incremental.fetch.session.cache.slots")),
-            cold_reads=ColdReads(
-                loop,
-                self.storage,
-                flusher=flusher,
-                threads=config.int("seqgate.catch.up.threads"),
-                cache_bytes=config.int("seqgate.catch.up.cache.bytes"),
-                ahead_bytes=config.int("seqgate.catch.up.read.ahead.bytes"),
-                machine=self.machine,
-            ),
-            group_configs=group_configs,
-            groups=groups,
-            shares=shares,
-            transactions=TransactionCoordinator(
-                config,
-                self.clock,
-                partitions,
-                internal_topics,
-                producer_ids,
-                TransactionMarkers(self.clock, partitions, metadata_log.image),
-                flusher,
-            ),
-            backlog=Backlog(config, self.clock, partitions, log_directory, metadata_log, groups, shares),
-            advertised={},
-            disk_room=DiskRoom(config, self.clock, log_directory, partitions, metadata_log),
-        )
-        follow_fetch_sessions(config, services.fetch_sessions)
         self.server = Server(
             loop, config, Dispatcher(APIS, services), services.cold_reads, handles_limit=handles_limit
         )
         services.backlog.held.room = self.server.memory
         flusher.after_round.append(self.server.outbox.flush)
-        self._jobs = BackgroundJobs(config, self.clock, partitions, log_directory, self._lifecycle)
+        self._jobs = BackgroundJobs(config, self.clock, services.partitions, log_directory, self._lifecycle)
         self._compaction = Compaction(
-            config, self.clock, partitions, log_directory, self._lifecycle, self.machine.cleaner
+            config, self.clock, services.partitions, log_directory, self._lifecycle, self.machine.cleaner
         )
         self._control = ControlServer(services, Path(config.str("log.dirs")), traffic=self._traffic)
         self._services = services
@@ -192,7 +132,6 @@ class Gateway:
         # a claim is written down: not before it is known that this release can read everything
         if not await services.producer_ids.start():
             logger.warning("no producer ids yet: %s", services.producer_ids.state().last_error)
-        services.metadata_log.add_listener(services.shares.metadata_changed)
         services.cold_reads.start()
         services.backlog.start()
         services.disk_room.start()
@@ -209,10 +148,7 @@ class Gateway:
     def _start_coordinators(self) -> None:
         services = self.services
         try:
-            services.groups.start()
-            services.shares.start()
-            services.transactions.markers.listeners.append(services.groups.transaction_ended)
-            services.transactions.start()
+            start_coordinators(services)
         except IncompatibleFormat as error:
             raise StartFailed(
                 f"the data directory {services.log_directory.path} can't be used: {error}"
@@ -222,24 +158,13 @@ class Gateway:
         server = self.server
         return Traffic(len(server), server.refused_connections, server.dispatcher.requests)
 
-    async def _open_metadata(self, partitions: Partitions) -> MetadataLog:
+    def _open_metadata(self) -> MetadataLog:
         try:
-            metadata_log = MetadataLog(open_metadata_log(self._log_directory), self._flusher, self.clock)
-            metadata_log.replay()
+            return open_metadata(self.machine, self._log_directory, self._flusher)
         except (LogError, IncompatibleFormat, OSError, ValueError) as error:
             raise StartFailed(
                 f"the metadata in {self.config.str('log.dirs')} can't be read: {error}"
             ) from error
-        self._lifecycle = TopicLifecycle(
-            config=self.config,
-            node_id=self.config.int("node.id"),
-            metadata_log=metadata_log,
-            directory=self._log_directory,
-            partitions=partitions,
-            flusher=self._flusher,
-        )
-        await self._lifecycle.start()
-        return metadata_log
 
     def _open_directory(self) -> LogDirectory:
         path = Path(self.config.str("log.dirs"))
@@ -294,9 +219,7 @@ class Gateway:
         services.disk_room.stop()
         await services.backlog.stop()
         await self._compaction.stop()
-        services.transactions.stop()
-        services.groups.stop()
-        services.shares.stop()
+        stop_coordinators(services)
         for partition in services.partitions:
             partition.close()
         await self.server.finish(STOP_TIMEOUT_S)

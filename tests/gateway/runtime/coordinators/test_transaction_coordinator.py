@@ -357,6 +357,7 @@ class TestPartitionsThatFail:
             )
             assert await refusal(added) is ErrorCode.concurrent_transactions
             assert await refusal(Client(node, NAME).begin()) is ErrorCode.concurrent_transactions
+            monkeypatch.undo()
             await other.write("b", 1)
             await other.end(commit=True)
             assert current(node, "other").state is COMPLETE_COMMIT

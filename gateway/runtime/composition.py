@@ -1,0 +1,133 @@
+"""Composes the parts that serve requests from a data directory, for the gateway and for tests that need no sockets.
+
+Nothing composed here runs by itself until it is started: `start_coordinators`, then whatever else the caller needs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+from gateway.config import Config
+from gateway.runtime.backlogs.backlog import Backlog
+from gateway.runtime.coordinators.group_configs import GroupConfigs
+from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
+from gateway.runtime.coordinators.share_coordinator import ShareCoordinator
+from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
+from gateway.runtime.coordinators.transaction_markers import TransactionMarkers
+from gateway.runtime.loop.clock_changes import ClockChanges
+from gateway.runtime.loop.machine import Machine
+from gateway.runtime.partitions.cold_reads import ColdReads
+from gateway.runtime.partitions.fetch_sessions import FetchSessionCache
+from gateway.runtime.partitions.flusher import Flusher
+from gateway.runtime.partitions.registry import Partitions
+from gateway.runtime.services import Services
+from gateway.runtime.topics.follow_settings import follow_fetch_sessions
+from gateway.runtime.topics.internal_topics import InternalTopics
+from gateway.runtime.topics.metadata_log import MetadataLog, open_metadata_log
+from gateway.runtime.topics.producer_id_source import open_producer_ids, open_store
+from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
+from gateway.runtime.upkeep.disk_room import DiskRoom
+from log import LogDirectory
+from pid_allocator import BlockStore
+
+
+class Composition(NamedTuple):
+    """What handlers use, and what only the composition root needs beside it."""
+
+    services: Services
+    lifecycle: TopicLifecycle
+    blocks: BlockStore
+
+
+def open_metadata(machine: Machine, directory: LogDirectory, flusher: Flusher) -> MetadataLog:
+    """Read the metadata of a data directory. Raises LogError, IncompatibleFormat, OSError, ValueError."""
+    metadata_log = MetadataLog(open_metadata_log(directory), flusher, machine.clock)
+    metadata_log.replay()
+    return metadata_log
+
+
+async def compose(
+    config: Config, machine: Machine, directory: LogDirectory, flusher: Flusher, metadata_log: MetadataLog
+) -> Composition:
+    """Put all parts together, and open the partitions that the metadata names."""
+    partitions = Partitions()
+    lifecycle = TopicLifecycle(
+        config=config,
+        node_id=config.int("node.id"),
+        metadata_log=metadata_log,
+        directory=directory,
+        partitions=partitions,
+        flusher=flusher,
+    )
+    await lifecycle.start()
+    blocks = open_store(config, metadata_log)
+    producer_ids = open_producer_ids(config, blocks, machine.clock)
+    group_configs = GroupConfigs(config, metadata_log)
+    internal_topics = InternalTopics(metadata_log, partitions, config.int("node.id"))
+    clock = ClockChanges(machine.clock, machine.seconds)
+    groups = GroupCoordinator(
+        config, clock, partitions, metadata_log, internal_topics, group_configs, flusher
+    )
+    shares = ShareCoordinator(config, clock, partitions, internal_topics, group_configs, groups, flusher)
+    clock.listeners += [groups.clock_was_set, shares.clock_was_set]
+    transactions = TransactionCoordinator(
+        config,
+        machine.clock,
+        partitions,
+        internal_topics,
+        producer_ids,
+        TransactionMarkers(machine.clock, partitions, metadata_log.image),
+        flusher,
+    )
+    services = Services(
+        config=config,
+        clock=machine.clock,
+        loop=asyncio.get_running_loop(),
+        node_id=config.int("node.id"),
+        cluster_id=directory.cluster_id,
+        log_directory=directory,
+        flusher=flusher,
+        partitions=partitions,
+        metadata_log=metadata_log,
+        producer_ids=producer_ids,
+        fetch_sessions=FetchSessionCache(config.int("max.incremental.fetch.session.cache.slots")),
+        cold_reads=_cold_reads(config, machine, flusher),
+        group_configs=group_configs,
+        groups=groups,
+        shares=shares,
+        transactions=transactions,
+        backlog=Backlog(config, machine.clock, partitions, directory, metadata_log, groups, shares),
+        advertised={},
+        disk_room=DiskRoom(config, machine.clock, directory, partitions, metadata_log),
+    )
+    follow_fetch_sessions(config, services.fetch_sessions)
+    return Composition(services, lifecycle, blocks)
+
+
+def _cold_reads(config: Config, machine: Machine, flusher: Flusher) -> ColdReads:
+    return ColdReads(
+        asyncio.get_running_loop(),
+        machine.storage,
+        flusher=flusher,
+        threads=config.int("seqgate.catch.up.threads"),
+        cache_bytes=config.int("seqgate.catch.up.cache.bytes"),
+        ahead_bytes=config.int("seqgate.catch.up.read.ahead.bytes"),
+        machine=machine,
+    )
+
+
+def start_coordinators(services: Services) -> None:
+    """Load the state of groups, share groups and transactions. Raises IncompatibleFormat."""
+    services.groups.start()
+    services.shares.start()
+    services.metadata_log.add_listener(services.shares.metadata_changed)
+    services.transactions.markers.listeners.append(services.groups.transaction_ended)
+    services.transactions.start()
+
+
+def stop_coordinators(services: Services) -> None:
+    """Refuse everyone who waits for a coordinator; decided transactions end after the next start."""
+    services.transactions.stop()
+    services.groups.stop()
+    services.shares.stop()
