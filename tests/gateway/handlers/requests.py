@@ -31,7 +31,7 @@ async def create(
     version: int = 7,
     validate_only: bool = False,
 ) -> Any:
-    """The one result of a CreateTopics request."""
+    """Return the one result of a CreateTopics request."""
 
     def make(module: Any) -> dict[str, Any]:
         pairs = (configs or {}).items()
@@ -49,7 +49,7 @@ async def create(
 
 
 async def delete(node: Node, *names: str, version: int = 6) -> Any:
-    """The results of a DeleteTopics request."""
+    """Return the results of a DeleteTopics request."""
 
     def make(module: Any) -> dict[str, Any]:
         if version < 6:
@@ -61,7 +61,7 @@ async def delete(node: Node, *names: str, version: int = 6) -> Any:
 
 
 async def grow(node: Node, name: str, count: int, *, version: int = 3) -> Any:
-    """The one result of a CreatePartitions request."""
+    """Return the one result of a CreatePartitions request."""
 
     def make(module: Any) -> dict[str, Any]:
         topic = module.CreatePartitionsTopic(name=name, count=count, assignments=None)
@@ -79,7 +79,7 @@ async def describe(
     version: int = 4,
     documented: bool = False,
 ) -> Any:
-    """The one result of a DescribeConfigs request with synonyms."""
+    """Return the one result of a DescribeConfigs request with synonyms."""
 
     def make(module: Any) -> dict[str, Any]:
         resource = module.DescribeConfigsResource(
@@ -95,7 +95,7 @@ async def describe(
 async def alter(
     node: Node, resource_type: int, name: str, configs: dict[str, str | None], *, version: int = 1
 ) -> Any:
-    """The one result of an IncrementalAlterConfigs request; None deletes."""
+    """Return the one result of an IncrementalAlterConfigs request; None deletes a configuration."""
 
     def make(module: Any) -> dict[str, Any]:
         changes = tuple(
@@ -113,7 +113,7 @@ async def alter(
 async def replace(
     node: Node, resource_type: int, name: str, configs: dict[str, str], *, version: int = 2
 ) -> Any:
-    """The one result of an AlterConfigs request."""
+    """Return the one result of an AlterConfigs request."""
 
     def make(module: Any) -> dict[str, Any]:
         changes = tuple(module.AlterableConfig(name=key, value=value) for key, value in configs.items())
@@ -134,7 +134,7 @@ async def ask_metadata(
     auto_create: bool = False,
     operations: bool = False,
 ) -> Any:
-    """A Metadata request for names and ids; `names` None asks for all topics."""
+    """Send a Metadata request for names and ids; `names` None asks for all topics."""
 
     def make(module: Any) -> dict[str, Any]:
         topics = None

@@ -1,4 +1,4 @@
-"""A node without sockets: real logs in a temporary directory, handlers called as the dispatcher calls them."""
+"""A node without sockets: real logs in a temporary directory; handlers are called as the dispatcher calls them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOW_MS = 1_700_000_000_000
 
 
 class FixedClock:
-    """Stands still unless a test moves it."""
+    """A clock that stands still unless a test moves it."""
 
     def __init__(self) -> None:
         self.time_ms = NOW_MS
@@ -67,11 +67,11 @@ class Node:
     def __init__(self, services: Services, clock: FixedClock) -> None:
         self.services = services
         self.peer = FakePeer()
-        """Who asks."""
+        """The client that asks."""
         self.clock = clock
 
     async def ask(self, api: Api, version: int, make: Callable[[ModuleType], dict[str, Any]]) -> Any:
-        """Handle the request made from kio's module of its version; the answer is encodable."""
+        """Handle the request, made from kio's module of its version, and check that the answer can be encoded."""
         module = load_payload_module(api.key, version, EntityType.request)
         request = build(load_request_schema(api.key, version), **make(module))
         context = RequestContext(self.services, api.key, version, 7, "test", self.peer)

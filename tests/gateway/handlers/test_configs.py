@@ -86,7 +86,7 @@ class TestDescribe:
         assert result.error_code.name == error
         assert result.configs == ()
 
-    async def test_a_kind_that_does_not_exist_refuses_the_whole_request(self, node: Node) -> None:
+    async def test_an_unknown_resource_type_refuses_the_whole_request(self, node: Node) -> None:
         def make(module: Any) -> dict[str, Any]:
             resources = tuple(
                 module.DescribeConfigsResource(resource_type=kind, resource_name="t", configuration_keys=None)
@@ -143,7 +143,7 @@ class TestAlter:
 
 
 async def test_a_coordinators_topic_can_be_altered_and_keeps_everything(tmp_path: Path) -> None:
-    """Whatever is set for it: its coordinator decides what may go."""
+    """Its coordinator decides what is deleted, whatever the configurations say."""
     async with open_node(tmp_path) as node:
         await node.services.groups.ensure_topic()
         name = "__consumer_offsets"
@@ -231,7 +231,7 @@ class TestLoggers:
         )
         assert await self.level(node) == before
 
-    async def test_every_logger_is_told(self, node: Node) -> None:
+    async def test_every_logger_is_described(self, node: Node) -> None:
         told = values(await describe(node, LOGGER, "1"))
         assert {"root", "gateway", "gateway.runtime", "log", NAME} <= set(told)
         assert set(told.values()) <= set(LEVELS)

@@ -1,4 +1,4 @@
-"""Share groups of a topic that delays records, on real logs: when records come, and what a restart makes of it."""
+"""Share groups of a topic with delayed records, on real logs: when records come, and what a restart changes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def partition_of(node: Node) -> Partition:
 
 
 class Reader:
-    """One member, who accepts what it gets."""
+    """One member, which accepts every record that it gets."""
 
     def __init__(self, node: Node, topic_id: uuid.UUID) -> None:
         self.node = node
@@ -64,7 +64,7 @@ class Reader:
         self.epoch = 0
 
     async def read(self, **fields: Any) -> list[int]:
-        """The offsets that it acquires now."""
+        """Acquire records; return their offsets."""
         response = await fetch(self.node, self.topic_id, session_epoch=self.epoch, **fields)
         self.epoch += 1
         return [offset for first, last in acquired(response) for offset in range(first, last + 1)]
@@ -91,7 +91,7 @@ async def test_records_come_when_they_are_due(tmp_path: Path) -> None:
         assert await reader.read() == [0]
 
 
-async def test_whoever_waits_gets_them_in_time(tmp_path: Path) -> None:
+async def test_a_waiting_fetch_gets_them_in_time(tmp_path: Path) -> None:
     async with open_node(tmp_path, *SETTINGS) as node:
         reader = Reader(node, await begin(node, DELAYING))
         await append(node, batch(40))
@@ -102,7 +102,7 @@ async def test_whoever_waits_gets_them_in_time(tmp_path: Path) -> None:
         assert await asyncio.wait_for(waiting, 10) == [0]
 
 
-async def test_a_record_that_is_due_sooner_wakes_whoever_waits_sooner(tmp_path: Path) -> None:
+async def test_an_earlier_record_wakes_a_waiting_fetch_earlier(tmp_path: Path) -> None:
     async with open_node(tmp_path, *SETTINGS) as node:
         reader = Reader(node, await begin(node, DELAYING))
         await append(node, batch(86_400_000))
@@ -116,7 +116,7 @@ async def test_a_record_that_is_due_sooner_wakes_whoever_waits_sooner(tmp_path: 
         assert await asyncio.wait_for(waiting, 10) == [1]
 
 
-async def test_what_waits_in_front_does_not_fill_the_window(tmp_path: Path) -> None:
+async def test_waiting_records_in_front_do_not_fill_the_window(tmp_path: Path) -> None:
     limits = {"share.partition.max.record.locks": "100"}
     async with open_node(tmp_path, *SETTINGS, "group.share.min.partition.max.record.locks=100") as node:
         reader = Reader(node, await begin(node, DELAYING))
@@ -200,7 +200,7 @@ async def test_not_with_compaction(tmp_path: Path) -> None:
         assert "can't have both delivery.delay.header and the cleanup policy compact" in refused.error_message
 
 
-async def test_what_is_due_lets_go_of_the_log_by_and_by(tmp_path: Path) -> None:
+async def test_due_records_release_the_log(tmp_path: Path) -> None:
     async with open_node(tmp_path, *SETTINGS) as node:
         await begin(node, {**DELAYING, "delivery.delay.hold.ms": "0"})
         log = partition_of(node).log
@@ -213,7 +213,7 @@ async def test_what_is_due_lets_go_of_the_log_by_and_by(tmp_path: Path) -> None:
         assert log.held_from > log.log_end_offset
 
 
-async def test_partitions_that_are_not_open_are_told_too(tmp_path: Path) -> None:
+async def test_closed_partitions_get_the_new_header_too(tmp_path: Path) -> None:
     async with open_node(tmp_path, *SETTINGS) as node:
         topic_id = await begin(node)
         await append(node, batch(100))
@@ -230,13 +230,13 @@ async def test_partitions_that_are_not_open_are_told_too(tmp_path: Path) -> None
         assert await Reader(node, topic_id).read() == [0, 1, 2], "it was off in between"
 
 
-async def test_a_producer_is_told_to_come_again_when_too_much_waits(tmp_path: Path) -> None:
+async def test_a_producer_must_retry_when_too_many_records_wait(tmp_path: Path) -> None:
     async with open_node(tmp_path, *SETTINGS) as node:
         await begin(node, DELAYING)
         node.services.log_directory.environment.delayed_limit.change(1, 10)
 
         def send(records: bytes) -> int:
-            """The error; 0 when the batch was appended."""
+            """Return the error; 0 when the batch was appended."""
             answer = append_batch(
                 node.services, 9, partition_of(node), memoryview(records), None, node.clock.now_ms()
             )

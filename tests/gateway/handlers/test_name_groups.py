@@ -31,7 +31,7 @@ SETTINGS = (
     "share.coordinator.state.topic.num.partitions=1",
 )
 COMMITTED = {"partition_index": 0, "committed_offset": 5, "committed_leader_epoch": -1}
-"""A commit of one partition."""
+"""Send a commit of one partition."""
 SHARED = {"group_id": GROUP, "member_id": "m", "share_session_epoch": 0, "max_records": 1, "max_bytes": 1}
 
 
@@ -53,7 +53,7 @@ async def ask(node: Node, name: str, version: int, fields: Plain) -> Plain:
 
 
 def errors_in(answer: Any) -> list[int]:
-    """Every error code of an answer but those that say nothing."""
+    """Return every error code of an answer, without those that mean no error."""
     if isinstance(answer, list):
         return [code for item in answer for code in errors_in(item)]
     if not isinstance(answer, dict):
@@ -88,7 +88,7 @@ REQUESTS: dict[str, Plain] = {
     "delete_share_group_offsets": {"topics": [{"topic_name": TOPIC}]},
     "add_offsets_to_txn": {"transactional_id": "t", "producer_id": 1, "producer_epoch": 0},
 }
-"""Whatever a client does with its group."""
+"""The answers to whatever a client does with such a group."""
 
 
 @pytest.mark.parametrize("name", REQUESTS)

@@ -1,4 +1,4 @@
-"""What a producer is told of records that were there before: acknowledged, not stored, and not before that is decided."""
+"""Answers to a producer for duplicates: acknowledged, not stored, and not before the original is decided."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VERSION = 9
 RETRY, STORAGE, FENCED, INVALID_RECORD = 19, 56, 90, 87
 TRANSACTIONAL = 0x10
 TURNS = 100
-"""Of the event loop: whoever did not wait for the disk would be answered after a few."""
+"""Turns of the event loop: a request that did not wait for the disk would be answered after a few."""
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def bytes_of(batch: Batch) -> bytes:
 
 
 def begin(node: Node, *batches: Batch, acks: int = -1) -> Any:
-    """A request with a batch for each partition in turn."""
+    """Send a request with a batch for each partition in turn."""
     return begin_with(node, [bytes_of(batch) for batch in batches], acks)
 
 
@@ -66,7 +66,7 @@ def begin_with(node: Node, received: Iterable[bytes | bytearray], acks: int = -1
 
 
 def rows_of(answer: Any) -> list[tuple[int, int]]:
-    """(error, base offset) by partition."""
+    """Return (error, base offset) by partition."""
     frame = answer.answer if isinstance(answer, Deferred) else answer
     assert isinstance(frame, bytes)
     fields = decode("produce", VERSION, frame[4:], correlation_id=7).fields
@@ -94,10 +94,10 @@ async def give_turns() -> None:
 
 
 @pytest.mark.parametrize("is_broken", [False, True])
-async def test_a_duplicate_of_what_is_not_durable_waits_for_its_original(
+async def test_a_duplicate_waits_until_its_original_is_durable(
     node: Node, disk: HeldDisk, *, is_broken: bool
 ) -> None:
-    # from when on names are remembered is written down with the first of them
+    # the offset from which names are tracked is persisted with the first of them
     assert await answered(begin(node, named("a", 0), named("b", 0))) == [(0, 0), (0, 0)]
     with disk.held(TOPIC):
         first = begin(node, named("a", 1, 2))
@@ -114,17 +114,17 @@ async def test_a_duplicate_of_what_is_not_durable_waits_for_its_original(
     assert node.services.duplicates == 0
 
 
-async def test_a_duplicate_of_what_is_durable_is_answered_at_once(node: Node) -> None:
+async def test_a_duplicate_of_a_durable_record_is_answered_at_once(node: Node) -> None:
     assert await answered(begin(node, named("a", 1, 2))) == [(0, 0)]
     assert rows_of(begin(node, named("a", 1, 2))) == [(0, -1)]
     assert partition_of(node).log.log_end_offset == 2
 
 
 @pytest.mark.parametrize("acks", [0, 1, -1])
-async def test_the_rest_of_a_request_that_takes_long_is_for_later(
+async def test_the_rest_of_a_long_request_is_done_later(
     node: Node, monkeypatch: pytest.MonkeyPatch, acks: int
 ) -> None:
-    """To look at the records of one batch may take a second; others are served before the next one."""
+    """Decoding the records of one batch may take a second; other requests run before the next batch."""
     memory = node.services.backlog.held.room = RequestMemory(1_000)
     monkeypatch.setattr(produce, "LONG_S", 0.0)
     received = [bytearray(bytes_of(named("a", 1))), bytearray(bytes_of(named("b", 1, 2)))]
@@ -132,7 +132,7 @@ async def test_the_rest_of_a_request_that_takes_long_is_for_later(
     assert memory.used_bytes == len(received[1])
     assert [partition_of(node, index).log.log_end_offset for index in range(2)] == [1, 0]
     for buffer in received:
-        buffer[:] = bytes(len(buffer))  # the next request comes into it
+        buffer[:] = bytes(len(buffer))  # the next request joins it
     assert answer.holds_back
     await eventually(lambda: answer.answer is not None)
     assert answer.answer == b"" if acks == 0 else rows_of(answer) == [(0, 0)] * 2
@@ -157,8 +157,8 @@ async def test_where_there_is_no_room_to_keep_the_rest_it_is_refused(
     assert memory.used_bytes == 1
 
 
-async def test_a_batch_behind_one_that_is_undecided_is_not_taken(node: Node) -> None:
-    """Its producer is not known, so any first sequence of it would be taken."""
+async def test_a_batch_behind_an_undecided_one_is_refused(node: Node) -> None:
+    """Its producer is unknown, so any first sequence of it would be accepted."""
     partition = partition_of(node)
     partition.append(bytes_of(replace(named("a", 1).of(1000, 0, 0), attributes=TRANSACTIONAL)), NOW_MS)
     first, second = named("a", 1).of(2000, 0, 0), named("b", 1).of(2000, 0, 1)
@@ -169,7 +169,7 @@ async def test_a_batch_behind_one_that_is_undecided_is_not_taken(node: Node) -> 
     assert await answered(begin(node, second)) == [(0, 3)]
 
 
-async def test_a_batch_behind_one_that_no_partition_was_open_for_is_not_taken(
+async def test_a_batch_behind_one_without_an_open_partition_is_refused(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = named("a", 1).of(2000, 0, 0), named("a", 2).of(2000, 0, 1)
@@ -181,7 +181,7 @@ async def test_a_batch_behind_one_that_no_partition_was_open_for_is_not_taken(
     assert await answered(begin(node, second)) == [(0, 1)]
 
 
-async def test_a_batch_behind_one_for_which_there_is_no_room_is_not_taken(node: Node) -> None:
+async def test_a_batch_behind_one_without_room_is_refused(node: Node) -> None:
     budget = node.services.log_directory.environment.name_budget
     budget.max_in_all, budget.min_idle_ms = 1, 1_000
     assert await answered(begin(node, named("a", 1))) == [(0, 0)]
@@ -189,7 +189,7 @@ async def test_a_batch_behind_one_for_which_there_is_no_room_is_not_taken(node: 
     assert rows_of(begin(node, first)) == rows_of(begin(node, second)) == [(RETRY, -1)]
 
 
-async def test_a_batch_behind_one_whose_names_are_still_being_read_is_not_taken(
+async def test_a_batch_behind_one_whose_names_are_in_replay_is_refused(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = partition_of(node).log

@@ -39,7 +39,7 @@ def partition_of(node: Node, topic: str = "t", index: int = 0) -> Partition:
 
 
 async def produce(node: Node, count: int = 10, *, topic: str = "t") -> None:
-    """One batch of an idempotent producer on partition 0, durable."""
+    """Append one batch of an idempotent producer to partition 0, durably."""
     partition = partition_of(node, topic)
     records = [NewRecord(b"v%d" % number, timestamp=NOW_MS) for number in range(count)]
     partition.append(build_batch(records, producer_id=4711, producer_epoch=2, base_sequence=0), NOW_MS)
@@ -102,7 +102,7 @@ class TestDeleteRecords:
         await produce(node)
         assert await self.delete(node, (0, -1), (1, -1)) == [(0, 10, "none"), (1, 0, "none")]
 
-    async def test_an_offset_that_is_gone_already(self, node: Node) -> None:
+    async def test_a_deleted_offset(self, node: Node) -> None:
         await produce(node)
         await self.delete(node, (0, 5))
         assert await self.delete(node, (0, 3)) == [(0, 5, "none")]
@@ -137,7 +137,7 @@ class TestDeleteRecords:
         assert partition_of(node).log.log_start_offset == 0
         assert partition_of(node).log.offline
 
-    async def test_a_topic_that_retention_leaves_alone(self, node: Node) -> None:
+    async def test_a_topic_without_retention(self, node: Node) -> None:
         await create(node, "kept", configs={"cleanup.policy": ""})
         assert await self.delete(node, (0, 0), topic="kept") == [(0, 0, "none")]
         assert partition_of(node, "kept").log.config.retention_ms == -1
@@ -180,13 +180,13 @@ class TestDescribeLogDirs:
         if version >= 4:
             assert result.total_bytes >= result.usable_bytes > 0
 
-    async def test_only_what_is_here(self, node: Node) -> None:
+    async def test_only_partitions_of_this_node(self, node: Node) -> None:
         _, sizes = await self.sizes(node, [("t", (1, 1, 9)), ("none", (0,))])
         assert set(sizes) == {("t", 1)}
         _, sizes = await self.sizes(node, [])
         assert sizes == {}
 
-    async def test_a_directory_that_is_gone(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_a_missing_directory(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
         def fail(path: str) -> None:
             raise OSError(5, "Input/output error")
 
@@ -228,7 +228,7 @@ class TestDescribeProducers:
 
 class TestListOffsets:
     @pytest.mark.parametrize("timestamp", [-1, -2, -3, 0])
-    async def test_an_offline_partition_tells_no_offset(self, node: Node, timestamp: int) -> None:
+    async def test_an_offline_partition_returns_no_offset(self, node: Node, timestamp: int) -> None:
         await produce(node)
 
         def request(module: Any) -> dict[str, Any]:

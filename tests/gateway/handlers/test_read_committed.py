@@ -1,4 +1,4 @@
-"""What readers of committed records are told: Fetch, ListOffsets, and DescribeProducers beside them."""
+"""The answers to readers of committed records: Fetch, ListOffsets, and DescribeProducers beside them."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ class TestListOffsets:
         assert await self.look_up(node, -1, COMMITTED, version) == 2
         assert await self.look_up(node, -1, UNCOMMITTED, version) == 3
 
-    async def test_times_beyond_it_are_not_answered(self, node: Node) -> None:
+    async def test_times_beyond_the_last_stable_offset_are_not_answered(self, node: Node) -> None:
         send(node, 7), end(node, 7), send(node, 8, sequence=0), send(node, 8, sequence=1)
         await persist(node)
         for isolation_level, offset in ((COMMITTED, -1), (UNCOMMITTED, 3)):
@@ -200,7 +200,7 @@ class TestListOffsets:
         return int(found.offset)
 
 
-async def test_describe_producers_tells_of_transactions(node: Node) -> None:
+async def test_describe_producers_shows_transactions(node: Node) -> None:
     send(node, 7), end(node, 7), send(node, 7, sequence=1)
     partition_of(node).append_end_marker(8, 4, commit=True, coordinator_epoch=5, now_ms=NOW_MS + 9)
 

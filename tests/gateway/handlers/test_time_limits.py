@@ -1,4 +1,4 @@
-"""Administrative requests while the disk stands still: told that the time is over, and done when it goes on again."""
+"""Administrative requests while the disk stands still: answered when the time is up, and carried out when it continues."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def disk() -> SlowDisk:
 
 @pytest.fixture
 async def node(tmp_path: Path, disk: SlowDisk) -> AsyncIterator[Node]:
-    """With a topic that has a record, a group that has read it, and a share group that has begun it."""
+    """Make a topic with a record, a group that has read it, and a share group that has begun it."""
     async with open_node(tmp_path, *SETTINGS, storage=disk) as node:
         services = node.services
         await create(node, "orders")
@@ -200,7 +200,9 @@ DONE: dict[Ask, Callable[[Node], bool]] = {
 
 
 @pytest.mark.parametrize("ask", DONE, ids=lambda ask: ask.__name__)
-async def test_what_takes_too_long_is_told_and_goes_on(node: Node, disk: SlowDisk, ask: Ask) -> None:
+async def test_work_that_takes_too_long_is_reported_and_continues(
+    node: Node, disk: SlowDisk, ask: Ask
+) -> None:
     allow_ms(node, 50)
     disk.may_flush.clear()
     assert await ask(node) is ErrorCode.request_timed_out
@@ -305,7 +307,7 @@ class TestLists:
             partition.append(batch(1, producer_id=100 + number, base_sequence=0), NOW_MS)
 
 
-async def test_where_groups_are_kept_does_not_change(node: Node) -> None:
+async def test_the_partition_of_a_group_does_not_change(node: Node) -> None:
     answer = await grow(node, OFFSETS_TOPIC, 5)
     assert answer.error_code is ErrorCode.invalid_partitions
     assert "decides where each group" in answer.error_message

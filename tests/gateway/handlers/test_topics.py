@@ -58,7 +58,7 @@ class TestCreateTopics:
         assert response.topics[0].error_code.name == "request_timed_out"
         assert node.services.metadata_log.image.topics_by_name == {}
 
-    async def test_a_slow_disk_is_told_and_the_change_goes_on(
+    async def test_a_slow_disk_is_reported_and_the_change_continues(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         async with open_node(tmp_path / "other", "seqgate.admin.timeout.ms=1") as node:
@@ -126,7 +126,7 @@ class TestCreatePartitions:
         assert (await grow(node, "t", 2, version=version)).error_code.name == "invalid_partitions"
 
 
-async def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
+async def test_a_restart_keeps_everything(tmp_path: Path) -> None:
     async with open_node(tmp_path) as node:
         created = await create(node, "kept", 2, configs={"retention.ms": "5"})
         await create(node, "gone")

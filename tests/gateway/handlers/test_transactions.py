@@ -66,7 +66,7 @@ async def end(node: Node, client: Client, version: int, *, commit: bool = True, 
 async def add(
     node: Node, client: Client, version: int, *topics: tuple[str, int], verify: bool = False, epoch: int = 0
 ) -> list[tuple[str, int, str]]:
-    """(topic, partition, error) of each partition."""
+    """Return (topic, partition, error) of each partition."""
     producer_id = client.producer.producer_id
 
     def make(module: Any) -> dict[str, Any]:
@@ -117,7 +117,7 @@ class TestInitProducerId:
         await init(node)
         assert await init(node, version, **claimed) == (error, -1, -1)
 
-    async def test_what_is_no_request(self, node: Node) -> None:
+    async def test_invalid_requests(self, node: Node) -> None:
         assert (await init(node, name=""))[0] == "invalid_request"
         assert (await init(node, producer_id=3))[0] == "invalid_request"
         late = await init(node, transaction_timeout=timedelta(hours=1))
@@ -136,7 +136,7 @@ class TestAddPartitions:
         assert found.partitions == {(TOPIC, 0), (TOPIC, 1)}
         assert found.client_version == (2 if version == 5 else 0)
 
-    async def test_one_that_is_not_there_keeps_the_others_out(self, node: Node, client: Client) -> None:
+    async def test_a_missing_partition_keeps_the_others_out(self, node: Node, client: Client) -> None:
         rows = await add(node, client, 3, (TOPIC, 0), (TOPIC, 9), ("__consumer_offsets", 0))
         assert [row[2] for row in rows] == [
             "operation_not_attempted",
@@ -246,7 +246,7 @@ class TestList:
 
     @pytest.fixture
     async def ids(self, node: Node) -> list[int]:
-        """The producer ids of a-idle, b-idle and b-open."""
+        """Return the producer ids of a-idle, b-idle and b-open."""
         clients = [Client(node, name) for name in ("a-idle", "b-idle", "b-open")]
         for client in clients:
             await client.begin()
@@ -269,7 +269,7 @@ class TestList:
         assert await self.names(node, transactional_id_pattern="") == ["a-idle", "b-idle", "b-open"]
 
     @pytest.mark.usefixtures("ids")
-    async def test_what_is_no_filter(self, node: Node) -> None:
+    async def test_invalid_filters(self, node: Node) -> None:
         fields = {**NO_FILTER, "state_filters": ("ongoing", "Empty", "ongoing")}
         answer = await node.ask(list_transactions.API, 2, lambda _: fields)
         assert answer.unknown_state_filters == ("ongoing",)

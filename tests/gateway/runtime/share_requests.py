@@ -23,7 +23,7 @@ SETTINGS = (
 
 
 async def begin(node: Node, configs: dict[str, str | None] | None = None) -> uuid.UUID:
-    """A topic and what share groups need; returns the topic's id."""
+    """Create a topic and what share groups need; return the topic's id."""
     await node.services.groups.ensure_topic()
     await node.services.shares.ensure_topic()
     await create(node, TOPIC, configs=configs)
@@ -45,12 +45,12 @@ async def beat(node: Node, member_id: str, member_epoch: int, *names: str, group
 
 
 async def write(node: Node, count: int, timestamp: int = NOW_MS) -> None:
-    """One batch, durably."""
+    """Append one batch, durably."""
     await append(node, build_batch([NewRecord(b"v", timestamp=timestamp)] * count))
 
 
 async def append(node: Node, batch: bytes) -> None:
-    """Append it at the clock's time and wait until it is durable."""
+    """Append a batch at the clock's time and wait until it is durable."""
     partition = node.services.partitions.get(TOPIC, 0)
     assert partition is not None
     info = partition.append(batch, node.clock.now_ms())

@@ -1,4 +1,4 @@
-"""Nothing of a transaction is told or shown before what decides it is durable: the disk is held, and everyone waits."""
+"""Nothing of a transaction is answered or visible before its decision is durable: the disk is held, and all wait."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.transactional_client import PARTITIONS, TOPIC, Client, Outcom
 SETTINGS = ("transaction.state.log.num.partitions=1",)
 PATIENCE_S = 60.0
 TURNS = 200
-"""Of the event loop: whoever did not wait for the disk would be done after a few."""
+"""Turns of the event loop: a request that did not wait for the disk would be done after a few."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What a request names several times is answered as often, as in Kafka, unless it names very much."""
+"""A request gets an answer for each mention of a thing, as in Kafka, unless it names very many things."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def test_a_usual_request_is_answered_as_often_as_it_asks() -> None:
     assert to_answer(named) == named
 
 
-def test_of_very_much_the_first_of_each_name_is_answered() -> None:
+def test_a_long_request_gets_the_first_of_each_name() -> None:
     named = [*((number % 2, number) for number in range(MANY)), (7, 7)]
     assert to_answer(named, lambda pair: pair[0]) == ((0, 0), (1, 1), (7, 7))
 
 
-async def test_each_answer_is_worked_out_once_and_shared() -> None:
+async def test_each_answer_is_computed_once_and_shared() -> None:
     worked_out: list[str] = []
 
     def answer(name: str) -> list[str]:
@@ -35,7 +35,7 @@ async def test_each_answer_is_worked_out_once_and_shared() -> None:
     assert worked_out == ["b", "a"]
 
 
-async def test_of_very_much_each_answer_is_given_once() -> None:
+async def test_a_long_request_gets_each_answer_once() -> None:
     assert await answer_each(("b", "a") * MANY, str.upper) == ("B", "A")
 
 
@@ -44,6 +44,6 @@ def test_partitions_of_a_usual_request_are_answered_as_often_as_it_asks() -> Non
     assert list(places_to_answer(topics)) == topics
 
 
-def test_of_very_many_partitions_each_is_answered_once_though_topics_are_named_again() -> None:
+def test_of_very_many_partitions_each_is_answered_once_even_in_repeated_topics() -> None:
     topics = [("t", (0, 1, 0)), ("t", (1, 2)), ("u", (2,) * MANY), *[("t", (0,))] * MANY]
     assert list(places_to_answer(topics)) == [("t", (0, 1)), ("t", (2,)), ("u", (2,)), *[("t", ())] * MANY]

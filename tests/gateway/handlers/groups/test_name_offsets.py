@@ -38,7 +38,7 @@ VERSIONS = range(1, 11)
 BATCHED, BY_ID = 8, 10
 GONE_ID = "12345678-0000-0000-0000-000000000000"
 Rows = dict[tuple[str, int], tuple[int, str, int]]
-"""(committed offset, metadata, error) by topic and partition."""
+"""Return (committed offset, metadata, error) by topic and partition."""
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def partition_of(node: Node, index: int = 0, topic: str = TOPIC) -> Partition:
 
 
 async def write(node: Node, batch: Batch, index: int = 0, topic: str = TOPIC) -> None:
-    """Append and flush."""
+    """Append a batch and flush it."""
     partition = partition_of(node, index, topic)
     append(partition, batch)
     await node.services.flusher.flushed(partition.log, partition)
@@ -101,7 +101,7 @@ async def ask(
 
 
 def rows_of(node: Node, version: int, answer: Plain, group: str) -> tuple[int, Rows]:
-    """The error of a group, and its rows."""
+    """Return the error of a group, and its rows."""
     told = answer
     if version >= BATCHED:
         (told,) = (entry for entry in answer["groups"] if entry["group_id"] == group)
@@ -126,7 +126,7 @@ NOTHING = (-1, "", 0)
 
 
 class TestEveryVersion:
-    async def test_the_last_persisted_sequence_of_what_is_asked_for(self, node: Node) -> None:
+    async def test_the_last_persisted_sequence_of_each_partition_asked_for(self, node: Node) -> None:
         await write(node, named("a", 3, 7, 40))
         await write(node, named("a", 8, epoch=2), 1)
         asked = [(TOPIC, [0, 1, 2, 9]), (PLAIN_TOPIC, [0]), ("gone", [0])]
@@ -157,7 +157,7 @@ class TestEveryVersion:
             told = {place: row[0] for place, row in rows.items()}
             assert (error, told) == (0, {(TOPIC, 2): 1, ("other", 0): 5})
 
-    async def test_what_is_still_being_read_is_not_told_as_unknown(
+    async def test_a_name_in_replay_is_not_reported_as_unknown(
         self, node: Node, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         await be_behind(node)
@@ -190,7 +190,7 @@ class TestEveryVersion:
 
 
 async def be_behind(node: Node) -> None:
-    """Have a topic deduplicate what it has already."""
+    """Turn deduplication on for a topic that has records already."""
     for sequence_id in range(5):
         await write(node, named("a", sequence_id), topic=PLAIN_TOPIC)
     configs: dict[str, str | None] = {**DEDUPLICATED, "message.deduplication.start": "earliest"}
@@ -198,14 +198,14 @@ async def be_behind(node: Node) -> None:
     assert not partition_of(node, topic=PLAIN_TOPIC).log.record_states.names_ready
 
 
-async def test_the_log_is_read_on_within_the_request(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_request_replays_the_log(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     await be_behind(node)
     monkeypatch.setattr(names_replay, "REPLAY_BYTES", 1)
     assert (await offsets(node, 8, "a", topics=[(PLAIN_TOPIC, [0])]))[1][PLAIN_TOPIC, 0][0] == 4
 
 
 async def test_the_names_of_one_request_share_its_time(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many names of many partitions would keep the gateway busy for hours."""
+    """Many names in many partitions would keep the gateway busy for hours."""
     await write(node, named("a", 3))
     monkeypatch.setattr(name_offsets, "REQUEST_S", 0.0)
     groups = ["seqgate-name:a", "seqgate-name:b"]
@@ -213,7 +213,7 @@ async def test_the_names_of_one_request_share_its_time(node: Node, monkeypatch: 
     assert [rows_of(node, 8, answer, group) for group in groups] == [(LOADING, {})] * 2
 
 
-async def test_nothing_is_told_before_it_is_durable(node: Node) -> None:
+async def test_only_durable_sequences_are_returned(node: Node) -> None:
     await write(node, named("a", 3))
     partition = partition_of(node)
     append(partition, named("a", 4))
@@ -222,7 +222,7 @@ async def test_nothing_is_told_before_it_is_durable(node: Node) -> None:
     assert (await offsets(node, 9, "a", topics=[(TOPIC, [0])]))[1][TOPIC, 0][0] == 4
 
 
-async def test_a_partition_that_can_not_be_opened_is_not_told_as_unknown(
+async def test_a_partition_that_can_not_be_opened_is_not_reported_as_unknown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_node(tmp_path) as node:

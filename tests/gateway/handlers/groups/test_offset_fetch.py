@@ -1,4 +1,4 @@
-"""OffsetFetch where the coordinator's state is lost while it is asked."""
+"""OffsetFetch when the coordinator's state is lost during the request."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from gateway.runtime.coordinators.operations import Unavailable
 
 
 class LostGroups:
-    """The group's partition went offline after its offsets were read."""
+    """Take the group's partition offline after its offsets were read."""
 
     def check_fetch(self, *_: Any) -> ErrorCode:
         raise Unavailable
 
 
-def test_a_shard_that_is_lost_meanwhile_is_told_as_an_error() -> None:
+def test_a_shard_that_is_lost_meanwhile_is_an_error() -> None:
     context: Any = SimpleNamespace(services=SimpleNamespace(groups=LostGroups()))
     group = SimpleNamespace(group_id="readers", member_id=None, member_epoch=-1)
     assert _check_member(context, group) is ErrorCode.coordinator_not_available

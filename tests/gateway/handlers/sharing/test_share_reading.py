@@ -1,4 +1,4 @@
-"""What a share group that reads committed records may acquire: everything but what was aborted."""
+"""A share group that reads committed records may acquire all records except aborted ones."""
 
 from __future__ import annotations
 
@@ -81,7 +81,9 @@ def test_a_producer_that_aborts_twice_and_commits_between(partition: Partition) 
     assert offsets(partition, committed_only=True) == [2, 3, 4, 5, 8]
 
 
-async def test_reading_goes_on_behind_batches_that_were_all_aborted(node: Node, partition: Partition) -> None:
+async def test_reading_continues_behind_batches_that_were_all_aborted(
+    node: Node, partition: Partition
+) -> None:
     for number in range(5):
         send(partition, 7, 2 * number)
     end(partition, 7, commit=False)  # 10
@@ -97,7 +99,7 @@ async def test_reading_goes_on_behind_batches_that_were_all_aborted(node: Node, 
     assert [place.base_offset for place in everything.places] == [0]
 
 
-async def test_what_is_released_meanwhile_is_not_passed_over(node: Node, partition: Partition) -> None:
+async def test_a_record_released_meanwhile_is_not_skipped(node: Node, partition: Partition) -> None:
     send(partition)  # 0 1
     for number in range(3):
         send(partition, 7, 2 * number)  # to 7
@@ -114,7 +116,7 @@ async def test_what_is_released_meanwhile_is_not_passed_over(node: Node, partiti
     assert [place.base_offset for place in batches.places] == [0]
 
 
-async def test_what_was_acquired_while_the_disk_was_waited_for_is_not_given_twice(tmp_path: Path) -> None:
+async def test_a_record_acquired_during_a_disk_read_is_not_handed_out_twice(tmp_path: Path) -> None:
     disk = ColdStorage()
     async with open_node(tmp_path, storage=disk) as node:
         await create(node, "t", configs={"flush.messages": str(2**63 - 1)})

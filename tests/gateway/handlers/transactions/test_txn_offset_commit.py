@@ -1,4 +1,4 @@
-"""Offsets committed in transactions: unseen until the commit, gone after an abort, the same after a restart."""
+"""Offsets committed in transactions: unseen until the commit, dropped by an abort, the same after a restart."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ async def test_a_later_commit_outside_of_it_stays(tmp_path: Path) -> None:
         assert await fetch(node, stable=True) == {0: 12, 1: -1}
 
 
-async def test_a_group_that_is_deleted_takes_them_along(tmp_path: Path) -> None:
+async def test_deleting_the_group_deletes_them(tmp_path: Path) -> None:
     async with node_at(tmp_path) as node:
         producer = await begin(node)
         await hold(node, producer, 10)
@@ -201,9 +201,7 @@ async def test_a_group_that_is_deleted_takes_them_along(tmp_path: Path) -> None:
         assert await fetch(node) == {0: -1, 1: -1}
 
 
-async def test_a_log_that_is_written_anew_keeps_what_is_pending(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_rewritten_log_keeps_pending_offsets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rewriting, "RECORDS_AT_ONCE", 1)
     async with node_at(tmp_path) as node:
         first, second = await begin(node), await begin(node, "another")
@@ -241,7 +239,7 @@ class TestRefused:
             stranger = Producer(zombie.producer_id + 1000, 0)
             assert await hold(node, stranger, 10) is ErrorCode.invalid_producer_id_mapping
 
-    async def test_a_member_that_is_none(self, tmp_path: Path) -> None:
+    async def test_an_unknown_member(self, tmp_path: Path) -> None:
         async with node_at(tmp_path) as node:
             producer = await begin(node)
             error = await hold(node, producer, 10, generation_id=4, member_id="somebody")
@@ -259,8 +257,8 @@ class TestRefused:
             assert await hold(node, producer, 10, metadata="x" * 5000) is ErrorCode.offset_metadata_too_large
             assert await hold(node, producer, 10, group_id="") is ErrorCode.invalid_group_id
 
-    async def test_one_that_did_not_add_the_offsets_first(self, tmp_path: Path) -> None:
-        """Before version 5 nothing but AddOffsetsToTxn has them take part."""
+    async def test_a_commit_without_adding_the_offsets_first(self, tmp_path: Path) -> None:
+        """Before version 5 only AddOffsetsToTxn adds the partition of the offsets."""
         async with node_at(tmp_path) as node:
             producer = await begin(node)
 

@@ -40,7 +40,7 @@ HOLD, REFUSE, EVICT = "producer_request_hold", "producer_exception", "consumer_b
 
 
 def batch(size: int = 100, *, timestamp: int = NOW_MS, producer_id: int = -1, sequence: int = -1) -> bytes:
-    """One record; the batch has about 70 bytes more than it."""
+    """The bytes of one record; the batch has about 70 bytes more."""
     return build_batch(
         [NewRecord(b"x" * size, timestamp=timestamp)], producer_id=producer_id, base_sequence=sequence
     )
@@ -102,7 +102,7 @@ def produce(node: Node, *batches: bytes, acks: int = -1, timeout_ms: int = 30_00
 
 
 async def answer(begun: Any) -> dict[str, Any]:
-    """The row of the first partition."""
+    """Return the row of the first partition."""
     if isinstance(begun, Deferred):
         if begun.answer is None:
             done = asyncio.Event()
@@ -147,7 +147,7 @@ class TestRefusing:
             await node.services.backlog.measure_all()
             assert (await answer(produce(node, batch())))["error_code"] == RETRY
 
-    async def test_what_the_log_has_already_is_confirmed_all_the_same(self, tmp_path: Path) -> None:
+    async def test_duplicates_are_acknowledged_all_the_same(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, *SETTINGS) as node:
             await open_topic(node, backlog_quota_bytes="1", backlog_quota_policy=REFUSE)
             first = batch(producer_id=7, sequence=0)
@@ -158,7 +158,7 @@ class TestRefusing:
             later = await answer(produce(node, batch(producer_id=7, sequence=1)))
             assert later["error_code"] == RETRY
 
-    async def test_only_the_partition_that_is_full_refuses(self, tmp_path: Path) -> None:
+    async def test_only_the_full_partition_refuses(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, *SETTINGS) as node:
             await node.services.groups.ensure_topic()
             node.services.backlog.start()
@@ -182,7 +182,7 @@ class TestRefusing:
             await node.services.backlog.measure_all()
             assert (await answer(produce(node, batch())))["error_code"] == 0
 
-    async def test_a_setting_that_goes_opens_the_topic_at_once(self, tmp_path: Path) -> None:
+    async def test_removing_the_setting_opens_the_topic_at_once(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, *SETTINGS) as node:
             partition = await open_topic(node, backlog_quota_bytes="1", backlog_quota_policy=REFUSE)
             await write(node, partition, 5)
@@ -213,7 +213,7 @@ class TestHolding:
             assert (await answer(begun))["base_offset"] == 4
             assert node.services.backlog.held.held_bytes == 0
 
-    async def test_when_its_time_is_over_it_is_refused_and_what_came_behind_it_too(
+    async def test_when_its_time_is_up_it_is_refused_with_the_requests_behind_it(
         self, tmp_path: Path
     ) -> None:
         async with open_node(tmp_path, *SETTINGS) as node:
@@ -228,7 +228,7 @@ class TestHolding:
             assert node.services.backlog.held.timed_out == 1
             assert partition.log.log_end_offset == 1
 
-    async def test_as_many_go_on_as_there_is_room_for(self, tmp_path: Path) -> None:
+    async def test_as_many_continue_as_there_is_room_for(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, *SETTINGS) as node:
             partition = await open_topic(node, backlog_quota_bytes=str(2 * BATCH_BYTES))
             await write(node, partition, 3)
@@ -256,7 +256,7 @@ class TestHolding:
             await node.services.backlog.measure_all()
             assert partition.log.log_end_offset == 1
 
-    async def test_what_the_log_has_already_does_not_wait(self, tmp_path: Path) -> None:
+    async def test_duplicates_do_not_wait(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, *SETTINGS) as node:
             await open_topic(node, backlog_quota_bytes="1")
             first = batch(producer_id=7, sequence=0)
@@ -307,7 +307,7 @@ class TestHolding:
             assert first.answer == b""
             assert partition.log.log_end_offset == 2
 
-    async def test_a_topic_that_is_deleted_is_waited_for_no_longer(self, tmp_path: Path) -> None:
+    async def test_requests_for_a_deleted_topic_stop_waiting(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, *SETTINGS) as node:
             partition = await open_topic(node, backlog_quota_bytes="1")
             await write(node, partition, 1)
@@ -345,7 +345,7 @@ class TestSkipping:
             assert skipped.of("fast", (TOPIC, 0)).total == 0
             assert partition.log.log_start_offset == 0
 
-    async def test_the_moves_are_there_after_a_restart(self, tmp_path: Path) -> None:
+    async def test_the_moves_survive_a_restart(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, *SETTINGS) as node:
             partition = await open_topic(node, message_ttl_ms="5000")
             await write(node, partition, 3, NOW_MS - 6_000)
@@ -377,7 +377,7 @@ class TestSkipping:
             await node.services.backlog.measure_all()
             assert start_offset(node, "sharers") == 7
 
-    async def test_what_is_skipped_twice_counts_once(self, tmp_path: Path) -> None:
+    async def test_records_skipped_twice_count_once(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, *SETTINGS) as node:
             partition = await open_topic(node, message_ttl_ms="5000")
             await write(node, partition, 4, NOW_MS - 6_000)
@@ -412,7 +412,7 @@ class TestSkipping:
             await node.services.backlog.measure_all()
             assert (committed(node, "slow"), start_offset(node, "sharers")) == (2, 2)
 
-    async def test_nobody_is_moved_over_an_open_transaction(self, tmp_path: Path) -> None:
+    async def test_no_group_is_moved_over_an_open_transaction(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, *SETTINGS) as node:
             partition = await open_topic(node, message_ttl_ms="5000")
             await write(node, partition, 2, NOW_MS - 6_000)

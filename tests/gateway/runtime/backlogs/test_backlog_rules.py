@@ -1,4 +1,4 @@
-"""Which topics have rules, as settings of topics and of the broker come and go."""
+"""The topics that have rules, as settings of topics and of the broker change."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_rules_follow_their_topic(tmp_path: Path) -> None:
         assert rules.of("own") == NO_RULES
 
 
-async def test_what_the_broker_sets_holds_for_topics_without_their_own(tmp_path: Path) -> None:
+async def test_the_brokers_settings_apply_to_topics_without_their_own(tmp_path: Path) -> None:
     async with open_node(tmp_path) as node:
         rules = following(node)
         await create(node, "own", configs={"backlog.quota.ms": "-1"})

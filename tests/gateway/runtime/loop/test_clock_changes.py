@@ -21,7 +21,7 @@ HOUR_MS = 3_600_000
 
 
 class Times:
-    """A wall clock, and seconds that only go on."""
+    """A wall clock, and a clock that is never set."""
 
     def __init__(self) -> None:
         self.wall = FixedClock()
@@ -33,7 +33,7 @@ class Times:
 
 
 @pytest.mark.parametrize("by_ms", [HOUR_MS, -HOUR_MS, TOLERATED_MS + 1, -400 * 24 * HOUR_MS])
-def test_tells_once_by_how_much_the_clock_was_set(by_ms: int) -> None:
+def test_listeners_hear_once_by_how_much_the_clock_was_set(by_ms: int) -> None:
     times, told = Times(), list[int]()
     clock = ClockChanges(times.wall, lambda: times.steady_s)
     clock.listeners.append(told.append)
@@ -56,7 +56,7 @@ def test_a_clock_that_is_slowly_corrected_was_not_set() -> None:
     assert not told
 
 
-def test_what_is_never_due_stays_so() -> None:
+def test_never_stays_never() -> None:
     assert (moved(5, -3), moved(NEVER, -3), moved(NEVER, 3)) == (2, NEVER, NEVER)
 
 

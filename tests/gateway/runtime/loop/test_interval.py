@@ -17,7 +17,7 @@ async def waiting(config: Config) -> asyncio.Task[None]:
     return task
 
 
-async def test_a_shorter_interval_ends_the_wait_that_is_under_way() -> None:
+async def test_a_shorter_interval_ends_the_present_wait() -> None:
     config = Config({NAME: int(HOUR_MS)})
     task = await waiting(config)
     assert not task.done()

@@ -21,7 +21,7 @@ def test_a_kind_of_line_is_limited_per_second_and_the_rest_counted() -> None:
     assert later.getMessage() == "refused it (and 3 more lines like this)"
 
 
-def test_what_clients_chose_writes_no_lines_and_no_pages() -> None:
+def test_texts_of_clients_write_no_lines_and_no_pages() -> None:
     limit = LineLimit(lambda: 0.0)
     for level in (logging.WARNING, logging.ERROR):
         forged = logging.LogRecord("x", level, "f.py", 1, "closing %s", ("a\nERROR b\x1b[31m%s",), None)

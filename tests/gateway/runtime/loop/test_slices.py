@@ -1,4 +1,4 @@
-"""Long work takes turns: one slice in each turn of the event loop, whoever began first goes on first."""
+"""Long work takes turns: each turn of the event loop has one slice, and the work that began first continues first."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_however_many_ask_a_turn_has_one_slice(monkeypatch: pytest.MonkeyP
     assert steps == 500
 
 
-async def test_those_that_are_given_up_hold_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cancelled_work_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slices, "SLICE_S", -1.0)
     done: list[int] = []
     working = [asyncio.ensure_future(work(number, done)) for number in range(12)]

@@ -1,4 +1,4 @@
-"""Long work is seen while it goes on and for a while after."""
+"""Long work is listed while it runs and for a while after."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def ended(tasks: TaskList) -> list[tuple[str, str | None]]:
     return [(task.name, task.failure) for task in tasks if task.ended_ms is not None]
 
 
-async def test_work_is_told_of_while_it_goes_on_and_how_it_ended() -> None:
+async def test_work_is_listed_while_it_runs_with_its_outcome() -> None:
     tasks = TaskList(FixedClock())
     go_on = asyncio.Event()
 
@@ -40,14 +40,14 @@ async def test_brief_work_is_forgotten_unless_it_took_long() -> None:
     assert ended(tasks) == [("slow", None)]
 
 
-async def test_only_so_many_are_kept() -> None:
+async def test_finished_tasks_are_bounded() -> None:
     tasks = TaskList(FixedClock())
     for number in range(KEPT_FINISHED + 5):
         tasks.end(tasks.begin(f"{number}"))
     assert [task.name for task in tasks] == [f"{number}" for number in range(5, KEPT_FINISHED + 5)]
 
 
-async def test_a_stop_cancels_what_goes_on() -> None:
+async def test_a_stop_cancels_running_work() -> None:
     tasks = TaskList(FixedClock())
     tasks.start(tasks.begin("endless"), asyncio.Event().wait())
     await tasks.stop()

@@ -1,4 +1,4 @@
-"""The metadata log and what hangs on it: durable before true, one code path for replay, the image wins at start."""
+"""The metadata log and its listeners: durable before true, one code path for replay, the image wins at the start."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class TestCommit:
             assert await node.services.metadata_log.commit(lambda image: Decision((), "answer")) == "answer"
             assert log.log_end_offset == 0
 
-    async def test_a_caller_that_gives_up_does_not_stop_the_change(self, tmp_path: Path) -> None:
+    async def test_a_cancelled_caller_does_not_stop_the_change(self, tmp_path: Path) -> None:
         async with open_node(tmp_path) as node:
             caller = asyncio.create_task(node.services.metadata_log.commit(setting("5")))
             await asyncio.sleep(0)
@@ -92,7 +92,7 @@ class TestCommit:
             with pytest.raises(StoreUnavailable):
                 await EmbeddedBlockStore(node.services.metadata_log, 1).claim(10, "n1", 0)
 
-    async def test_what_was_written_and_not_flushed_is_replayed_before_the_next_change(
+    async def test_unflushed_records_are_replayed_before_the_next_change(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         async with open_node(tmp_path) as node:
@@ -198,7 +198,7 @@ class TestEmbeddedBlockStore:
                 )
                 assert len(await store.blocks()) == number + 1
 
-    async def test_claims_at_once_get_different_blocks(self, tmp_path: Path) -> None:
+    async def test_concurrent_claims_get_different_blocks(self, tmp_path: Path) -> None:
         async with open_node(tmp_path) as node:
             store = EmbeddedBlockStore(node.services.metadata_log, 1)
             blocks = await asyncio.gather(*(store.claim(10, "n1", 0) for _ in range(20)))

@@ -1,4 +1,4 @@
-"""What a start does with partitions that the metadata does not know: nothing is deleted that nobody had deleted."""
+"""A start and partitions that the metadata does not know: it deletes only what somebody had deleted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOPIC_RESOURCE = 2
 
 
 async def written(path: Path) -> bytes:
-    """A stopped node with one record in the topic `orders`; the bytes of its log file."""
+    """Make a stopped node with one record in the topic `orders`; return the bytes of its log file."""
     async with open_node(path) as node:
         await create(node, "orders")
         append(node)
@@ -38,7 +38,7 @@ def append(node: Node) -> int:
 
 
 def kept(path: Path) -> list[bytes]:
-    """The log files of what was set aside."""
+    """Return the log files of directories that were set aside."""
     return [file.read_bytes() for file in path.glob(f"orders-0.*-stray/*{LOG_SUFFIX}")]
 
 
@@ -63,7 +63,7 @@ async def test_records_of_a_topic_that_the_metadata_lost_are_kept(tmp_path: Path
     assert kept(tmp_path / "b") == [records]
 
 
-async def test_what_a_crash_kept_of_a_deleted_topic_is_deleted(tmp_path: Path) -> None:
+async def test_leftovers_of_a_deleted_topic_are_deleted(tmp_path: Path) -> None:
     await written(tmp_path / "data")
     shutil.copytree(tmp_path / "data" / "orders-0", tmp_path / "orders-0")
     async with open_node(tmp_path / "data") as node:
@@ -100,7 +100,7 @@ async def test_metadata_with_a_flipped_bit_is_not_replayed(tmp_path: Path) -> No
             pass
 
 
-async def test_metadata_of_a_later_version_is_told_as_such(tmp_path: Path) -> None:
+async def test_metadata_of_a_later_version_is_reported_as_such(tmp_path: Path) -> None:
     await written(tmp_path)
     metadata = encode_partition_metadata(METADATA_TOPIC_ID).replace(b"version: 0", b"version: 9")
     (tmp_path / METADATA / PARTITION_METADATA).write_bytes(metadata)
@@ -128,7 +128,7 @@ async def test_a_log_that_can_not_take_its_configuration_goes_offline(
 
 
 @pytest.mark.parametrize("deep", ["false", "true"])
-async def test_what_coordinators_write_is_not_decoded_again(tmp_path: Path, deep: str) -> None:
+async def test_records_of_coordinators_are_not_decoded_again(tmp_path: Path, deep: str) -> None:
     async with open_node(tmp_path, f"seqgate.log.deep.validation={deep}") as node:
         services = node.services
         await create(node, "orders", configs={"cleanup.policy": "compact"})

@@ -1,4 +1,4 @@
-"""When a partition is left alone: after damage at once, after dying processes soon, for a full disk never."""
+"""A partition is left alone after damage at once, after dying processes soon, and for a full disk never."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ from tests.gateway.handlers.support import FixedClock
         (CleaningFailed("no space", is_of_disk=True), 100, False),
     ],
 )
-def test_what_failed_so_often(tmp_path: Path, failed: CleaningFailed, times: int, left_alone: bool) -> None:
+def test_when_a_partition_is_left_alone(
+    tmp_path: Path, failed: CleaningFailed, times: int, left_alone: bool
+) -> None:
     directory: Any = SimpleNamespace(path=tmp_path, environment=SimpleNamespace(storage=Storage()))
     lifecycle: Any = None
     compaction = Compaction(

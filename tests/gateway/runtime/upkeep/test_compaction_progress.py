@@ -1,4 +1,4 @@
-"""Where cleanings ended, kept over restarts, and not beyond the life of a topic."""
+"""The ends of cleanings are kept over restarts, and not beyond the life of a topic."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_it_survives_a_restart_in_kafkas_format(tmp_path: Path) -> None:
     assert again.of(partition()).clean_end_offset == 77
 
 
-def test_a_topic_that_is_gone_says_nothing_of_another_of_its_name(tmp_path: Path) -> None:
+def test_a_deleted_topic_does_not_affect_another_of_its_name(tmp_path: Path) -> None:
     progress = loaded(tmp_path)
     progress.of(partition()).clean_end_offset = 77
     progress.save()
@@ -60,7 +60,7 @@ def test_a_damaged_file_means_that_nothing_was_cleaned(tmp_path: Path, content: 
     assert loaded(tmp_path).clean_end_offset(("t", 0)) is None
 
 
-def test_partitions_that_do_not_exist_are_left_out(tmp_path: Path) -> None:
+def test_missing_partitions_are_left_out(tmp_path: Path) -> None:
     (tmp_path / CLEANER_OFFSETS).write_text("0\n2\nt 9 7\nu 0 8\n")
     progress = loaded(tmp_path)
     progress.save()

@@ -28,7 +28,7 @@ STORAGE_ERROR, RETRY = 56, 19
 
 
 class Disk(Storage):
-    """Says how much is free, and fails what is written with `error`."""
+    """A storage that reports a given free space, and fails writes with `error`."""
 
     free = PLENTY
     error = 0
@@ -61,7 +61,7 @@ async def error_of(node: Node, sent: bytes) -> int:
 
 
 async def taken_offline(node: Node, disk: Disk, error: int) -> Partition:
-    """A partition to which a record was sent that a disk with this error did not take; it is well again."""
+    """Make a partition that went offline because a write failed with this error; the disk then works again."""
     partition = await open_topic(node)
     disk.error = error
     assert await error_of(node, batch()) == STORAGE_ERROR
@@ -114,7 +114,7 @@ async def test_a_data_directory_that_is_gone_is_reported_once_and_so_is_its_retu
             assert str(tmp_path) in back.getMessage()
 
 
-async def test_none_overtakes_one_that_was_refused_where_the_producer_is_unknown(tmp_path: Path) -> None:
+async def test_no_batch_of_an_unknown_producer_overtakes_a_refused_one(tmp_path: Path) -> None:
     disk = Disk()
     async with open_node(tmp_path, *SETTINGS, storage=disk) as node:
         await open_topic(node)
@@ -128,7 +128,7 @@ async def test_none_overtakes_one_that_was_refused_where_the_producer_is_unknown
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE])
-async def test_what_a_shortage_took_offline_comes_back_with_room(tmp_path: Path, number: int) -> None:
+async def test_partitions_that_lacked_room_are_reopened_with_room(tmp_path: Path, number: int) -> None:
     disk = Disk()
     async with open_node(tmp_path, *SETTINGS, storage=disk) as node:
         partition = await open_topic(node)
@@ -149,7 +149,7 @@ async def test_what_a_shortage_took_offline_comes_back_with_room(tmp_path: Path,
         await create(node, "made")
 
 
-async def test_a_failing_disk_is_the_operators(tmp_path: Path) -> None:
+async def test_a_failing_disk_is_left_to_the_operator(tmp_path: Path) -> None:
     disk = Disk()
     async with open_node(tmp_path, *SETTINGS, storage=disk) as node:
         partition = await taken_offline(node, disk, errno.EIO)
@@ -157,7 +157,7 @@ async def test_a_failing_disk_is_the_operators(tmp_path: Path) -> None:
         assert partition.log.offline
 
 
-async def test_one_that_cannot_be_reopened_is_tried_again_later(
+async def test_a_failed_reopening_is_tried_again_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = Disk()

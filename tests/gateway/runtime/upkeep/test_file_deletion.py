@@ -1,4 +1,4 @@
-"""A topic with ten thousand segments goes, or all its segments do, while another connection's requests are answered."""
+"""A topic with ten thousand segments, or all its segments, are deleted while other requests are answered."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support.wire import decode, encode
 
 SEGMENTS = 10_000
 LARGEST_STEP = 800
-"""Disk operations of the event loop between two of its turns."""
+"""Disk operations that the event loop may do between two of its turns."""
 PATIENCE_S = 300.0
 
 
@@ -79,7 +79,7 @@ async def running(
 
 @pytest.fixture
 async def large(tmp_path: Path) -> Path:
-    """A data directory in which the topic `large` has ten thousand segments, all durable, and `small` has one."""
+    """Make a data directory in which the topic `large` has ten thousand segments, all durable, and `small` has one."""
     data = tmp_path / "data"
     configs: dict[str, str | None] = {"file.delete.delay.ms": "0", "retention.ms": "-1"}
     async with open_node(data) as node:
@@ -98,7 +98,7 @@ async def large(tmp_path: Path) -> Path:
 
 
 class Turns:
-    """Ends a turn of the storage's count with every turn of the event loop."""
+    """Count the storage's operations by turns of the event loop."""
 
     def __init__(self, storage: CountingStorage) -> None:
         self._storage = storage
@@ -118,7 +118,7 @@ class Turns:
 
 
 async def ask_until(connection: Connection, is_over: Callable[[], bool]) -> int:
-    """Ask about offsets until it is over; how many answers came."""
+    """Ask for offsets until the work is over; return how many answers came."""
     answers = 0
     request = {
         "replica_id": -1,

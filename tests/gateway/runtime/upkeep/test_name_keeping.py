@@ -1,4 +1,4 @@
-"""What is done about producer names by itself: logs that are behind are read on, what changed is written down, soon enough."""
+"""The background job for producer names: it completes replays and writes snapshots of changed names, soon enough."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def append(partition: Partition, *sequence_ids: int) -> None:
 
 
 async def settle(node: Node, partition: Partition) -> None:
-    """Have everything flushed, and what was captured written down."""
+    """Flush everything, so that captured names are written."""
     await node.services.flusher.flushed(partition.log, partition)
     await node.services.flusher.idle()
 
 
 async def behind(node: Node, topic: str = "late", batches: int = 8) -> Partition:
-    """A partition whose log must be read before its names are known."""
+    """Make a partition whose log must be replayed before its names are known."""
     partition = await partition_with(node, topic, *range(batches))
     configs: dict[str, str | None] = {**DEDUPLICATED, "message.deduplication.start": "earliest"}
     await alter(node, TOPIC_RESOURCE, topic, configs)
@@ -69,11 +69,11 @@ async def behind(node: Node, topic: str = "late", batches: int = 8) -> Partition
 
 
 def snapshots(partition: Partition) -> list[int]:
-    """The offsets up to which names are written down."""
+    """Return the offsets up to which names are written."""
     return sorted(int(path.stem) for path in Path(partition.log.directory).glob("*.names"))
 
 
-async def test_what_is_behind_is_read_on_at_once(
+async def test_a_log_that_is_behind_is_replayed_at_once(
     node: Node, keeping: NameKeeping, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(name_keeping, "REPLAY_BYTES", 1)
@@ -86,7 +86,7 @@ async def test_what_is_behind_is_read_on_at_once(
         assert state.persisted_sequence == 7
 
 
-async def test_others_have_their_turn_when_much_is_to_be_read(
+async def test_others_have_their_turn_during_a_long_replay(
     node: Node, keeping: NameKeeping, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(name_keeping, "REPLAY_BYTES", 1)
@@ -96,7 +96,7 @@ async def test_others_have_their_turn_when_much_is_to_be_read(
     assert not partition.log.record_states.names_ready
 
 
-async def test_what_cannot_be_read_is_tried_again_after_an_interval(
+async def test_an_unreadable_log_is_tried_again_after_an_interval(
     node: Node, keeping: NameKeeping, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     partition = await behind(node)
@@ -116,7 +116,7 @@ async def test_what_cannot_be_read_is_tried_again_after_an_interval(
     assert partition.log.record_states.names_ready
 
 
-async def test_what_changed_is_written_down_once_in_an_interval(node: Node, keeping: NameKeeping) -> None:
+async def test_changed_names_are_written_once_in_an_interval(node: Node, keeping: NameKeeping) -> None:
     partition = await partition_with(node, "ledger", 1, 2, **DEDUPLICATED)
     await keeping.run()
     await settle(node, partition)
@@ -131,7 +131,7 @@ async def test_what_changed_is_written_down_once_in_an_interval(node: Node, keep
     assert snapshots(partition) == [2]
 
 
-async def test_many_records_are_written_down_before(node: Node, keeping: NameKeeping) -> None:
+async def test_many_records_are_written_before_the_interval_ends(node: Node, keeping: NameKeeping) -> None:
     partition = await partition_with(node, "ledger", **DEDUPLICATED)
     append(partition, 1, 2, 3, 4, 5)
     await keeping.run()
@@ -147,7 +147,7 @@ async def test_a_topic_that_is_deleted_is_left_alone(node: Node, keeping: NameKe
     assert node.services.log_directory.environment.name_budget.in_all == 0
 
 
-async def test_a_name_expires_when_no_partition_has_heard_of_it(tmp_path: Path) -> None:
+async def test_a_name_expires_when_it_is_idle_in_all_partitions(tmp_path: Path) -> None:
     expiration_ms = 10_000
     configs = {**DEDUPLICATED, "message.deduplication.expiration.ms": str(expiration_ms)}
     async with open_node(tmp_path, *SETTINGS) as node:
@@ -174,7 +174,7 @@ async def test_a_name_expires_when_no_partition_has_heard_of_it(tmp_path: Path) 
         assert [len(partition.log.record_states.name_states()) for partition in (first, second)] == [0, 0]
 
 
-async def test_names_of_a_topic_that_is_not_wholly_known_do_not_expire(
+async def test_names_of_a_topic_with_unread_partitions_do_not_expire(
     node: Node, keeping: NameKeeping
 ) -> None:
     configs: dict[str, str | None] = {**DEDUPLICATED, "message.deduplication.expiration.ms": "1"}
@@ -215,7 +215,7 @@ async def test_partitions_opened_while_delays_are_altered_know_their_names(tmp_p
         assert all(partition.log.config.delivery_delay_header for partition in topic.opened())
 
 
-async def test_no_name_is_evicted_that_an_unopened_partition_heard_of_lately(tmp_path: Path) -> None:
+async def test_no_name_is_evicted_that_was_active_in_an_unopened_partition(tmp_path: Path) -> None:
     configs = {**DEDUPLICATED, "message.deduplication.names.max": "2"}
     settings = (*SETTINGS, "seqgate.deduplication.min.idle.ms=1000")
     async with open_node(tmp_path, *settings) as node:

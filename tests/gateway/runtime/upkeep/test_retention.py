@@ -1,4 +1,4 @@
-"""Retention of partitions that are served: in the background, by slices, told and counted."""
+"""Retention of served partitions: in the background, in slices, logged and counted."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def directory(tmp_path: Path, clock: Clock) -> LogDirectory:
     return LogDirectory.open(tmp_path / "data", Storage(), node_id=1, now_ms=clock.now_ms)
 
 
-async def test_what_is_old_goes_and_is_told(
+async def test_old_segments_are_deleted_and_logged(
     directory: LogDirectory, flusher: Flusher, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -87,7 +87,7 @@ async def test_what_is_old_goes_and_is_told(
     await retention.stop()
 
 
-async def test_others_get_their_turn_between_the_slices(
+async def test_other_requests_run_between_the_slices(
     directory: LogDirectory, flusher: Flusher, clock: Clock
 ) -> None:
     retention = Retention(clock)
@@ -102,7 +102,7 @@ async def test_others_get_their_turn_between_the_slices(
     await retention.stop()
 
 
-async def test_an_idle_segment_rolls_and_its_names_become_durable(
+async def test_an_idle_segment_rolls_and_its_file_names_become_durable(
     tmp_path: Path, flusher: Flusher, clock: Clock
 ) -> None:
     disk = new_disk()
@@ -132,7 +132,7 @@ async def test_many_partitions_at_once(directory: LogDirectory, flusher: Flusher
     await retention.stop()
 
 
-async def test_a_partition_that_goes_meanwhile_is_let_be(
+async def test_a_partition_deleted_meanwhile_is_left_alone(
     directory: LogDirectory, flusher: Flusher, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     retention = Retention(clock)
