@@ -38,7 +38,7 @@ def requests_in_folders() -> Iterator[type[Request[Any]]]:
 
 
 def hints(function: Any) -> tuple[list[Any], Any]:
-    """The types of the parameters, and of the answer."""
+    """Return the types of the parameters, and of the answer."""
     found = get_type_hints(function)
     return [kind for name, kind in found.items() if name != "return"], found["return"]
 

@@ -1,4 +1,4 @@
-"""What these tests ask a gateway over the wire."""
+"""Requests of these tests over the wire."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.support.wire import Wire
 
 
 def next_producer_id(bootstrap: str) -> int:
-    """InitProducerId."""
+    """Send InitProducerId; return the producer id."""
     with Wire(bootstrap) as wire:
         answer = wire.call("init_producer_id", 4, transactional_id=None, transaction_timeout=60_000).fields
     assert answer["error_code"] == 0
@@ -15,7 +15,7 @@ def next_producer_id(bootstrap: str) -> int:
 
 
 def create_topic(bootstrap: str, name: str, partitions: int) -> None:
-    """CreateTopics."""
+    """Send CreateTopics for one topic."""
     with Wire(bootstrap) as wire:
         topic = {"name": name, "num_partitions": partitions, "replication_factor": 1}
         (created,) = wire.call("create_topics", 7, topics=[topic], timeout=10_000).fields["topics"]
@@ -25,7 +25,7 @@ def create_topic(bootstrap: str, name: str, partitions: int) -> None:
 def produce(
     bootstrap: str, topic: str, partition: int, producer_id: int, base_sequence: int, count: int
 ) -> tuple[int, int]:
-    """Produce one batch of an idempotent producer; the error code and base offset answered."""
+    """Produce one batch of an idempotent producer; return the error code and base offset of the answer."""
     batch = Batch(records(count)).of(producer_id, 0, base_sequence).encode()
     with Wire(bootstrap) as wire:
         answer = wire.call(
@@ -40,7 +40,7 @@ def produce(
 
 
 def described_producers(bootstrap: str, topic: str, partition: int) -> list[dict[str, int]]:
-    """DescribeProducers of one partition, by producer id."""
+    """Send DescribeProducers for one partition; return the producers by id."""
     with Wire(bootstrap) as wire:
         answer = wire.call(
             "describe_producers", 0, topics=[{"name": topic, "partition_indexes": [partition]}]

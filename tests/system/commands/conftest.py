@@ -1,4 +1,4 @@
-"""How these tests run commands and what they run them against."""
+"""Runs commands for these tests, and the servers that the commands use."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Outcome:
 
 
 def seqgate(*arguments: str | Path, code: int | None = 0) -> Outcome:
-    """Run a command as in a terminal 100 characters wide, but in this process, which saves its start."""
+    """Run a command as in a terminal 100 characters wide, but in this process, which saves starting one."""
     result = CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": "100"})
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception

@@ -1,4 +1,4 @@
-"""`seqgate backlog` on a topic with and without limits, and what `seqgate groups describe` tells of it."""
+"""`seqgate backlog` on a topic with and without limits, and the skipped records in `seqgate groups describe`."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def gateway(tmp_path: Path) -> Iterator[GatewayProcess]:
 
 
 def _produce(bootstrap: str, partition: int) -> None:
-    """Ten records, 100 ms from one to the next."""
+    """Produce ten records, 100 ms from one to the next."""
     batch = Batch(records(10, step_ms=100)).encode()
     data = [{"name": "orders", "partition_data": [{"index": partition, "records": batch}]}]
     with Wire(bootstrap) as wire:
@@ -62,7 +62,7 @@ def offsets_of(gateway: GatewayProcess, group: str) -> dict[tuple[str, int], int
 
 
 def commit(gateway: GatewayProcess, group: str, *offsets: TopicPartition) -> None:
-    """Commit as a consumer does that assigns its partitions itself."""
+    """Commit offsets as a consumer that assigns its own partitions."""
     consumer = Consumer({"bootstrap.servers": gateway.bootstrap, "group.id": group})
     consumer.commit(offsets=list(offsets), asynchronous=False)
     consumer.close()
@@ -72,7 +72,7 @@ def commit(gateway: GatewayProcess, group: str, *offsets: TopicPartition) -> Non
 def consuming(
     gateway: GatewayProcess, group: str, *, commits: bool = True, **more: Any
 ) -> Iterator[Consumer]:
-    """A member of the group that has read everything of `orders`, and committed that."""
+    """Yield a member of the group that has read and committed all of `orders`."""
     consumer = Consumer(
         {
             "bootstrap.servers": gateway.bootstrap,
@@ -362,7 +362,7 @@ class TestReset:
 
 @contextmanager
 def consuming_from(gateway: GatewayProcess, group: str) -> Iterator[Consumer]:
-    """A member of the group that reads only what lies after the committed offsets, or comes later."""
+    """Yield a member of the group that reads from the committed offsets on."""
     consumer = Consumer(
         {"bootstrap.servers": gateway.bootstrap, "group.id": group, "auto.offset.reset": "latest"}
     )
@@ -398,7 +398,7 @@ class TestDelete:
 
 
 class TestConsumerProtocol:
-    """Groups whose partitions the gateway shares out (KIP-848)."""
+    """Groups whose partitions the gateway assigns (KIP-848)."""
 
     def test_is_told_guarded_and_deleted_as_a_classic_one(self, gateway: GatewayProcess) -> None:
         with consuming(gateway, "modern", **{"group.protocol": "consumer"}) as consumer:

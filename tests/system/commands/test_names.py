@@ -1,4 +1,4 @@
-"""`seqgate names` of a running gateway."""
+"""`seqgate names` of a running gateway, and of one that was stopped."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess
 
 
 def produce(bootstrap: str, topic: str, batch: Batch) -> tuple[int, int]:
-    """The error and the base offset."""
+    """Produce a batch; return the error code and base offset of the answer."""
     data = [{"name": topic, "partition_data": [{"index": 0, "records": batch.encode()}]}]
     with Wire(bootstrap) as wire:
         answer = wire.call("produce", 9, acks=-1, timeout=10_000, topic_data=data).fields

@@ -155,7 +155,7 @@ class FullDisk(Storage):
         return super().write(file, buffers, position)
 
     def free_bytes(self, path: str) -> int:
-        # who knows that there is room has the partition come back without being asked
+        # a gateway that knows of free space reopens the partition by itself
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 

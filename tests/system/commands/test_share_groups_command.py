@@ -63,7 +63,7 @@ class Reader:
         assert answer["error_code"] == 0
 
     def fetch(self) -> list[tuple[int, int, int]]:
-        """What is acquired: first and last offset, delivery count."""
+        """Return the acquired ranges: first offset, last offset and delivery count."""
         responses = self._call(
             "share_fetch", [], max_wait=WAIT_MS, min_bytes=1, max_bytes=2**20, max_records=100, batch_size=100
         )
@@ -75,7 +75,7 @@ class Reader:
         ]
 
     def acknowledge(self, *said: tuple[int, int, int]) -> None:
-        """First and last offset, and what is said of them."""
+        """Acknowledge ranges: first offset, last offset and type."""
         batches = [
             {"first_offset": first_offset, "last_offset": last_offset, "acknowledge_types": [kind]}
             for first_offset, last_offset, kind in said
@@ -101,7 +101,7 @@ class Reader:
 
 @pytest.fixture
 def reader(gateway: GatewayProcess) -> Iterator[Reader]:
-    """Has done 0-1 and 4-6, rejected 7, and has 2-3 for the second time, 8-9 for the first."""
+    """Yield a reader that accepted 0-1 and 4-6, rejected 7, and holds 2-3 for the second time and 8-9 for the first."""
     with Wire(gateway.bootstrap) as wire:
         reader = Reader(wire)
         assert reader.fetch() == [(0, 9, 1)]
@@ -145,7 +145,7 @@ FIRST = {
 
 
 def cells(shown: str, first: str) -> list[str]:
-    """The cells of the row of a table that begins with `first`."""
+    """Return the cells of the table row that begins with `first`."""
     (line,) = (line for line in shown.splitlines() if line.startswith(first))
     return line.split()
 
@@ -220,7 +220,7 @@ class TestDescribe:
     def test_several_holes(self, gateway: GatewayProcess, reader: Reader) -> None:
         reader.acknowledge((3, 3, REJECT), (9, 9, ACCEPT))
         told = groups(gateway, "describe", "desk", "--json").json["partitions"][0]
-        # 3 to 7 is one stretch, whatever was said of each of them
+        # 3 to 7 is one stretch of done records, accepted or rejected
         assert (told["delivery"]["holes"], told["delivery"]["done_records"], told["lag"]) == (2, 6, 2)
         assert told["delivery"]["acquired"] == 2
 

@@ -31,7 +31,7 @@ SETTINGS = {
     "offsets.topic.num.partitions": "2",
     "transaction.state.log.num.partitions": "2",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": NEVER_MS,
-    # lets a batch into a partition that takes no part in any transaction
+    # accepts a batch in a partition that takes part in no transaction
     "transaction.partition.verification.enable": "false",
 }
 
@@ -62,7 +62,7 @@ def hanging(gateway: GatewayProcess, *filters: str) -> list[dict[str, Any]]:
 
 
 def producer_of(gateway: GatewayProcess, name: str, timeout_ms: int = 60_000) -> Producer:
-    """A producer that has begun, and no transaction."""
+    """Return a producer that has begun, without a transaction."""
     producer = Producer(
         {
             "bootstrap.servers": gateway.bootstrap,
@@ -76,7 +76,7 @@ def producer_of(gateway: GatewayProcess, name: str, timeout_ms: int = 60_000) ->
 
 
 def writing(gateway: GatewayProcess, name: str, *partitions: int, timeout_ms: int = 60_000) -> Producer:
-    """A producer with an open transaction that has a record in each of these partitions of `orders`."""
+    """Return a producer whose open transaction has a record in each of these partitions of `orders`."""
     producer = producer_of(gateway, name, timeout_ms)
     producer.begin_transaction()
     for partition in partitions:
@@ -88,14 +88,14 @@ def writing(gateway: GatewayProcess, name: str, *partitions: int, timeout_ms: in
 def consume_and_hold(
     gateway: GatewayProcess, producer: Producer, group: str, *offsets: TopicPartition
 ) -> None:
-    """Have the producer's transaction hold offsets of a group."""
+    """Add offsets of a group to the producer's open transaction."""
     consumer = Consumer({"bootstrap.servers": gateway.bootstrap, "group.id": group})
     producer.send_offsets_to_transaction(list(offsets), consumer.consumer_group_metadata(), WAIT_S)
     consumer.close()
 
 
 def committed_records(gateway: GatewayProcess, *partitions: int) -> list[bytes]:
-    """What a reader of committed records finds in `orders`, up to the end of each partition."""
+    """Return what a reader of committed records finds in `orders`, up to the end of each partition."""
     reader = Consumer(
         {
             "bootstrap.servers": gateway.bootstrap,
@@ -119,7 +119,7 @@ def committed_records(gateway: GatewayProcess, *partitions: int) -> list[bytes]:
 
 
 def leave_open(gateway: GatewayProcess, name: str, producer_id: int, partition: int) -> int:
-    """A transactional batch that no coordinator hears of; its offset."""
+    """Append a transactional batch that no coordinator knows; return its offset."""
     batch = Batch(records(1), attributes=TRANSACTIONAL).of(producer_id, 0, 0).encode()
     data = [{"name": "orders", "partition_data": [{"index": partition, "records": batch}]}]
     with Wire(gateway.bootstrap) as wire:
@@ -133,14 +133,14 @@ def leave_open(gateway: GatewayProcess, name: str, producer_id: int, partition: 
 
 
 def answering(gateway: GatewayProcess, answer: str, *arguments: str) -> tuple[int, str]:
-    """`seqgate transactions abort` with what is typed at its question; the exit code and all output."""
+    """Run `seqgate transactions abort` and type an answer to its question; return the exit code and all output."""
     command = ["transactions", "abort", *arguments, "--data-dir", str(gateway.data_dir)]
     result = CliRunner().invoke(app, command, input=answer, env={"COLUMNS": "100"})
     return result.exit_code, result.output
 
 
 def _files(directory: Path) -> dict[Path, tuple[int, int]]:
-    """When each file was written last, and how large it is."""
+    """Return the modification time and size of each file."""
     found = {path: path.stat() for path in directory.rglob("*")}
     return {path: (stat.st_mtime_ns, stat.st_size) for path, stat in found.items()}
 

@@ -1,4 +1,4 @@
-"""Where a reset takes an offset."""
+"""The offset to which a reset moves a group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the options of `seqgate groups reset` mean."""
+"""The parser of the options of `seqgate groups reset`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The producer names of a node, page by page, with its logs opened and read on as far as that takes."""
+"""The producer names of a node, page by page; a page opens and replays logs where it must."""
 
 from __future__ import annotations
 

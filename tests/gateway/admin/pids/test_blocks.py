@@ -33,7 +33,7 @@ def source_of(store: MemoryStore, **more: Any) -> BlockSource:
 
 
 async def running_source(store: MemoryStore, taken: int) -> BlockSource:
-    """A gateway in its first block, or later ones, after `taken` ids left it."""
+    """Return the source of a gateway that has handed out `taken` ids."""
     allocator = ProducerIdAllocator(store, 10, owner="node-0", clock=lambda: NOW_MS)
     await allocator.start()
     first = allocator.state().current

@@ -1,4 +1,4 @@
-"""Every kind of leak, planted in a gateway that runs: found, and gone afterwards; and a healthy one has none."""
+"""Every kind of leak, planted in a running gateway, is found and removed; a healthy gateway has no leak."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def append(node: Node, topic: str, index: int = 0) -> None:
 
 
 async def commit(node: Node, group: str, topic: str, partition: int = 0) -> None:
-    """Commit as a log that could not be written when the topic went would have it still."""
+    """Commit an offset of a topic that may be gone, as in a log that could not be written when the topic was deleted."""
     await node.services.groups.ensure_topic()
     record = OffsetCommitRecord(group, topic, partition, CommittedOffset(7, -1, "", NOW_MS))
     await node.services.groups.run(group, lambda shard, effects: shard.commit([record], effects))

@@ -1,4 +1,4 @@
-"""What the control socket tells and does about transactions, on real logs: what a command can't easily bring about."""
+"""The transactions of a running gateway, in states that a command can't easily bring about."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NAME = "payments"
 
 
 async def writing(node: Node, version: int = 12, name: str = NAME) -> Client:
-    """A client with a record in the first partition."""
+    """Return a client whose open transaction has a record in the first partition."""
     if node.services.partitions.get(TOPIC, 0) is None:
         await create(node, TOPIC, PARTITIONS)
     await node.services.transactions.ensure_topic()
@@ -60,7 +60,7 @@ class TestAbort:
             done = await answer(node, AbortTransactionRequest(NAME, execute=True))
             assert (done.executed, done.age_ms, done.start_ms) == (True, 7_000, NOW_MS)
             assert (done.producer_id, done.producer_epoch) == client.producer
-            # one for the marker, one for who would begin anew
+            # one epoch for the marker, one for the next producer
             assert done.fenced_by == FencedBy(client.producer.producer_id, 2)
             assert [row.first_offset for row in done.partitions] == [0]
             described = await answer(node, DescribeTransactionRequest(NAME))
