@@ -82,11 +82,13 @@ async def _places(services: Services, request: NamesRequest) -> AsyncIterator[tu
     """Yield the partitions that may remember names, from the one in which the page begins."""
     begin = None if request.begin is None else request.begin[:2]
     names = sorted(services.partitions.by_name) if request.topic is None else [request.topic]
-    async for topic in deduplicating_topics(services, names):
+    async for topic in deduplicating_topics(
+        services.config, services.metadata_log.image, services.partitions, names
+    ):
         async for index in in_slices(range(topic.count)):
             is_wanted = request.partition is None or index == request.partition
             is_before = begin is not None and (topic.name, index) < begin
-            if is_wanted and not is_before and may_know_names(services, topic, index):
+            if is_wanted and not is_before and may_know_names(services.log_directory, topic, index):
                 yield topic, index
 
 

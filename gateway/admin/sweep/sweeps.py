@@ -67,7 +67,13 @@ class Sweeps:
             now_ms=services.clock.now_ms,
             min_age_ms=request.min_age_ms,
         )
-        state = StateSweep(services)
+        state = StateSweep(
+            services.clock,
+            services.metadata_log,
+            services.groups,
+            services.shares,
+            services.transactions,
+        )
         file_leaks = await files.find(task)
         state_leaks = await state.find(task, MAX_FOUND - len(file_leaks))
         removed: set[FileLeak | StateLeak] = set()

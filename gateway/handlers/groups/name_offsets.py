@@ -78,14 +78,19 @@ class NameOffsets:
         services = self._services
         if topics is None:
             if self._deduplicating is None:
-                known = deduplicating_topics(services, list(services.partitions.by_name))
+                known = deduplicating_topics(
+                    services.config,
+                    services.metadata_log.image,
+                    services.partitions,
+                    list(services.partitions.by_name),
+                )
                 self._deduplicating = [topic async for topic in known]
             topics = [(topic, range(topic.count)) for topic in self._deduplicating]
         image = services.metadata_log.image
         for topic, indexes in topics:
             if deduplicates(services.config, image, topic.name):
                 async for index in in_slices(indexes):
-                    if may_know_names(services, topic, index):
+                    if may_know_names(services.log_directory, topic, index):
                         yield topic, index
 
     async def _partition(self, topic: TopicPartitions, index: int) -> Partition:

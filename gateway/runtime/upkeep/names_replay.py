@@ -13,9 +13,8 @@ from gateway.metadata.topic_names import INTERNAL_TOPICS
 from gateway.runtime.loop.clock import Clock
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.partitions.registry import TopicPartitions
-from gateway.runtime.services import Services
-from log import PartitionLog
+from gateway.runtime.partitions.registry import Partitions, TopicPartitions
+from log import LogDirectory, PartitionLog
 
 REPLAY_BYTES: Final = 32 << 10
 """Bytes of a log that are replayed before requests run."""
@@ -28,19 +27,20 @@ def deduplicates(config: Config, image: MetadataImage, topic: str) -> bool:
     )
 
 
-async def deduplicating_topics(services: Services, names: Iterable[str]) -> AsyncIterator[TopicPartitions]:
+async def deduplicating_topics(
+    config: Config, image: MetadataImage, partitions: Partitions, names: Iterable[str]
+) -> AsyncIterator[TopicPartitions]:
     """Yield the named topics whose partitions track producer names, in slices."""
-    image, by_name = services.metadata_log.image, services.partitions.by_name
     async for name in in_slices(names):
-        topic = by_name.get(name)
-        if topic is not None and deduplicates(services.config, image, name):
+        topic = partitions.by_name.get(name)
+        if topic is not None and deduplicates(config, image, name):
             yield topic
 
 
-def may_know_names(services: Services, topic: TopicPartitions, index: int) -> bool:
+def may_know_names(directory: LogDirectory, topic: TopicPartitions, index: int) -> bool:
     """Return whether a partition has a log that may have been written to; this opens nothing."""
     is_known = topic.peek(index) is not None or index in topic.failed
-    return is_known or (topic.name, index) in services.log_directory.stored()
+    return is_known or (topic.name, index) in directory.stored()
 
 
 async def complete_names(partition: Partition, clock: Clock, deadline_s: float) -> None:

@@ -14,9 +14,13 @@ from typing import Final, NamedTuple
 
 from gateway.coordinator.share.records import SharePartitionKey
 from gateway.coordinator.transaction import rules
+from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
 from gateway.runtime.coordinators.operations import Unavailable
+from gateway.runtime.coordinators.share_coordinator import ShareCoordinator
+from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
+from gateway.runtime.loop.clock import Clock
 from gateway.runtime.loop.tasks import Task
-from gateway.runtime.services import Services
+from gateway.runtime.topics.metadata_log import MetadataLog
 from gateway.runtime.upkeep.file_sweep import is_partition
 
 OWNERS_PER_STEP: Final = 100
@@ -52,18 +56,29 @@ class StateLeak(NamedTuple):
 class StateSweep:
     """One sweep over the coordinators of a running gateway. A shard that can't be loaded is left out."""
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
-        self._image = services.metadata_log.image
+    def __init__(
+        self,
+        clock: Clock,
+        metadata_log: MetadataLog,
+        groups: GroupCoordinator,
+        shares: ShareCoordinator,
+        transactions: TransactionCoordinator,
+    ) -> None:
+        self._clock = clock
+        self._metadata_log = metadata_log
+        self._image = metadata_log.image
+        self._groups = groups
+        self._shares = shares
+        self._transactions = transactions
 
     async def find(self, task: Task, most: int) -> list[StateLeak]:
         """Return at most `most` leaks; `task` counts groups and transactional ids."""
-        if self._services.metadata_log.is_changing:
+        if self._metadata_log.is_changing:
             # the coordinators hear of a deletion last
             return []
         task.done, task.total = 0, None
         found: list[StateLeak] = []
-        for leaks in (self._offsets(), self._share_groups(), self._share_states(), self._transactions()):
+        for leaks in (self._offsets(), self._share_groups(), self._share_states(), self._overdue()):
             for some in leaks:
                 found += some
                 task.done += 1
@@ -74,7 +89,7 @@ class StateSweep:
         return found
 
     def _offsets(self) -> Iterator[list[StateLeak]]:
-        for shard in self._services.groups.loaded_shards():
+        for shard in self._groups.loaded_shards():
             for group_id in shard.offsets.groups():
                 yield [
                     StateLeak(StateKind.OFFSET, group_id, *place)
@@ -84,7 +99,7 @@ class StateSweep:
 
     def _share_groups(self) -> Iterator[list[StateLeak]]:
         """Yield the begun partitions of share groups."""
-        for shard in self._services.groups.loaded_shards():
+        for shard in self._groups.loaded_shards():
             for group_id, group in list(shard.shares.groups.items()):
                 yield [
                     StateLeak(
@@ -96,7 +111,7 @@ class StateSweep:
 
     def _share_states(self) -> Iterator[list[StateLeak]]:
         """Yield the delivery states of share groups."""
-        shards = self._services.shares.shards
+        shards = self._shares.shards
         shards.load_stored()
         for loaded in shards:
             for key in list(loaded.shard.partitions):
@@ -105,10 +120,10 @@ class StateSweep:
                 leak = StateLeak(StateKind.SHARE_STATE, key.group_id, name, key.partition, key)
                 yield [] if self._share_exists(key) else [leak]
 
-    def _transactions(self) -> Iterator[list[StateLeak]]:
+    def _overdue(self) -> Iterator[list[StateLeak]]:
         """Yield open transactions that are long overdue and that nobody has ended."""
-        now_ms = self._services.clock.now_ms()
-        for name, transaction in self._services.transactions.all():
+        now_ms = self._clock.now_ms()
+        for name, transaction in self._transactions.all():
             is_late = rules.is_overdue(transaction, now_ms, GRACE_MS)
             gone = [place for place in transaction.partitions if is_late and not self._exists(*place)]
             yield [StateLeak(StateKind.TRANSACTION, name, *place) for place in sorted(gone)]
@@ -131,7 +146,7 @@ class StateSweep:
                 elif kind is StateKind.SHARE_STATE:
                     await self._forget_share_state(owner, of_owner)
                 else:
-                    self._services.transactions.abort_overdue()
+                    self._transactions.abort_overdue()
             except Unavailable as error:
                 logger.warning("%s of %s stays: %s", kind, owner, error)
                 continue
@@ -140,12 +155,12 @@ class StateSweep:
 
     async def _forget_share_state(self, group_id: str, leaks: list[StateLeak]) -> None:
         keys = [leak.share_key for leak in leaks if leak.share_key is not None]
-        await self._services.shares.forget(
+        await self._shares.forget(
             [key for key in keys if key.partition != ALL and not self._share_exists(key)]
         )
         for key in keys:
             if key.partition == ALL and key.topic_id not in self._image.topics_by_id:
-                await self._services.shares.forget_topic(group_id, key.topic_id)
+                await self._shares.forget_topic(group_id, key.topic_id)
 
     def _share_exists(self, key: SharePartitionKey) -> bool:
         topic = self._image.topics_by_id.get(key.topic_id)
@@ -154,6 +169,4 @@ class StateSweep:
     async def _forget_offsets(self, group_id: str, leaks: list[StateLeak]) -> None:
         places = [(leak.topic, leak.partition) for leak in leaks]
         gone = [place for place in places if not self._exists(*place)]
-        await self._services.groups.run(
-            group_id, lambda shard, effects: shard.forget_offsets(group_id, gone, effects)
-        )
+        await self._groups.run(group_id, lambda shard, effects: shard.forget_offsets(group_id, gone, effects))
