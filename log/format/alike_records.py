@@ -1,8 +1,8 @@
-"""Reading records that lie alike: same sizes of all fields, same headers but for the digits of one value.
+"""Reads records of the same layout: equal sizes of all fields, and equal headers but for the digits of one value.
 
-What is in a batch was mostly written by one program in one loop, so a pattern of one record's bytes finds the next ones several times
-quicker than reading their fields does. Every length that a record tells is in the pattern, so what matches can't be
-read in another way.
+Mostly one program wrote all records of a batch in one loop. So a regular expression made from one record finds the next records
+several times faster than decoding their fields would. The expression holds every length in the record, so a matching record has
+exactly one reading.
 """
 
 from __future__ import annotations
@@ -15,21 +15,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _KEPT: Final = 256
-"""So many patterns are kept: there is one for each width of an offset delta, of a sequence id, of a value."""
+"""Compiled patterns kept; the least recently used is dropped. Each width of offset delta, sequence id or value needs its own pattern."""
 _VARINT: Final = b"[\x80-\xff]{%d}[\x00-\x7f]"
 
 
 class RecordLayout(NamedTuple):
-    """How a record lies, from its length to its end; two records with the same one differ in what it does not tell."""
+    """The layout of a record from its length to its end.
+
+    Two records with the same layout differ only in timestamp delta, offset delta, the bytes of key and value, and the digits.
+    """
 
     size: bytes
     """The varint of the record's length."""
     timestamp_delta_bytes: int
     offset_delta_bytes: int
     key_and_value: tuple[tuple[bytes, int], ...]
-    """The varint of the length of each, and how many bytes follow."""
+    """For the key and the value: the varint of the length, and the number of bytes after the varint."""
     before: bytes
-    """The headers up to the digits."""
+    """The headers before the digits."""
     digits: int
     after: bytes
 
@@ -44,9 +47,9 @@ class RecordLayout(NamedTuple):
 def read_alike(
     layout: RecordLayout, data: bytes, position: int, limit: int
 ) -> tuple[list[bytes], bytes, int]:
-    """(digits of each, offset delta of the last, position behind it) of the records of a layout, from one position on.
+    """Return (digits of each, offset delta of the last, position after the last) of the records of this layout at `position`.
 
-    At most `limit`. The offset delta is its varint, empty where there is no such record.
+    Reads at most `limit` records. The offset delta is the varint as stored, empty without a matching record.
     """
     texts: list[bytes] = []
     append = texts.append

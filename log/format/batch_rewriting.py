@@ -1,8 +1,8 @@
-"""Writing a stored batch again with fewer records.
+"""Rewrites a stored batch with fewer records.
 
-Nothing else of it changes: base_offset and last_offset_delta, so that every offset and the range of sequences stay; the
-producer, its epoch, the leader epoch, the codec, and the bytes of each record that is kept. A delete horizon (KIP-534) lies
-in base_timestamp, marked by attribute bit 6; the timestamp deltas of the records are then relative to it.
+The rewritten batch keeps base_offset and last_offset_delta, and with them every offset and the range of sequences. The batch also
+keeps producer id, producer epoch, leader epoch, codec, and the bytes of each kept record. A delete horizon (KIP-534) is stored in
+base_timestamp and marked by attribute bit 6; the records' timestamp deltas are then relative to the horizon.
 Source: Kafka's `MemoryRecords.buildRetainedRecordsInto`, `DefaultRecordBatch.writeEmptyHeader`.
 """
 
@@ -33,28 +33,28 @@ _new_tuple = tuple.__new__
 
 
 class StoredRecord(NamedTuple):
-    """One record inside the plain bytes of its batch. `offset` is absolute, `timestamp_delta` as stored."""
+    """A record inside the plain bytes of its batch. `offset` is absolute, `timestamp_delta` as stored."""
 
     offset: int
     timestamp_delta: int
     key: bytes | None
     has_value: bool
     start: int
-    """Where its bytes begin, the length included."""
+    """The position of the record's length, its first bytes."""
     rest: int
-    """Where the bytes after its timestamp delta begin."""
+    """The position after the record's timestamp delta."""
     end: int
 
 
 def plain_records(header: BatchHeader, batch: memoryview, limit_bytes: int) -> bytes:
-    """The records of a batch as plain bytes. Raises InvalidRecord, UnsupportedCompressionType."""
+    """Return the records of a batch as plain bytes. Raises InvalidRecord, UnsupportedCompressionType."""
     return bytes(
         compression.decompress(header.compression, batch[HEADER_BYTES : header.size_bytes], limit_bytes)
     )
 
 
 def stored_records(header: BatchHeader, plain: bytes) -> Iterator[StoredRecord]:
-    """The records in the plain bytes of a batch, by ascending offsets. Raises InvalidRecord on damage."""
+    """Yield the records in the plain bytes of a batch, by ascending offsets. Raises InvalidRecord on damage."""
     position = 0
     previous = -1
     base_offset, last_offset_delta = header.base_offset, header.last_offset_delta
@@ -75,7 +75,7 @@ def stored_records(header: BatchHeader, plain: bytes) -> Iterator[StoredRecord]:
             value_bytes, position = _varint(plain, position)
             if position + max(value_bytes, 0) >= end or end > len(plain):
                 raise InvalidRecord("a record is shorter than its content")
-            # The NamedTuple's own constructor costs three times as much, and this runs for every record.
+            # The NamedTuple's own constructor takes three times as long, and this code runs for every record.
             yield _new_tuple(
                 StoredRecord,
                 (base_offset + offset_delta, timestamp_delta, key, value_bytes >= 0, start, rest, end),
@@ -102,16 +102,16 @@ def _varlong(plain: bytes, position: int) -> tuple[int, int]:
 
 
 def delete_horizon_ms(header: BatchHeader) -> int | None:
-    """When the tombstones or the marker in the batch may go (ms); None when that is not decided yet."""
+    """Return from when on (ms) compaction may drop the tombstones or the marker in the batch; None before a horizon is set."""
     return header.base_timestamp if header.attributes & DELETE_HORIZON_FLAG else None
 
 
 def rewritten_batch(
     header: BatchHeader, plain: bytes, kept: Sequence[StoredRecord], *, new_horizon_ms: int | None = None
 ) -> bytes:
-    """The batch with only the records `kept`, which are some of it, in order; `empty_batch` without any.
+    """Return the batch with only the records `kept`, in order; without records `empty_batch`.
 
-    `new_horizon_ms` becomes its delete horizon. max_timestamp is the largest of those kept, but for LogAppendTime.
+    `new_horizon_ms` becomes the delete horizon. max_timestamp becomes the largest kept timestamp, except under LogAppendTime.
     """
     if not kept:
         return empty_batch(header)
@@ -129,7 +129,7 @@ def rewritten_batch(
 
 
 def empty_batch(header: BatchHeader) -> bytes:
-    """The batch without records: what its offsets and its producer's sequence need to be remembered."""
+    """Return the batch without records. Its header keeps the log's offsets and the producer's sequence."""
     attributes = header.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON_FLAG)
     return _sealed(header, attributes, NO_TIMESTAMP, header.max_timestamp, 0, b"")
 
@@ -145,7 +145,7 @@ def _max_timestamp(base_timestamp: int, kept: Sequence[StoredRecord]) -> int:
 def _relative_to(horizon_ms: int, base_timestamp: int, plain: bytes, kept: Sequence[StoredRecord]) -> bytes:
     body = bytearray()
     for record in kept:
-        # the attributes of a record are one byte that has no meaning yet
+        # A record begins with its attributes: one byte, always 0 so far.
         content = bytearray(1)
         write_varint(content, as_int64(base_timestamp + record.timestamp_delta - horizon_ms))
         content += plain[record.rest : record.end]

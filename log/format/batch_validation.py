@@ -1,7 +1,7 @@
-"""What a produced batch must satisfy before it is judged and written.
+"""Validates a produced batch before the log judges and writes the batch.
 
 Sources: Kafka's `ProduceRequest.validateRecords`, `ByteBufferLogInputStream`, `UnifiedLog.analyzeAndValidateRecords`,
-`LogValidator`. By default only the header is looked at, and the CRC; deep validation decodes the records.
+`LogValidator`. By default only the header and the CRC are checked; deep validation decodes the records too.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ _MAGIC_AT: Final = 16
 _NEWEST_MAGIC: Final = 2
 _FOREVER: Final = 2**63 - 1
 _RECORD_ERRORS: Final = 100
-"""The most records of a batch that an answer names."""
+"""Records of a batch that one answer names; the message counts the others."""
 
 
 def check_batch(  # noqa: C901, PLR0912 - the checks of every batch, in Kafka's order and in one call
     records: memoryview, config: LogConfig, now_ms: int, is_client: bool
 ) -> BatchHeader:
-    """The header of the one batch in `records`, after all checks that need no state of the partition.
+    """Return the header of the one batch in `records`, after all checks that need no state of the partition.
 
-    Bytes after the batch that are no whole batch are ignored, as Kafka does. Under deep validation the header's
-    max_timestamp may differ from the stored one: it is then the true one and must be stamped.
+    Bytes after the batch that are no whole batch are ignored, as in Kafka. Deep validation puts the true largest timestamp
+    into the header; where the stored max_timestamp differs, `stamp` must correct the bytes.
     Raises CorruptRecord, InvalidRecord, RecordTooLarge, RecordBatchTooLarge, InvalidTimestamp, UnsupportedCompressionType.
     """
     available = len(records)
@@ -68,7 +68,7 @@ def check_batch(  # noqa: C901, PLR0912 - the checks of every batch, in Kafka's 
     if size_bytes < available:
         _check_trailing(records[size_bytes:])
     if is_client and batch.base_offset:
-        raise InvalidRecord(f"The base offset of a produced batch is 0, not {batch.base_offset}.")
+        raise InvalidRecord(f"The base offset of a produced batch must be 0, not {batch.base_offset}.")
     if size_bytes > config.max_message_bytes and is_client:
         raise RecordTooLarge(
             f"The batch has {size_bytes} bytes; max.message.bytes is {config.max_message_bytes}."
@@ -107,10 +107,12 @@ def check_batch(  # noqa: C901, PLR0912 - the checks of every batch, in Kafka's 
 
 
 def _check_frame_magic(codec: int, records: memoryview) -> None:
-    """Refuse what can't be of its codec at first sight; only deep validation looks further."""
+    """Refuse records that do not begin with their codec's magic bytes; only deep validation decompresses the records."""
     magic = FRAME_MAGIC.get(codec, b"")
     if records[HEADER_BYTES : HEADER_BYTES + len(magic)] != magic:
-        raise InvalidRecord(f"The batch says it is compressed with codec {codec}, but its content is not.")
+        raise InvalidRecord(
+            f"The header of the batch says compression codec {codec}, but the records do not begin as that codec's data."
+        )
 
 
 def _check_create_time(batch: BatchHeader, config: LogConfig, now_ms: int) -> None:
@@ -158,7 +160,7 @@ def _refuse_frame(batch: BatchHeader, available: int) -> None:
 
 
 def _check_frame_start(rest: memoryview) -> int:
-    """The size of the batch that `rest` starts with, by its length field. Raises CorruptRecord."""
+    """Return the size of the batch at the start of `rest`, by its length field. Raises CorruptRecord."""
     length = int(_INT32.unpack_from(rest, _LENGTH_AT)[0])
     if length < SMALLEST_BATCH_LENGTH:
         raise CorruptRecord(f"A batch length of {length} is below the minimum.")
@@ -184,7 +186,8 @@ def _refuse_content(batch: BatchHeader, is_client: bool) -> None:
         raise UnsupportedCompressionType(f"There is no compression type {batch.compression}.")
     if batch.record_count <= 0 or batch.record_count != batch.last_offset_delta + 1:
         raise InvalidRecord(
-            f"The batch says {batch.record_count} records, its last offset delta is {batch.last_offset_delta}."
+            f"The batch has record count {batch.record_count} and last offset delta {batch.last_offset_delta}; "
+            f"the count must be positive and one more than the delta."
         )
     if batch.attributes & CONTROL_FLAG and is_client:
         raise InvalidRecord("Clients are not allowed to write control records.")
@@ -194,15 +197,16 @@ def _refuse_content(batch: BatchHeader, is_client: bool) -> None:
 
 
 def check_countable(batch: BatchHeader, config: LogConfig) -> None:
-    """Raises InvalidRecord for more records than may be looked at: hundreds of bytes can hold millions."""
+    """Refuse a batch with more records than may be decoded: a few hundred bytes can hold millions. Raises InvalidRecord."""
     if batch.record_count > config.max_decoded_records:
         raise InvalidRecord(
-            f"The batch has {batch.record_count} records; seqgate.batch.decoded.max.records is {config.max_decoded_records}."
+            f"The batch has {batch.record_count} records; seqgate.batch.decoded.max.records is {config.max_decoded_records}. "
+            "Send smaller batches."
         )
 
 
 def _check_records(batch: BatchHeader, body: memoryview, config: LogConfig, now_ms: int) -> None:
-    """Decode all records and check them against the header; correct a max_timestamp that lies."""
+    """Decode all records, check them against the header, and correct a wrong max_timestamp in the header."""
     check_countable(batch, config)
     max_timestamp = NO_TIMESTAMP
     create_time = config.message_timestamp_type == "CreateTime"
@@ -231,10 +235,13 @@ def _check_records(batch: BatchHeader, body: memoryview, config: LogConfig, now_
 
 
 def _refuse_keyless(deltas: list[int]) -> None:
-    """Source: Kafka's `LogValidator.validateKey`, `processRecordErrors`; it names every record, here the first ones are."""
-    told = tuple(
+    """Refuse records without a key. Source: Kafka's `LogValidator.validateKey`, `processRecordErrors`.
+
+    Kafka's answer names every such record; this one names the first _RECORD_ERRORS.
+    """
+    record_errors = tuple(
         (delta, "A compacted topic takes no record without a key.") for delta in deltas[:_RECORD_ERRORS]
     )
     raise InvalidRecord(
-        f"{len(deltas)} records of the batch have no key, which a compacted topic needs.", told
+        f"{len(deltas)} records of the batch have no key, which a compacted topic needs.", record_errors
     )

@@ -1,6 +1,6 @@
-"""The five codecs of a record batch, with bounded decompression.
+"""Compresses and decompresses the records of a batch: four codecs and "none"; every decompression has a limit.
 
-Snappy batches come as raw blocks or in the framing of the xerial library that Kafka's Java client uses; both are read.
+Snappy records arrive as raw blocks or in the framing of the xerial library that Kafka's Java client uses. This module reads both.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LZ4: Final = 3
 ZSTD: Final = 4
 CODEC_IDS: Final = {"none": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
 FRAME_MAGIC: Final = {GZIP: b"\x1f\x8b", LZ4: b"\x04\x22\x4d\x18", ZSTD: b"\x28\xb5\x2f\xfd"}
-"""How compressed records begin, by codec; snappy blocks have no mark of their own."""
+"""The first bytes of compressed records, by codec. A snappy block has no magic bytes."""
 DEFAULT_LIMIT_BYTES: Final = 128 * 1024 * 1024
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
@@ -33,7 +33,7 @@ _FIRST_GUESS_BYTES: Final = 4096
 
 
 def decompress(codec: int, data: memoryview, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> memoryview:
-    """The plain bytes of `data`.
+    """Return the plain bytes of `data`.
 
     Raises InvalidRecord when `data` is damaged or would exceed `limit_bytes`, UnsupportedCompressionType for an id above 4.
     """
@@ -48,7 +48,7 @@ def decompress(codec: int, data: memoryview, limit_bytes: int = DEFAULT_LIMIT_BY
 
 
 def compress(codec: int, data: bytes) -> bytes:
-    """`data` in the given codec, as Kafka's Java client would frame it."""
+    """Return `data` compressed, in the framing of Kafka's Java client. Raises UnsupportedCompressionType for an id above 4."""
     if codec == NONE:
         return data
     if codec == GZIP:
@@ -78,7 +78,10 @@ def _decompressor(codec: int) -> Callable[[memoryview, bytearray], int]:
 def _bounded(
     decompress_into: Callable[[memoryview, bytearray], int], data: memoryview, limit_bytes: int
 ) -> memoryview:
-    """Decompress into a buffer of fixed size, larger step by step: a bomb meets the limit, not the memory."""
+    """Decompress into a buffer of fixed size, and retry with a larger buffer up to `limit_bytes`.
+
+    A decompression bomb so meets the limit before it fills the memory.
+    """
     size = min(limit_bytes, max(_FIRST_GUESS_BYTES, 4 * len(data)))
     while True:
         output = bytearray(size)
@@ -111,9 +114,12 @@ def _snappy(data: memoryview, limit_bytes: int) -> memoryview:
 
 def _snappy_block(block: memoryview, limit_bytes: int) -> bytearray:
     length = cramjam.snappy.decompress_raw_len(block)
-    # Snappy copies at most 64 bytes per 3 bytes of input, so a larger claim is a lie.
+    # Snappy copies at most 64 bytes per 3 bytes of input, so a larger length is false.
     if length > limit_bytes or length > 64 * (len(block) + 1):
-        raise InvalidRecord(f"records decompress to more than {limit_bytes} bytes, or claim to")
+        raise InvalidRecord(
+            f"a snappy block of {len(block)} bytes claims {length} bytes; "
+            f"records may decompress to at most {limit_bytes} bytes, and a block to 64 times its size"
+        )
     output = bytearray(length)
     if cramjam.snappy.decompress_raw_into(block, output) != length:
         raise InvalidRecord("snappy block is shorter than it says")

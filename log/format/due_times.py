@@ -1,7 +1,7 @@
-"""When the records of a batch are due: read from the record header that the topic names.
+"""Decodes when the records of a batch are due, from the record header that the topic's settings name.
 
-The header's value is the time in ms since the epoch as decimal text. Without the header, or with any other value, a record is due
-at once. Where a record has the header more than once, the last one counts, as Kafka's `Headers.lastHeader` has it.
+The header's value is the time in ms since 1970 as decimal text. Without the header, or with any other value, a record is due
+at once. Where a record has the header more than once, the last one counts, as in Kafka's `Headers.lastHeader`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from log.format.record_batch import BatchHeader
 
 _MAX_DIGITS: Final = 18
-"""So that it fits an int64; it takes one to the year 31 million."""
+"""Digits of a due time; longer text counts as no due time. 18 digits fit an int64 and reach the year 31 million."""
 _ATTRIBUTES_BYTES: Final = 1
 
 
 def parse_due_ms(value: bytes | None) -> int | None:
-    """The time that a header's value tells, ms since the epoch; None when it tells none."""
+    """Return the due time in a header's value, in ms since 1970; None when the value holds none."""
     if value is None or not 0 < len(value) <= _MAX_DIGITS or not value.isdigit():
         return None
     return int(value)
@@ -31,9 +31,9 @@ def parse_due_ms(value: bytes | None) -> int | None:
 def due_values(
     batch: BatchHeader, view: memoryview, name: bytes, limit_bytes: int
 ) -> list[tuple[int, bytes | None]]:
-    """(offset_delta, value of the header) of each record of the batch that has the header `name`.
+    """Return (offset_delta, value of the header) of each record of the batch that has the header `name`.
 
-    Records without it cost next to nothing. Raises InvalidRecord for damage, UnsupportedCompressionType.
+    Records without the header cost next to nothing. Raises InvalidRecord for damage, UnsupportedCompressionType.
     """
     plain = compression.decompress(batch.compression, view[HEADER_BYTES : batch.size_bytes], limit_bytes)
     data = bytes(plain)
@@ -55,7 +55,9 @@ def due_values(
         headers += count
         if has_header:
             if not last_delta < offset_delta <= batch.last_offset_delta:
-                raise InvalidRecord(f"the offset delta {offset_delta} of a record does not fit the batch")
+                raise InvalidRecord(
+                    f"a record has offset delta {offset_delta}; it must be above {last_delta} and at most {batch.last_offset_delta}"
+                )
             last_delta = offset_delta
             found.append((offset_delta, value))
         hit = data.find(name, position)
@@ -71,7 +73,7 @@ def _read(
     records_before: int,
     headers_before: int,
 ) -> tuple[int, bool, bytes | None, int]:
-    """(offset_delta, whether it has the header, the header's value, count of all headers) of the record between two positions."""
+    """Return (offset_delta, whether the header is there, the header's value, count of all headers) of one record."""
     _, position = read_varlong(plain, start + _ATTRIBUTES_BYTES)
     offset_delta, position = read_varint(plain, position)
     size, position = read_varint(plain, position)  # the key
@@ -90,5 +92,5 @@ def _read(
             has_header = True
             value = None if size_of_value < 0 else data[value_start:position]
     if position > end:
-        raise InvalidRecord("the fields of a record do not fit it")
+        raise InvalidRecord("the fields of a record are longer than the record")
     return offset_delta, has_header, value, count

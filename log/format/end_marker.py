@@ -1,7 +1,7 @@
-"""The control record that ends a transaction in a partition: building and reading it.
+"""Builds and reads the marker, the control record that ends a transaction in a partition.
 
 Key: version int16 (0), type int16 (0 abort, 1 commit). Value: version int16 (0), coordinator_epoch int32. The batch around
-it is transactional and control, and has no sequence. Source: Kafka's `ControlRecordType`, `EndTransactionMarker` (KIP-98).
+the record has the transactional and the control flag, and no sequence. Source: Kafka's `ControlRecordType`, `EndTransactionMarker` (KIP-98).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _VALUE: Final = struct.Struct(">hi")
 
 
 class EndMarker(NamedTuple):
-    """What a marker says."""
+    """The content of a marker."""
 
     is_commit: bool
     coordinator_epoch: int
@@ -32,7 +32,7 @@ class EndMarker(NamedTuple):
 def build_end_marker(
     producer_id: int, producer_epoch: int, *, commit: bool, coordinator_epoch: int, now_ms: int
 ) -> bytes:
-    """The batch of one marker, at offset 0."""
+    """Return the batch of one marker, at offset 0."""
     record = NewRecord(
         _VALUE.pack(_VERSION, coordinator_epoch),
         key=_KEY.pack(_VERSION, _COMMIT if commit else _ABORT),
@@ -48,7 +48,7 @@ def build_end_marker(
 
 
 def read_end_marker(batch: Buffer) -> EndMarker | None:
-    """What the marker in a control batch says; None when the batch holds no marker that this version knows."""
+    """Return the marker in a control batch; None when the batch holds no marker that this version knows."""
     try:
         record = next(iter(iterate_records(batch)), None)
     except LogError:

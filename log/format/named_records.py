@@ -1,7 +1,7 @@
-"""What the records of a batch say of themselves by headers: a producer name, a sequence id, perhaps an epoch.
+"""Decodes the producer names, sequence ids and name epochs that the records of a batch carry in headers.
 
-The headers' names are the topic's. Name: 1 to `max_name_bytes` bytes. Sequence id and epoch: decimal text, 0 to 2**63 - 1.
-Where a record has a header more than once, the last one counts, as Kafka's `Headers.lastHeader` has it.
+The topic's settings name the three headers. Producer name: 1 to `max_name_bytes` bytes. Sequence id and name epoch: decimal text,
+0 to 2**63 - 1. Where a record has a header more than once, the last one counts, as in Kafka's `Headers.lastHeader`.
 """
 
 from __future__ import annotations
@@ -22,33 +22,39 @@ _MAX_DIGITS: Final = 19
 _DECIMAL: Final = f"decimal text of at most {_MAX_DIGITS} digits, 0 to {MAX_SEQUENCE_ID}"
 _KEY_AND_VALUE: Final = (0, 1)
 _ALIKE: Final = 8
-"""After so many records that lie alike it is worth to look for more of them at once."""
+"""After this many records with the same layout, one regular expression matches the following records."""
 _LAYOUTS_OF_A_BATCH: Final = 8
-"""So that a batch can't have one pattern made after the other."""
+"""Patterns compiled for one batch; further records are decoded one by one. Otherwise a batch could cost a compilation per record."""
 _REMEMBERED_HEADERS_BYTES: Final = 1024
-"""Larger headers of a record are not kept for the next batch, nor made a pattern: that takes memory, and time for each byte of them."""
+"""Headers of one record that are kept for the next batch or compiled into a pattern; larger headers are decoded each time.
+
+Keeping and compiling cost memory and time per byte.
+"""
 _new_tuple = tuple.__new__
 
 
 class _Tail(NamedTuple):
-    """The headers of a record, which those of the next one mostly repeat in all but the sequence id."""
+    """The headers of a record. The next record's headers mostly differ only in the sequence id."""
 
     before: bytes
-    """From the count of headers to the value of the sequence header."""
+    """The bytes from the count of headers up to the value of the sequence header."""
     after: bytes
-    """From there to the end of the record."""
+    """The bytes after that value, up to the end of the record."""
     size_bytes: int
     name: bytes
     epoch: int
 
 
 class NameHeaders:
-    """The record headers that a topic's names are read from; `tail` is that of the last record if it is small: the next batch may repeat it."""
+    """The names of the record headers that carry a topic's producer names.
+
+    `tail` holds the last decoded record's headers, if they are small: the next batch may repeat them.
+    """
 
     __slots__ = ("epoch", "max_name_bytes", "name", "sequence", "tail")
 
     def __init__(self, name: bytes, sequence: bytes, epoch: bytes, max_name_bytes: int) -> None:
-        """Name the headers."""
+        """Take the headers' names, and the length limit of a producer name."""
         self.name = name
         self.sequence = sequence
         self.epoch = epoch
@@ -57,17 +63,17 @@ class NameHeaders:
 
     @property
     def names(self) -> tuple[bytes, bytes, bytes]:
-        """Of the headers: that of the producer name, of the sequence id, of the epoch."""
+        """The names of three headers: producer name, sequence id, name epoch."""
         return self.name, self.sequence, self.epoch
 
 
 def named_records(
     batch: BatchHeader, view: memoryview, headers: NameHeaders, limit_bytes: int, *, is_strict: bool = True
 ) -> list[NamedRecord]:
-    """The records of the batch that have a name and a sequence id, in order.
+    """Return the records of the batch that have a producer name and a sequence id, in order.
 
-    A batch without such headers costs a search for their names. Raises InvalidRecord for damage, and if `is_strict` for a
-    record whose headers are incomplete or have no valid value, which is passed over else; UnsupportedCompressionType.
+    A batch without such headers costs one search for the headers' names. A record with incomplete or invalid headers is refused
+    if `is_strict`, otherwise ignored. Raises InvalidRecord for damage and for a refused record, UnsupportedCompressionType.
     """
     plain = compression.decompress(batch.compression, view[HEADER_BYTES : batch.size_bytes], limit_bytes)
     data = bytes(plain)
@@ -90,7 +96,7 @@ def _read_all(  # noqa: C901, PLR0912, PLR0915 - what runs for every record, in 
     left, layouts_left, headers_read = batch.record_count, _LAYOUTS_OF_A_BATCH, 0
     while left:
         left -= 1
-        # What most varints are, one byte or two, is read in line: this runs for every record.
+        # Varints of one or two bytes, by far the most, are decoded inline: this code runs for every record.
         begin = end
         size, at = data[end], end + 1
         if size & 0x80:
@@ -110,7 +116,9 @@ def _read_all(  # noqa: C901, PLR0912, PLR0915 - what runs for every record, in 
         else:
             offset_delta, at = (offset_delta >> 1) ^ -(offset_delta & 1), at + 1
         if not last_delta < offset_delta <= highest_delta:
-            raise InvalidRecord(f"the offset delta {offset_delta} of a record does not fit the batch")
+            raise InvalidRecord(
+                f"a record has offset delta {offset_delta}; it must be above {last_delta} and at most {highest_delta}"
+            )
         last_delta = offset_delta
         for _field in _KEY_AND_VALUE:
             field_size = data[at]
@@ -143,10 +151,10 @@ def _read_all(  # noqa: C901, PLR0912, PLR0915 - what runs for every record, in 
         ):
             if is_strict:
                 raise InvalidRecord(
-                    f"the header {_told(headers.sequence)} of a record is no sequence id: {_DECIMAL}"
+                    f"the header {_as_text(headers.sequence)} of a record is no sequence id: {_DECIMAL}"
                 )
             continue
-        # The NamedTuple's own constructor costs three times as much.
+        # The NamedTuple's own constructor takes three times as long.
         found.append(_new_tuple(NamedRecord, (offset_delta, tail.name, sequence_id, tail.epoch)))
         alike = alike + 1 if size == last_size else 0
         last_size = size
@@ -159,12 +167,14 @@ def _read_all(  # noqa: C901, PLR0912, PLR0915 - what runs for every record, in 
             last_delta += len(following)
             alike = 0
             if last_delta > highest_delta:
-                raise InvalidRecord(f"the offset delta {last_delta} of a record does not fit the batch")
+                raise InvalidRecord(
+                    f"a record has offset delta {last_delta}; the batch ends at {highest_delta}"
+                )
     return found
 
 
 def _layout(data: bytes, begin: int, headers_at: int, tail: _Tail, digits: int) -> RecordLayout:
-    """How the record lies that begins there, and whose count of headers is at `headers_at`."""
+    """Return the layout of the record at `begin`. The count of its headers is at `headers_at`."""
     _, start = _varint(data, begin)
     after_timestamp = _after_varint(data, start + 1)
     after_offset = _after_varint(data, after_timestamp)
@@ -194,7 +204,10 @@ def _after_varint(data: bytes, position: int) -> int:
 def _read_following(
     layout: RecordLayout, data: bytes, position: int, limit: int, last_delta: int, tail: _Tail
 ) -> tuple[list[NamedRecord], int]:
-    """The records that lie alike, and the position behind them; none unless their offsets have no gap."""
+    """Return the following records of the same layout, and the position after them.
+
+    Returns none where their offsets have a gap or a sequence id is too large; the caller then decodes them one by one.
+    """
     texts, offset_delta, end = read_alike(layout, data, position, limit)
     if not texts or _varint(offset_delta, 0)[0] != last_delta + len(texts):
         return [], position
@@ -210,7 +223,7 @@ def _read_following(
 
 
 def _long_varint(data: bytes, position: int) -> tuple[int, int]:
-    """As `read_varint`, quicker for two bytes; the first one is known to have another behind it."""
+    """Return a varint of at least two bytes, and the position after the varint. Two bytes take the fast path."""
     byte = data[position + 1]
     if byte & 0x80:
         return read_varint(data, position)
@@ -226,7 +239,10 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def _read_tail(data: bytes, start: int, end: int, headers: NameHeaders, is_strict: bool) -> _Tail | None:
-    """The headers of a record, from the count of them to its end; None of one without name and sequence id."""
+    """Return the headers of a record, from their count at `start` to the record's end.
+
+    None for a record with neither name nor sequence id, and, unless `is_strict`, for one with invalid values.
+    """
     values = _wanted_values(data, start, end, headers)
     name, sequence, epoch = (values.get(wanted) for wanted in (headers.name, headers.sequence, headers.epoch))
     if name is None and sequence is None:
@@ -247,7 +263,7 @@ def _read_tail(data: bytes, start: int, end: int, headers: NameHeaders, is_stric
 
 
 def _wanted_values(data: bytes, start: int, end: int, headers: NameHeaders) -> dict[bytes, tuple[int, int]]:
-    """From where to where the values of those headers lie that names are read from; an empty stretch for null."""
+    """Return (start, end) of the values of the three headers, by header name; start equals end for null."""
     wanted = headers.name, headers.sequence, headers.epoch
     found: dict[bytes, tuple[int, int]] = {}
     count, position = _varint(data, start)
@@ -263,7 +279,7 @@ def _wanted_values(data: bytes, start: int, end: int, headers: NameHeaders) -> d
         if name in wanted:
             found[name] = value_start, position
     if position != end:
-        raise InvalidRecord("the fields of a record do not fit it")
+        raise InvalidRecord("the headers of a record do not end where the record ends")
     return found
 
 
@@ -274,24 +290,27 @@ def _complaint(
     sequence: tuple[int, int] | None,
     epoch: tuple[int, int] | None,
 ) -> str | None:
-    """What is wrong with the values of a record that has at least one of name and sequence id."""
+    """Return what is wrong with a record that has a name, a sequence id or both; None when all is valid."""
     if name is None or sequence is None:
         here, missing = (headers.sequence, headers.name) if name is None else (headers.name, headers.sequence)
-        return f"a record has the header {_told(here)} without {_told(missing)}"
+        return f"a record has the header {_as_text(here)} without {_as_text(missing)}"
     if not 0 < name[1] - name[0] <= headers.max_name_bytes:
-        return f"the header {_told(headers.name)} of a record is no producer name of 1 to {headers.max_name_bytes} bytes"
+        return (
+            f"the header {_as_text(headers.name)} of a record must hold a producer name of 1 to {headers.max_name_bytes} bytes, "
+            f"not {name[1] - name[0]}"
+        )
     if epoch is not None and _number(data[slice(*epoch)]) is None:
-        return f"the header {_told(headers.epoch)} of a record is no epoch: {_DECIMAL}"
+        return f"the header {_as_text(headers.epoch)} of a record is no name epoch: {_DECIMAL}"
     return None
 
 
 def _number(digits: bytes) -> int | None:
-    """The number that decimal text stands for; None for any other, and for one that is no int64."""
+    """Return the number written as decimal text; None for other text, and for a number above an int64."""
     if not digits.isdigit() or len(digits) > _MAX_DIGITS:
         return None
     number = int(digits)
     return number if number <= MAX_SEQUENCE_ID else None
 
 
-def _told(header: bytes) -> str:
+def _as_text(header: bytes) -> str:
     return header.decode("utf-8", "replace")

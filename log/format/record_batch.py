@@ -85,7 +85,7 @@ class BatchHeader:
 
     @property
     def is_plausible(self) -> bool:
-        """Whether a stored batch can begin so: magic 2, its own header in it, offsets that go on. The CRC tells the rest."""
+        """Whether a stored batch can have this header: magic 2, room for the header, ascending offsets. The CRC proves the rest."""
         return self.magic == MAGIC and self.size_bytes >= HEADER_BYTES and self.last_offset_delta >= 0
 
     @property
@@ -122,10 +122,7 @@ class BatchHeader:
 
 
 def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """Read the header at `position`; nothing is checked but that 61 bytes are there.
-
-    Raises CorruptRecord when fewer than 61 bytes remain.
-    """
+    """Return the header at `position`, unchecked. Raises CorruptRecord when fewer than 61 bytes remain."""
     header = BatchHeader()
     try:
         (
@@ -144,13 +141,15 @@ def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
             header.record_count,
         ) = _unpack_header(buffer, position)
     except struct.error as error:
-        raise CorruptRecord(f"a record batch needs {HEADER_BYTES} header bytes") from error
+        raise CorruptRecord(
+            f"a record batch has {HEADER_BYTES} header bytes; only {max(0, len(buffer) - position)} are left"
+        ) from error
     header.size_bytes = header.batch_length + LOG_OVERHEAD_BYTES
     return header
 
 
 def whole_batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of each batch that lies in `data` whole, one behind the other; the last one may be cut."""
+    """Yield (position, header) of each batch in `data`, and stop before a last batch that is cut."""
     position = 0
     while len(data) - position >= HEADER_BYTES:
         header = parse_header(data, position)
@@ -161,15 +160,15 @@ def whole_batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def crc_matches(header: BatchHeader, batch: memoryview, position: int = 0) -> bool:
-    """Whether the stored CRC-32C is that of the bytes of the batch at `position`, which must be whole."""
+    """Return whether the stored CRC-32C fits the bytes of the batch at `position`. The batch must be whole."""
     return bool(crc32c(batch[position + CRC_COVERS_FROM : position + header.size_bytes]) == header.crc)
 
 
 def stamped_head(header: BatchHeader, batch: memoryview, attributes: int, max_timestamp: int) -> bytes:
-    """The first 43 bytes of `batch` with other attributes and max_timestamp, and the CRC that fits them.
+    """Return the first 43 bytes of `batch` with other attributes, another max_timestamp and the CRC for both.
 
-    base_offset and partition_leader_epoch are those of `header`. base_timestamp stays, as in Kafka's
-    `DefaultRecordBatch.setMaxTimestamp`. The header is updated too.
+    base_offset and partition_leader_epoch come from `header`. base_timestamp stays, as in Kafka's
+    `DefaultRecordBatch.setMaxTimestamp`. The function updates `header` too.
     """
     covered = _pack_after_crc(attributes, header.last_offset_delta, header.base_timestamp, max_timestamp)
     header.crc = crc32c(batch[PATCHED.size : header.size_bytes], crc32c(covered))

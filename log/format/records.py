@@ -1,4 +1,4 @@
-"""The records inside a batch: building and reading them (KIP-98, Kafka's `DefaultRecord`).
+"""Builds and reads the records inside a batch (KIP-98, Kafka's `DefaultRecord`).
 
 A record is: length varint, attributes int8, timestamp_delta varint, offset_delta varint, key and value each as a varint
 length (-1 is null) and bytes, headers as a varint count of (key, nullable value). Varints are zigzag.
@@ -39,14 +39,15 @@ _INT64_MASK = 0xFFFFFFFFFFFFFFFF
 _INT64_SIGN = 1 << 63
 _INT32_MASK = 0xFFFFFFFF
 MAX_HEADERS: Final = 100_000
-"""So many headers of the records of one batch are looked at, and HEADERS_PER_RECORD more for each record that was read before."""
+"""Record headers decoded of one batch, plus HEADERS_PER_RECORD for each record before. A batch with more is refused."""
 HEADERS_PER_RECORD: Final = 10
+"""Headers by which each decoded record raises the limit of its batch."""
 _VARINT_MAX_BYTES = 5
 _VARLONG_MAX_BYTES = 10
 
 
 class Record(NamedTuple):
-    """One stored record. `offset` is absolute, `timestamp` in ms (-1: none), headers as (name, value or None)."""
+    """A stored record. `offset` is absolute, `timestamp` in ms (-1: none), headers as (name, value or None)."""
 
     offset: int
     timestamp: int
@@ -57,7 +58,7 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NewRecord:
-    """One record to be built into a batch. `timestamp` in ms, -1 for none."""
+    """A record for `build_batch`. `timestamp` in ms, -1 for none."""
 
     value: bytes | None
     key: bytes | None = None
@@ -78,16 +79,16 @@ def build_batch(
     is_control: bool = False,
     is_log_append_time: bool = False,
 ) -> bytes:
-    """One record batch of magic 2 with these records at consecutive offsets, CRC included.
+    """Return a record batch of magic 2 with these records at consecutive offsets, CRC included.
 
     `codec` is none, gzip, snappy, lz4 or zstd. base_timestamp is the first record's timestamp, max_timestamp the largest.
     Raises ValueError without records or with an unknown codec.
     """
     listed = list(records)
     if not listed:
-        raise ValueError("a record batch needs at least one record")
+        raise ValueError("a record batch needs at least one record, not 0")
     if codec not in compression.CODEC_IDS:
-        raise ValueError(f"unknown codec {codec!r}")
+        raise ValueError(f"unknown codec {codec!r}; the codecs are {', '.join(compression.CODEC_IDS)}")
     base_timestamp = listed[0].timestamp
     body = bytearray()
     for offset_delta, record in enumerate(listed):
@@ -120,7 +121,7 @@ def build_batch(
 
 
 def iterate_records(batch: Buffer, *, limit_bytes: int = compression.DEFAULT_LIMIT_BYTES) -> Iterator[Record]:
-    """The records of the one batch that `batch` starts with, in order; the CRC is not checked.
+    """Yield the records of the batch at the start of `batch`, in order, without checking the CRC.
 
     Under LogAppendTime every record has the batch's max_timestamp. Decompression stops at `limit_bytes`.
     Raises InvalidRecord on damage and for too many headers, CorruptRecord without a whole header, UnsupportedCompressionType.
@@ -128,12 +129,15 @@ def iterate_records(batch: Buffer, *, limit_bytes: int = compression.DEFAULT_LIM
     view = memoryview(batch).cast("B")
     header = parse_header(view)
     if len(view) < header.size_bytes:
-        raise InvalidRecord("the batch is cut")
+        raise InvalidRecord(f"the batch is cut: {len(view)} of {header.size_bytes} bytes")
     yield from iterate_body(header, view[HEADER_BYTES : header.size_bytes], limit_bytes)
 
 
 def iterate_body(header: BatchHeader, body: memoryview, limit_bytes: int) -> Iterator[Record]:
-    """The records of a batch given its header and the bytes after it. Raises as `iterate_records`."""
+    """Yield the records of a batch from its header and the bytes after the header.
+
+    Raises InvalidRecord on damage and for too many headers, UnsupportedCompressionType.
+    """
     data = compression.decompress(header.compression, body, limit_bytes)
     position = 0
     headers = 0
@@ -151,16 +155,16 @@ def iterate_body(header: BatchHeader, body: memoryview, limit_bytes: int) -> Ite
 
 
 def check_header_count(count: int, record_bytes: int, records_before: int, headers_before: int) -> None:
-    """Raises InvalidRecord for a count of headers that a record can't have, or that is too many to be looked at one by one.
+    """Refuse a count of headers that a record can't have, or that would take too long to decode. Raises InvalidRecord.
 
-    A few compressed bytes can hold millions. `headers_before` are those that were looked at of the `records_before` in the batch.
+    A few compressed bytes can hold millions of headers. The `records_before` in the batch had `headers_before` headers.
     """
     if not 0 <= count <= record_bytes:
-        raise InvalidRecord(f"a record has {count} headers")
+        raise InvalidRecord(f"a record of {record_bytes} bytes can't have {count} headers")
     if headers_before + count > MAX_HEADERS + HEADERS_PER_RECORD * records_before:
         raise InvalidRecord(
-            f"the first {records_before + 1} records of the batch have {headers_before + count} headers; at most {MAX_HEADERS} "
-            f"and {HEADERS_PER_RECORD} for each record before are read"
+            f"the first {records_before + 1} records of the batch have {headers_before + count} headers; "
+            f"at most {MAX_HEADERS + HEADERS_PER_RECORD * records_before} are decoded"
         )
 
 
@@ -201,15 +205,18 @@ def _read_bytes(data: memoryview, position: int) -> tuple[bytes | None, int]:
 
 
 def read_varint(data: Buffer, position: int) -> tuple[int, int]:
-    """The zigzag varint of an int32 at `position` and the position after it. Raises InvalidRecord.
+    """Return the zigzag varint of an int32 at `position`, and the position after the varint. Raises InvalidRecord.
 
-    What is over 32 bits is dropped, as in Kafka's `ByteUtils.readVarint`.
+    Bits above the 32nd are dropped, as in Kafka's `ByteUtils.readVarint`.
     """
     return _read_zigzag(data, position, _VARINT_MAX_BYTES, _INT32_MASK)
 
 
 def read_varlong(data: Buffer, position: int) -> tuple[int, int]:
-    """The same of an int64 (`ByteUtils.readVarlong`)."""
+    """Return the zigzag varint of an int64 at `position`, and the position after the varint. Raises InvalidRecord.
+
+    Bits above the 64th are dropped, as in Kafka's `ByteUtils.readVarlong`.
+    """
     return _read_zigzag(data, position, _VARLONG_MAX_BYTES, _INT64_MASK)
 
 
@@ -228,7 +235,7 @@ def _read_zigzag(data: Buffer, position: int, max_bytes: int, mask: int) -> tupl
 
 
 def as_int64(value: int) -> int:
-    """A sum of two int64 as Java has it, which goes on at the other end: timestamps may be anything."""
+    """Return a sum of two int64, wrapped around as Java does. A producer may send any timestamps."""
     if -_INT64_SIGN <= value < _INT64_SIGN:
         return value
     return ((value + _INT64_SIGN) & _INT64_MASK) - _INT64_SIGN

@@ -1,4 +1,4 @@
-"""The first bytes of a batch as the log stores them: with its offset, its leader epoch, and whose time counts."""
+"""Writes offset, leader epoch and timestamp type into the head of a batch before the log stores the batch."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ _MAX_TIMESTAMP: Final = slice(35, 43)
 def stamp(
     batch: BatchHeader, view: memoryview, config: LogConfig, now_ms: int
 ) -> tuple[bytes, memoryview, int]:
-    """Return (head, rest, log_append_time_ms) of a batch whose topic may say whose time counts; -1: the producer's.
+    """Return (head, rest, log_append_time_ms) of a batch; log_append_time_ms is -1 where the producer's timestamps count.
 
-    The topic says it, not the producer. Deep validation knows the true largest timestamp where the header has another one.
+    The topic sets the timestamp type, whatever the producer wrote. After deep validation `batch.max_timestamp` is the true
+    largest timestamp, and replaces a wrong one in the bytes.
     """
     size_bytes = batch.size_bytes
     if config.message_timestamp_type != "CreateTime" and batch.record_count:
