@@ -1,7 +1,7 @@
-"""Compaction of a partition log: what can be cleaned, and putting the result in place.
+"""Starts the compaction of a partition log, and swaps the cleaned segments in.
 
-The cleaning itself happens in another process (`log.compaction.cleaner`). All functions here run in the thread of the log
-and are short. Source of the rules: Kafka's `LogCleanerManager`, `UnifiedLog.replaceSegments`.
+Another process does the cleaning (`log.compaction.cleaner`). All functions here run in the thread of the log and return
+quickly. Source of the rules: Kafka's `LogCleanerManager`, `UnifiedLog.replaceSegments`.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ _NEVER_MS: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Cleaning:
-    """A cleaning of a log that was begun, and which life of the log it belongs to."""
+    """A cleaning in progress. Its generation tells whether the log was reopened since the cleaning began."""
 
     job: CleaningJob
     generation: int
 
 
 def has_closed_segments_after(log: PartitionLog, offset: int) -> bool:
-    """Return whether a closed segment reaches beyond `offset`: without one there is nothing to clean."""
+    """Return whether a closed segment reaches beyond `offset`. Without such a segment there is nothing to clean."""
     return log.segments.active.base_offset > offset
 
 
 def cleanable(
     log: PartitionLog, clean_end_offset: int | None, durable_end_offset: int, now_ms: int
 ) -> Cleanable:
-    """Return what can be cleaned, given where the last cleaning ended, and up to where a start takes the log for durable.
+    """Return what compaction may clean, from where the last cleaning ended up to an offset that is durable at any start.
 
-    Nothing is cleaned whose names only the log tells. Raises StorageFailed, CorruptRecord.
+    Records from which producer names are in no durable snapshot yet are not cleaned. Raises StorageFailed, CorruptRecord.
     """
     log.check_online()
     config, segments, names = log.config, log.segments, log.record_states.names
@@ -53,7 +53,7 @@ def cleanable(
     if names is not None and names.unsaved_from is not None:
         durable_end_offset = min(durable_end_offset, names.unsaved_from)
     with log.reading():
-        # Timestamps may have to be read: those of segments that were cleaned before do not count.
+        # Timestamps may have to be read from the disk, so skip segments cleaned before: theirs do not count.
         closed = [
             SegmentAge(
                 segment.base_offset,
@@ -85,12 +85,12 @@ def cleanable(
 def begin_cleaning(
     log: PartitionLog, found: Cleanable, limits: JobLimits, *, token: str, now_ms: int
 ) -> Cleaning:
-    """Return the job of cleaning what was found. Raises StorageFailed."""
+    """Return the cleaning job for the cleanable range `found`. Raises StorageFailed."""
     log.check_online()
     end_offset = found.first_uncleanable_offset
     segments, config = log.segments, log.config
     try:
-        # What remembers the producers must not be lost together with what they wrote.
+        # Persist the producer snapshots first: cleaning removes the batches that could rebuild them.
         log.unflushed.sync_files()
         aborted_later = aborted_from(segments, end_offset, end_offset)
     except OSError as error:
@@ -122,11 +122,11 @@ def begin_cleaning(
     return Cleaning(job, log.unflushed.generation)
 
 
-# Putting a cleaned segment in place.
+# Swapping a cleaned segment in.
 
 
 def begin_swap(log: PartitionLog, cleaning: Cleaning, cleaned: CleanedSegment) -> SwapTicket | None:
-    """Take the first step of the swap; the ticket must run after it. None when the log is no longer what it was.
+    """Rename the cleaned files to `*.swap`, and return the ticket to run next. None when the log has changed since.
 
     Raises StorageFailed; the log is then unchanged.
     """
@@ -143,7 +143,7 @@ def begin_swap(log: PartitionLog, cleaning: Cleaning, cleaned: CleanedSegment) -
 
 
 def finish_swap(log: PartitionLog, ticket: SwapTicket, now_ms: int) -> bool:
-    """Finish the swap after the ticket ran: readers find the new segment from here on. False when it was given up.
+    """Finish the swap after the ticket ran: readers get the new segment from now on. Return False for an abandoned swap.
 
     Raises StorageFailed; the log is then offline, and `reopen` finishes the swap.
     """
@@ -165,13 +165,13 @@ def finish_swap(log: PartitionLog, ticket: SwapTicket, now_ms: int) -> bool:
     new = Segment(environment, log.directory, cleaned.base_offset, cleaned.size_bytes, old[-1].created_ms)
     new.has_aborted = cleaned.has_aborted
     segments.replace(place, new)
-    # Either name will do after a crash, so nobody waits for the new one.
+    # A start accepts the old and the new name, so nobody waits for a flush of the directory.
     log.unflushed.add([], log.directory)
     return True
 
 
 def abandon_swap(log: PartitionLog, ticket: SwapTicket) -> None:
-    """Give up a swap that has begun. Raises StorageFailed; the log is then offline."""
+    """Delete the files of a swap that has begun. Raises StorageFailed; the log is then offline."""
     if ticket.generation != log.unflushed.generation or log.offline:
         return
     try:

@@ -1,4 +1,4 @@
-"""What a partition log must know of its topic's configuration; field names follow Kafka's topic settings."""
+"""The topic settings that a partition log needs. Field names follow Kafka's topic settings."""
 
 from __future__ import annotations
 
@@ -23,40 +23,40 @@ class LogConfig:
     message_timestamp_before_max_ms: int = _FOREVER
     message_timestamp_after_max_ms: int = 60 * 60 * 1000
     deep_validation: bool = False
-    """Decode every record on the way in. Off: only the header and the CRC are checked."""
+    """Whether to decode every record of a produced batch. If False, only the header and the CRC are checked."""
     max_decompressed_bytes: int = DEFAULT_LIMIT_BYTES
-    """The most one batch may decompress to where records must be decoded."""
+    """Plain bytes of one batch whose records must be decoded; a batch that decompresses to more is refused."""
     max_decoded_records: int = 200_000
-    """The most records of one batch that are looked at while others wait."""
+    """Records of one batch that are decoded while other requests wait; a batch with more is refused."""
     retained_batches: int = 5
-    """How many of a producer's last batches are remembered to answer duplicates."""
+    """The number of batches that the log remembers of each producer to recognize duplicates."""
     retention_ms: int = 7 * 24 * 60 * 60 * 1000
-    """-1 keeps forever."""
+    """The age at which retention removes records; -1 keeps them forever."""
     retention_bytes: int = -1
     file_delete_delay_ms: int = 60 * 1000
     producer_id_expiration_ms: int = 24 * 60 * 60 * 1000
     compact: bool = False
-    """Keep of each key only the newest value; records without a key are refused."""
+    """Whether compaction keeps only the newest value of each key. A compacted topic refuses records without a key."""
     delete_retention_ms: int = 24 * 60 * 60 * 1000
-    """How long a tombstone stays once it has been cleaned."""
+    """The time that a tombstone stays readable after its first cleaning."""
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = _FOREVER
     min_cleanable_dirty_ratio: float = 0.5
     delivery_delay_header: str = ""
-    """The record header that says when a record is due; without one nothing is delayed."""
+    """The name of the record header that says when a record is due; empty delays no records."""
     delivery_delay_max_ms: int = 30 * 24 * 60 * 60 * 1000
     delivery_delay_hold_ms: int = 60 * 60 * 1000
     deduplicates: bool = False
-    """Store a record that carries a producer name and a sequence id only once."""
+    """Whether the log stores a record with a producer name and a sequence id only once."""
     deduplication_name_header: str = "dedup.name"
     deduplication_sequence_header: str = "dedup.sequence"
     deduplication_epoch_header: str = "dedup.epoch"
     deduplication_from_log_start: bool = False
-    """Whether what the log has when it is deduplicated for the first time is remembered too."""
+    """Whether deduplication also tracks records that the log held before deduplication was switched on."""
     deduplication_names_max: int = 10_000
-    """How many names of a topic are remembered."""
+    """Producer names remembered per topic; records with a further name are refused."""
     deduplication_expiration_ms: int = 7 * 24 * 60 * 60 * 1000
-    """How long an idle name is remembered; -1 for ever."""
+    """The time after which an idle producer name expires; -1 for never."""
     deduplication_name_max_bytes: int = 256
     deduplication_snapshot_records: int = 100_000
-    """After how many named records what is remembered is written down."""
+    """The number of named records after which the log writes a snapshot of its producer names."""

@@ -1,4 +1,4 @@
-"""What all partition logs of one process share."""
+"""The parts that all partition logs of one process share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class LogEnvironment:
-    """The storage, the caches of closed segments' indexes, budgets of producers and delayed records, and what is to be deleted."""
+    """The storage, the caches of closed segments' indexes, the budgets of derived state, the deletions, the known damage."""
 
     storage: Storage = field(default_factory=Storage)
     index_cache: IndexCache[SegmentIndexes] = field(default_factory=IndexCache)
@@ -30,25 +30,25 @@ class LogEnvironment:
     deletions: DeletionQueue = field(default_factory=DeletionQueue)
     damage: DamageRegister = field(default_factory=DamageRegister)
     recovery_points_lost: bool = False
-    """Nobody knows what was durable, so offsets that are missing may be compaction's doing anywhere."""
+    """Whether the file of recovery points was lost. Then compaction may have removed any missing offsets, in any segment."""
     delayed_limit: DelayedLimit = field(default_factory=DelayedLimit)
     name_budget: NameBudget = field(default_factory=NameBudget)
     _topic_names: WeakValueDictionary[uuid.UUID, TopicNames] = field(default_factory=WeakValueDictionary)
 
     def names_of(self, topic_id: uuid.UUID) -> TopicNames:
-        """The producer names of a topic; as long as someone keeps it, it is the same one."""
+        """Return the producer names of a topic: the same object for every log of the topic while one of the logs holds it."""
         known = self._topic_names.get(topic_id)
         if known is None:
             known = self._topic_names[topic_id] = TopicNames(self.name_budget)
         return known
 
     def forget_indexes(self, path: str) -> None:
-        """Drop what is cached of the segment file `path`, which changes or goes."""
+        """Drop the cached indexes of the segment file `path`, which changes or is removed."""
         self.index_cache.drop(path)
         self.transaction_index_cache.drop(path)
 
     def delete_due(self, now_ms: int, max_files: int = 1 << 62) -> int:
-        """Delete what waits and is due, in this thread; returns how many files."""
+        """Delete the queued files that are due, in this thread. Return the number of files deleted."""
         ticket = self.deletions.prepare(self.storage, now_ms, max_files=max_files)
         if ticket is None:
             return 0

@@ -1,6 +1,6 @@
-"""What a partition log refuses, and the Kafka error code each refusal is answered with.
+"""The errors by which a partition log refuses a request, each with the Kafka error code of the answer.
 
-Codes are those of `org.apache.kafka.common.protocol.Errors`.
+The codes are those of `org.apache.kafka.common.protocol.Errors`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import ClassVar
 
 
 class LogError(Exception):
-    """A refusal by a partition log; `kafka_error_code` is what goes on the wire."""
+    """A refusal by a partition log. The answer to the client carries `kafka_error_code`."""
 
     kafka_error_code: ClassVar[int] = -1
 
@@ -45,25 +45,25 @@ class InvalidTimestamp(LogError):
 
 
 class DelayedLimitReached(LogError):
-    """No room to track another record that is due later; retriable (NOT_ENOUGH_REPLICAS, which every client sends again)."""
+    """The limit of delayed records is reached. Retriable: NOT_ENOUGH_REPLICAS, upon which every client sends the batch again."""
 
     kafka_error_code = 19
 
 
 class NameUndecided(LogError):
-    """Whether records of a producer name are new is decided by a transaction that is open; retriable (NOT_ENOUGH_REPLICAS)."""
+    """An open transaction decides whether the records of a producer name are new. Retriable (NOT_ENOUGH_REPLICAS)."""
 
     kafka_error_code = 19
 
 
 class NamesNotReady(LogError):
-    """What is remembered of producer names is still being read from the log; retriable (NOT_ENOUGH_REPLICAS)."""
+    """The log is still being replayed for its producer names. Retriable (NOT_ENOUGH_REPLICAS)."""
 
     kafka_error_code = 19
 
 
 class NameLimitReached(LogError):
-    """No room to remember another producer name; retriable (NOT_ENOUGH_REPLICAS)."""
+    """The limit of remembered producer names is reached. Retriable (NOT_ENOUGH_REPLICAS)."""
 
     kafka_error_code = 19
 
@@ -93,7 +93,7 @@ class InvalidTxnState(LogError):
 
 
 class TransactionCoordinatorFenced(LogError):
-    """The marker comes from a coordinator that another one has replaced."""
+    """The marker comes from a transaction coordinator that a newer coordinator has replaced."""
 
     kafka_error_code = 52
 
@@ -111,31 +111,31 @@ class UnsupportedCompressionType(LogError):
 
 
 class InvalidRecord(LogError):
-    """A well-formed batch breaks a rule of its content.
+    """The content of a well-formed batch breaks a rule.
 
-    `record_errors` are (number of the record in the batch, what is wrong with it) where single records do.
+    `record_errors` lists (number of the record in the batch, what is wrong) where single records break the rule.
     """
 
     kafka_error_code = 87
 
     def __init__(self, message: str, record_errors: tuple[tuple[int, str], ...] = ()) -> None:
-        """Tell what is wrong."""
+        """Take the message, and the errors of single records."""
         super().__init__(message)
         self.record_errors = record_errors
 
 
 class MalformedBatch(InvalidRecord):
-    """The bytes are not exactly one batch of magic 2; Kafka refuses them before they come near a log."""
+    """The bytes are not exactly one batch of magic 2. Kafka refuses such a request before any log sees the bytes."""
 
 
 class ProducerLimitReached(LogError):
-    """No room to remember another idempotent producer; retriable (THROTTLING_QUOTA_EXCEEDED)."""
+    """The limit of remembered idempotent producers is reached. Retriable (THROTTLING_QUOTA_EXCEEDED)."""
 
     kafka_error_code = 89
 
 
 class NameFenced(LogError):
-    """A newer epoch of the producer name is known (PRODUCER_FENCED, which ends a producer for good)."""
+    """The log knows a newer name epoch of the producer name. PRODUCER_FENCED ends a producer for good."""
 
     kafka_error_code = 90
 
@@ -145,4 +145,4 @@ class DirectoryLocked(Exception):
 
 
 class IncompatibleFormat(Exception):
-    """A file on disk was written by a newer version, or is not what its name says."""
+    """A file on disk was written by a newer release, or its content is not of the kind that its name says."""

@@ -1,4 +1,4 @@
-"""The open partition logs of one process that background jobs look after, listed by what each of them needs."""
+"""Lists the open partition logs of one process by the background work that each log needs."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ L = TypeVar("L")
 
 @dataclass(slots=True)
 class LogLists(Generic[L]):
-    """Logs in the order in which they were listed; a log lists itself and takes itself off."""
+    """Logs in the order in which they were added. A log adds and removes itself."""
 
     delaying: dict[L, None] = field(default_factory=dict)
     """The logs whose topics delay records."""
     deduplicating: dict[L, None] = field(default_factory=dict)
     """The logs whose topics deduplicate by producer names."""
     due_for_snapshot: dict[L, None] = field(default_factory=dict)
-    """The deduplicating logs that must be replayed further, or whose names changed so much that a snapshot is due."""
+    """The deduplicating logs that need a further replay, or whose names have changed so much that a snapshot is due."""
     waiting_for_other_partitions: dict[L, None] = field(default_factory=dict)
-    """The deduplicating logs that refused a new name until the names of their topics' other partitions are known."""
+    """The deduplicating logs that refuse new names until all other partitions of their topic have replayed theirs."""
     short_of_room: dict[L, None] = field(default_factory=dict)
-    """The logs that are offline only because the disk was full, or no memory or file handle was left."""
+    """The logs that are offline only because disk space, memory or file handles ran out."""

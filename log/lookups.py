@@ -1,4 +1,4 @@
-"""Finding records of a partition log by time."""
+"""Finds records of a partition log by time."""
 
 from __future__ import annotations
 

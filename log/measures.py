@@ -1,7 +1,7 @@
-"""How much of a partition log lies from an offset on, and how old it is: backlogs and TTL go by it.
+"""Measures a partition log from an offset on, in bytes and in age. Backlogs and backlog expiry use the measures.
 
-Found by the indexes and a few batch headers; record data is never scanned. A batch is as old as its newest record. Offsets
-outside of the log count as its start or end.
+The functions read the indexes and a few batch headers, never record data. A batch is as old as its newest record. An offset
+before the log counts as the log start, and an offset after the log as the log end.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _CHUNK_BYTES: Final = 16 * 1024
 MAX_LOOK_BYTES: Final = 1024 * 1024
-"""Bytes that one call of `expired_until` searches at most; the next call goes on from the offset that was returned."""
+"""Bytes that one call of `expired_until` searches; the next call resumes at the offset that this call returned."""
 
 
 def bytes_from(log: PartitionLog, offset: int) -> int:
@@ -33,9 +33,9 @@ def bytes_from(log: PartitionLog, offset: int) -> int:
 
 
 def newest_timestamp_at(log: PartitionLog, offset: int) -> int | None:
-    """Return the largest timestamp in the first batch that ends at `offset` or later, -1 if it has none.
+    """Return the largest timestamp in the first batch that ends at `offset` or later; -1 for a batch without timestamps.
 
-    None when there is no such batch. Raises LogError.
+    Returns None when no batch ends there. Raises LogError.
     """
     log.check_online()
     offset = max(offset, log.log_start_offset)
@@ -47,10 +47,10 @@ def newest_timestamp_at(log: PartitionLog, offset: int) -> int | None:
 
 
 def expired_until(log: PartitionLog, offset: int, before_ms: int, upper_bound: int) -> int:
-    """Return the offset before which, from `offset` on, all is older than `before_ms`; at most `upper_bound`.
+    """Return the offset up to which all batches from `offset` on are older than `before_ms`; at most `upper_bound`.
 
-    It is `offset` itself when the batch there is young enough. Batches without a timestamp go with old ones near them,
-    never by themselves. The offset may be short of the first young batch, see MAX_LOOK_BYTES. Raises LogError.
+    Returns `offset` when the batch at `offset` is younger. A batch without a timestamp counts as old only together with an old
+    batch near it. MAX_LOOK_BYTES may end the search before the first young batch. Raises LogError.
     """
     log.check_online()
     segments = log.segments
@@ -73,10 +73,10 @@ def expired_until(log: PartitionLog, offset: int, before_ms: int, upper_bound: i
 def _expired_in(
     log: PartitionLog, number: int, offset: int, reached: int, before_ms: int, left: int
 ) -> tuple[int, int, bool]:
-    """Return (reached, bytes left to search, whether a young batch or the limit was met) for one segment."""
+    """Return (reached, bytes left to search, whether the search met a young batch or the limit) for one segment."""
     segment = log.segments.segments[number]
     older = start_for_time(segment, before_ms - 1)
-    # The entry says that all up to this offset, inclusive, is older.
+    # The time index entry says: all batches up to this offset, inclusive, are older.
     if older and segment.base_offset + older >= offset:
         reached = max(reached, segment.base_offset + older + 1)
     for batch in log.segments.headers_from(number, max(offset, reached)):
@@ -91,7 +91,7 @@ def _expired_in(
 
 
 def offset_with_bytes_left(log: PartitionLog, max_bytes: int) -> int:
-    """Return the lowest offset of a batch from which on the log has at most `max_bytes`; the log end if none has.
+    """Return the lowest base offset from which on the log has at most `max_bytes`; the log end offset if no batch fits.
 
     Raises LogError.
     """
@@ -107,7 +107,7 @@ def offset_with_bytes_left(log: PartitionLog, max_bytes: int) -> int:
 
 
 def _first_at(log: PartitionLog, number: int, wanted: int) -> int:
-    """Return the base offset of the first batch of a segment at the position `wanted` or behind it."""
+    """Return the base offset of the segment's first batch at the position `wanted` or after it."""
     segment = log.segments.segments[number]
     start = segment.position_before(wanted)
     for position, batch in segment.batches(start, segment.size_bytes, _CHUNK_BYTES):
@@ -117,5 +117,5 @@ def _first_at(log: PartitionLog, number: int, wanted: int) -> int:
 
 
 def is_repeated(log: PartitionLog, batch: BatchHeader, now_ms: int) -> bool:
-    """Return whether `append` would answer with where the original of this batch lies."""
+    """Return whether the batch is a duplicate: `append` would answer with the offsets of the original batch."""
     return batch.producer_id >= 0 and isinstance(log.producers.judge(batch, now_ms), Duplicate)

@@ -1,4 +1,4 @@
-"""Where a partition log belongs: its directory, and the partition whose records it holds."""
+"""The place of a partition log: its directory, and the partition whose records the log holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a batch that is not stored: the answer of a duplicate, the error of a refusal, the errors that pass."""
+"""Answers for a batch that the log does not store: a duplicate's original offsets, or the error of a refusal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from seq_validator import Verdict
 
 PASSING_SHORTAGES: Final = frozenset({errno.ENOSPC, errno.EDQUOT, *NO_DESCRIPTORS})
-"""Errors that end a write before anything is promised, and pass by themselves."""
+"""OS errors that are over once space or descriptors are free again. A write that fails so has acknowledged nothing."""
 _REFUSALS: Final = {
     RejectionReason.OUT_OF_ORDER_SEQUENCE: OutOfOrderSequence,
     RejectionReason.INVALID_PRODUCER_EPOCH: InvalidProducerEpoch,
@@ -31,7 +31,7 @@ _REFUSALS: Final = {
 
 
 def not_stored(verdict: Verdict, log_start_offset: int) -> Appended:
-    """Return where the original of a duplicate lies. Raises LogError for what was rejected."""
+    """Return the offsets of a duplicate's original. Raises LogError for a rejected batch."""
     refuse(verdict)
     assert isinstance(verdict, Duplicate)
     last_offset = verdict.last_offset
@@ -39,11 +39,11 @@ def not_stored(verdict: Verdict, log_start_offset: int) -> Appended:
 
 
 def refuse(verdict: Verdict) -> None:
-    """Do nothing for a verdict that is no rejection. Raises the LogError of one that is."""
+    """Raise the LogError of a rejection; do nothing for any other verdict."""
     if isinstance(verdict, Rejected):
         raise _REFUSALS[verdict.reason](verdict.message)
 
 
 def is_passing_shortage(error: BaseException | None) -> bool:
-    """Return whether only room, memory or file handles were missing."""
+    """Return whether the error only says that disk space, memory or file handles ran out."""
     return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in PASSING_SHORTAGES)

@@ -1,10 +1,11 @@
-"""Removing the oldest segments of a partition log, for retention and for DeleteRecords: one procedure, two reasons.
+"""Removes the oldest segments of a partition log, for retention and for DeleteRecords: one procedure, two reasons.
 
-    prepare_…   the log's flush ticket takes all side files that remember what goes
-    run         in a worker thread: the flush, then the log start offset becomes durable
-    complete    the log starts there, and the segments below get the names `*.deleted`
+    prepare_…   the log captures derived state from the records to remove, and makes a flush ticket with the captures
+    run         a worker thread runs the flush ticket, then persists the new log start offset
+    complete    the log moves its log start offset, and renames the segments below to `*.deleted`
 
-A crash between any two steps leaves segments that a start removes again. Source of the rules: Kafka's `UnifiedLog`.
+After a crash between two steps, the next start finishes the removal or leaves the log as it was. Source of the rules: Kafka's
+`UnifiedLog`.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 SEGMENTS_AT_ONCE: Final = 50
-"""Segments removed in one call; the rest go with the next call, so that a log of many holds nobody up."""
+"""Segments removed in one call; the rest go with the next call. Otherwise a log of many segments would hold up other work."""
 _ALL_BYTES: Final = 1 << 62
 
 
 class RemovalTicket:
-    """What must be durable before the log may start at `new_start`. `run` may be called in any thread."""
+    """The work that must be durable before the log may start at `new_start`. `run` may be called in any thread."""
 
     __slots__ = ("flush", "log_start", "new_start", "reasons")
 
@@ -48,9 +49,9 @@ class RemovalTicket:
         new_start: int,
         reasons: Mapping[int, DeletionReason],
     ) -> None:
-        """Take the log's flush ticket, if it has one, the file of the log start offset, and why segments go.
+        """Take the log's flush ticket, if a flush is needed, the file of the log start offset, and the reasons of retention.
 
-        `reasons` are by base offset; a segment without one goes because it lies below the log start offset.
+        `reasons` maps base offsets to reasons; a segment without an entry is removed because of the log start offset.
         """
         self.flush = flush
         self.log_start = log_start
@@ -58,16 +59,16 @@ class RemovalTicket:
         self.reasons = reasons
 
     def run(self) -> None:
-        """Make all of it durable. Raises OSError."""
+        """Run the flush ticket, then persist the new log start offset. Raises OSError."""
         if self.flush is not None:
             self.flush.run()
         self.log_start.advance(self.new_start)
 
 
 def roll_by_time(log: PartitionLog, now_ms: int) -> bool:
-    """Roll an active segment that has been open for segment.ms although nothing is appended; whether it was.
+    """Roll the active segment if it has been open for segment.ms, though no append came. Return whether it was rolled.
 
-    The new names are durable after the next flush. Raises StorageFailed.
+    The new files' names are durable after the next flush. Raises StorageFailed.
     """
     log.check_online()
     try:
@@ -80,7 +81,7 @@ def roll_by_time(log: PartitionLog, now_ms: int) -> bool:
 
 
 def decide_retention(log: PartitionLog, now_ms: int) -> RetentionDecision:
-    """Return which of the first SEGMENTS_AT_ONCE segments retention takes, and why. Raises StorageFailed, CorruptRecord."""
+    """Return which of the first SEGMENTS_AT_ONCE segments retention removes, and why. Raises StorageFailed, CorruptRecord."""
     log.check_online()
     names = log.record_states.names
     if names is not None and not names.is_ready:
@@ -102,7 +103,10 @@ def decide_retention(log: PartitionLog, now_ms: int) -> RetentionDecision:
 
 
 def _facts(log: PartitionLog) -> Iterator[SegmentFacts]:
-    """Yield the facts one by one: the timestamp of a closed segment may have to be read, and few segments are asked."""
+    """Yield the facts of each segment, oldest first.
+
+    A closed segment's timestamp may have to be read from the disk, so the facts are made only when the caller asks.
+    """
     segments, by_time = log.segments, log.config.retention_ms >= 0
     for number, segment in enumerate(segments.segments):
         is_active = segment is segments.active
@@ -122,9 +126,9 @@ def _log_why_kept(log: PartitionLog, decision: RetentionDecision) -> None:
 
 
 def prepare_retention(log: PartitionLog, now_ms: int) -> RemovalTicket | None:
-    """Return what must be durable before retention may take segments; None when it takes none.
+    """Return the ticket that must run before retention may remove segments; None when no segment is due.
 
-    Each ticket goes back to `complete_removal` or `fail_removal`, once. Raises StorageFailed, CorruptRecord.
+    Give each ticket back once, to `complete_removal` or `fail_removal`. Raises StorageFailed, CorruptRecord.
     """
     doomed = decide_retention(log, now_ms).doomed
     if not doomed:
@@ -136,10 +140,10 @@ def prepare_retention(log: PartitionLog, now_ms: int) -> RemovalTicket | None:
 
 
 def prepare_delete_records(log: PartitionLog, offset: int, now_ms: int) -> RemovalTicket | None:
-    """Return what must be durable before the log may start at `offset` (-1: the high watermark).
+    """Return the ticket that must run before the log may start at `offset` (-1: the high watermark).
 
-    None when it starts there already. The ticket goes back as that of `prepare_retention`. Raises OffsetOutOfRange
-    beyond the high watermark, StorageFailed.
+    Returns None when the log already starts at the offset or later. Give the ticket back once, to `complete_removal` or
+    `fail_removal`. Raises OffsetOutOfRange beyond the high watermark, StorageFailed.
     """
     log.check_online()
     wanted = log.high_watermark if offset == -1 else offset
@@ -153,9 +157,9 @@ def prepare_delete_records(log: PartitionLog, offset: int, now_ms: int) -> Remov
 def _prepare(
     log: PartitionLog, new_start: int, now_ms: int, reasons: Mapping[int, DeletionReason]
 ) -> RemovalTicket:
-    """Return the ticket, with a flush where something that remembers the records to go is not durable."""
+    """Return the ticket, with a flush if derived state from the records to remove is not durable yet."""
     states = log.record_states
-    # A start does not replay what is gone, so nothing goes that was not replayed for names.
+    # A start can't replay removed records, so replay all records for producer names first.
     states.replay_names(_ALL_BYTES, now_ms)
     try:
         states.capture_below(new_start)
@@ -173,10 +177,9 @@ def _prepare(
 
 
 def complete_removal(log: PartitionLog, ticket: RemovalTicket, now_ms: int) -> list[DeletedSegment]:
-    """Take back a ticket that ran: the log starts at its offset, and the segments below it go.
+    """Take back a ticket that ran: move the log start offset, and remove segments below it. Return the removed segments.
 
-    Of many segments the first SEGMENTS_AT_ONCE go now, the others with the next retention. Returns those that went.
-    Raises StorageFailed.
+    This call removes the first SEGMENTS_AT_ONCE segments, the next retention the rest. Raises StorageFailed.
     """
     if ticket.flush is not None:
         log.complete_flush(ticket.flush)
@@ -188,7 +191,7 @@ def complete_removal(log: PartitionLog, ticket: RemovalTicket, now_ms: int) -> l
         log.epochs.truncate_start(ticket.new_start)
         log.record_states.discard_below(ticket.new_start)
     segments = log.segments
-    # What came below the log start since the ticket was made may be remembered by nothing that is durable.
+    # Derived state from records that came below the log start since `prepare_…` may not be durable yet.
     count = min(segments.count_below(ticket.new_start), SEGMENTS_AT_ONCE)
     ends = segments.bases[1 : count + 1]
     if not count or log.record_states.unsaved_below(ends[-1]):
@@ -210,7 +213,7 @@ def complete_removal(log: PartitionLog, ticket: RemovalTicket, now_ms: int) -> l
 
 
 def fail_removal(log: PartitionLog, ticket: RemovalTicket, error: OSError) -> None:
-    """Take back a ticket that failed: the log goes offline, unless it was reopened meanwhile."""
+    """Take back a ticket that failed, and take the log offline, unless the log was reopened meanwhile."""
     if ticket.flush is not None:
         log.fail_flush(ticket.flush, error)
     if ticket.log_start is log.log_start:
