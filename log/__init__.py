@@ -5,6 +5,7 @@ from __future__ import annotations
 from log import cleaning, lookups, measures, retention
 from log.config import LogConfig
 from log.directory.log_directory import LogDirectory
+from log.durability.durability import Durability, LocalDurability
 from log.durability.flush_ticket import FlushTicket
 from log.errors import (
     CorruptRecord,
@@ -50,6 +51,7 @@ __all__ = [
     "DeletionReason",
     "DeletionTicket",
     "DirectoryLocked",
+    "Durability",
     "FileRegion",
     "FlushTicket",
     "IncompatibleFormat",
@@ -58,6 +60,7 @@ __all__ = [
     "InvalidTimestamp",
     "InvalidTxnState",
     "KeptRegion",
+    "LocalDurability",
     "LogConfig",
     "LogDirectory",
     "LogError",

@@ -85,16 +85,15 @@ def cleanable(
 def begin_cleaning(
     log: PartitionLog, found: Cleanable, limits: JobLimits, *, token: str, now_ms: int
 ) -> Cleaning:
-    """Return the cleaning job for the cleanable range `found`. Raises StorageFailed."""
+    """Return the job of cleaning what was found. Raises StorageFailed.
+
+    All files of the log must be durable: what remembers the producers must not be lost together with what they wrote.
+    """
     log.check_online()
     end_offset = found.first_uncleanable_offset
     segments, config = log.segments, log.config
-    try:
-        # Persist the producer snapshots first: cleaning removes the batches that could rebuild them.
-        log.unflushed.sync_files()
+    with log.reading():
         aborted_later = aborted_from(segments, end_offset, end_offset)
-    except OSError as error:
-        raise StorageFailed(f"{log.place} can't be cleaned: {error}") from error
     job = CleaningJob(
         directory=log.directory,
         token=token,

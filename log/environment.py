@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
+from log.durability.durability import Durability, LocalDurability
 from log.files.deletion_queue import DeletionQueue
 from log.files.storage import Storage
 from log.segments.damage_register import DamageRegister
@@ -26,6 +27,8 @@ class LogEnvironment:
     storage: Storage = field(default_factory=Storage)
     index_cache: IndexCache[SegmentIndexes] = field(default_factory=IndexCache)
     transaction_index_cache: IndexCache[TransactionIndex] = field(default_factory=IndexCache)
+    durability: Durability = field(default_factory=LocalDurability)
+    """How flush tickets become durable."""
     producer_limit: ProducerLimit | None = None
     deletions: DeletionQueue = field(default_factory=DeletionQueue)
     damage: DamageRegister = field(default_factory=DamageRegister)

@@ -518,12 +518,7 @@ class PartitionLog:
         A log that is offline, or fails while it closes, returns None: it will be recovered. Never raises for the disk.
         """
         ticket = self.prepare_close() if clean else None
-        error = None
-        if ticket is not None:
-            try:
-                ticket.run()
-            except OSError as failure:
-                error = failure
+        error = None if ticket is None else self.environment.durability.commit([ticket])[0]
         return self.finish_close(ticket, error, clean=clean)
 
     def prepare_close(self) -> FlushTicket | None:

@@ -1,7 +1,7 @@
 """Removes the oldest segments of a partition log, for retention and for DeleteRecords: one procedure, two reasons.
 
     prepare_…   the log captures derived state from the records to remove, and makes a flush ticket with the captures
-    run         a worker thread runs the flush ticket, then persists the new log start offset
+    commit      a worker thread commits the ticket, which persists the new log start offset last
     complete    the log moves its log start offset, and renames the segments below to `*.deleted`
 
 After a crash between two steps, the next start finishes the removal or leaves the log as it was. Source of the rules: Kafka's
@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import logging
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from log.durability.log_start import LogStart, LogStartCapture
 from log.errors import OffsetOutOfRange
 from log.removal.retention_rules import (
     DeletionReason,
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from log.durability.flush_ticket import FlushTicket
-    from log.durability.log_start import LogStart
     from log.partition_log import PartitionLog
 
 _logger = logging.getLogger(__name__)
@@ -37,32 +37,14 @@ SEGMENTS_AT_ONCE: Final = 50
 _ALL_BYTES: Final = 1 << 62
 
 
-class RemovalTicket:
-    """The work that must be durable before the log may start at `new_start`. `run` may be called in any thread."""
+class RemovalTicket(NamedTuple):
+    """What must be durable before the log may start at `new_start`: a flush that persists the log start last."""
 
-    __slots__ = ("flush", "log_start", "new_start", "reasons")
-
-    def __init__(
-        self,
-        flush: FlushTicket | None,
-        log_start: LogStart,
-        new_start: int,
-        reasons: Mapping[int, DeletionReason],
-    ) -> None:
-        """Take the log's flush ticket, if a flush is needed, the file of the log start offset, and the reasons of retention.
-
-        `reasons` maps base offsets to reasons; a segment without an entry is removed because of the log start offset.
-        """
-        self.flush = flush
-        self.log_start = log_start
-        self.new_start = new_start
-        self.reasons = reasons
-
-    def run(self) -> None:
-        """Run the flush ticket, then persist the new log start offset. Raises OSError."""
-        if self.flush is not None:
-            self.flush.run()
-        self.log_start.advance(self.new_start)
+    flush: FlushTicket
+    log_start: LogStart
+    new_start: int
+    reasons: Mapping[int, DeletionReason]
+    """By base offset why segments go; a segment without a reason goes because it lies below the log start offset."""
 
 
 def roll_by_time(log: PartitionLog, now_ms: int) -> bool:
@@ -173,6 +155,9 @@ def _prepare(
     )
     flush = log.prepare_flush() if must_flush else None
     log.check_online()
+    if flush is None:
+        flush = log.unflushed.prepare_empty(log.epochs.latest)
+    flush.last = LogStartCapture(log.log_start, new_start)
     return RemovalTicket(flush, log.log_start, new_start, reasons)
 
 
@@ -181,8 +166,7 @@ def complete_removal(log: PartitionLog, ticket: RemovalTicket, now_ms: int) -> l
 
     This call removes the first SEGMENTS_AT_ONCE segments, the next retention the rest. Raises StorageFailed.
     """
-    if ticket.flush is not None:
-        log.complete_flush(ticket.flush)
+    log.complete_flush(ticket.flush)
     if ticket.log_start is not log.log_start or log.offline:
         return []
     if ticket.new_start > log.log_start_offset:
@@ -214,7 +198,6 @@ def complete_removal(log: PartitionLog, ticket: RemovalTicket, now_ms: int) -> l
 
 def fail_removal(log: PartitionLog, ticket: RemovalTicket, error: OSError) -> None:
     """Take back a ticket that failed, and take the log offline, unless the log was reopened meanwhile."""
-    if ticket.flush is not None:
-        log.fail_flush(ticket.flush, error)
+    log.fail_flush(ticket.flush, error)
     if ticket.log_start is log.log_start:
         log.take_offline(f"the log start offset could not be made durable: {error}", error)

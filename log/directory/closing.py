@@ -53,7 +53,7 @@ def _close_with(flush: FileSystemFlush, logs: Sequence[PartitionLog]) -> list[tu
         ticket = log.prepare_close()
         # A flush of the file system does not write what a ticket still has to write.
         is_common = is_flushed and (ticket is None or not ticket.captures)
-        stop = log.finish_close(ticket, None if is_common else _run(ticket))
+        stop = log.finish_close(ticket, None if is_common else _commit(log, ticket))
         closed.append((stop, log.recovery_point, durable_end_offset))
     try:
         flush.run()
@@ -69,14 +69,9 @@ def _close_side_by_side(logs: Sequence[PartitionLog]) -> Iterator[CleanStop | No
         for first in range(0, len(logs), _AT_ONCE):
             some = logs[first : first + _AT_ONCE]
             tickets = [log.prepare_close() for log in some]
-            for log, ticket, error in zip(some, tickets, threads.map(_run, tickets), strict=True):
+            for log, ticket, error in zip(some, tickets, threads.map(_commit, some, tickets), strict=True):
                 yield log.finish_close(ticket, error)
 
 
-def _run(ticket: FlushTicket | None) -> OSError | None:
-    try:
-        if ticket is not None:
-            ticket.run()
-    except OSError as error:
-        return error
-    return None
+def _commit(log: PartitionLog, ticket: FlushTicket | None) -> OSError | None:
+    return None if ticket is None else log.environment.durability.commit([ticket])[0]

@@ -31,10 +31,9 @@ class PartitionDeletion:
         self._queue.add(str(self._path / name), 0, is_directory=name.endswith(DELETE_SUFFIX))
 
     def remove(self, directory: str, due_ms: int) -> None:
-        """Take a partition directory's name away, durably. Raises OSError."""
+        """Take a partition directory's name away; whoever deletes the files makes that durable first. Raises OSError."""
         target = self._unique_name(directory, DELETE_SUFFIX)
         self._storage.rename(directory, target)
-        self._storage.sync_directory(str(self._path))
         self._queue.add(target, due_ms, is_directory=True)
 
     def set_aside(self, directory: str) -> str:

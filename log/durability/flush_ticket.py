@@ -1,16 +1,13 @@
-"""What one flush of a partition log makes durable: prepared on the event loop, run in a thread, completed on the loop."""
+"""What one flush of a partition log makes durable: prepared on the event loop, committed in a thread, completed on the loop."""
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from log.files.data_file import DataFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from log.durability.capture import Capture
     from log.files.storage import Storage
     from log.place import LogPlace
@@ -21,9 +18,9 @@ SMALL_BYTES: Final = 64 * 1024
 
 @dataclass(slots=True, eq=False)
 class FlushTicket:
-    """What must become durable for all offsets below `end_offset` to be so, in this order: data, files, captures, directories.
+    """What must become durable for all offsets below `end_offset` to be so, in this order: data, files, directories, captures.
 
-    Running the ticket touches no log state. The data files are pinned, so neither the limit of open files nor a deletion
+    Committing the ticket (`log.durability.durability`) touches no log state. The data files are pinned, so neither the limit of open files nor a deletion
     closes them meanwhile. A ticket of an earlier `generation` of the log moves nothing when it comes back.
     """
 
@@ -47,6 +44,9 @@ class FlushTicket:
     end_position: int
     """The size of the active segment when the ticket was made, in bytes."""
     storage: Storage
+    """Where the files are, and the data can be read."""
+    last: Capture | None = None
+    """What may become durable only after all else: the log start offset of a removal. No other ticket carries it."""
 
     @property
     def size_bytes(self) -> int:
@@ -56,35 +56,11 @@ class FlushTicket:
     @property
     def is_small(self) -> bool:
         """Whether the ticket is a few records of one file and nothing else: a flush of the quickest kind."""
-        return self.size_bytes <= SMALL_BYTES and len(self.data) == 1 and not self.paths and not self.captures
-
-    def run(self) -> None:
-        """Flush. Raises OSError; then `fail_flush` must be called, never `run` again."""
-        for file in self.data:
-            self.storage.sync(file)
-        sync_paths(self.storage, self.paths)
-        for capture in self.captures:
-            try:
-                capture.write()
-            except FileNotFoundError:
-                self._check_deleted()
-        for directory in self.directories:
-            try:
-                self.storage.sync_directory(directory)
-            except FileNotFoundError:
-                self._check_deleted()
-
-    def _check_deleted(self) -> None:
-        """Pass when the whole partition was deleted meanwhile, which released its files. Raises the error otherwise."""
-        if not all(file.closing for file in self.data):
-            raise  # noqa: PLE0704 - called while the error is handled
-
-
-def sync_paths(storage: Storage, paths: Iterable[str]) -> None:
-    """Make files durable by name. A file that retention has deleted meanwhile is needed by nobody."""
-    for path in paths:
-        with contextlib.suppress(FileNotFoundError):
-            storage.sync_path(path)
+        return (
+            self.size_bytes <= SMALL_BYTES
+            and len(self.data) == 1
+            and not (self.paths or self.captures or self.last)
+        )
 
 
 def make_durable(storage: Storage, path: str, content: bytes) -> None:

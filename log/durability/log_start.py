@@ -45,3 +45,21 @@ class LogStart:
         """Write no more, not even for those who have begun: the directory's name may soon be another log's."""
         with self._lock:
             self._closed = True
+
+
+class LogStartCapture:
+    """A new log start offset, for a ticket to persist after all that remembers the records that go."""
+
+    __slots__ = ("_log_start", "_offset")
+
+    def __init__(self, log_start: LogStart, offset: int) -> None:
+        """Take the file and the offset."""
+        self._log_start = log_start
+        self._offset = offset
+
+    def write(self) -> None:
+        """Advance the file, durably. Raises OSError."""
+        self._log_start.advance(self._offset)
+
+    def saved(self) -> None:
+        """Do nothing: the removal that made the ticket moves the log start."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Final
 
-from log.durability.flush_ticket import FlushTicket, sync_paths
+from log.durability.durability import sync_paths
+from log.durability.flush_ticket import FlushTicket
 
 if TYPE_CHECKING:
     from log.durability.capture import Capture
@@ -65,7 +66,7 @@ class Unflushed:
     @property
     def has_files(self) -> bool:
         """Whether something besides the data waits for a ticket."""
-        return bool(self._paths or self._directories)
+        return bool(self._paths or self._directories or self._captures)
 
     @property
     def has_captures(self) -> bool:
@@ -87,7 +88,6 @@ class Unflushed:
         if replaced is not None and replaced in self._captures:
             self._captures.remove(replaced)
         self._captures.append(capture)
-        self.add([], self.place.directory)
 
     def prepare(self, segments: SegmentList, log_end_offset: int, leader_epoch: int) -> FlushTicket | None:
         """Return a ticket for everything that is not durable; None when there is nothing. Raises OSError.
@@ -126,6 +126,28 @@ class Unflushed:
         )
         self._out.append(ticket)
         self._paths, self._directories, self._captures = [], [], []
+        return ticket
+
+    def prepare_empty(self, leader_epoch: int) -> FlushTicket:
+        """Return a ticket for nothing, to which the caller adds a capture; it moves no durable end."""
+        base_offset, position = self._flushed
+        end_offset = self.durable_end_offset
+        ticket = FlushTicket(
+            self.place,
+            self.generation,
+            leader_epoch,
+            end_offset,
+            end_offset,
+            [],
+            [],
+            [],
+            [],
+            base_offset,
+            position,
+            position,
+            self._storage,
+        )
+        self._out.append(ticket)
         return ticket
 
     def _pin(self, files: list[DataFile]) -> None:

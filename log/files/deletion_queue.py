@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 import logging
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -73,7 +74,11 @@ class DeletionTicket:
         self.size_bytes += size_bytes
 
     def _delete_directory(self, path: str) -> bool:
-        """Delete what the bounds allow of a directory; whether it is gone."""
+        """Delete what the bounds allow of a directory; whether it is gone.
+
+        Its new name is durable first. Otherwise a crash could bring the partition back with some of its files.
+        """
+        self._storage.sync_directory(str(Path(path).parent))
         room = self._max_files - self.files
         names = self._storage.some_names(path, room + 1)
         for name in names[:room]:

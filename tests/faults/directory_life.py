@@ -20,6 +20,7 @@ from log import (
     retention,
 )
 from tests.faults.simulated_disk import SimulatedDisk
+from tests.log.support import persist
 
 ROOT = Path("/data")
 
@@ -78,7 +79,7 @@ class DirectoryLife:
         log = self.log
         with _telling(lambda error: log.fail_flush(ticket, error)):
             between()
-            ticket.run()
+            persist(ticket)
         log.complete_flush(ticket)
         log.advance_high_watermark(log.recovery_point)
 
@@ -86,7 +87,7 @@ class DirectoryLife:
         """Make durable what must be before segments go."""
         log = self.log
         with _telling(lambda error: retention.fail_removal(log, ticket, error)):
-            ticket.run()
+            persist(ticket)
         retention.complete_removal(log, ticket, self.now_ms())
 
 

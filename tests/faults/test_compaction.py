@@ -23,7 +23,7 @@ from tests.faults.directory_life import ROOT, DirectoryLife, failing_disk, new_d
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.log.compaction.cleaning import Kept, begin, keyed, run, stored, stored_batches
 from tests.log.compaction.test_model import states, table
-from tests.log.support import append_end_marker, delete_records
+from tests.log.support import append_end_marker, delete_records, persist
 
 TOPIC, TOPIC_ID = "flights", uuid.UUID(int=78)
 CONFIG = LogConfig(
@@ -86,7 +86,7 @@ class Life(DirectoryLife):
         ticket = log.prepare_flush()
         if ticket is not None:
             try:
-                ticket.run()
+                persist(ticket)
             except OSError as error:
                 log.fail_flush(ticket, error)
                 raise

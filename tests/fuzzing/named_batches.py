@@ -36,7 +36,7 @@ from tests.fuzzing.composed_names import (
 )
 from tests.fuzzing.plain_names import HalfNamed, Judged, PlainNames, plain_name, plain_records
 from tests.fuzzing.target import Breach, Run
-from tests.log.support import append_end_marker
+from tests.log.support import append_end_marker, persist
 
 __all__ = ["BASE_WORK", "MAX_INPUT_BYTES", "PEAK_BYTES", "mutated", "opened", "seeds"]
 
@@ -296,7 +296,7 @@ class _Life:
     def _flush(self) -> None:
         ticket = self._log.prepare_flush()
         if ticket is not None:
-            ticket.run()
+            persist(ticket)
             self._log.complete_flush(ticket)
         self._log.advance_high_watermark(self._log.log_end_offset)
 

@@ -25,7 +25,7 @@ from log.segments.indexes import OFFSET_ENTRY, TIME_ENTRY
 from tests.fuzzing.damage import COPY, OVERWRITE, Damaged, Files, damaged, mutated_steps, steps_of
 from tests.fuzzing.scene import temporary_directory
 from tests.fuzzing.target import Breach, Run
-from tests.log.support import append_end_marker
+from tests.log.support import append_end_marker, persist
 from tests.support.batches import HEAD, Batch, Record
 
 MAX_INPUT_BYTES = 1024
@@ -148,7 +148,7 @@ def _end_transactions(log: PartitionLog) -> None:
 def _flush(log: PartitionLog) -> None:
     ticket = log.prepare_flush()
     if ticket is not None:
-        ticket.run()
+        persist(ticket)
         log.complete_flush(ticket)
     log.advance_high_watermark_to_end()
 

@@ -8,7 +8,17 @@ import uuid
 from pathlib import Path
 from typing import Any, Final
 
-from log import Appended, DeletedSegment, LogConfig, PartitionLog, RemovalTicket, Storage, retention
+from log import (
+    Appended,
+    DeletedSegment,
+    FlushTicket,
+    LocalDurability,
+    LogConfig,
+    PartitionLog,
+    RemovalTicket,
+    Storage,
+    retention,
+)
 from log.environment import LogEnvironment
 from log.format.records import NewRecord, build_batch
 from log.log_lists import LogLists
@@ -81,10 +91,15 @@ def fill(
         log.append(batch(count, timestamp=timestamp + number * step_ms), now_ms=NOW_MS)
 
 
+def persist(ticket: FlushTicket | RemovalTicket) -> None:
+    """Make a ticket durable on the local disk. Raises OSError."""
+    LocalDurability().persist(ticket.flush if isinstance(ticket, RemovalTicket) else ticket)
+
+
 def flush(log: PartitionLog) -> None:
     ticket = log.prepare_flush()
     if ticket is not None:
-        ticket.run()
+        persist(ticket)
         log.complete_flush(ticket)
     log.advance_high_watermark(log.log_end_offset)
 
@@ -106,7 +121,7 @@ def delete_old_segments(log: PartitionLog, now_ms: int) -> list[DeletedSegment]:
 def remove(log: PartitionLog, ticket: RemovalTicket, now_ms: int = NOW_MS) -> list[DeletedSegment]:
     """Run the ticket of a removal and complete it. Raises StorageFailed when the disk fails."""
     try:
-        ticket.run()
+        persist(ticket)
     except OSError as error:
         retention.fail_removal(log, ticket, error)
         log.check_online()

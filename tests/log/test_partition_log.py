@@ -27,6 +27,7 @@ from tests.log.support import (
     flush,
     offsets_read,
     open_log,
+    persist,
 )
 from tests.support.batches import Batch, read_batches
 
@@ -183,7 +184,7 @@ class TestRead:
             ticket = log.prepare_flush()
             fill(log, 2)
             assert ticket is not None
-            ticket.run()
+            persist(ticket)
             log.complete_flush(ticket)
             log.advance_high_watermark(log.recovery_point)
             assert offsets_read(log, 0) == list(range(log.high_watermark))

@@ -13,7 +13,17 @@ from log.retention import SEGMENTS_AT_ONCE
 from log.segments.segment import NEVER
 from log.state.record_states import RecordStates
 from tests.faults.simulated_disk import SimulatedDisk
-from tests.log.support import NOW_MS, SMALL, batch, delete_old_segments, delete_records, fill, flush, open_log
+from tests.log.support import (
+    NOW_MS,
+    SMALL,
+    batch,
+    delete_old_segments,
+    delete_records,
+    fill,
+    flush,
+    open_log,
+    persist,
+)
 
 HOUR_MS = 3_600_000
 HOURLY = replace(SMALL, segment_ms=HOUR_MS)
@@ -164,7 +174,7 @@ class TestRetentionByTicket:
         log.advance_high_watermark_to_end()
         ticket = retention.prepare_retention(log, NOW_MS + HOUR_MS)
         assert ticket is not None
-        ticket.run()
+        persist(ticket)
         before = len(disk.log)
         assert len(retention.complete_removal(log, ticket, NOW_MS + HOUR_MS)) == 5
         assert {operation.split()[0] for operation in list(disk.log)[before:]} == {"rename"}
@@ -178,7 +188,7 @@ class TestRetentionByTicket:
         ticket = retention.prepare_retention(log, NOW_MS)
         assert ticket is not None
         assert delete_records(log, 9) == 9
-        ticket.run()
+        persist(ticket)
         retention.complete_removal(log, ticket, NOW_MS)
         assert delete_old_segments(log, NOW_MS) == []
         assert log_start_on_disk(tmp_path / "log") == 9
@@ -192,7 +202,7 @@ class TestRetentionByTicket:
         log.advance_high_watermark_to_end()
         ticket = retention.prepare_delete_records(log, 3, NOW_MS)
         assert ticket is not None
-        ticket.run()
+        persist(ticket)
         before = len(disk.log)
         retention.complete_removal(log, ticket, NOW_MS)
         assert log.log_start_offset == 3
@@ -211,7 +221,7 @@ class TestRetentionByTicket:
         ticket = retention.prepare_retention(log, NOW_MS + HOUR_MS)
         assert ticket is not None
         log.close(clean=False)
-        ticket.run()
+        persist(ticket)
         retention.complete_removal(log, ticket, NOW_MS)
         assert log_start_on_disk(tmp_path / "log") == 0
 
@@ -227,7 +237,7 @@ class TestRetentionByTicket:
         assert ticket is not None
         disk.plan.fail_at = disk.plan.operations + operation
         with pytest.raises(OSError, match="Input/output error") as failed:
-            ticket.run()
+            persist(ticket)
         retention.fail_removal(log, ticket, failed.value)
         with pytest.raises(StorageFailed):
             delete_old_segments(log, NOW_MS + HOUR_MS)

@@ -8,6 +8,7 @@ from log import LogConfig, retention
 from log.cleaning import begin_swap, cleanable, finish_swap, has_closed_segments_after
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.log.compaction.cleaning import begin, run
+from tests.log.support import persist
 from tests.properties.names_with_limits import NamesWithLimits
 
 LATER_MS = 1 << 43
@@ -94,7 +95,7 @@ class NamesThatOutliveRecords(NamesWithLimits):
         for segment in cleaned:
             ticket = begin_swap(log, cleaning, segment)
             assert ticket is not None
-            ticket.run()
+            persist(ticket)
             assert finish_swap(log, ticket, self.now_ms())
         self.clean_end_offset = finished.clean_end_offset
         self.counts["cleanings"] += 1

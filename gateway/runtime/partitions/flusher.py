@@ -15,10 +15,11 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 
 from gateway.runtime.loop.machine import Machine, Workers
 from gateway.runtime.partitions.waiting import LogOwner, Waiting
-from log import FlushTicket, PartitionLog, StorageFailed
+from log import Durability, FlushTicket, LocalDurability, PartitionLog, StorageFailed
 
 logger = logging.getLogger(__name__)
 
@@ -42,11 +43,11 @@ class _Pace:
     def is_quick(self) -> bool:
         return self._recent_s < self.limit_s
 
-    def time(self, run: Callable[[], None]) -> None:
-        """Run one small flush and learn from it. Raises what it raises."""
+    def time(self, commit: Callable[[], list[OSError | None]]) -> list[OSError | None]:
+        """Commit one small flush and learn from it. Raises what `commit` raises."""
         begun_s = self._seconds()
         try:
-            run()
+            return commit()
         finally:
             took_s = self._seconds() - begun_s
             self._recent_s = max(took_s, PACE_MEMORY * self._recent_s + (1 - PACE_MEMORY) * took_s)
@@ -99,8 +100,10 @@ class Flusher:
         threads: int = 4,
         inline_limit_s: float = 0.0,
         machine: Machine | None = None,
+        durability: Durability | None = None,
     ) -> None:
         self._loop = loop
+        self.durability: Durability = durability or LocalDurability()
         self._machine = machine or Machine()
         self._pace = _Pace(inline_limit_s, self._machine.seconds)
         self._thread_count = threads
@@ -216,7 +219,7 @@ class Flusher:
                 self._flush(current, (0,))
                 self._finish_round()
                 return
-        shares = min(self._thread_count, -(-len(entries) // TICKETS_PER_THREAD))
+        shares = min(self._thread_count, self.durability.max_shares, -(-len(entries) // TICKETS_PER_THREAD))
         current.shares_left = shares
         for share in range(shares):
             self._workers.put((current, range(share, len(entries), shares)))
@@ -231,19 +234,17 @@ class Flusher:
             self._loop.call_soon_threadsafe(self._finish_round)
 
     def _flush(self, current: _Round, indexes: Sequence[int]) -> None:
-        for index in indexes:
-            run = current.entries[index][1].run
-            try:
-                if current.is_lone:
-                    self._pace.time(run)
-                else:
-                    run()
-            except OSError as error:
-                current.errors[index] = error
-            except Exception as error:
-                # whatever it was, nobody knows what reached the disk, and the round must end
-                logger.exception("a flush failed in an unexpected way")
-                current.errors[index] = OSError(f"{type(error).__name__}: {error}")
+        tickets = [current.entries[index][1] for index in indexes]
+        commit = partial(self.durability.commit, tickets)
+        try:
+            errors = self._pace.time(commit) if current.is_lone else commit()
+        except Exception as error:
+            # Whatever it was, nobody knows what reached the disk, and the round must end.
+            logger.exception("a flush failed in an unexpected way")
+            errors = [OSError(f"{type(error).__name__}: {error}")] * len(tickets)
+        for index, found in zip(indexes, errors, strict=True):
+            if found is not None:
+                current.errors[index] = found
 
     def _finish_round(self) -> None:
         current = self._running

@@ -1,4 +1,4 @@
-"""Removing the first records of a partition: what must be durable before is persisted in a worker thread."""
+"""Persisting in a worker thread what must be durable before something of a partition goes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from gateway.runtime.partitions.partition import Partition
-from log import DeletedSegment, RemovalTicket, retention
+from log import DeletedSegment, FlushTicket, RemovalTicket, retention
 
 
 async def remove(partition: Partition, ticket: RemovalTicket, now_ms: int) -> Sequence[DeletedSegment]:
@@ -15,12 +15,30 @@ async def remove(partition: Partition, ticket: RemovalTicket, now_ms: int) -> Se
     When the disk fails the partition is offline afterwards. Raises LogError.
     """
     log = partition.log
-    try:
-        await asyncio.to_thread(ticket.run)
-    except OSError as error:
-        retention.fail_removal(log, ticket, error)
-        gone: Sequence[DeletedSegment] = ()
-    else:
+    error = await _commit(partition, ticket.flush)
+    gone: Sequence[DeletedSegment] = ()
+    if error is None:
         gone = retention.complete_removal(log, ticket, now_ms)
+    else:
+        retention.fail_removal(log, ticket, error)
     partition.flush_finished()
     return gone
+
+
+async def persist_files(partition: Partition) -> None:
+    """Make everything durable that the partition has written. When the disk fails it is offline afterwards."""
+    log = partition.log
+    ticket = log.prepare_flush()
+    if ticket is None:
+        return
+    error = await _commit(partition, ticket)
+    if error is None:
+        log.complete_flush(ticket)
+    else:
+        log.fail_flush(ticket, error)
+    partition.flush_finished()
+
+
+async def _commit(partition: Partition, ticket: FlushTicket) -> OSError | None:
+    durability = partition.log.environment.durability
+    return (await asyncio.to_thread(durability.commit, [ticket]))[0]

@@ -19,6 +19,7 @@ from gateway.runtime.loop.machine import Cleaner
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions
+from gateway.runtime.partitions.removal import persist_files
 from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
 from gateway.runtime.upkeep.checkpointing import write_checkpoint
 from gateway.runtime.upkeep.compaction_progress import CompactionProgress
@@ -196,6 +197,9 @@ class Compaction:
 
     async def _clean(self, partition: Partition, worker: Cleaner, threads: int) -> bool:
         """Clean a partition; return whether it is cleaner now."""
+        if not partition.closed and partition.log.unflushed.has_files:
+            # What remembers the producers must not be lost together with what they wrote.
+            await persist_files(partition)
         found = None if partition.closed else self._cleanable(partition)
         progress = self._progress.of(partition)
         if found is None or found.first_uncleanable_offset > progress.durable_end_offset:

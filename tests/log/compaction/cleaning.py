@@ -12,6 +12,7 @@ from log.compaction.job import CleanedSegment, CleaningFinished, JobLimits, deco
 from log.compaction.throttle import Throttle
 from log.format.record_batch import BatchHeader, parse_header, whole_batches
 from log.format.records import NewRecord, build_batch, iterate_records
+from tests.log.support import persist
 
 LIMITS = JobLimits(map_bytes=1 << 20, map_load_factor=0.9, read_bytes=4096, bytes_per_s=0)
 _tokens = itertools.count()
@@ -54,6 +55,10 @@ def begin(
     log: PartitionLog, *, clean_end_offset: int | None = None, now_ms: int, limits: JobLimits = LIMITS
 ) -> Cleaning:
     found = cleanable(log, clean_end_offset, log.recovery_point, now_ms)
+    ticket = log.prepare_flush()
+    if ticket is not None:
+        persist(ticket)
+        log.complete_flush(ticket)
     return begin_cleaning(log, found, limits, token=f"t{next(_tokens)}", now_ms=now_ms)
 
 

@@ -23,6 +23,7 @@ from tests.log.support import (
     flush,
     offsets_read,
     open_log,
+    persist,
 )
 
 
@@ -103,7 +104,7 @@ class TestTickets:
         ticket = log.prepare_flush()
         assert ticket is not None
         fill(log, 1)
-        ticket.run()
+        persist(ticket)
         log.complete_flush(ticket)
         assert (log.recovery_point, log.log_end_offset) == (2, 3)
 
@@ -113,7 +114,7 @@ class TestTickets:
         ticket = log.prepare_flush()
         assert ticket is not None
         assert not ticket.data
-        ticket.run()
+        persist(ticket)
         log.complete_flush(ticket)
         assert log.recovery_point == 2
 
@@ -127,7 +128,7 @@ class TestTickets:
         assert ticket is not None
         disk.plan.fail_at = disk.plan.operations + 1
         with pytest.raises(OSError, match="error") as caught:
-            ticket.run()
+            persist(ticket)
         log.fail_flush(ticket, caught.value)
         assert log.offline
         assert log.recovery_point == 0
@@ -143,7 +144,7 @@ class TestTickets:
         assert first is not None
         assert second is not None
         assert set(first.paths) < set(second.paths)
-        second.run()
+        persist(second)
         log.complete_flush(second)
         log.complete_flush(first)
         assert log.recovery_point == 20
@@ -157,7 +158,7 @@ class TestTickets:
         assert ticket is not None
         delete_records(log, 30)
         log.environment.delete_due(NOW_MS * 2)
-        ticket.run()
+        persist(ticket)
         log.complete_flush(ticket)
         assert storage.open_files <= 1
         assert log.recovery_point == 30
@@ -170,7 +171,7 @@ class TestTickets:
         log.take_offline("a test says so")
         log.reopen(NOW_MS)
         fill(log, 1)
-        ticket.run()
+        persist(ticket)
         log.complete_flush(ticket)
         assert log.recovery_point == 5
         log.fail_flush(log.prepare_flush() or pytest.fail("no ticket"), OSError("x"))
@@ -183,7 +184,7 @@ class TestTickets:
         assert ticket is not None
         log.close(clean=False)
         (tmp_path / "log").rename(tmp_path / "gone")
-        ticket.run()
+        persist(ticket)
         log.complete_flush(ticket)
         assert all(file.descriptor < 0 for file in ticket.data)
 
@@ -194,7 +195,7 @@ class TestTickets:
         assert ticket is not None
         (tmp_path / "log").rename(tmp_path / "gone")
         with pytest.raises(FileNotFoundError):
-            ticket.run()
+            persist(ticket)
 
     def test_very_many_segments_are_not_held_open(self, tmp_path: Path) -> None:
         log = open_log(tmp_path / "log")
@@ -204,7 +205,7 @@ class TestTickets:
         assert ticket is not None
         assert len(ticket.data) == 64
         assert sum(path.endswith(".log") for path in ticket.paths) == len(log.segments) - 64
-        ticket.run()
+        persist(ticket)
         log.complete_flush(ticket)
 
     def test_close_with_a_ticket_out_is_not_clean(self, tmp_path: Path) -> None:

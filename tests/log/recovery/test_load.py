@@ -22,6 +22,7 @@ from tests.log.support import (
     flush,
     offsets_read,
     open_log,
+    persist,
 )
 
 HOUR_MS = 3_600_000
@@ -282,7 +283,7 @@ class TestProducers:
         disk.plan.rates = FaultRates(sync_eio=1.0)
         disk.plan.only = lambda _, path: path.endswith(".snapshot")
         with pytest.raises(OSError, match="Input/output") as failed:
-            ticket.run()
+            persist(ticket)
         log.fail_flush(ticket, failed.value)
         disk.plan.heal()
         log.reopen(NOW_MS)

@@ -18,7 +18,7 @@ from log.format.records import NewRecord, build_batch
 from seq_validator.names import NameBudget
 from tests.log.compaction.cleaning import compact, stored_batches
 from tests.log.deduplicated import LARGE, OFF, again, known, send
-from tests.log.support import NOW_MS, append_end_marker, batch, delete_records, flush, open_log
+from tests.log.support import NOW_MS, append_end_marker, batch, delete_records, flush, open_log, persist
 
 EARLIEST = replace(LARGE, deduplication_from_log_start=True)
 
@@ -109,7 +109,7 @@ class TestWhatGoes:
         flush(log)
         ticket = retention.prepare_delete_records(log, 1, NOW_MS)
         assert ticket is not None
-        ticket.run()
+        persist(ticket)
         log = crashed(log)
         assert log.log_start_offset == 1
         assert known(log) == (1, 1)
@@ -135,7 +135,7 @@ class TestWhatGoes:
         log.advance_high_watermark_to_end()
         second = retention.prepare_delete_records(log, 1, NOW_MS)
         assert second is not None
-        second.run()
+        persist(second)
         assert known(crashed(log)) == (1, 1)
 
     @pytest.mark.parametrize("later_comes_last", [True, False])
@@ -153,7 +153,7 @@ class TestWhatGoes:
         assert first is not None
         assert second is not None
         for ticket in (first, second) if later_comes_last else (second, first):
-            ticket.run()
+            persist(ticket)
             log.complete_flush(ticket)
         assert snapshots(log) == [1]
         with pytest.raises(NameFenced):
@@ -173,7 +173,7 @@ class TestWhatGoes:
         log.update_config(LARGE)
         assert log.record_states.replay_names(1 << 20, NOW_MS)
         assert log.record_states.expire_names(NOW_MS + 2_000) == 1
-        ticket.run()
+        persist(ticket)
         log.complete_flush(ticket)
         with pytest.raises(NamesNotReady):
             send(log, 0)
@@ -189,7 +189,7 @@ class TestWhatGoes:
         assert ticket is not None
         directory.delete("flights", 0)
         another = directory.create("flights", uuid.UUID(int=2), 0, LARGE)
-        ticket.run()
+        persist(ticket)
         log.complete_flush(ticket)
         send(another, 0)
         flush(another)
@@ -207,7 +207,7 @@ class TestWhatGoes:
         log.take_offline("a flush failed")
         os.truncate(f"{log.directory}/{0:020}.log", size_bytes)
         log.reopen(NOW_MS)
-        ticket.run()
+        persist(ticket)
         log.complete_flush(ticket)
         assert log.log_end_offset == 1
         assert snapshots(log) == []

@@ -25,7 +25,7 @@ from tests.log.deduplicated import (
     send,
     values,
 )
-from tests.log.support import NOW_MS, delete_records, flush, open_log
+from tests.log.support import NOW_MS, delete_records, flush, open_log, persist
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ class TestRestarts:
 
         monkeypatch.setattr(Storage, "sync", fail)
         with pytest.raises(OSError, match="the disk fails"):
-            ticket.run()
+            persist(ticket)
 
         assert not offsets_of([path.name for path in Path(log.directory).iterdir()], NAMES_SUFFIX)
 
@@ -161,7 +161,7 @@ class TestRestarts:
             late = log.prepare_flush()
         ticket = retention.prepare_delete_records(log, 1, NOW_MS)
         assert ticket is not None
-        ticket.run()
+        persist(ticket)
 
         after_a_crash = open_log(Path(log.directory), LARGE)
 

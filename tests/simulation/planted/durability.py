@@ -6,7 +6,7 @@ import contextlib
 from typing import Any
 
 from gateway.runtime.partitions.partition import Partition
-from log import Appended, FlushTicket, Storage, retention
+from log import Appended, FlushTicket, LocalDurability, Storage, retention
 from log.durability.log_start import LogStart
 from log.partition_log import PartitionLog
 from tests.simulation.planted.fault import Change, fault
@@ -78,31 +78,31 @@ def failed_flush_repeated() -> list[Change]:
 @fault
 def flush_without_the_data() -> list[Change]:
     """a flush round makes names durable and forgets the data file"""
-    run = FlushTicket.run
+    run = LocalDurability.persist
 
-    def forgetful(self: FlushTicket) -> None:
-        files, self.data = self.data, []
+    def forgetful(self: LocalDurability, ticket: FlushTicket) -> None:
+        files, ticket.data = ticket.data, []
         try:
-            run(self)
+            run(self, ticket)
         finally:
-            self.data = files
+            ticket.data = files
 
-    return [(FlushTicket, "run", forgetful)]
+    return [(LocalDurability, "persist", forgetful)]
 
 
 @fault
 def flush_of_the_active_segment_only() -> list[Change]:
     """after a roll what was written to the segment before, and not flushed yet, is never flushed"""
-    run = FlushTicket.run
+    run = LocalDurability.persist
 
-    def short(self: FlushTicket) -> None:
-        files, self.data = self.data, self.data[-1:]
+    def short(self: LocalDurability, ticket: FlushTicket) -> None:
+        files, ticket.data = ticket.data, ticket.data[-1:]
         try:
-            run(self)
+            run(self, ticket)
         finally:
-            self.data = files
+            ticket.data = files
 
-    return [(FlushTicket, "run", short)]
+    return [(LocalDurability, "persist", short)]
 
 
 @fault

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from log import FlushTicket
+from log import FlushTicket, LocalDurability
 from log.files.file_names import NAMES_SUFFIX
 from log.format.named_records import named_records
 from log.recovery.load import _Loader
@@ -22,12 +22,12 @@ from tests.simulation.planted.fault import Change, fault
 @fault
 def names_written_before_the_data() -> list[Change]:
     """the snapshot of names is written before the records that it tells of are durable, and believed when they are lost"""
-    run, drop = FlushTicket.run, _Loader.drop_snapshots_of_lost_batches
+    run, drop = LocalDurability.persist, _Loader.drop_snapshots_of_lost_batches
 
-    def names_first(self: FlushTicket) -> None:
-        for capture in self.captures:
+    def names_first(self: LocalDurability, ticket: FlushTicket) -> None:
+        for capture in ticket.captures:
             capture.write()
-        run(self)
+        run(self, ticket)
 
     def keep_names(self: _Loader) -> None:
         kept = {name: entry for name, entry in self.files.items() if name.endswith(NAMES_SUFFIX)}
@@ -43,7 +43,7 @@ def names_written_before_the_data() -> list[Change]:
         return found._replace(log_end_offset=min(found.log_end_offset, log_end_offset))
 
     return [
-        (FlushTicket, "run", names_first),
+        (LocalDurability, "persist", names_first),
         (_Loader, "drop_snapshots_of_lost_batches", keep_names),
         (names_state, "newest_names", newest),
     ]

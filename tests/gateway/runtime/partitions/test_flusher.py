@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -28,6 +29,23 @@ class FakeTicket:
             raise self.log.broken
         if self.log.broken:
             raise OSError(5, "Input/output error")
+
+
+class FakeDurability:
+    """Commits tickets as they say."""
+
+    max_shares = 100
+
+    def commit(self, tickets: Sequence[Any]) -> list[OSError | None]:
+        errors: list[OSError | None] = []
+        for ticket in tickets:
+            try:
+                ticket.run()
+            except OSError as error:
+                errors.append(error)
+            else:
+                errors.append(None)
+        return errors
 
 
 class FakeLog:
@@ -76,7 +94,7 @@ class Owner:
 
 @pytest.fixture
 async def flusher() -> Any:
-    flusher = Flusher(asyncio.get_running_loop())
+    flusher = Flusher(asyncio.get_running_loop(), durability=FakeDurability())
     flusher.start()
     yield flusher
     await flusher.idle()
@@ -290,7 +308,12 @@ class TimedTicket(FakeTicket):
 
 async def test_a_lone_flush_runs_in_the_event_loop_while_the_disk_is_quick() -> None:
     disk = Disk()
-    flusher = Flusher(asyncio.get_running_loop(), inline_limit_s=0.001, machine=TimedMachine(disk))
+    flusher = Flusher(
+        asyncio.get_running_loop(),
+        durability=FakeDurability(),
+        inline_limit_s=0.001,
+        machine=TimedMachine(disk),
+    )
     flusher.start()
     log: Any = TimedLog(disk)
     here = threading.current_thread().name
@@ -326,7 +349,12 @@ async def test_a_lone_flush_runs_in_the_event_loop_while_the_disk_is_quick() -> 
 
 async def test_what_many_wait_for_never_runs_in_the_event_loop() -> None:
     disk = Disk()
-    flusher = Flusher(asyncio.get_running_loop(), inline_limit_s=0.001, machine=TimedMachine(disk))
+    flusher = Flusher(
+        asyncio.get_running_loop(),
+        durability=FakeDurability(),
+        inline_limit_s=0.001,
+        machine=TimedMachine(disk),
+    )
     flusher.start()
     log: Any = TimedLog(disk)
     here = threading.current_thread().name
