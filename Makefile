@@ -7,6 +7,7 @@
 # make bench-catchup : what a full read of old data does to producing, on both
 # make soak  : everything that can go wrong, made to go wrong from a seed for as long as you like; prints counts
 # make docs  : write the generated pages again
+# make architecture : draw docs/architecture.svg again, from the imports
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -18,11 +19,11 @@ DATA ?= ./data
 WORKERS ?= $(if $(ARGS),0,auto)
 
 # The folders that mirror the packages; tests/README.md says what belongs there.
-MIRROR := tests/test_structure.py tests/seq_validator tests/pid_allocator tests/log tests/gateway tests/spark_kafka_compat
+MIRROR := tests/test_structure.py tests/test_architecture.py tests/seq_validator tests/pid_allocator tests/log tests/gateway tests/spark_kafka_compat
 # The order of sets of strings decides which cases a random test meets.
 test test-quick: export PYTHONHASHSEED := 0
 
-.PHONY: run test test-quick demo check format bench bench-catchup soak docs peers clean
+.PHONY: run test test-quick demo check format bench bench-catchup soak docs architecture peers clean
 .DEFAULT_GOAL := run
 
 $(BIN)/python:
@@ -82,6 +83,9 @@ soak: peers
 docs: $(VENV)/.ready-dev
 	$(BIN)/python -m gateway.documentation docs
 	$(BIN)/python -c 'from spark_kafka_compat.options import options_page; print(options_page(), end="")' > docs/spark-options.md
+
+architecture: $(VENV)/.ready-test
+	$(BIN)/python -m tests.support.architecture
 
 clean:
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("gateway", "log", "pid_allocator", "seq_validator", "spark_kafka_compat")
+from tests.support.imports import ROOT, circles, imports_under, modules
+
 LONGEST = 400
 STILL_LONGER = {
     "connection.py",
@@ -27,76 +25,6 @@ STILL_LONGER = {
 """Files that were longer when this rule came, and may stay below `LONGEST_OF_OLD`. Take a name out when its file is short."""
 LONGEST_OF_OLD = 500
 VAGUE = {"utils", "util", "helpers", "helper", "common", "misc"}
-Imports = Mapping[str, Iterable[str]]
-
-
-def modules(root: Path) -> dict[str, Path]:
-    """Return the files of the five packages by their dotted names."""
-    found = {}
-    for package in PACKAGES:
-        for path in sorted((root / package).rglob("*.py")):
-            parts = path.relative_to(root).with_suffix("").parts
-            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
-
-
-def imports_of(name: str, path: Path, known: Iterable[str]) -> Iterator[str]:
-    """Yield the modules that a file names in an import, wherever it stands: for types only, or inside of a function.
-
-    `from a import b` names the module a.b where there is one; otherwise it names a. The package around a module, whose
-    `__init__` Python runs first, is not named.
-    """
-    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name in known)
-        elif isinstance(node, ast.ImportFrom):
-            around = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
-            origin = ".".join([*around, *([node.module] if node.module else [])])
-            for alias in node.names:
-                whole = f"{origin}.{alias.name}"
-                target = whole if whole in known else origin
-                if target in known and target != name:
-                    yield target
-
-
-def circles(imports: Imports) -> list[list[str]]:
-    """Return the groups of files that all reach each other, by Tarjan's algorithm without recursion."""
-    index: dict[str, int] = {}
-    lowest: dict[str, int] = {}
-    stack: list[str] = []
-    found = []
-    for start in imports:
-        if start in index:
-            continue
-        index[start] = lowest[start] = len(index)
-        stack.append(start)
-        path = [(start, iter(imports[start]))]
-        while path:
-            name, left = path[-1]
-            target = next(left, None)
-            if target is not None:
-                if target not in index:
-                    index[target] = lowest[target] = len(index)
-                    stack.append(target)
-                    path.append((target, iter(imports[target])))
-                elif target in stack:
-                    lowest[name] = min(lowest[name], index[target])
-                continue
-            path.pop()
-            if path:
-                lowest[path[-1][0]] = min(lowest[path[-1][0]], lowest[name])
-            if lowest[name] == index[name]:
-                group = stack[stack.index(name) :]
-                del stack[stack.index(name) :]
-                if len(group) > 1:
-                    found.append(sorted(group))
-    return found
-
-
-def imports_under(root: Path) -> dict[str, list[str]]:
-    files = modules(root)
-    return {name: sorted(set(imports_of(name, path, files))) for name, path in files.items()}
 
 
 def test_no_files_import_each_other_in_a_circle() -> None:

@@ -1,0 +1,81 @@
+"""Reads which files of the five packages import which, from their source alone."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+PACKAGES: Final = ("gateway", "log", "pid_allocator", "seq_validator", "spark_kafka_compat")
+
+
+def modules(root: Path) -> dict[str, Path]:
+    """Return the files of the five packages by their dotted names."""
+    found = {}
+    for package in PACKAGES:
+        for path in sorted((root / package).rglob("*.py")):
+            parts = path.relative_to(root).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imports_of(name: str, path: Path, known: Iterable[str]) -> Iterator[str]:
+    """Yield the modules that a file names in an import, wherever it stands: for types only, or inside of a function.
+
+    `from a import b` names the module a.b where there is one; otherwise it names a. The package around a module, whose
+    `__init__` Python runs first, is not named.
+    """
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in known)
+        elif isinstance(node, ast.ImportFrom):
+            around = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            origin = ".".join([*around, *([node.module] if node.module else [])])
+            for alias in node.names:
+                whole = f"{origin}.{alias.name}"
+                target = whole if whole in known else origin
+                if target in known and target != name:
+                    yield target
+
+
+def imports_under(root: Path) -> dict[str, list[str]]:
+    """Return the modules that each file imports, in the order of their names."""
+    files = modules(root)
+    return {name: sorted(set(imports_of(name, path, files))) for name, path in files.items()}
+
+
+def circles(imports: Mapping[str, Iterable[str]]) -> list[list[str]]:
+    """Return the groups of files that all reach each other, by Tarjan's algorithm without recursion."""
+    index: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    stack: list[str] = []
+    found = []
+    for start in imports:
+        if start in index:
+            continue
+        index[start] = lowest[start] = len(index)
+        stack.append(start)
+        path = [(start, iter(imports[start]))]
+        while path:
+            name, left = path[-1]
+            target = next(left, None)
+            if target is not None:
+                if target not in index:
+                    index[target] = lowest[target] = len(index)
+                    stack.append(target)
+                    path.append((target, iter(imports[target])))
+                elif target in stack:
+                    lowest[name] = min(lowest[name], index[target])
+                continue
+            path.pop()
+            if path:
+                lowest[path[-1][0]] = min(lowest[path[-1][0]], lowest[name])
+            if lowest[name] == index[name]:
+                group = stack[stack.index(name) :]
+                del stack[stack.index(name) :]
+                if len(group) > 1:
+                    found.append(sorted(group))
+    return found
