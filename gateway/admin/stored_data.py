@@ -1,6 +1,7 @@
 """What a data directory holds that no gateway has open, read without a lock and without a change.
 
-Reading a partition ends before its first torn batch, where a gateway would truncate the log at its start.
+Reading a partition ends before its first torn batch, where a gateway would truncate the log at its start. A batch that was durable
+and can't be read is damaged, and an error.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from gateway.admin.request import ControlError
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.records import UnknownRecordError, decode_record
 from gateway.metadata.topic_names import METADATA_TOPIC
-from log import DirectoryLocked, IncompatibleFormat, LogError, Storage
+from log import CorruptRecord, DirectoryLocked, IncompatibleFormat, LogError, Storage
+from log.directory.damage_scan import durable_ends
 from log.directory.log_directory import LOCK
 from log.files.file_names import LOG_SUFFIX, parse_offset_name
 from log.files.versions import META, read_properties
@@ -70,16 +72,22 @@ def read_image(directory: Path) -> MetadataImage:
         for _, batch in stored_batches(directory):
             for record in iterate_records(batch):
                 image.replay(decode_record(record.value or b""))
-    except (LogError, OSError, UnknownRecordError) as error:
+    except (LogError, IncompatibleFormat, OSError, UnknownRecordError) as error:
         raise ControlError(f"the metadata in {directory} can't be read: {error}") from error
     return image
 
 
 def stored_batches(directory: Path) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Yield the batches of a partition, in order, up to the first torn one. Raises LogError, OSError."""
+    """Yield the batches of a partition, in order, up to the first torn one.
+
+    Raises CorruptRecord for a damaged batch, LogError, IncompatibleFormat, OSError.
+    """
     storage = Storage()
-    for name in sorted(filter(_is_segment, storage.list_files(str(directory)))):
-        data = memoryview(storage.read_file(str(directory / name)))
+    durable_end = durable_ends(storage, str(directory.parent)).get(directory.name, 0)
+    next_offset = 0
+    for base_offset, path in _segments(storage, directory):
+        next_offset = max(next_offset, base_offset)
+        data = memoryview(storage.read_file(str(path)))
         position = 0
         while position + HEADER_BYTES <= len(data):
             header = parse_header(data, position)
@@ -87,9 +95,11 @@ def stored_batches(directory: Path) -> Iterator[tuple[BatchHeader, memoryview]]:
             if header.size_bytes < HEADER_BYTES or end > len(data) or not crc_matches(header, data, position):
                 break
             yield header, data[position:end]
-            position = end
+            position, next_offset = end, header.last_offset + 1
         if position != len(data):
-            return
+            break
+    if next_offset < durable_end:
+        raise CorruptRecord(f"{directory.name} is damaged at offset {next_offset}")
 
 
 def partition_directories(data_dir: Path, topic: str) -> list[Path]:
@@ -101,6 +111,9 @@ def partition_directories(data_dir: Path, topic: str) -> list[Path]:
     )
 
 
-def _is_segment(name: str) -> bool:
-    parsed = parse_offset_name(name)
-    return parsed is not None and parsed[1] == LOG_SUFFIX
+def _segments(storage: Storage, directory: Path) -> list[tuple[int, Path]]:
+    """Return the base offset and log file of each segment, in order."""
+    found = ((parse_offset_name(name), directory / name) for name in storage.list_files(str(directory)))
+    return sorted(
+        (parsed[0], path) for parsed, path in found if parsed is not None and parsed[1] == LOG_SUFFIX
+    )

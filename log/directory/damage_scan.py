@@ -40,7 +40,7 @@ class DamagedPartition(NamedTuple):
 
 def scan_directory(storage: Storage, root: str) -> Iterator[DamagedPartition]:
     """Check every batch below the recovery points; yield the partitions with damage. Raises OSError, IncompatibleFormat."""
-    ends = _durable_ends(storage, root)
+    ends = durable_ends(storage, root)
     register = DamageRegister()
     register.load(storage, root)
     for name in sorted(storage.list_directory(root)):
@@ -52,8 +52,8 @@ def scan_directory(storage: Storage, root: str) -> Iterator[DamagedPartition]:
             yield DamagedPartition(name, ends.get(name, 0), ranges)
 
 
-def _durable_ends(storage: Storage, root: str) -> dict[str, int]:
-    """The offset up to which each partition is known to be durable."""
+def durable_ends(storage: Storage, root: str) -> dict[str, int]:
+    """Return the offsets below which partitions are durable, by directory. Raises OSError, IncompatibleFormat."""
     ends = {name: stored.recovery_point for name, stored in peek_stored_logs(storage, root).items()}
     path = f"{root}/{RECOVERY_POINTS}"
     if storage.exists(path):

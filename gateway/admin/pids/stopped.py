@@ -44,6 +44,7 @@ from gateway.runtime.topics.embedded_block_store import EmbeddedBlockStore, bloc
 from gateway.runtime.topics.metadata_log import METADATA_LOG_CONFIG, METADATA_TOPIC_ID, MetadataLog
 from gateway.runtime.topics.producer_id_source import SEEN_FILE
 from log import IncompatibleFormat, LogError, PartitionLog, Storage
+from log.directory.damage_scan import durable_ends
 from log.environment import LogEnvironment
 from pid_allocator import ProducerIdBlock, StoreUnavailable
 
@@ -160,6 +161,7 @@ def _open_log(storage: Storage, directory: Path) -> PartitionLog:
         topic_id=METADATA_TOPIC_ID,
         config=METADATA_LOG_CONFIG,
         now_ms=SystemClock().now_ms(),
+        recovery_point=durable_ends(storage, str(directory.parent)).get(directory.name, 0),
     )
 
 

@@ -21,10 +21,12 @@ from gateway.admin.pids.messages import (
 )
 from gateway.admin.request import ControlError, Request
 from gateway.admin.stopped_gateway import StoppedGateway
+from gateway.admin.stored_data import stored_batches
 from gateway.admin.sweep.messages import SweepRequest
 from gateway.admin.sweep.stopped import sweep
 from gateway.admin.transactions.messages import DescribeTransactionRequest, ListTransactionsRequest
 from gateway.config import load_config
+from tests.gateway.admin.answers import answer as live_answer
 from tests.gateway.handlers.groups.test_name_offsets import write
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import NOW_MS, open_node
@@ -175,3 +177,25 @@ def test_every_stopped_operation_is_tried_here() -> None:
     (mark,) = test_what_is_no_data_directory.pytestmark
     tried = {type(request) for request in mark.args[1]}
     assert {operation.request for operation in OPERATIONS if operation.stopped is not None} == tried
+
+
+@pytest.mark.parametrize(
+    "request_", [ClaimBlockRequest(5, "loader"), MoveNextRequest(1_000), ListBlocksRequest()]
+)
+async def test_damaged_metadata_is_neither_cut_nor_passed_over(
+    tmp_path: Path, request_: Request[Any]
+) -> None:
+    """A gateway that lost claims would hand their ids out again."""
+    async with open_node(tmp_path) as node:
+        for _ in range(3):
+            await live_answer(node, ClaimBlockRequest(10, "loader"))
+    (segment,) = (tmp_path / "__cluster_metadata-0").glob("*.log")
+    batches = list(stored_batches(segment.parent))
+    (header, _), (_, last) = batches[-2:]
+    data = bytearray(segment.read_bytes())
+    data[-len(last) - 1] ^= 1
+    for content in (data, data[: -len(last) - header.size_bytes]):
+        segment.write_bytes(content)
+        with pytest.raises(ControlError, match=r"__cluster_metadata-0.* is damaged"):
+            await answer(tmp_path, request_)
+        assert segment.read_bytes() == content
