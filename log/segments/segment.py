@@ -464,9 +464,11 @@ class Segment:
         return found
 
     def _read_first_timestamp(self) -> int:
-        """The largest timestamp of the first batch that is not damaged; -1 when all are."""
-        found = next(self.batches(0, self.size_bytes, _LOOKUP_CHUNK_BYTES), None)
-        if found is None and not self.damage:
+        """The largest timestamp of the first batch that is not damaged; -1 when that is not known."""
+        if self.header_at(0) is None:
             raise CorruptRecord(f"{self.file.path} ends within its first batch")
+        found = None
+        with contextlib.suppress(CorruptRecord):  # damage costs no more than a roll at another time
+            found = next(self.batches(0, self.size_bytes, _LOOKUP_CHUNK_BYTES), None)
         self._first_timestamp = NO_TIMESTAMP if found is None else found[1].max_timestamp
         return self._first_timestamp
