@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 
 META: Final = "meta.properties"
 OLDEST_DIRECTORY_VERSION: Final = 1
-DIRECTORY_VERSION: Final = 3
-"""1 is that of all releases before it was raised for the first time; the formats of 2 are the same. 3 has producer names."""
+DIRECTORY_VERSION: Final = 4
+"""1 is that of all releases before it was raised for the first time; the formats of 2 are the same. 3 has producer names,
+4 has `damaged-batches`."""
 
 
 def read_properties(storage: Storage, path: str) -> dict[str, str]:

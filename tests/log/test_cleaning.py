@@ -9,6 +9,7 @@ import pytest
 
 from log import InvalidRecord, LogConfig, PartitionLog, Storage, lookups
 from log.cleaning import begin_swap, cleanable, finish_swap
+from log.environment import LogEnvironment
 from tests.log.compaction.cleaning import Kept, begin, compact, keyed, run, stored, stored_batches
 from tests.log.support import NOW_MS, append_end_marker, delete_records, flush, open_log
 
@@ -175,3 +176,23 @@ def test_records_that_were_there_before_the_topic_was_compacted(tmp_path: Path) 
     log.update_config(CONFIG)
     assert compact(log, storage, now_ms=NOW_MS).keyless_records == 1
     assert stored(log) == [Kept(2, b"a", b"2")]
+
+
+def test_a_damaged_segment_and_all_behind_it_are_left_alone(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "log", CONFIG)
+    for _ in range(4):
+        log.append(keyed(("a", "1")), now_ms=NOW_MS)
+        log.roll(NOW_MS)
+    flush(log)
+    log.close(clean=False)
+    path = tmp_path / "log" / f"{2:020d}.log"
+    content = bytearray(path.read_bytes())
+    content[70] ^= 1
+    path.write_bytes(content)
+    storage = Storage()
+    environment = LogEnvironment(storage)
+    environment.damage.is_lost = True  # so that all of it is checked
+    log = open_log(tmp_path / "log", CONFIG, environment=environment, recovery_point=4)
+    assert cleanable(log, None, log.recovery_point, NOW_MS).first_uncleanable_offset == 2
+    compact(log, storage, now_ms=NOW_MS)
+    assert path.read_bytes() == content

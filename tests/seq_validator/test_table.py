@@ -135,3 +135,25 @@ class TestForgetting:
         table.clear()
         assert len(table) == 0
         assert table.judge(Candidate(9), NOW) is ACCEPTED
+
+
+class TestDoubt:
+    """A damaged batch of the log may belong to any producer that nothing is known of behind it."""
+
+    def test_neither_the_next_sequence_nor_a_gap_is_accepted(self) -> None:
+        table = filled(Candidate(0, 10), Candidate(10, 5))
+        assert table.doubt(200) == 1
+        for base_sequence in (15, 16):
+            assert reason(table, Candidate(base_sequence)) is RejectionReason.OUT_OF_ORDER_SEQUENCE
+        assert table.judge(Candidate(10, 5), NOW) == Duplicate(110, 114, 1_000)
+
+    def test_a_new_epoch_begins_again(self) -> None:
+        table = filled(Candidate(0, 10))
+        table.doubt(200)
+        table.update(Candidate(0, 1, producer_epoch=1), 300, NOW)
+        assert table.judge(Candidate(1, 1, producer_epoch=1), NOW) is ACCEPTED
+
+    def test_one_that_wrote_behind_the_damage_goes_on(self) -> None:
+        table = filled(Candidate(0, 10))
+        assert table.doubt(109) == 0
+        assert table.judge(Candidate(10), NOW) is ACCEPTED

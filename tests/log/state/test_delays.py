@@ -363,3 +363,19 @@ class TestConfiguration:
         assert waiting(log) == {}
         log = again(log, other)
         assert waiting(log) == {}
+
+
+@pytest.mark.parametrize("byte", [8, 70])
+def test_a_damaged_batch_is_passed_over(tmp_path: Path, byte: int) -> None:
+    log = open_log(tmp_path / "log", CONFIG)
+    for delay_ms in (100, 200, 300):
+        send(log, delay_ms)
+    flush(log)
+    log.close(clean=False)
+    path = tmp_path / "log" / f"{0:020d}.log"
+    content = bytearray(path.read_bytes())
+    content[len(batch(100)) + byte] ^= 1
+    path.write_bytes(content)
+    (tmp_path / "log" / DELAYED_RECORDS).unlink(missing_ok=True)
+    log = open_log(tmp_path / "log", CONFIG, recovery_point=3)
+    assert waiting(log) == {0: 100, 2: 300}

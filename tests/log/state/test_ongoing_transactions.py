@@ -36,3 +36,13 @@ def test_nobody_has_to_read_for_the_ended_ones_to_go() -> None:
         transactions.begin(1, offset)
         transactions.end(offset, offset + 1, offset)
     assert len(transactions._undecided) == len(transactions._ended) == 1
+
+
+def test_held_ones_stay_undecided_until_the_damage_is_deleted() -> None:
+    transactions = OngoingTransactions([(20, 2)])
+    transactions.hold(10, until_log_start=30)
+    transactions.end(20, 40, 41)
+    transactions.log_start_moved(29)
+    assert (bool(transactions), transactions.first_unstable_offset(41)) == (True, 10)
+    transactions.log_start_moved(30)
+    assert (bool(transactions), transactions.first_unstable_offset(41)) == (False, None)

@@ -30,11 +30,11 @@ def names_written_before_the_data() -> list[Change]:
         run(self, ticket)
 
     def keep_names(self: _Loader) -> None:
-        kept = {name: entry for name, entry in self.files.items() if name.endswith(NAMES_SUFFIX)}
+        kept = {name: entry for name, entry in self.listing.files.items() if name.endswith(NAMES_SUFFIX)}
         for name in kept:
-            del self.files[name]
+            del self.listing.files[name]
         drop(self)
-        self.files.update(kept)
+        self.listing.files.update(kept)
 
     def newest(storage: Any, directory: str, log_end_offset: int) -> ReadNames | None:
         found = newest_names(storage, directory, 2**62)

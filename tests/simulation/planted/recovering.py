@@ -6,8 +6,12 @@ from typing import Any
 
 from log.partition_log import PartitionLog
 from log.recovery import load as recovery
+from log.recovery.checking import Checking
 from log.recovery.load import _Loader
 from log.recovery.producer_recovery import load_producers
+from log.recovery.undecided import Undecided
+from log.segments import scan
+from log.segments.scan import EVERYWHERE
 from log.segments.segment import Segment
 from seq_validator import ProducerTable
 from tests.simulation.planted.fault import Change, fault
@@ -16,31 +20,32 @@ from tests.simulation.planted.fault import Change, fault
 @fault
 def recovery_drops_the_last_batch() -> list[Change]:
     """an off-by-one takes the last whole batch for a torn one"""
-    recover = _Loader._recover_segment
+    check = Checking._check_segment
 
-    def drop(self: _Loader, segment: Segment, next_offset: int, recovery_point: int) -> int:
+    def drop(self: Checking, segment: Segment, next_offset: int, next_base: int) -> int:
         if segment.size_bytes:
             segment.size_bytes -= 1
-        return recover(self, segment, next_offset, recovery_point)
+        return check(self, segment, next_offset, next_base)
 
-    return [(_Loader, "_recover_segment", drop)]
+    return [(Checking, "_check_segment", drop)]
 
 
 @fault
 def recovery_checks_no_crc() -> list[Change]:
     """a batch whose length is there counts, torn or not"""
-    return [(recovery, "crc_matches", lambda *_: True)]
+    return [(scan, "crc_matches", lambda *_: True)]
 
 
 @fault
 def recovery_trusts_offsets() -> list[Change]:
     """a log with a hole in it, as a lost write leaves one, goes on after the hole"""
-    check = _Loader._check_from
+    check = Checking._check_from
 
-    def trusting(self: _Loader, first: int, recovery_point: int) -> int:
-        return check(self, first, 2**63 - 1)
+    def trusting(self: Checking, first: int) -> int:
+        self._may_lack = EVERYWHERE
+        return check(self, first)
 
-    return [(_Loader, "_check_from", trusting)]
+    return [(Checking, "_check_from", trusting)]
 
 
 @fault
@@ -91,7 +96,7 @@ def transactions_forgotten_at_start() -> list[Change]:
 def aborts_forgotten_at_start() -> list[Change]:
     """the index of aborted transactions is not made anew after a crash"""
 
-    def forget(self: _Loader) -> None:
+    def forget(self: _Loader, _: Undecided) -> None:
         for segment in self.segments:
             segment.forget_aborted()
         self.segments[-1].hold_transaction_index()
