@@ -1,0 +1,21 @@
+"""The counter of walks sees what a request touches, from the socket to the disk."""
+
+from __future__ import annotations
+
+import uvloop
+
+from tests.performance.walks import run, table
+
+
+def test_each_walk_is_counted() -> None:
+    walks = uvloop.run(run())
+    again = walks["Produce, as the last one but for its records"]
+    for file in ("gateway/server/connection.py", "log/partition_log.py", "log/files/storage.py"):
+        assert file in again.files
+    assert again.calls < walks["Produce, the first of its prefix"].calls
+    init = walks["InitProducerId v4, block at hand"]
+    assert {"pid_allocator/allocator.py"} == {
+        file for file in init.files if file.startswith("pid_allocator/")
+    }
+    assert any(file.startswith("log/") for file in walks["OffsetCommit v8, one offset"].files)
+    assert len(table(walks).splitlines()) == 2 + len(walks)
