@@ -34,9 +34,10 @@ from tests.fuzzing.composed_names import (
     sealed,
     seeds,
 )
-from tests.fuzzing.plain_names import HalfNamed, Judged, PlainNames, plain_name, plain_records
+from tests.fuzzing.plain_names import HalfNamed, PlainNames, plain_name, plain_records
 from tests.fuzzing.target import Breach, Run
 from tests.log.support import append_end_marker, persist
+from tests.models.names import Judged
 
 __all__ = ["BASE_WORK", "MAX_INPUT_BYTES", "PEAK_BYTES", "mutated", "opened", "seeds"]
 
@@ -212,12 +213,12 @@ class _Life:
         try:
             info = self._log.append(sent.bytes, now_ms=NOW_MS)
         except NamesNotReady:
-            if isinstance(judged, Judged) and judged.raised:
+            if isinstance(judged, Judged) and self._names.raised(judged):
                 self._names.raise_epochs(judged)
                 self._log.capture_names()
                 self._flush()
             elif judged is NameLimitReached and not self._is_whole:
-                self._log.note_whole_topic()
+                self._log.record_states.note_whole_topic()
                 self._is_whole = True
             else:
                 raise
@@ -230,13 +231,13 @@ class _Life:
         else:
             self._take(sent, judged, info, log_end_offset)
 
-    def _judged(self, sent: _Sent) -> Judged | type[LogError]:
+    def _judged(self, sent: _Sent) -> Judged[bytes] | type[LogError]:
         if sent.header is None or sent.is_half_named:
             return InvalidRecord
         return self._names.judge(sent.named, sent.transaction_of)
 
     def _take(
-        self, sent: _Sent, judged: Judged | type[LogError], info: Appended, log_end_offset: int
+        self, sent: _Sent, judged: Judged[bytes] | type[LogError], info: Appended, log_end_offset: int
     ) -> None:
         if sent.header is None:
             return
@@ -244,13 +245,13 @@ class _Life:
             return  # its producer sent it before
         if not isinstance(judged, Judged):
             raise Breach(f"a batch is taken that is to be refused with {judged.__name__}")
-        if judged.raised:
+        if self._names.raised(judged):
             raise Breach("a new epoch is acknowledged that no record tells, and that is not written down")
         self._names.take(judged)
         self._epochs[sent.header.producer_id] = sent.header.producer_epoch
         self._check_answer(sent, judged, info, log_end_offset)
 
-    def _check_answer(self, sent: _Sent, judged: Judged, info: Appended, log_end_offset: int) -> None:
+    def _check_answer(self, sent: _Sent, judged: Judged[bytes], info: Appended, log_end_offset: int) -> None:
         assert sent.header is not None
         assert sent.records is not None
         stored = [record for record in sent.records if record.offset not in judged.duplicates]

@@ -6,16 +6,16 @@ Slow and plain, to be held against what the log does.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import deepcopy
-from dataclasses import dataclass, field
 
 from log import InvalidRecord, LogConfig, LogError
 from log.errors import NameFenced, NameLimitReached, NameUndecided
 from log.format.record_batch import parse_header
 from log.format.records import Record, iterate_records
-from seq_validator.names import MAX_SEQUENCE_ID, NO_NAME_EPOCH, NO_PRODUCER, NO_SEQUENCE_ID, NamedRecord
+from seq_validator.names import MAX_SEQUENCE_ID, NO_NAME_EPOCH, NamedRecord
+from tests.models.names import Claim, Judged, NameState, Refusal, judge
 
 MOST_DIGITS = 19
+REFUSALS: dict[Refusal, type[LogError]] = {Refusal.UNDECIDED: NameUndecided, Refusal.FENCED: NameFenced}
 
 
 class HalfNamed(Exception):
@@ -57,74 +57,39 @@ def _number(text: bytes | None) -> int:
     return int(text)
 
 
-@dataclass
-class _Name:
-    """One name. What open transactions hold is told by producer id."""
-
-    highest: int = NO_SEQUENCE_ID
-    epoch: int = NO_NAME_EPOCH
-    held: dict[int, int] = field(default_factory=dict)
-
-
-@dataclass
-class Judged:
-    """What is to become of a batch: at which offsets its duplicates are, and what is known of its names then.
-
-    `raised` are the new epochs of names of which it has nothing else that is new: they are written down first.
-    """
-
-    duplicates: set[int]
-    names: dict[bytes, _Name]
-    raised: dict[bytes, int]
-
-
 class PlainNames:
-    """All names of one partition."""
+    """All names of one partition, of which it may remember so many."""
 
     def __init__(self, max_names: int) -> None:
-        self.names: dict[bytes, _Name] = {}
+        self.names: dict[bytes, NameState] = {}
         self._max_names = max_names
 
-    def judge(self, records: Sequence[NamedRecord], transaction_of: int) -> Judged | type[LogError]:
-        """What is to become of a batch with these records; with what it is refused, otherwise."""
-        duplicates: set[int] = set()
-        touched: dict[bytes, _Name] = {}
-        stored_epochs: dict[bytes, int] = {}
-        for record in records:
-            known = touched.get(record.name)
-            if known is None:
-                known = touched[record.name] = deepcopy(self.names.get(record.name, _Name()))
-                if known.held.keys() - {transaction_of}:
-                    return NameUndecided
-            if record.epoch < known.epoch:
-                return NameFenced
-            known.epoch = record.epoch
-            if record.sequence_id <= max(known.highest, known.held.get(transaction_of, NO_SEQUENCE_ID)):
-                duplicates.add(record.position)
-                continue
-            stored_epochs[record.name] = record.epoch
-            if transaction_of == NO_PRODUCER:
-                known.highest = record.sequence_id
-            else:
-                known.held[transaction_of] = record.sequence_id
-        if len(self.names.keys() | touched.keys()) > self._max_names and touched.keys() - self.names.keys():
+    def judge(self, records: Sequence[NamedRecord], transaction_of: int) -> Judged[bytes] | type[LogError]:
+        """Return what is to become of a batch with these records, or the error with which it is refused."""
+        claims = [Claim(record.position, record.name, record.sequence_id, record.epoch) for record in records]
+        judged = judge(self.names, claims, transaction_of)
+        if isinstance(judged, Refusal):
+            return REFUSALS[judged]
+        newcomers = judged.names.keys() - self.names.keys()
+        if newcomers and len(self.names) + len(newcomers) > self._max_names:
             return NameLimitReached
-        raised = {
-            name: known.epoch
-            for name, known in touched.items()
-            if name not in stored_epochs and known.epoch > self.names[name].epoch
-        }
-        for name, epoch in stored_epochs.items():
-            touched[name].epoch = epoch
-        return Judged(duplicates, touched, raised)
+        return judged
 
-    def take(self, judged: Judged) -> None:
-        """The batch was taken."""
+    def raised(self, judged: Judged[bytes]) -> dict[bytes, int]:
+        """Return the new epochs that no stored record tells: they are written down before the batch is taken."""
+        return {
+            name: judged.names[name].epoch
+            for name in judged.repeated
+            if judged.names[name].epoch > self.names[name].epoch
+        }
+
+    def take(self, judged: Judged[bytes]) -> None:
+        """Take the batch."""
         self.names.update(judged.names)
 
-    def raise_epochs(self, judged: Judged) -> None:
-        """The batch was refused until its epochs are written down; they hold at once."""
-        for name, epoch in judged.raised.items():
+    def raise_epochs(self, judged: Judged[bytes]) -> None:
+        """Refuse the batch until its epochs are written down; they hold at once."""
+        for name, epoch in self.raised(judged).items():
             self.names[name].epoch = epoch
 
     def open_transactions(self) -> list[int]:
@@ -132,8 +97,6 @@ class PlainNames:
         return sorted({producer for name in self.names.values() for producer in name.held})
 
     def end_transaction(self, producer: int, *, commit: bool) -> None:
-        """What a producer holds counts from now on, or never."""
+        """Count what a producer holds from now on, or never."""
         for name in self.names.values():
-            held = name.held.pop(producer, NO_SEQUENCE_ID)
-            if commit:
-                name.highest = max(name.highest, held)
+            name.decide(producer, commit=commit)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from log import PartitionLog
 from log.format.record_batch import whole_batches
 from log.format.records import NewRecord, build_batch, iterate_records
-from tests.properties.named_history import Item, StoredBatch
+from tests.properties.history_of_names import Item, StoredBatch
 
 TIMESTAMP = 1_000_000
 Told = tuple[int, int, int, bool, bool | None, tuple[tuple[int, bytes], ...]]

@@ -8,7 +8,7 @@ from log import LogConfig
 from seq_validator.names import NameState
 from tests.faults.directory_life import DirectoryLife
 from tests.faults.simulated_disk import SimulatedDisk
-from tests.properties.named_history import History, KnownName
+from tests.properties.history_of_names import History, KnownName
 from tests.properties.named_log_content import read_all, told
 
 
@@ -105,7 +105,7 @@ class ComparedNames(DirectoryLife):
                 batch.items = [one for one in batch.items if one.offset in lies or not one.item.name]
         left = history.known()
         for name, known in before.items():
-            state, entry = states.get(name), names._entries.get(name)
+            state, entry = states.get(name), names.table._entries.get(name)
             if state is None or entry is None:
                 continue
             assert state.pushed_sequence <= known.sequence_id

@@ -17,9 +17,9 @@ from log.files.file_names import DEDUPLICATION_START, NAMES_SUFFIX
 from log.format.records import NewRecord, build_batch
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.log.support import append_end_marker
-from tests.properties.named_history import (
+from tests.models.names import NO_PRODUCER
+from tests.properties.history_of_names import (
     APPLICATIONS,
-    NO_PRODUCER,
     Decided,
     Item,
     StoredBatch,
@@ -192,7 +192,7 @@ class NamesLife(NamesThatOutliveRecords):
             elif "other partitions" in str(error):
                 assert newcomers, "refused though nobody is to be forgotten"
                 self.counts["partitions looked at"] += 1
-                log.note_whole_topic()
+                log.record_states.note_whole_topic()
             else:
                 assert self.may_be_written_down_still(newcomers), "refused though all is written down"
                 self.counts["forgetting"] += 1

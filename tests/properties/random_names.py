@@ -20,7 +20,7 @@ from log import StorageFailed
 from tests.faults.directory_life import new_disk
 from tests.faults.disk_faults import FaultRates
 from tests.faults.simulated_disk import PowerCut
-from tests.properties.named_history import NO_PRODUCER
+from tests.models.names import NO_PRODUCER
 from tests.properties.names_life import CODECS, EPOCHS, IDEMPOTENT, TRANSACTIONAL, NamesLife
 from tests.properties.names_with_limits import EXPIRATION_MS, TIMES_MS
 

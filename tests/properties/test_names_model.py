@@ -15,7 +15,7 @@ from log.state.names import Names
 from seq_validator.names import NameTable, TopicNames
 from seq_validator.names.entry import NameEntry
 from tests.faults.directory_life import new_disk
-from tests.properties.named_history import NO_PRODUCER
+from tests.models.names import NO_PRODUCER
 from tests.properties.names_life import CODECS, EPOCHS, IDEMPOTENT, TRANSACTIONAL, NamesLife
 from tests.properties.names_with_limits import TIMES_MS
 from tests.properties.random_names import Breach, RandomNames

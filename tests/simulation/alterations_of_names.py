@@ -11,8 +11,8 @@ from random import Random
 from tests.simulation.alterations import Alteration
 from tests.simulation.checkers.facts import Facts
 from tests.simulation.checkers.lines import Lines, Stream, lines_of
+from tests.simulation.events_of_names import LineAcknowledged, LineName, LineSent, NameFenced, NameTold
 from tests.simulation.history import Event, Fetched, FinalRead, History, TopicPartition
-from tests.simulation.named_history import LineAcknowledged, LineName, LineSent, NameFenced, NameTold
 
 
 def _strict(history: History, partition: TopicPartition) -> bool:

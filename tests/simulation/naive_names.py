@@ -5,6 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from random import Random
 
+from tests.models.names import NO_EPOCH, NO_PRODUCER, Claim, NameState, Refusal, judge
+from tests.simulation.events_of_names import (
+    DeduplicationSwitched,
+    LineAcknowledged,
+    LineName,
+    LineSent,
+    NameFenced,
+    NameTold,
+)
 from tests.simulation.history import (
     Fetched,
     FinalRead,
@@ -14,15 +23,6 @@ from tests.simulation.history import (
     TopicPartition,
     TransactionEnded,
     TransactionEnding,
-)
-from tests.simulation.named_history import (
-    NO_EPOCH,
-    DeduplicationSwitched,
-    LineAcknowledged,
-    LineName,
-    LineSent,
-    NameFenced,
-    NameTold,
 )
 
 PARTITIONS = (TopicPartition("lines", 0), TopicPartition("lines", 1), TopicPartition("switched", 0))
@@ -43,9 +43,11 @@ class _Log:
     entries: dict[int, _Entry] = field(default_factory=dict)
     log_start_offset: int = 0
     log_end_offset: int = 0
-    persisted: dict[str, int] = field(default_factory=dict)
-    """The highest sequence id of each name that counts."""
-    epochs: dict[str, int] = field(default_factory=dict)
+    names: dict[str, NameState] = field(default_factory=dict)
+
+    def persisted(self, name: str) -> int:
+        """Return the highest sequence id of a name that counts."""
+        return self.names.get(name, NameState()).highest
 
     def append(self, entry: _Entry) -> int:
         self.entries[self.log_end_offset] = entry
@@ -154,32 +156,24 @@ class NaiveNames:
             life.is_open, life.first_line = True, life.next_line
         line = LineName(life.name, life.number, life.transaction, sequence)
         self.history.add(LineSent(self._tick(), line, partition, life.epoch, key))
-        if life.epoch < log.epochs.get(life.name, NO_EPOCH):
+        transaction_of = life.number if life.is_open else NO_PRODUCER
+        judged = judge(log.names, [Claim(0, life.name, sequence, life.epoch)], transaction_of)
+        if isinstance(judged, Refusal):
+            assert judged is Refusal.FENCED
             self.history.add(NameFenced(self._tick(), life.name, life.number, life.epoch, partition))
             if life.is_open:
                 self._decide(application, life, commit=False, ended=True)
             return
         offset = -1
-        deduplicates = partition.topic == "lines" or not self._is_off
-        if sequence > self._highest(log, life) or not deduplicates:
+        if not judged.duplicates or self._is_off_in(partition):
             offset = log.append(_Entry(line, fate=None if life.is_open else True))
-            log.epochs[life.name] = life.epoch
-            if not life.is_open:
-                log.persisted[life.name] = max(sequence, log.persisted.get(life.name, -1))
+        log.names.update(judged.names)
         if self._chance.random() < 0.1:
             return  # the answer is lost, and it will be sent again
         self.history.add(LineAcknowledged(self._tick(), line, partition, offset))
         life.next_line += 1
         if not life.is_open:
             application.stored = max(application.stored, life.next_line)
-
-    def _highest(self, log: _Log, life: _Life) -> int:
-        pending = [
-            entry.line.sequence
-            for entry in log.entries.values()
-            if entry.fate is None and entry.line is not None and entry.line.name == life.name
-        ]
-        return max([*pending, log.persisted.get(life.name, -1)])
 
     def _end(self) -> None:
         application = self._chance.choice(self._applications)
@@ -197,11 +191,9 @@ class NaiveNames:
                 if entry.fate is None and entry.line is not None and entry.line.name == life.name
             ]
             for entry in mine:
-                assert entry.line is not None
                 entry.fate = commit
-                if commit:
-                    known = log.persisted.get(life.name, -1)
-                    log.persisted[life.name] = max(known, entry.line.sequence)
+            if life.name in log.names:
+                log.names[life.name].decide(life.number, commit=commit)
             if mine:
                 log.append(_Entry(None, Marker(log.log_end_offset, 7, 0, commit)))
         life.is_open = False
@@ -220,9 +212,7 @@ class NaiveNames:
         found = tuple(
             (
                 partition,
-                -1
-                if self._is_off_in(partition)
-                else self._logs[partition].persisted.get(application.name, -1),
+                -1 if self._is_off_in(partition) else self._logs[partition].persisted(application.name),
             )
             for partition in application.partitions
         )
@@ -292,7 +282,7 @@ class NaiveNames:
         for application in self._applications:
             asked_at_ms = self._tick()
             found = tuple(
-                (partition, self._logs[partition].persisted.get(application.name, -1))
+                (partition, self._logs[partition].persisted(application.name))
                 for partition in application.partitions
             )
             self.history.add(NameTold(self._tick(), application.name, found, asked_at_ms))

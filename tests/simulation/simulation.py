@@ -15,9 +15,9 @@ from tests.simulation.chance import seeded
 from tests.simulation.checkers import breaches
 from tests.simulation.clients.workload import Workload, run
 from tests.simulation.director import Director
+from tests.simulation.events_of_names import LineAcknowledged, NameFenced, NameTold
 from tests.simulation.history import Acknowledged, Fetched, History, TransactionEnded
 from tests.simulation.loop import SimulatedLoop
-from tests.simulation.named_history import LineAcknowledged, NameFenced, NameTold
 from tests.simulation.network import Network
 from tests.simulation.node import Node
 from tests.simulation.plan import HOST, PORT, Plan, plan_of

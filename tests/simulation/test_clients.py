@@ -12,8 +12,8 @@ from tests.simulation.clients.administrator import DEDUPLICATE
 from tests.simulation.clients.population import Population
 from tests.simulation.clients.topics import TopicPlan
 from tests.simulation.clients.workload import Workload, run
+from tests.simulation.events_of_names import LineAcknowledged
 from tests.simulation.history import Acknowledged, GivenUp, History, Sent
-from tests.simulation.named_history import LineAcknowledged
 from tests.support.gateway_process import GatewayProcess
 
 SEED = 1

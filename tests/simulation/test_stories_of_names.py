@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tests.simulation.history import Fetched, TopicPartition, TransactionEnded, TransactionEnding
-from tests.simulation.named_history import (
+from tests.simulation.events_of_names import (
     DeduplicationSwitched,
     LineAcknowledged,
     LineName,
@@ -11,6 +10,7 @@ from tests.simulation.named_history import (
     NameFenced,
     NameTold,
 )
+from tests.simulation.history import Fetched, TopicPartition, TransactionEnded, TransactionEnding
 from tests.simulation.story import P0, Story
 
 Row = LineName | None

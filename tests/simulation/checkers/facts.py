@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple, TypeVar
 
+from tests.simulation.events_of_names import LineName, LineSent
 from tests.simulation.history import (
     Acknowledged,
     Event,
@@ -27,7 +28,6 @@ from tests.simulation.history import (
     TransactionEnded,
     TransactionEnding,
 )
-from tests.simulation.named_history import LineName, LineSent
 
 NEVER = math.inf
 LATEST, EARLIEST = -1, -2  # of ListOffsets

@@ -7,14 +7,14 @@ from functools import cached_property
 from typing import NamedTuple
 
 from tests.simulation.checkers.facts import NEVER, Facts, Reading, TransactionName
-from tests.simulation.history import Fetched, TopicPartition
-from tests.simulation.named_history import (
+from tests.simulation.events_of_names import (
     DeduplicationSwitched,
     LineAcknowledged,
     LineName,
     LineSent,
     NameTold,
 )
+from tests.simulation.history import Fetched, TopicPartition
 
 
 class Stream(NamedTuple):

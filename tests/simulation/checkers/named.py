@@ -6,8 +6,8 @@ from collections import defaultdict
 
 from tests.simulation.checkers.facts import NEVER, Facts, place
 from tests.simulation.checkers.lines import Lines, Stream, lines_of, told_line, transaction_of
+from tests.simulation.events_of_names import LineName
 from tests.simulation.history import Fetched, TopicPartition
-from tests.simulation.named_history import LineName
 
 
 def named_lost(facts: Facts) -> list[str]:

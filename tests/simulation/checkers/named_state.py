@@ -7,8 +7,8 @@ from collections import defaultdict
 from tests.simulation.checkers.facts import Facts, place
 from tests.simulation.checkers.lines import Lines, Stream, lines_of, told_line
 from tests.simulation.checkers.watermarks import Told
+from tests.simulation.events_of_names import LineSent, NameFenced, NameTold
 from tests.simulation.history import FinalRead, TopicPartition
-from tests.simulation.named_history import LineSent, NameFenced, NameTold
 
 
 def names_told(facts: Facts) -> list[str]:

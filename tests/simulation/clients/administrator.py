@@ -16,8 +16,8 @@ from tests.simulation.clients.error_codes import FAULTS
 from tests.simulation.clients.fetcher import LATEST, Fetcher
 from tests.simulation.clients.surroundings import Surroundings
 from tests.simulation.clients.topics import METADATA_VERSION, learn
+from tests.simulation.events_of_names import DeduplicationSwitched
 from tests.simulation.history import RecordsDeleting, TopicPartition
-from tests.simulation.named_history import DeduplicationSwitched
 from tests.support.wire import Plain
 
 DEDUPLICATE = "message.deduplication.enable"

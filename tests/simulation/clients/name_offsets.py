@@ -8,8 +8,8 @@ from random import Random
 from tests.simulation.clients.connection import Disconnected, Link
 from tests.simulation.clients.group_offsets import GroupOffsets
 from tests.simulation.clients.surroundings import Surroundings
+from tests.simulation.events_of_names import NameTold
 from tests.simulation.history import TopicPartition
-from tests.simulation.named_history import NameTold
 
 NAME_GROUP_PREFIX = "seqgate-name:"
 RETRY_S = 0.2

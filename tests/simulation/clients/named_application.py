@@ -23,7 +23,7 @@ from tests.simulation.clients.named_lives import (
 )
 from tests.simulation.clients.surroundings import Surroundings
 from tests.simulation.clients.transactional_producer import TransactionHabits
-from tests.simulation.named_history import NO_EPOCH
+from tests.simulation.events_of_names import NO_EPOCH
 
 PLAIN, IDEMPOTENT, TRANSACTIONAL, NEW_TRANSACTIONAL = (
     "plain",

@@ -22,8 +22,8 @@ from tests.simulation.clients.batch_sender import (
 )
 from tests.simulation.clients.partition_queue import PartitionQueue
 from tests.simulation.clients.surroundings import Surroundings
+from tests.simulation.events_of_names import NO_EPOCH, LineAcknowledged, LineName, LineSent, NameFenced
 from tests.simulation.history import TopicPartition
-from tests.simulation.named_history import NO_EPOCH, LineAcknowledged, LineName, LineSent, NameFenced
 from tests.support import batches
 
 NAME_HEADER, SEQUENCE_HEADER, EPOCH_HEADER = b"dedup.name", b"dedup.sequence", b"dedup.epoch"

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-NO_PRODUCER = -1
+from tests.models.names import NO_PRODUCER, Claim, NameState, Refusal, judge
+
 APPLICATIONS = (b"app", "λog".encode(), b"z")
 
 
@@ -189,37 +190,40 @@ class History:
         return names
 
     def judge(self, items: list[Item], transaction_of: int) -> Decided:
-        """What is to become of a batch while names are looked at."""
+        """Return what is to become of a batch while names are looked at."""
         known = self.known()
-        decided = Decided()
-        highest: dict[bytes, int] = {}
-        for position, item in enumerate(items):
-            if not item.name:
-                decided.kept.append(position)
-                continue
-            name = known.get(item.name, KnownName())
-            if item.name not in highest:
-                if set(name.open_sequences) - {transaction_of}:
-                    return Decided("undecided")
-                highest[item.name] = max(name.sequence_id, name.open_sequences.get(transaction_of, -1))
-                decided.names[item.name] = max(name.epoch, self.epochs.get(item.name, -1))
-            if item.epoch < decided.names[item.name]:
-                return Decided("fenced")
-            decided.names[item.name] = item.epoch
-            if item.sequence_id > highest[item.name]:
-                highest[item.name] = item.sequence_id
-                decided.kept.append(position)
-            elif item.sequence_id <= name.sequence_id:
-                decided.waits_for = max(decided.waits_for, name.decided_at(item.sequence_id))
-        new = {items[position].name: items[position].epoch for position in decided.kept}
-        decided.names.update((name, epoch) for name, epoch in new.items() if name)
-        decided.repeated = {name: epoch for name, epoch in decided.names.items() if name not in new}
-        decided.unheard = {
-            name: epoch
-            for name, epoch in decided.repeated.items()
-            if epoch > known.get(name, KnownName()).epoch
+        states = {
+            name: NameState(
+                one.sequence_id, max(one.epoch, self.epochs.get(name, -1)), dict(one.open_sequences)
+            )
+            for name, one in known.items()
         }
-        return decided
+        for name, epoch in self.epochs.items():
+            states.setdefault(name, NameState(epoch=epoch))
+        claims = [
+            Claim(position, item.name, item.sequence_id, item.epoch)
+            for position, item in enumerate(items)
+            if item.name
+        ]
+        judged = judge(states, claims, transaction_of)
+        if isinstance(judged, Refusal):
+            return Decided(judged.value)
+        epochs = {name: state.epoch for name, state in judged.names.items()}
+        repeated = {name: epochs[name] for name in judged.repeated}
+        waits_for = -1
+        for position in judged.duplicates:
+            of_name = known.get(items[position].name, KnownName())
+            if items[position].sequence_id <= of_name.sequence_id:
+                waits_for = max(waits_for, of_name.decided_at(items[position].sequence_id))
+        return Decided(
+            kept=[position for position in range(len(items)) if position not in judged.duplicates],
+            waits_for=waits_for,
+            names=epochs,
+            repeated=repeated,
+            unheard={
+                name: epoch for name, epoch in repeated.items() if epoch > known.get(name, KnownName()).epoch
+            },
+        )
 
     def committed(self, *, only_counted: bool = False) -> list[tuple[bytes, int, int]]:
         """(name, how often it was forgotten before, sequence id) of every record that readers of committed records get.
