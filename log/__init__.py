@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from log import cleaning, lookups, measures, retention
+from log import cleaning, lookups, markers, measures, retention, settings
 from log.config import LogConfig
 from log.directory.log_directory import LogDirectory
 from log.durability.durability import Durability, LocalDurability
@@ -84,6 +84,8 @@ __all__ = [
     "UnsupportedForMessageFormat",
     "cleaning",
     "lookups",
+    "markers",
     "measures",
     "retention",
+    "settings",
 ]

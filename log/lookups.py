@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from log.segments import time_lookup
+from log.segments import aborted_transactions, time_lookup
 
 if TYPE_CHECKING:
     from log.partition_log import PartitionLog
-    from log.segments.regions import TimestampAndOffset
+    from log.segments.regions import FileRegion, TimestampAndOffset
 
 
 def offset_for_timestamp(log: PartitionLog, timestamp_ms: int) -> TimestampAndOffset | None:
@@ -25,3 +25,15 @@ def offset_of_max_timestamp(log: PartitionLog) -> TimestampAndOffset | None:
     log.check_online()
     with log.reading():
         return time_lookup.first_of_largest(log.environment, log.config, log.segments.segments)
+
+
+def aborted_in(log: PartitionLog, offset: int, region: FileRegion | None) -> list[tuple[int, int]]:
+    """Return (producer_id, first_offset) of the aborted transactions that a reader of `region`, found for `offset`, meets.
+
+    Raises LogError.
+    """
+    if region is None or not log.segments.aborting:
+        return []
+    log.check_online()
+    with log.reading():
+        return aborted_transactions.aborted_in(log.segments, offset, region, log.log_end_offset)

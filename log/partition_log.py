@@ -22,19 +22,17 @@ from typing import TYPE_CHECKING, NoReturn
 from log.durability.log_start import LogStart
 from log.durability.unflushed import Unflushed
 from log.errors import CorruptRecord, OffsetOutOfRange, StorageFailed
-from log.files.checkpoints import encode_partition_metadata
 from log.files.file_names import PARTITION_METADATA
 from log.files.storage import NO_DESCRIPTORS
 from log.format.batch_validation import check_batch
-from log.format.end_marker import build_end_marker
 from log.format.record_batch import TRANSACTIONAL_FLAG
 from log.format.stamping import stamp
 from log.log_lists import LogLists
 from log.place import LogPlace
 from log.recovery.clean_stop import clean_stop, is_as
-from log.recovery.load import load_log, new_log
-from log.refusals import is_passing_shortage, not_stored, refuse
-from log.segments.aborted_transactions import aborted_in, add_aborted
+from log.recovery.load import load_log, new_log, persist_directory
+from log.refusals import is_passing_shortage, not_stored
+from log.segments.aborted_transactions import add_aborted
 from log.segments.regions import Appended, ReadResult
 from log.segments.segment import Segment
 from log.segments.segment_list import SegmentList
@@ -167,43 +165,6 @@ class PartitionLog:
         """The offset from which neither retention nor TTL may take records; DeleteRecords may."""
         return self.record_states.kept_from
 
-    def update_config(self, config: LogConfig) -> None:
-        """Go on with another configuration of the topic. Raises StorageFailed when the log can't be read for it.
-
-        The log is offline when its side files can't be read or written.
-        """
-        before, self.config = self.config, config
-        if self.offline:
-            return
-        try:
-            self.record_states.change(config, before)
-        except OSError as error:
-            self.take_offline(f"the side files of the log can't be read or written: {error}", error)
-
-    def alter_delays(self, config: LogConfig) -> None:
-        """Go on with another `delivery.delay.header`, or none: what waits is due, and it holds for records to come only."""
-        self.config = config
-        if not self.offline:
-            self.record_states.alter_delays(config)
-
-    def expire_producers(self, now_ms: int) -> int:
-        """Forget producers that are idle for producer.id.expiration.ms; return how many."""
-        return self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
-
-    def capture_names(self) -> bool:
-        """Capture the producer names for the next flush; False when they are saved, not complete, or the log is offline."""
-        if self.offline:
-            return False
-        try:
-            return self.record_states.capture_names()
-        except OSError as error:
-            self.take_offline(f"the side files of the log can't be written: {error}", error)
-            return False
-
-    def capture_delays(self) -> bool:
-        """Capture what waits to be due for the next flush; False when that is saved, or the log is offline."""
-        return not self.offline and self.record_states.capture_delays()
-
     # Appending.
 
     def append(
@@ -274,21 +235,6 @@ class PartitionLog:
             return self.record_states.judge(batch, view, now_ms, self.high_watermark)
         except OSError as error:
             self.fail(f"the side files of the log can't be written: {error}", error)
-
-    def end_marker(
-        self, producer_id: int, producer_epoch: int, *, commit: bool, coordinator_epoch: int, now_ms: int
-    ) -> bytes:
-        """Return the batch that commits or aborts what the producer has open, to be appended at once, not as a client's.
-
-        It may be appended without anything open. The producer goes on under `producer_epoch`. Raises
-        InvalidProducerEpoch for one older than the known epoch, TransactionCoordinatorFenced for an older
-        coordinator_epoch, StorageFailed.
-        """
-        self.check_online()
-        refuse(self.producers.judge_marker(producer_id, producer_epoch, coordinator_epoch))
-        return build_end_marker(
-            producer_id, producer_epoch, commit=commit, coordinator_epoch=coordinator_epoch, now_ms=now_ms
-        )
 
     def _write(self, batch: BatchHeader, view: memoryview, last_offset: int, now_ms: int) -> int:
         """Write the batch at the end, in a new segment where that is due; return the time that the broker gave it, or -1."""
@@ -389,17 +335,6 @@ class PartitionLog:
         with self.reading():
             return region.read()
 
-    def aborted_in(self, offset: int, region: FileRegion | None) -> list[tuple[int, int]]:
-        """Return (producer_id, first_offset) of the aborted transactions that a reader of `region`, found for `offset`, meets.
-
-        Raises LogError.
-        """
-        if region is None or not self.segments.aborting:
-            return []
-        self.check_online()
-        with self.reading():
-            return aborted_in(self.segments, offset, region, self.log_end_offset)
-
     def batches(
         self, offset: int, end_offset: int, chunk_bytes: int, *, skips_damage: bool = False
     ) -> Iterator[tuple[BatchHeader, memoryview]]:
@@ -490,7 +425,9 @@ class PartitionLog:
         """Recover from what the disk really has and go on. Raises OSError; the log is then still offline."""
         self._let_go()
         if self.unflushed.first_flush_pending:
-            self._name_again()
+            # The first flush may have failed.
+            persist_directory(self.environment.storage, self.place)
+            self.unflushed.first_flush_pending = False
         self._load(min(self.recovery_point, self.log_end_offset), None, now_ms)
         self.failure = None
         self.lists.short_of_room.pop(self, None)
@@ -503,14 +440,6 @@ class PartitionLog:
         self.record_states.close()
         self.segments.retire(for_readers=for_readers)
         self.producers.clear()
-
-    def _name_again(self) -> None:
-        """Write the directory's topic id anew, durably: the first flush may have failed. Raises OSError."""
-        storage = self.environment.storage
-        path = f"{self.directory}/{PARTITION_METADATA}"
-        storage.replace_file(path, encode_partition_metadata(self.topic_id))
-        storage.sync_directory(str(Path(self.directory).parent))
-        self.unflushed.first_flush_pending = False
 
     def close(self, *, clean: bool) -> CleanStop | None:
         """Release the files. A clean close makes everything durable first and says what the next start may trust.

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from log.errors import CorruptRecord
+from log.files.checkpoints import encode_partition_metadata
 from log.files.file_names import (
     NAMES_SUFFIX,
     OFFSET_INDEX_SUFFIX,
+    PARTITION_METADATA,
     SNAPSHOT_SUFFIX,
     offset_name,
     offsets_of,
@@ -34,6 +37,8 @@ from seq_validator import ProducerTable
 if TYPE_CHECKING:
     from log.config import LogConfig
     from log.environment import LogEnvironment
+    from log.files.storage import Storage
+    from log.place import LogPlace
     from log.segments.damage import DamagedRange
 
 _logger = logging.getLogger(__name__)
@@ -63,6 +68,12 @@ def new_log(environment: LogEnvironment, directory: str, config: LogConfig, now_
     segment.become_active()
     producers = ProducerTable(retained_batches=config.retained_batches, limit=environment.producer_limit)
     return LoadedLog([segment], producers, LeaderEpochs(), 0, 0)
+
+
+def persist_directory(storage: Storage, place: LogPlace) -> None:
+    """Write the topic id of a partition directory anew, durably, and make the directory's name durable. Raises OSError."""
+    storage.replace_file(f"{place.directory}/{PARTITION_METADATA}", encode_partition_metadata(place.topic_id))
+    storage.sync_directory(str(Path(place.directory).parent))
 
 
 def load_log(

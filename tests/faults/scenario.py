@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from log import LogConfig, PartitionLog, retention
+from log import LogConfig, PartitionLog, retention, settings
 from log.format.records import NewRecord, build_batch
 from tests.faults.directory_life import DirectoryLife, now_ms
 from tests.faults.simulated_disk import SimulatedDisk
@@ -134,7 +134,7 @@ class Life(DirectoryLife):
     def retain(self=False, **limits: int) -> None:
         """Have everything beyond `limits` removed, as the job of the gateway does it."""
         log = self.log
-        log.update_config(replace(CONFIG, **limits))
+        settings.update_config(log, replace(CONFIG, **limits))
         try:
             doomed = retention.decide_retention(log, LATER_MS).doomed
             assert doomed, "nothing to remove"
@@ -145,16 +145,16 @@ class Life(DirectoryLife):
                 self.run_retention(ticket)
                 self._note_durable()
         finally:
-            log.update_config(CONFIG)
+            settings.update_config(log, CONFIG)
         self.promises.log_start_offset = log.log_start_offset
 
     def roll_by_time(self) -> None:
         log = self.log
-        log.update_config(replace(CONFIG, segment_ms=10))
+        settings.update_config(log, replace(CONFIG, segment_ms=10))
         try:
             assert retention.roll_by_time(log, log.segments.active.time_to_roll_ms(log.config, LATER_MS))
         finally:
-            log.update_config(CONFIG)
+            settings.update_config(log, CONFIG)
 
     def checkpoint(self) -> None:
         assert self.directory is not None

@@ -22,6 +22,7 @@ from log import (
 from log.environment import LogEnvironment
 from log.format.records import NewRecord, build_batch
 from log.log_lists import LogLists
+from log.markers import end_marker
 from log.recovery.clean_stop import CleanStop
 from tests.support.batches import read_batches
 
@@ -140,8 +141,8 @@ def append_end_marker(
     leader_epoch: int = 0,
 ) -> Appended:
     """Append the marker that ends what the producer has open."""
-    marker = log.end_marker(
-        producer_id, producer_epoch, commit=commit, coordinator_epoch=coordinator_epoch, now_ms=now_ms
+    marker = end_marker(
+        log, producer_id, producer_epoch, commit=commit, coordinator_epoch=coordinator_epoch, now_ms=now_ms
     )
     return log.append(marker, now_ms=now_ms, leader_epoch=leader_epoch, is_client=False)
 

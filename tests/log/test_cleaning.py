@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from log import InvalidRecord, LogConfig, PartitionLog, Storage, lookups
+from log import InvalidRecord, LogConfig, PartitionLog, Storage, lookups, settings
 from log.cleaning import begin_swap, cleanable, finish_swap
 from log.environment import LogEnvironment
 from tests.log.compaction.cleaning import Kept, begin, compact, keyed, run, stored, stored_batches
@@ -42,7 +42,7 @@ def test_records_without_a_key_are_refused(tmp_path: Path) -> None:
     assert len(refused.value.record_errors) == 100
     assert "500 records" in str(refused.value)
     log.append(keyed(("a", None)), now_ms=NOW_MS)
-    log.update_config(replace(CONFIG, compact=False))
+    settings.update_config(log, replace(CONFIG, compact=False))
     log.append(keyed((None, "1")), now_ms=NOW_MS)
     assert log.log_end_offset == 2
 
@@ -173,7 +173,7 @@ def test_records_that_were_there_before_the_topic_was_compacted(tmp_path: Path) 
         keyed(("a", "2")),
         config=replace(CONFIG, compact=False),
     )
-    log.update_config(CONFIG)
+    settings.update_config(log, CONFIG)
     assert compact(log, storage, now_ms=NOW_MS).keyless_records == 1
     assert stored(log) == [Kept(2, b"a", b"2")]
 

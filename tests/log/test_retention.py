@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from log import DeletionReason, OffsetOutOfRange, PartitionLog, Storage, StorageFailed, retention
+from log import DeletionReason, OffsetOutOfRange, PartitionLog, Storage, StorageFailed, retention, settings
 from log.retention import SEGMENTS_AT_ONCE
 from log.segments.segment import NEVER
 from log.state.record_states import RecordStates
@@ -131,7 +131,7 @@ class TestRetention:
 
     def test_what_delete_records_leaves_goes_next(self, tmp_path: Path) -> None:
         log = one_batch_each(tmp_path / "log", SEGMENTS_AT_ONCE + 3)
-        log.update_config(replace(TINY, retention_ms=-1))
+        settings.update_config(log, replace(TINY, retention_ms=-1))
         assert delete_records(log, -1) == SEGMENTS_AT_ONCE + 3
         assert len(log.segments) == 3
         deleted = delete_old_segments(log, NOW_MS)
@@ -184,7 +184,7 @@ class TestRetentionByTicket:
 
     def test_records_deleted_meanwhile_count_more(self, tmp_path: Path) -> None:
         log = one_batch_each(tmp_path / "log", 10)
-        log.update_config(replace(TINY, retention_ms=-1, retention_bytes=log.size_bytes // 2))
+        settings.update_config(log, replace(TINY, retention_ms=-1, retention_bytes=log.size_bytes // 2))
         ticket = retention.prepare_retention(log, NOW_MS)
         assert ticket is not None
         assert delete_records(log, 9) == 9

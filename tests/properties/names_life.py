@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from log import InvalidRecord, LogConfig, Storage, StorageFailed
+from log import InvalidRecord, LogConfig, Storage, StorageFailed, settings
 from log.errors import NameFenced, NameLimitReached, NamesNotReady, NameUndecided
 from log.files.file_names import DEDUPLICATION_START, NAMES_SUFFIX
 from log.format.records import NewRecord, build_batch
@@ -77,7 +77,7 @@ class NamesLife(NamesThatOutliveRecords):
     def begin(self) -> None:
         """Open the directory as a gateway does."""
         self.open()
-        self.log.update_config(self.topic_config)
+        settings.update_config(self.log, self.topic_config)
         self.settle()
 
     def start_anew(self) -> None:
@@ -327,7 +327,7 @@ class NamesLife(NamesThatOutliveRecords):
             self.compare()
 
     def capture(self) -> None:
-        self.log.capture_names()
+        settings.capture_names(self.log)
 
     # Turning it off and on.
 
@@ -340,7 +340,7 @@ class NamesLife(NamesThatOutliveRecords):
         if is_on:
             self._begin_to_remember()
         self._loaded()
-        self.log.update_config(self.topic_config)
+        settings.update_config(self.log, self.topic_config)
         if not self.log.offline:
             self.was_unread = was_unread
         self.compare()

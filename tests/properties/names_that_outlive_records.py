@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from log import LogConfig, retention
+from log import LogConfig, retention, settings
 from log.cleaning import begin_swap, cleanable, finish_swap, has_closed_segments_after
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.log.compaction.cleaning import begin, run
@@ -47,7 +47,7 @@ class NamesThatOutliveRecords(NamesWithLimits):
         if self.is_kept_whole:
             return
         config = replace(self.topic_config, retention_bytes=kept_bytes)
-        log.update_config(config)
+        settings.update_config(log, config)
         try:
             doomed = retention.decide_retention(log, LATER_MS).doomed
             if doomed:
@@ -56,7 +56,7 @@ class NamesThatOutliveRecords(NamesWithLimits):
                 if ticket is not None:
                     self.run_retention(ticket)
         finally:
-            log.update_config(self.topic_config)
+            settings.update_config(log, self.topic_config)
 
     @property
     def is_kept_whole(self) -> bool:

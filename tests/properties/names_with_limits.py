@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from log import FlushTicket, LogConfig
+from log import FlushTicket, LogConfig, settings
 from log.state.name_snapshots import NamesCapture
 from seq_validator.names import NameState
 from tests.faults.directory_life import now_ms
@@ -46,7 +46,7 @@ class NamesWithLimits(ComparedNames):
         """Have more names or fewer remembered from now on."""
         if self.has_limits:
             self.topic_config = replace(self.topic_config, deduplication_names_max=names_max)
-            self.log.update_config(self.topic_config)
+            settings.update_config(self.log, self.topic_config)
 
     def expire(self) -> None:
         """What the gateway has done every few minutes."""

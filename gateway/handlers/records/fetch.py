@@ -25,7 +25,7 @@ from gateway.runtime.partitions.cold_reads import Wanted
 from gateway.runtime.partitions.delayed_fetch import DelayedFetch
 from gateway.runtime.partitions.fetch_sessions import PartitionKey
 from gateway.runtime.partitions.partition import Partition
-from log import FileRegion, LogError, NotCached, OffsetOutOfRange, PartitionLog, Place
+from log import FileRegion, LogError, NotCached, OffsetOutOfRange, PartitionLog, Place, lookups
 
 logger = logging.getLogger(__name__)
 
@@ -308,7 +308,7 @@ def _read_partition(
             wanted.fetch_offset, max_bytes, upper_bound=upper_bound, min_one_batch=min_one_batch
         )
         if committed_only:
-            aborted = log.aborted_in(wanted.fetch_offset, region)
+            aborted = lookups.aborted_in(log, wanted.fetch_offset, region)
         records = _records(log, region)
     except OffsetOutOfRange:
         return _error_row(partition.index, ErrorCode.offset_out_of_range)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gateway.coordinator.share.share_partition import Acquired
-from log import FileRegion, PartitionLog
+from log import FileRegion, PartitionLog, lookups
 from log.format.end_marker import read_end_marker
 from log.format.record_batch import BatchHeader, whole_batches
 
@@ -71,7 +71,7 @@ def find_batches(
 
 def read_batches(log: PartitionLog, offset: int, region: FileRegion, *, committed_only: bool) -> Batches:
     """Read the batches of a region that was found for `offset`. Raises LogError."""
-    aborted = log.aborted_in(offset, region) if committed_only else []
+    aborted = lookups.aborted_in(log, offset, region) if committed_only else []
     data = log.read_region(region)
     found = list(_batches(data))
     end_offset = found[-1][1].last_offset + 1 if found else offset

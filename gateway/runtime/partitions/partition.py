@@ -13,6 +13,7 @@ from gateway.quota.produce_gate import ProduceGate
 from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.partitions.waiting import Waiting
 from log import Appended, PartitionLog, StorageFailed
+from log.markers import end_marker
 
 FLUSH_NEVER = 2**63 - 1
 """`flush.messages` of Kafka's page-cache behaviour: an append counts as persisted once it is written."""
@@ -110,8 +111,13 @@ class Partition:
 
         Raises InvalidProducerEpoch, TransactionCoordinatorFenced (see `PartitionLog.end_marker`), and as `append` does.
         """
-        marker = self.log.end_marker(
-            producer_id, producer_epoch, commit=commit, coordinator_epoch=coordinator_epoch, now_ms=now_ms
+        marker = end_marker(
+            self.log,
+            producer_id,
+            producer_epoch,
+            commit=commit,
+            coordinator_epoch=coordinator_epoch,
+            now_ms=now_ms,
         )
         return self.append(marker, now_ms, is_client=False)
 

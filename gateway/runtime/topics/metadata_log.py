@@ -20,7 +20,7 @@ from gateway.metadata.topic_names import METADATA_TOPIC
 from gateway.runtime.loop.clock import Clock
 from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.partitions.log_replay import replay_records
-from log import CorruptRecord, LogConfig, LogDirectory, PartitionLog
+from log import CorruptRecord, LogConfig, LogDirectory, PartitionLog, settings
 from log.format.records import NewRecord, build_batch
 
 logger = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ def open_metadata_log(directory: LogDirectory) -> PartitionLog:
         )
     if log is None:
         log = directory.create(METADATA_TOPIC, METADATA_TOPIC_ID, 0, METADATA_LOG_CONFIG)
-    log.update_config(METADATA_LOG_CONFIG)
+    settings.update_config(log, METADATA_LOG_CONFIG)
     return log
 
 

@@ -28,7 +28,7 @@ from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.topics.metadata_log import MetadataLog
-from log import IncompatibleFormat, LogConfig, LogDirectory, LogError
+from log import IncompatibleFormat, LogConfig, LogDirectory, LogError, settings
 
 logger = logging.getLogger(__name__)
 
@@ -233,7 +233,7 @@ class TopicLifecycle:
                 continue
             self._altering = name
             for partition in served.with_records():
-                partition.log.alter_delays(self._policy(name).log_config)
+                settings.alter_delays(partition.log, self._policy(name).log_config)
                 partition.flush_captures()
                 await asyncio.sleep(0)
             self._altering = None
@@ -246,7 +246,7 @@ class TopicLifecycle:
             for partition in list(served.opened()) if served is not None else ():
                 policy = self._policy(name)
                 try:
-                    partition.log.update_config(policy.log_config)
+                    settings.update_config(partition.log, policy.log_config)
                 except LogError as error:
                     # the log must not continue: it could not read the names that it is configured to know
                     partition.log.take_offline(f"its configuration can't be applied: {error}")
@@ -281,7 +281,7 @@ class TopicLifecycle:
                 if topic == self._altering:
                     # `alter_delays` follows
                     log_config = replace(log_config, delivery_delay_header="")
-                log.update_config(log_config)
+                settings.update_config(log, log_config)
             partition = Partition(
                 log,
                 self._flusher,

@@ -25,7 +25,7 @@ from gateway.runtime.upkeep.file_deletion import FileDeletion
 from gateway.runtime.upkeep.name_keeping import RUN_EVERY_S as RUN_NAMES_EVERY_S
 from gateway.runtime.upkeep.name_keeping import NameKeeping
 from gateway.runtime.upkeep.retention import Retention
-from log import LogDirectory
+from log import LogDirectory, settings
 
 logger = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class BackgroundJobs:
             _Job(
                 "producer expiry",
                 Interval(config, "producer.id.expiration.check.interval.ms"),
-                lambda partition: partition.log.expire_producers(self._clock.now_ms()),
+                lambda partition: settings.expire_producers(partition.log, self._clock.now_ms()),
                 self._names.expire,
             ),
             _Job("flush by time", FLUSH_CHECK_S, None, self._flush_by_time),

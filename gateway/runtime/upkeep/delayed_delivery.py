@@ -9,7 +9,7 @@ from typing import Final
 
 from gateway.runtime.loop.clock import Clock
 from gateway.runtime.partitions.registry import Partitions
-from log import LogDirectory
+from log import LogDirectory, settings
 from log.partition_log import PartitionLog
 
 RUN_EVERY_S: Final = 1.0
@@ -40,6 +40,6 @@ class DelayedDelivery:
             self._to_snapshot = list(self._lists.delaying)
         for log in self._to_snapshot[:SNAPSHOTS_AT_ONCE]:
             partition = self._partitions.serving(log)
-            if partition is not None and log.capture_delays():
+            if partition is not None and settings.capture_delays(log):
                 partition.start_flush()
         del self._to_snapshot[:SNAPSHOTS_AT_ONCE]

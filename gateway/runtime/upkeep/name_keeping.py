@@ -16,7 +16,7 @@ from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions, TopicPartitions
 from gateway.runtime.upkeep.names_replay import REPLAY_BYTES, is_behind
-from log import LogDirectory, LogError
+from log import LogDirectory, LogError, settings
 from log.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class NameKeeping:
             if is_behind(partition.log):
                 if log not in self._unreadable:
                     behind.append(partition)
-            elif partition.log.capture_names():
+            elif settings.capture_names(partition.log):
                 partition.start_flush()
         await self._read_on(behind)
         await self._complete_topics()

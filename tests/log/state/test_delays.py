@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from log import LogConfig, PartitionLog, Storage
+from log import LogConfig, PartitionLog, Storage, settings
 from log.environment import LogEnvironment
 from log.errors import DelayedLimitReached, InvalidRecord
 from log.files.file_names import DELAYED_RECORDS
@@ -155,7 +155,7 @@ class TestTransactions:
         send(log, 30, producer_id=8, sequence=0)
         send(log, 50)
         if restarts:
-            log.capture_delays()
+            settings.capture_delays(log)
             log = again(log)
         self.end(log, 7, commit=False)
         if restarts:
@@ -178,7 +178,7 @@ class TestTransactions:
 
 class TestDeletion:
     def old(self, log: PartitionLog) -> None:
-        log.update_config(replace(log.config, retention_ms=1, retention_bytes=1))
+        settings.update_config(log, replace(log.config, retention_ms=1, retention_bytes=1))
 
     def fill(self, log: PartitionLog) -> None:
         for number in range(12):
@@ -196,7 +196,7 @@ class TestDeletion:
         assert log.log_start_offset == log.log_end_offset
 
     def test_retention_leaves_it_a_while_longer(self, log: PartitionLog) -> None:
-        log.update_config(replace(CONFIG, delivery_delay_hold_ms=6_000))
+        settings.update_config(log, replace(CONFIG, delivery_delay_hold_ms=6_000))
         self.fill(log)
         self.old(log)
         delete_old_segments(log, NOW_MS)
@@ -206,11 +206,11 @@ class TestDeletion:
     @pytest.mark.parametrize("is_noted", [True, False])
     def test_a_while_longer_after_a_restart_too(self, log: PartitionLog, is_noted: bool) -> None:
         config = replace(CONFIG, delivery_delay_hold_ms=6_000)
-        log.update_config(config)
+        settings.update_config(log, config)
         self.fill(log)
         log.record_states.release_due(NOW_MS + 5_001)
         if is_noted:
-            log.capture_delays()
+            settings.capture_delays(log)
         log = again(log, config, now_ms=NOW_MS + 5_002)
         self.old(log)
         delete_old_segments(log, NOW_MS + 5_002)
@@ -234,7 +234,7 @@ class TestRestart:
         send(log, None, 30)
         flush(log)
         if is_noted:
-            log.capture_delays()
+            settings.capture_delays(log)
         send(log, 20, None)
         flush(log)
         log = again(log, clean=clean)
@@ -247,7 +247,7 @@ class TestRestart:
         for _ in range(10):
             send(log, 30, 40)
         flush(log)
-        log.capture_delays()
+        settings.capture_delays(log)
         flush(log)
         send(log, 50)
         flush(log)
@@ -289,7 +289,7 @@ class TestRestart:
         size_bytes = log.size_bytes
         send(log, 40)
         flush(log)
-        log.capture_delays()
+        settings.capture_delays(log)
         flush(log)
         log.close(clean=False)
         (segment,) = Path(log.directory).glob("*.log")
@@ -305,7 +305,7 @@ class TestRestart:
         send(log, 30)
         flush(log)
         send(log, 40)
-        log.capture_delays()
+        settings.capture_delays(log)
         flush(log)
         content = (Path(log.directory) / DELAYED_RECORDS).read_bytes()
         assert (NOW_MS + 30).to_bytes(8, "big") in content
@@ -331,7 +331,7 @@ class TestConfiguration:
 
     def test_turned_on_it_is_for_records_to_come(self, tmp_path: Path) -> None:
         log = self.begin_off(tmp_path, [30, 40])
-        log.alter_delays(CONFIG)
+        settings.alter_delays(log, CONFIG)
         flush(log)
         assert waiting(log) == {}
         send(log, 50)
@@ -342,23 +342,23 @@ class TestConfiguration:
     def test_a_log_that_is_loaded_before_its_configuration_is_known(self, log: PartitionLog) -> None:
         send(log, 30)
         log = again(log, self.OFF)
-        log.update_config(CONFIG)
+        settings.update_config(log, CONFIG)
         assert waiting(log) == {0: 30}
 
     def test_turned_off_everything_is_due(self, log: PartitionLog) -> None:
         send(log, 30)
-        log.alter_delays(self.OFF)
+        settings.alter_delays(log, self.OFF)
         assert log.record_states.delayed is None
         assert log.held_from == NOT_HELD
         log = again(log, self.OFF)
-        log.alter_delays(CONFIG)
+        settings.alter_delays(log, CONFIG)
         assert waiting(log) == {}
 
     def test_with_another_header_everything_is_due(self, log: PartitionLog) -> None:
         other = replace(CONFIG, delivery_delay_header="not.before")
         send(log, 30)
         flush(log)
-        log.alter_delays(other)
+        settings.alter_delays(log, other)
         send(log, 40)
         assert waiting(log) == {}
         log = again(log, other)

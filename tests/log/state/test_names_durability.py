@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from log import LogConfig, LogDirectory, PartitionLog, Storage, retention
+from log import LogConfig, LogDirectory, PartitionLog, Storage, retention, settings
 from log.environment import LogEnvironment
 from log.errors import NameFenced, NamesNotReady, NameUndecided, StorageFailed
 from log.files.file_names import DEDUPLICATION_START, NAMES_SUFFIX, offsets_of
@@ -87,9 +87,9 @@ class TestTheStart:
 
     def test_it_is_kept_where_the_setting_is_turned_off_before_any_name_came(self, tmp_path: Path) -> None:
         log = open_log(tmp_path, LARGE)
-        log.update_config(OFF)
+        settings.update_config(log, OFF)
         send(log, 1, 2)
-        log.update_config(LARGE)
+        settings.update_config(log, LARGE)
         assert send(log, 2).base_offset == -1
 
 
@@ -117,7 +117,7 @@ class TestWhatGoes:
     def test_a_snapshot_amid_the_segment_that_goes_is_not_enough(self, tmp_path: Path) -> None:
         log = open_log(tmp_path, LARGE)
         send(log, 1)
-        log.capture_names()
+        settings.capture_names(log)
         flush(log)
         send(log, 2)
         flush(log)
@@ -129,7 +129,7 @@ class TestWhatGoes:
     def test_a_capture_that_is_under_way_is_carried_by_the_next_ticket(self, tmp_path: Path) -> None:
         log = open_log(tmp_path, LARGE)
         send(log, 1)
-        log.capture_names()
+        settings.capture_names(log)
         first = log.prepare_flush()
         assert first is not None
         log.advance_high_watermark_to_end()
@@ -144,11 +144,11 @@ class TestWhatGoes:
     ) -> None:
         log = open_log(tmp_path, LARGE)
         send(log, 1, epoch=1)
-        log.capture_names()
+        settings.capture_names(log)
         first = log.prepare_flush()
         with pytest.raises(NamesNotReady):
             send(log, 1, epoch=2)
-        assert log.capture_names()
+        assert settings.capture_names(log)
         second = log.prepare_flush()
         assert first is not None
         assert second is not None
@@ -163,14 +163,14 @@ class TestWhatGoes:
         log = open_log(tmp_path, LARGE)
         for sequence_id in (1, 2):
             send(log, sequence_id)
-            log.capture_names()
+            settings.capture_names(log)
             flush(log)
         send(log, 3)
-        log.capture_names()
+        settings.capture_names(log)
         ticket = log.prepare_flush()
         assert ticket is not None
-        log.update_config(OFF)
-        log.update_config(LARGE)
+        settings.update_config(log, OFF)
+        settings.update_config(log, LARGE)
         assert log.record_states.replay_names(1 << 20, NOW_MS)
         assert log.record_states.expire_names(NOW_MS + 2_000) == 1
         persist(ticket)
@@ -184,7 +184,7 @@ class TestWhatGoes:
         directory = LogDirectory.open(tmp_path, Storage(), node_id=1, now_ms=lambda: NOW_MS, config=LARGE)
         log = directory.create("flights", uuid.UUID(int=1), 0, LARGE)
         send(log, 5)
-        log.capture_names()
+        settings.capture_names(log)
         ticket = log.prepare_flush()
         assert ticket is not None
         directory.delete("flights", 0)
@@ -201,7 +201,7 @@ class TestWhatGoes:
         flush(log)
         size_bytes = log.size_bytes
         send(log, 2)
-        log.capture_names()
+        settings.capture_names(log)
         ticket = log.prepare_flush()
         assert ticket is not None
         log.take_offline("a flush failed")
@@ -216,7 +216,7 @@ class TestWhatGoes:
         log = open_log(tmp_path, LARGE)
         send(log, 1)
         renamed = replace(LARGE, deduplication_name_header="who", deduplication_sequence_header="number")
-        log.update_config(renamed)
+        settings.update_config(log, renamed)
         flush(log)
         log = crashed(log, renamed)
         assert known(log) == (1, 1)
@@ -224,24 +224,24 @@ class TestWhatGoes:
     def test_what_was_known_when_it_was_turned_off_is_durable(self, tmp_path: Path) -> None:
         log = open_log(tmp_path, LARGE)
         send(log, 1)
-        log.update_config(OFF)
+        settings.update_config(log, OFF)
         flush(log)
         assert snapshots(log) == [1]
         log.advance_high_watermark_to_end()
         delete_records(log, 1)
         log = again(log, OFF)
-        log.update_config(LARGE)
+        settings.update_config(log, LARGE)
         assert known(log) == (1, 1)
 
     def test_a_transaction_whose_marker_went_while_it_was_off_holds_no_name(self, tmp_path: Path) -> None:
         log = open_log(tmp_path, LARGE)
         send(log, 1, producer_id=7, is_transactional=True)
-        log.update_config(OFF)
+        settings.update_config(log, OFF)
         append_end_marker(log, 7, 0, commit=True, coordinator_epoch=0, now_ms=NOW_MS)
         send(log, None)
         log.advance_high_watermark_to_end()
         delete_records(log, 2)
-        log.update_config(LARGE)
+        settings.update_config(log, LARGE)
         assert log.record_states.replay_names(1 << 20, NOW_MS)
         assert send(log, 1)[:2] == (3, 3)
 
@@ -251,9 +251,9 @@ class TestWhatGoes:
         log = open_log(tmp_path, on, storage=storage)
         log.append(keyed(b"k", 1, producer_id=7, is_transactional=True), now_ms=NOW_MS)
         flush(log)
-        log.update_config(replace(on, deduplicates=False))
+        settings.update_config(log, replace(on, deduplicates=False))
         append_end_marker(log, 7, 0, commit=True, coordinator_epoch=0, now_ms=NOW_MS)
-        log.expire_producers(NOW_MS + on.producer_id_expiration_ms)
+        settings.expire_producers(log, NOW_MS + on.producer_id_expiration_ms)
         for number in range(1, 4):
             log.append(keyed(b"k"), now_ms=NOW_MS)
             log.roll(NOW_MS)
@@ -261,14 +261,14 @@ class TestWhatGoes:
             compact(log, storage, now_ms=NOW_MS + number * 1_000)
         log.append(keyed(b"k"), now_ms=NOW_MS)
         assert [header.is_control for header, _ in stored_batches(log)] == [False, False]
-        log.update_config(on)
+        settings.update_config(log, on)
         assert log.record_states.replay_names(1 << 20, NOW_MS)
         log.append(keyed(b"k", 1), now_ms=NOW_MS)
 
     def test_one_that_is_committed_after_unnamed_records_were_deleted_counts(self, tmp_path: Path) -> None:
         log = open_log(tmp_path, LARGE)
         send(log, 1, producer_id=7, is_transactional=True)
-        log.capture_names()
+        settings.capture_names(log)
         flush(log)
         send(log, None)
         flush(log)
@@ -280,11 +280,11 @@ class TestWhatGoes:
     def test_one_that_is_still_open_does(self, tmp_path: Path) -> None:
         log = open_log(tmp_path, LARGE)
         send(log, 1, producer_id=7, is_transactional=True)
-        log.update_config(OFF)
+        settings.update_config(log, OFF)
         send(log, None)
         log.advance_high_watermark_to_end()
         delete_records(log, 2)
-        log.update_config(LARGE)
+        settings.update_config(log, LARGE)
         with pytest.raises(NameUndecided):
             send(log, 1)
 
@@ -326,7 +326,7 @@ class TestReading:
         log = open_log(tmp_path, replace(OFF, max_decoded_records=3))
         send(log, 1, 2, 3)
         send(log, 4, 5, 6, 7, codec="zstd")
-        log.update_config(replace(EARLIEST, max_decoded_records=3))
+        settings.update_config(log, replace(EARLIEST, max_decoded_records=3))
         assert log.record_states.replay_names(1 << 20, NOW_MS)
         assert known(log) == (-1, 3)
         assert "the records from 3 to 6 can't be decoded" in caplog.text
@@ -344,13 +344,15 @@ class TestReading:
         if is_transactional:
             append_end_marker(log, 7, 0, commit=True, coordinator_epoch=0, now_ms=NOW_MS)
         flush(log)
-        log.update_config(replace(EARLIEST, deduplication_names_max=5, deduplication_snapshot_records=10))
+        settings.update_config(
+            log, replace(EARLIEST, deduplication_names_max=5, deduplication_snapshot_records=10)
+        )
         while not log.record_states.replay_names(1, NOW_MS):
             pass
         flush(log)
         assert [known(log, f"app {number}")[1] for number in range(30)] == [-1] * 15 + [1] * 15
         assert caplog.text.count("more producer names than may be remembered") == 1
-        assert log.capture_names(), "which is written down at once"
+        assert settings.capture_names(log), "which is written down at once"
         assert log.environment.name_budget.in_all == 15
 
     def test_those_of_all_partitions_together_are_bounded_as_well(self, tmp_path: Path) -> None:
@@ -358,7 +360,7 @@ class TestReading:
         log = open_log(tmp_path, OFF, environment=environment)
         for number in range(30):
             send(log, 1, name=f"app {number}")
-        log.update_config(replace(EARLIEST, deduplication_snapshot_records=10))
+        settings.update_config(log, replace(EARLIEST, deduplication_snapshot_records=10))
         while not log.record_states.replay_names(1, NOW_MS):
             pass
         assert environment.name_budget.in_all == 20
@@ -381,10 +383,10 @@ class TestReading:
         storage = FailingStorage()
         log = open_log(tmp_path, LARGE, environment=LogEnvironment(storage))
         send(log, 1)
-        log.update_config(OFF)
+        settings.update_config(log, OFF)
         flush(log)
         storage.fails = lambda path: path.endswith(NAMES_SUFFIX)
-        log.update_config(LARGE)
+        settings.update_config(log, LARGE)
         assert log.offline
         with pytest.raises(OSError, match="the disk failed"):
             log.reopen(NOW_MS)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from log import PartitionLog, Storage, retention
+from log import PartitionLog, Storage, retention, settings
 from log.errors import (
     NameFenced,
     NamesNotReady,
@@ -52,9 +52,9 @@ class TestRestarts:
 
     def test_what_came_after_the_snapshot_is_read_again(self, log: PartitionLog) -> None:
         send(log, 1, 2)
-        assert log.capture_names()
+        assert settings.capture_names(log)
         flush(log)
-        assert not log.capture_names()
+        assert not settings.capture_names(log)
         send(log, 3)
         flush(log)
         log = again(log, replayed=False)
@@ -65,7 +65,7 @@ class TestRestarts:
 
     def test_a_snapshot_is_never_ahead_of_the_records(self, log: PartitionLog) -> None:
         send(log, 1, 2)
-        log.capture_names()
+        settings.capture_names(log)
         assert not offsets_of([path.name for path in Path(log.directory).iterdir()], NAMES_SUFFIX)
         flush(log)
         assert offsets_of([path.name for path in Path(log.directory).iterdir()], NAMES_SUFFIX) == [2]
@@ -74,7 +74,7 @@ class TestRestarts:
         self, log: PartitionLog, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         send(log, 1, 2)
-        log.capture_names()
+        settings.capture_names(log)
         ticket = log.prepare_flush()
         assert ticket is not None
 
@@ -126,7 +126,7 @@ class TestRestarts:
     def test_damaged_snapshots_fall_back_to_the_log(self, log: PartitionLog, damage: str) -> None:
         for sequence_id in range(4):
             send(log, sequence_id)
-            log.capture_names()
+            settings.capture_names(log)
             flush(log)
         paths = sorted(Path(log.directory).glob(f"*{NAMES_SUFFIX}"))
         assert len(paths) == 2
@@ -157,7 +157,7 @@ class TestRestarts:
         flush(log)
         late = None
         if under_way:
-            log.capture_names()
+            settings.capture_names(log)
             late = log.prepare_flush()
         ticket = retention.prepare_delete_records(log, 1, NOW_MS)
         assert ticket is not None
@@ -195,7 +195,7 @@ class TestTurningItOnAndOff:
     def test_what_was_there_when_it_is_turned_on_is_not_known(self, tmp_path: Path) -> None:
         log = open_log(tmp_path, OFF)
         send(log, 1, 2)
-        log.update_config(LARGE)
+        settings.update_config(log, LARGE)
         assert send(log, 1)[:2] == (2, 2)
         log = again(log)
         assert known(log) == (1, 1)
@@ -203,21 +203,21 @@ class TestTurningItOnAndOff:
     def test_unless_that_is_asked_for(self, tmp_path: Path) -> None:
         log = open_log(tmp_path, OFF)
         send(log, 1, 2)
-        log.update_config(replace(LARGE, deduplication_from_log_start=True))
+        settings.update_config(log, replace(LARGE, deduplication_from_log_start=True))
         assert send(log, 1).base_offset == -1
 
     def test_turned_off_and_on_again_it_knows_what_came_meanwhile(self, log: PartitionLog) -> None:
         send(log, 1, 2)
-        log.update_config(OFF)
+        settings.update_config(log, OFF)
         assert log.record_states.names is None
         send(log, 1, 7)
-        log.update_config(LARGE)
+        settings.update_config(log, LARGE)
         assert send(log, 7).base_offset == -1
         assert values(log) == [(0, 1), (1, 2), (2, 1), (3, 7)]
 
     def test_over_a_restart_too(self, log: PartitionLog) -> None:
         send(log, 1, 2)
-        log.update_config(OFF)
+        settings.update_config(log, OFF)
         send(log, 7)
         log = again(log, OFF)
         log = again(log, LARGE)
@@ -226,15 +226,15 @@ class TestTurningItOnAndOff:
     def test_what_went_meanwhile_is_told(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         log = open_log(tmp_path, CONFIG)
         send(log, 1)
-        log.update_config(replace(CONFIG, deduplicates=False))
+        settings.update_config(log, replace(CONFIG, deduplicates=False))
         for _ in range(40):
             send(log, 2)
             flush(log)
         delete_records(log, 30)
-        log.update_config(CONFIG)
+        settings.update_config(log, CONFIG)
         assert "are gone" in caplog.text
         log.record_states.replay_names(1 << 20, NOW_MS)
         # nothing but memory has all of it now
         assert log in log.lists.due_for_snapshot
-        assert log.capture_names()
+        assert settings.capture_names(log)
         assert log not in log.lists.due_for_snapshot

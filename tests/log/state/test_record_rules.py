@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from log import PartitionLog, lookups
+from log import PartitionLog, lookups, settings
 from log.environment import LogEnvironment
 from log.errors import (
     InvalidRecord,
@@ -120,7 +120,7 @@ class TestAppending:
         flush(log)
         with pytest.raises(NamesNotReady):
             send(log, 1, epoch=4, producer_id=producer_id)
-        assert log.capture_names()
+        assert settings.capture_names(log)
         with pytest.raises(NamesNotReady):
             send(log, 1, epoch=4, producer_id=producer_id)
         flush(log)
@@ -151,7 +151,7 @@ class TestAppending:
         with pytest.raises(NamesNotReady):
             log.append(build_batch(records), now_ms=NOW_MS)
         assert known(log, "other") == (-1, -1)
-        log.capture_names()
+        settings.capture_names(log)
         flush(log)
         log.append(build_batch(records), now_ms=NOW_MS)
         assert known(log, "other")[1] == 1
@@ -197,12 +197,12 @@ class TestAppending:
 
     def test_a_forgotten_name_begins_anew_once_that_is_written_down(self, log: PartitionLog) -> None:
         send(log, 50)
-        log.capture_names()
+        settings.capture_names(log)
         flush(log)
         log.record_states.expire_names(NOW_MS + 1_000)
         with pytest.raises(NamesNotReady):
             send(log, 1)
-        assert log.capture_names()
+        assert settings.capture_names(log)
         with pytest.raises(NamesNotReady):
             send(log, 1)
         flush(log)
@@ -217,7 +217,7 @@ class TestAppending:
         log = open_log(tmp_path, config, environment=environment)
         send(log, 1, name="b")
         send(log, 1, name="a", now_ms=NOW_MS + 1)
-        log.capture_names()
+        settings.capture_names(log)
         flush(log)
         send(log, 1, name="b", now_ms=NOW_MS + 500)
         send(log, 1, name="c", now_ms=NOW_MS + 500)
@@ -233,14 +233,14 @@ class TestAppending:
         config = replace(LARGE, deduplication_names_max=1)
         first, second = (open_log(tmp_path / name, config, environment=environment) for name in "ab")
         send(first, 50)
-        first.capture_names()
+        settings.capture_names(first)
         flush(first)
         send(second, 1, name="other")
         assert known(first) == (-1, -1)
         with pytest.raises(NamesNotReady):
             send(first, 1)
         assert first in first.lists.due_for_snapshot
-        assert first.capture_names()
+        assert settings.capture_names(first)
         flush(first)
         send(first, 1)
 

@@ -13,6 +13,8 @@ from log import (
     InvalidTxnState,
     PartitionLog,
     TransactionCoordinatorFenced,
+    lookups,
+    settings,
 )
 from log.format.end_marker import build_end_marker
 from log.format.record_batch import parse_header
@@ -204,8 +206,8 @@ class TestAbortedTransactions:
         flush(log)
         assert aborted_between(log.segments, 0, 2) == [(8, 1), (7, 0)]
         region = log.find(0, 10_000, upper_bound=log.last_stable_offset)
-        assert log.aborted_in(0, region) == [(8, 1), (7, 0)]
-        assert log.aborted_in(0, None) == []
+        assert lookups.aborted_in(log, 0, region) == [(8, 1), (7, 0)]
+        assert lookups.aborted_in(log, 0, None) == []
 
     def test_removed_segments_take_theirs_along(self, tmp_path: Path) -> None:
         log = open_log(tmp_path / "p", ROOMY)
@@ -315,7 +317,7 @@ class TestWhatSurvives:
     def test_a_producer_with_an_open_transaction_does_not_expire(self, tmp_path: Path) -> None:
         log = open_log(tmp_path / "p", ROOMY)
         send(log, 7), send(log, 8), end(log, 8)
-        assert log.expire_producers(NOW_MS + 10**10) == 1
+        assert settings.expire_producers(log, NOW_MS + 10**10) == 1
         assert log.transactions.open_transaction(7) == (0, 0)
         end(log, 7)
         flush(log)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from log import FileRegion, PartitionLog
+from log import FileRegion, PartitionLog, lookups
 from log.segments import aborted_transactions
 from log.segments.indexes import OFFSET_ENTRY
 from log.segments.segment import Segment
@@ -63,12 +63,12 @@ def aborts_of_closed_segments_unknown() -> list[Change]:
 @fault
 def aborts_within_the_answer_only() -> list[Change]:
     """read_committed is not told of an aborted transaction whose marker comes after what it gets"""
-    aborted_in = PartitionLog.aborted_in
+    aborted_in = lookups.aborted_in
 
-    def within(self: PartitionLog, offset: int, region: Any) -> list[tuple[int, int]]:
-        return [found for found in aborted_in(self, offset, region) if found[1] >= offset]
+    def within(log: PartitionLog, offset: int, region: Any) -> list[tuple[int, int]]:
+        return [found for found in aborted_in(log, offset, region) if found[1] >= offset]
 
-    return [(PartitionLog, "aborted_in", within)]
+    return [(lookups, "aborted_in", within)]
 
 
 @fault

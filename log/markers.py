@@ -1,0 +1,33 @@
+"""The control batches that end a producer's transaction in a partition log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from log.format.end_marker import build_end_marker
+from log.refusals import refuse
+
+if TYPE_CHECKING:
+    from log.partition_log import PartitionLog
+
+
+def end_marker(
+    log: PartitionLog,
+    producer_id: int,
+    producer_epoch: int,
+    *,
+    commit: bool,
+    coordinator_epoch: int,
+    now_ms: int,
+) -> bytes:
+    """Return the batch that commits or aborts what the producer has open, to be appended at once, not as a client's.
+
+    The batch may be appended without anything open. The producer goes on under `producer_epoch`. Raises
+    InvalidProducerEpoch for an epoch older than the known one, TransactionCoordinatorFenced for an older
+    coordinator_epoch, StorageFailed.
+    """
+    log.check_online()
+    refuse(log.producers.judge_marker(producer_id, producer_epoch, coordinator_epoch))
+    return build_end_marker(
+        producer_id, producer_epoch, commit=commit, coordinator_epoch=coordinator_epoch, now_ms=now_ms
+    )

@@ -1,0 +1,45 @@
+"""Changing the settings of a partition log while it serves, and saving what its record states remember."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from log.config import LogConfig
+    from log.partition_log import PartitionLog
+
+
+def update_config(log: PartitionLog, config: LogConfig) -> None:
+    """Go on with another configuration of the topic. Raises StorageFailed when the log can't be read for it.
+
+    The log is offline when its side files can't be read or written.
+    """
+    before, log.config = log.config, config
+    if log.offline:
+        return
+    try:
+        log.record_states.change(config, before)
+    except OSError as error:
+        log.take_offline(f"the side files of the log can't be read or written: {error}", error)
+
+
+def alter_delays(log: PartitionLog, config: LogConfig) -> None:
+    """Go on with another `delivery.delay.header`, or none. What waits is due; the header holds for records to come."""
+    log.config = config
+    if not log.offline:
+        log.record_states.alter_delays(config)
+
+
+def capture_names(log: PartitionLog) -> bool:
+    """Capture the producer names for the next flush; False when they are saved, not complete, or the log is offline."""
+    return not log.offline and log.record_states.capture_names()
+
+
+def capture_delays(log: PartitionLog) -> bool:
+    """Capture what waits to be due for the next flush; False when that is saved, or the log is offline."""
+    return not log.offline and log.record_states.capture_delays()
+
+
+def expire_producers(log: PartitionLog, now_ms: int) -> int:
+    """Forget producers that are idle for producer.id.expiration.ms; return how many."""
+    return log.producers.expire(now_ms, log.config.producer_id_expiration_ms)
