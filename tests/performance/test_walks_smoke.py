@@ -14,8 +14,7 @@ def test_each_walk_is_counted() -> None:
         assert file in again.files
     assert again.calls < walks["Produce, the first of its prefix"].calls
     init = walks["InitProducerId v4, block at hand"]
-    assert {"pid_allocator/allocator.py"} == {
-        file for file in init.files if file.startswith("pid_allocator/")
-    }
+    assert "pid_allocator/allocator.py" in init.files
+    assert not any(file.startswith("log/") for file in init.files)
     assert any(file.startswith("log/") for file in walks["OffsetCommit v8, one offset"].files)
     assert len(table(walks).splitlines()) == 2 + len(walks)
