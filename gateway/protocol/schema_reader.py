@@ -10,10 +10,11 @@ Source: org.apache.kafka.common.protocol.Readable and the classes Kafka 4.3 gene
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import MISSING, Field, fields, is_dataclass
 from datetime import timedelta
 from functools import cache
+from itertools import groupby
 from struct import Struct
 from typing import Any, get_args, get_origin
 
@@ -37,33 +38,64 @@ _NUMBERS = {
     "float64": ">d",
     "error_code": ">h",
 }
+_ONE_BYTE = 0x80
+"""An unsigned varint below this has one byte."""
 _LONGEST_WAIT_MS = 2**31 - 1
 
 
 @cache
 def entity_reader(entity_type: Any) -> Read:
     """Return the reader of a kio class."""
-    plain: list[tuple[str, Read]] = []
+    plain: list[Field[Any]] = []
     tagged: dict[int, tuple[str, Read]] = {}
     flexible: bool = entity_type.__flexible__
     for field in fields(entity_type):
         tag = field.metadata.get("tag")
         if tag is None:
-            plain.append((field.name, _field_reader(field, flexible)))
+            plain.append(field)
         elif field.default is MISSING:
             raise TypeError(f"{entity_type.__name__}.{field.name} is tagged and has no default")
         else:
             tagged[tag] = (field.name, _field_reader(field, flexible))
 
+    steps = list(_steps(plain, flexible))
+
     def read(frame: memoryview, position: int) -> tuple[Any, int]:
         values: dict[str, object] = {}
-        for name, read_field in plain:
-            values[name], position = read_field(frame, position)
+        for names, read_fields in steps:
+            if isinstance(names, str):
+                values[names], position = read_fields(frame, position)
+            else:
+                numbers, position = read_fields(frame, position)
+                values.update(zip(names, numbers, strict=True))
         if flexible:
-            position = _read_tagged_fields(frame, position, tagged, values)
+            if position < len(frame) and frame[position] == 0:
+                position += 1  # no tagged fields, as nearly always
+            else:
+                position = _read_tagged_fields(frame, position, tagged, values)
         return entity_type(**values), position
 
     return read
+
+
+def _steps(plain: list[Field[Any]], flexible: bool) -> Iterator[tuple[str | tuple[str, ...], Read]]:
+    """The names of fields with their readers, in order; numbers that follow one another are read together."""
+    for is_number, same in groupby(plain, key=lambda field: _layout(field) is not None):
+        run = list(same)
+        if is_number and len(run) > 1:
+            layout = ">" + "".join(str(_layout(field))[1:] for field in run)
+            yield tuple(field.name for field in run), _numbers(layout)
+        else:
+            for field in run:
+                yield field.name, _field_reader(field, flexible)
+
+
+def _layout(field: Field[Any]) -> str | None:
+    """How a field that is a plain number lies in a request; None for every other field."""
+    inner, _, is_array = _shape(field.type)
+    if is_array or _is_entity(inner):
+        return None
+    return _NUMBERS.get(str(field.metadata["kafka_type"]))
 
 
 def _read_tagged_fields(
@@ -85,6 +117,19 @@ def _read_tagged_fields(
                 )
         position = end
     return position
+
+
+def _numbers(layout: str) -> Read:
+    """Return the reader of several numbers that follow one another, as a tuple."""
+    numbers = Struct(layout)
+    unpack, size = numbers.unpack_from, numbers.size
+
+    def read(frame: memoryview, position: int) -> tuple[Any, int]:
+        if position + size > len(frame):
+            _check_room(frame, position, size)
+        return unpack(frame, position), position + size
+
+    return read
 
 
 def _check_room(frame: memoryview, position: int, size: int) -> None:
@@ -156,6 +201,8 @@ def _length(flexible: bool, legacy: str) -> Read:
 
     def read(frame: memoryview, position: int) -> tuple[int, int]:
         if flexible:
+            if position < len(frame) and frame[position] < _ONE_BYTE:
+                return frame[position] - 1, position + 1
             value, position = read_unsigned_varint(frame, position)
             return value - 1, position
         value, position = read_legacy(frame, position)
@@ -169,7 +216,8 @@ def _number(layout: str) -> Read:
     unpack, size = number.unpack_from, number.size
 
     def read(frame: memoryview, position: int) -> tuple[Any, int]:
-        _check_room(frame, position, size)
+        if position + size > len(frame):
+            _check_room(frame, position, size)
         return unpack(frame, position)[0], position + size
 
     return read
@@ -199,8 +247,10 @@ def _sized(name: str, read_length: Read, convert: Callable[[memoryview], Any], n
             if not nullable:
                 raise MalformedRequest(f"{name} is null")
             return None, position
-        _check_room(frame, position, size)
-        return convert(frame[position : position + size]), position + size
+        end = position + size
+        if end > len(frame):
+            _check_room(frame, position, size)
+        return convert(frame[position:end]), end
 
     return read
 
