@@ -36,7 +36,7 @@ from gateway.handlers.sharing.share_session import (
 )
 from gateway.protocol.messages import build, milliseconds, response_module, response_type
 from gateway.runtime.coordinators.operations import Unavailable
-from gateway.runtime.coordinators.share_coordinator import ShareSession
+from gateway.runtime.coordinators.share_sessions import ShareSession
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.partition import Partition
 from log import LogError, PartitionLog
@@ -277,7 +277,7 @@ async def _wait(context: RequestContext, request: Any, places: Iterable[Place], 
     due_s = max(0, next_due_ms - context.services.clock.now_ms()) / 1000
     waiter = object()
     for key, partition in watched:
-        shares.add_waiter(key, happened.set)
+        shares.waiters.add(key, happened.set)
         partition.watch(waiter, happened.set)
     try:
         await asyncio.wait_for(happened.wait(), min(left_s, due_s))
@@ -286,7 +286,7 @@ async def _wait(context: RequestContext, request: Any, places: Iterable[Place], 
             return False
     finally:
         for key, partition in watched:
-            shares.remove_waiter(key, happened.set)
+            shares.waiters.remove(key, happened.set)
             partition.unwatch(waiter)
     return not any(partition.closed for _, partition in watched)
 

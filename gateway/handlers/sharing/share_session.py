@@ -29,7 +29,7 @@ from gateway.coordinator.share.share_partition import (
 from gateway.handlers.answering.api import RequestContext
 from gateway.protocol.messages import build
 from gateway.runtime.coordinators.operations import Unavailable
-from gateway.runtime.coordinators.share_coordinator import ShareSession
+from gateway.runtime.coordinators.share_sessions import ShareSession
 from gateway.runtime.partitions.partition import Partition
 
 INITIAL_EPOCH: Final = 0

@@ -8,6 +8,7 @@ Source: Kafka's `GroupCoordinatorService`, `CoordinatorRuntime`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -15,7 +16,6 @@ from kio.schema.errors import ErrorCode
 
 from gateway.config import Config
 from gateway.coordinator.change import Change
-from gateway.coordinator.deadlines import NEVER
 from gateway.coordinator.group import records as group_records
 from gateway.coordinator.group.classic_group import ClassicGroup
 from gateway.coordinator.group.classic_rebalance import GroupLimits, Join
@@ -32,6 +32,7 @@ from gateway.coordinator.transactional import Pending, TransactionEnd
 from gateway.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from gateway.metadata.topic_names import OFFSETS_TOPIC
 from gateway.runtime.coordinators.group_configs import GroupConfigs
+from gateway.runtime.coordinators.group_timers import GroupTimers
 from gateway.runtime.coordinators.open_batch import BATCH_OVERHEAD_BYTES
 from gateway.runtime.coordinators.operations import Operation, Unavailable, error_code_of, settle
 from gateway.runtime.coordinators.shard import LoadedShard
@@ -69,7 +70,7 @@ class GroupCoordinator:
         self._group_configs = group_configs
         self.on_gone_sharer: Callable[[str, str], None] = lambda *_: None
         """Called with the group and member id of each share group member that was removed."""
-        self._timers: dict[str, tuple[int, asyncio.TimerHandle]] = {}
+        self._timers = GroupTimers(self._expire)
         self._cleaning: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop
         self._limits = GroupLimits(
@@ -136,17 +137,17 @@ class GroupCoordinator:
         await self.shards.ensure_topic()
 
     def _begin(self, loaded: LoadedShard[GroupShard]) -> None:
-        now_ms = self._now_ms()
+        now_ms = self._clock.now_ms()
         loaded.shard.loaded(Effects(now_ms))  # no request waits yet, so there is none to answer
         for group_id in loaded.shard.group_ids():
-            self._set_timer(loaded, group_id, now_ms)
+            self._timers.set(loaded, group_id, now_ms)
 
     def _refuse_waiters(self, loaded: LoadedShard[GroupShard]) -> None:
         """Answer all waiting requests with NOT_COORDINATOR."""
         for waiter in loaded.shard.waiters():
             settle(waiter, None, Unavailable(ErrorCode.not_coordinator))
         for group_id in loaded.shard.group_ids():
-            self._drop_timer(group_id)
+            self._timers.drop(group_id)
 
     # Groups.
 
@@ -202,9 +203,9 @@ class GroupCoordinator:
     def heartbeat(self, member: Committer) -> ErrorCode:
         """Heartbeat, answered at once: it changes nothing that the log holds. Raises Unavailable."""
         loaded = self._loaded(member.group_id)
-        error = loaded.shard.heartbeat(member, self._now_ms())
+        error = loaded.shard.heartbeat(member, self._clock.now_ms())
         if error is ErrorCode.rebalance_in_progress:
-            self._set_timer(loaded, member.group_id, self._now_ms())
+            self._timers.set(loaded, member.group_id, self._clock.now_ms())
         return error
 
     async def leave(
@@ -341,9 +342,6 @@ class GroupCoordinator:
             except Unavailable:
                 continue  # the shard is loaded anew, and cleaned when its offsets are old
 
-    def _now_ms(self) -> int:
-        return self._clock.now_ms()
-
     def _with_effects(
         self,
         loaded: LoadedShard[GroupShard],
@@ -358,7 +356,7 @@ class GroupCoordinator:
             for sharer in effects.gone_sharers:
                 self.on_gone_sharer(*sharer)
             if group_id is not None:
-                self._set_timer(loaded, group_id, now_ms)
+                self._timers.set(loaded, group_id, now_ms)
             return Change(answer, effects.records, is_folded_in=True, replies=effects.replies)
 
         return judge
@@ -374,42 +372,18 @@ class GroupCoordinator:
 
     # Time.
 
-    def _set_timer(self, loaded: LoadedShard[GroupShard], group_id: str, now_ms: int) -> None:
-        """Wake up at the group's next deadline; a timer that is due earlier stays."""
-        deadline_ms = loaded.shard.next_deadline_ms(group_id)
-        if deadline_ms is None or deadline_ms == NEVER:
-            self._drop_timer(group_id)
-            return
-        known = self._timers.get(group_id)
-        if known is not None and known[0] <= deadline_ms:
-            return
-        self._drop_timer(group_id)
-        delay_s = max(0, deadline_ms - now_ms) / 1000
-        handle = self._loop.call_later(delay_s, self._due, loaded, group_id)
-        self._timers[group_id] = deadline_ms, handle
-
     def clock_was_set(self, by_ms: int) -> None:
         """Move all deadlines with the clock, so that nobody's time ends sooner or later than before."""
-        now_ms = self._now_ms()
+        now_ms = self._clock.now_ms()
         for loaded in self.shards:
             loaded.shard.clock_was_set(by_ms)
             for group_id in loaded.shard.group_ids():
-                self._drop_timer(group_id)
-                self._set_timer(loaded, group_id, now_ms)
+                self._timers.drop(group_id)
+                self._timers.set(loaded, group_id, now_ms)
 
-    def _drop_timer(self, group_id: str) -> None:
-        known = self._timers.pop(group_id, None)
-        if known is not None:
-            known[1].cancel()
-
-    def _due(self, loaded: LoadedShard[GroupShard], group_id: str) -> None:
-        self._timers.pop(group_id, None)
-        if loaded.failed:
-            return
-        try:
+    def _expire(self, loaded: LoadedShard[GroupShard], group_id: str) -> None:
+        with contextlib.suppress(Unavailable):  # whoever asks next loads the shard anew
             self._apply(loaded, group_id, lambda shard, effects: shard.expire(group_id, effects))
-        except Unavailable:
-            return
 
     def _clean_later(self) -> None:
         interval_s = self._config.int("offsets.retention.check.interval.ms") / 1000

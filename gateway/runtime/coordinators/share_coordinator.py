@@ -9,11 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
@@ -30,7 +28,6 @@ from gateway.coordinator.share.records import (
     SharePartitionKey,
     ShareSnapshot,
     ShareState,
-    ShareUpdate,
 )
 from gateway.coordinator.share.share_partition import Acknowledgement, ShareLimits, SharePartition
 from gateway.coordinator.share.states import ShareStates
@@ -38,9 +35,11 @@ from gateway.metadata.records import MetadataRecord, RemoveTopicRecord
 from gateway.metadata.topic_names import SHARE_STATE_TOPIC
 from gateway.runtime.coordinators.group_configs import GroupConfigs
 from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
-from gateway.runtime.coordinators.operations import Operation, Unavailable
+from gateway.runtime.coordinators.operations import Unavailable
 from gateway.runtime.coordinators.shard import LoadedShard
 from gateway.runtime.coordinators.shards import CoordinatorShards, StateTopic
+from gateway.runtime.coordinators.share_changes import changed, expire, forgetting, go_on_at
+from gateway.runtime.coordinators.share_sessions import Peer, ShareSession, ShareWaiters
 from gateway.runtime.loop.clock import Clock
 from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.partitions.partition import Partition
@@ -48,26 +47,6 @@ from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.topics.internal_topics import InternalTopics
 
 _KEYS_PER_STEP: Final = 100
-
-
-class Peer(Protocol):
-    """The connection of a member."""
-
-    def when_gone(self, key: Hashable, callback: Callable[[], None]) -> None:
-        """Call back once when the connection has ended, at once if it has."""
-
-    def forget_gone(self, key: Hashable) -> None:
-        """Call nobody back for this key."""
-
-
-@dataclass(slots=True, eq=False)
-class ShareSession:
-    """What one member fetches; its epoch rises with every fetch."""
-
-    peer: Peer
-    """The connection that it began on, and ends with."""
-    epoch: int = 1
-    places: OrderedDict[tuple[uuid.UUID, int], None] = field(default_factory=OrderedDict)
 
 
 class ShareCoordinator:
@@ -93,7 +72,7 @@ class ShareCoordinator:
         self.sessions: dict[tuple[str, str], ShareSession] = {}
         self._leaving: set[str] = set()
         """Groups that are being deleted."""
-        self._waiters: dict[SharePartitionKey, set[Callable[[], None]]] = {}
+        self.waiters = ShareWaiters()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = NEVER
         self.shards = CoordinatorShards(
@@ -128,9 +107,7 @@ class ShareCoordinator:
         """Let everyone who waits look again."""
         if self._timer is not None:
             self._timer.cancel()
-        for waiters in list(self._waiters.values()):
-            for wake in list(waiters):
-                wake()
+        self.waiters.wake_all()
 
     # State.
 
@@ -162,7 +139,7 @@ class ShareCoordinator:
                 raise Unavailable
         log_start_offset = partition.log.log_start_offset
         if found.start_offset < log_start_offset:
-            self._change(key, lambda state, _: _go_on_at(state, log_start_offset))
+            self._change(key, lambda state, _: go_on_at(state, log_start_offset))
         return found
 
     async def begin_at(self, key: SharePartitionKey, start_offset: int) -> None:
@@ -184,7 +161,7 @@ class ShareCoordinator:
             by_shard.setdefault(self._loaded(key), []).append(key)
         for loaded, of_shard in by_shard.items():
             for start in range(0, len(of_shard), _KEYS_PER_STEP):
-                await self.shards.run(loaded, _forgetting(of_shard[start : start + _KEYS_PER_STEP]))
+                await self.shards.run(loaded, forgetting(of_shard[start : start + _KEYS_PER_STEP]))
 
     async def metadata_changed(self, records: Sequence[MetadataRecord]) -> None:
         """Forget the state of topics that are gone."""
@@ -208,8 +185,11 @@ class ShareCoordinator:
         def operation(states: ShareStates, now_ms: int) -> Change[None]:
             if key not in states.partitions:
                 raise Unavailable(ErrorCode.invalid_record_state)
-            return self._changed(
-                states, key, lambda found: found.acknowledge(member_id, said, limits, now_ms)
+            return changed(
+                states,
+                key,
+                lambda found: found.acknowledge(member_id, said, limits, now_ms),
+                self.waiters.wake,
             )
 
         await self.shards.run(self._loaded(key), operation)
@@ -225,25 +205,10 @@ class ShareCoordinator:
             if found is None:
                 return Change(0)
             skipped = found.undone_before(offset)
-            changed = self._changed(states, key, lambda state: _go_on_at(state, offset))
-            return Change(skipped, changed.records, is_folded_in=True)
+            moved = changed(states, key, lambda state: go_on_at(state, offset), self.waiters.wake)
+            return Change(skipped, moved.records, is_folded_in=True)
 
         return await self.shards.run(self._loaded(key), operation)
-
-    def _changed(
-        self,
-        states: ShareStates,
-        key: SharePartitionKey,
-        act: Callable[[SharePartition], Sequence[StateBatch]],
-    ) -> Change[None]:
-        """Change the delivery state of a partition that is known; the record says what the log must hold of that."""
-        found = states.partitions[key]
-        before = found.start_offset
-        batches = tuple(act(found))
-        if not batches and found.start_offset == before:
-            return Change(None)
-        self.wake(key)
-        return Change(None, [ShareUpdate(key, found.start_offset, batches)], is_folded_in=True)
 
     def acquired(self, found: SharePartition) -> None:
         """Offsets were acquired: have their locks run out in time."""
@@ -287,7 +252,7 @@ class ShareCoordinator:
         def operation(states: ShareStates, now_ms: int) -> Change[None]:
             if key not in states.partitions:
                 return Change(None)
-            return self._changed(states, key, lambda found: act(found, now_ms))
+            return changed(states, key, lambda found: act(found, now_ms), self.waiters.wake)
 
         self.shards.apply(self._loaded(key), operation)
 
@@ -297,24 +262,6 @@ class ShareCoordinator:
         """Change the delivery state as `_change` does; what a lost shard knew beyond its log was never promised."""
         with contextlib.suppress(Unavailable):
             self._change(key, act)
-
-    # Waiting.
-
-    def add_waiter(self, key: SharePartitionKey, wake: Callable[[], None]) -> None:
-        """Call back when offsets of a partition may have become available."""
-        self._waiters.setdefault(key, set()).add(wake)
-
-    def remove_waiter(self, key: SharePartitionKey, wake: Callable[[], None]) -> None:
-        """Stop calling back."""
-        waiters = self._waiters.get(key)
-        if waiters is not None:
-            waiters.discard(wake)
-            if not waiters:
-                del self._waiters[key]
-
-    def wake(self, key: SharePartitionKey) -> None:
-        for wake in list(self._waiters.get(key, ())):
-            wake()
 
     # Groups.
 
@@ -427,28 +374,9 @@ class ShareCoordinator:
                 continue
             for key, found in list(loaded.shard.partitions.items()):
                 if found.next_deadline_ms() <= now_ms:
-                    self._change_in_background(key, partial(_expire, limits=self.limits(key.group_id)))
+                    self._change_in_background(key, partial(expire, limits=self.limits(key.group_id)))
                 if loaded.failed:
                     break
                 next_ms = min(next_ms, found.next_deadline_ms())
         if next_ms != NEVER:
             self._wake_at(next_ms)
-
-
-def _forgetting(keys: Sequence[SharePartitionKey]) -> Operation[ShareStates, None]:
-    """The operation that forgets those of the partitions that are known."""
-
-    def operation(states: ShareStates, _: int) -> Change[None]:
-        return Change(None, [ShareSnapshot(key, None) for key in keys if key in states.partitions])
-
-    return operation
-
-
-def _expire(found: SharePartition, now_ms: int, limits: ShareLimits) -> Sequence[StateBatch]:
-    return found.expire(limits, now_ms)
-
-
-def _go_on_at(found: SharePartition, offset: int) -> Sequence[StateBatch]:
-    """Move the start offset; no other state must be stored for that."""
-    found.log_starts_at(offset)
-    return ()

@@ -9,18 +9,18 @@ Source: Kafka's `TransactionCoordinator`, `TransactionStateManager`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
 from gateway.config import Config
-from gateway.coordinator.change import Change
 from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.transaction import records as transaction_records
 from gateway.coordinator.transaction import rules
-from gateway.coordinator.transaction.records import Transaction, TransactionRecord
+from gateway.coordinator.transaction.records import Transaction
 from gateway.coordinator.transaction.rules import (
     EndRequest,
     Producer,
@@ -30,7 +30,7 @@ from gateway.coordinator.transaction.rules import (
 from gateway.coordinator.transaction.shard import TransactionShard
 from gateway.coordinator.transaction.states import DECIDED
 from gateway.metadata.topic_names import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
-from gateway.runtime.coordinators.operations import Operation, Unavailable
+from gateway.runtime.coordinators.operations import Unavailable
 from gateway.runtime.coordinators.shard import LoadedShard
 from gateway.runtime.coordinators.shards import CoordinatorShards, StateTopic
 from gateway.runtime.coordinators.transaction_endings import TransactionEndings, wait_for_end
@@ -41,6 +41,7 @@ from gateway.runtime.coordinators.transaction_reconciliation import (
     owners,
     warn_of_strangers,
 )
+from gateway.runtime.coordinators.transaction_state import TransactionState, Written
 from gateway.runtime.loop.clock import Clock
 from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.partitions.partition import Partition
@@ -53,14 +54,6 @@ logger = logging.getLogger(__name__)
 NO_LIMIT: Final = 2**31
 
 _Loaded = LoadedShard[TransactionShard]
-
-
-class Written(NamedTuple):
-    """A record of the state, and where it lies."""
-
-    loaded: _Loaded
-    value: Transaction
-    last_offset: int
 
 
 class TransactionCoordinator:
@@ -86,8 +79,6 @@ class TransactionCoordinator:
         self.limits: TransactionLimits
         config.follow(self._take_limits)
         self.endings = TransactionEndings()
-        self._unpersisted: dict[str, tuple[Partition, int]] = {}
-        """The newest record of an id, where it is not known to be durable."""
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._open_at_start: list[OpenInPartition] | None = None
         """Looked for once for all shards that the start loads."""
@@ -106,6 +97,7 @@ class TransactionCoordinator:
             on_load=self._resume,
             on_lost=self._give_up,
         )
+        self._state = TransactionState(self.shards, internal_topics)
 
     def _take_limits(self) -> None:
         config = self._config
@@ -173,8 +165,7 @@ class TransactionCoordinator:
 
     def _give_up(self, loaded: _Loaded) -> None:
         self.endings.give_up(loaded)
-        for transactional_id in loaded.shard.transactions:
-            self._unpersisted.pop(transactional_id, None)
+        self._state.lost(list(loaded.shard.transactions))
 
     def _adopt(self, loaded: _Loaded, transactional_id: str, one: OpenInPartition) -> None:
         """A batch outlived a crash and the record that its partition takes part did not: write it anew."""
@@ -184,7 +175,7 @@ class TransactionCoordinator:
             return
         logger.info("%s-%d takes part in the transaction of %s again", *one.place, transactional_id)
         places = frozenset({one.place})
-        self._apply(
+        self._state.apply(
             loaded,
             transactional_id,
             lambda current, now_ms: rules.add_partitions(
@@ -199,52 +190,17 @@ class TransactionCoordinator:
 
     # State.
 
-    def _of(self, transactional_id: str) -> _Loaded:
-        if self._internal_topics.index_for(TRANSACTION_STATE_TOPIC, transactional_id) is None:
-            raise Unavailable(
-                ErrorCode.not_coordinator
-            )  # its clients look for the coordinator, which creates it
-        return self.shards.of(transactional_id)
-
     def find(self, transactional_id: str) -> Transaction | None:
         """A transactional id as it is now. Raises Unavailable."""
-        return self._of(transactional_id).shard.transactions.get(transactional_id)
+        return self._state.of(transactional_id).shard.transactions.get(transactional_id)
 
     def all(self) -> list[tuple[str, Transaction]]:
         """Every transactional id; those of a shard that can't be loaded are left out."""
-        self.shards.load_stored()
-        return [
-            item for loaded in self.shards if loaded.is_current for item in loaded.shard.transactions.items()
-        ]
-
-    def _apply(
-        self,
-        loaded: _Loaded,
-        transactional_id: str,
-        judge: Callable[[Transaction | None, int], Transaction | None],
-    ) -> Written | None:
-        """Have `judge` decide what the transactional id becomes; None where it stays as it is.
-
-        Raises Unavailable, and what `judge` raises.
-        """
-
-        def operation(shard: TransactionShard, now_ms: int) -> Change[Transaction | None]:
-            after = judge(shard.transactions.get(transactional_id), now_ms)
-            return Change(after, () if after is None else (TransactionRecord(transactional_id, after),))
-
-        value, last_offset = self.shards.apply(loaded, operation)
-        if value is None:
-            return None
-        self._unpersisted[transactional_id] = loaded.partition, last_offset
-        return Written(loaded, value, last_offset)
+        return self._state.all()
 
     def unpersisted(self, transactional_id: str) -> tuple[Partition, int] | None:
         """The partition and offset of an id's newest record, while that is not durable."""
-        found = self._unpersisted.get(transactional_id)
-        if found is not None and found[0].is_persisted(found[1]):
-            del self._unpersisted[transactional_id]
-            return None
-        return found
+        return self._state.unpersisted(transactional_id)
 
     async def _fresh_producer_id(self) -> int:
         """Another producer id. Raises Unavailable."""
@@ -274,7 +230,7 @@ class TransactionCoordinator:
                 self._check_room(current)
                 return rules.begin_producer(current, timeout_ms, claimed, fresh_producer_id, now_ms)
 
-            written = self._apply(self._of(transactional_id), transactional_id, judge)
+            written = self._state.apply(self._state.of(transactional_id), transactional_id, judge)
             assert written is not None
             if written.value.state in DECIDED:
                 self._begin_ending(transactional_id, written)
@@ -286,13 +242,8 @@ class TransactionCoordinator:
 
     def _check_room(self, current: Transaction | None) -> None:
         """Raises TransactionRefused for one transactional id too many."""
-        if current is None and self._is_full:
+        if current is None and self._state.count >= self.limits.max_transactional_ids:
             raise TransactionRefused(ErrorCode.policy_violation)
-
-    @property
-    def _is_full(self) -> bool:
-        count = sum(len(loaded.shard.transactions) for loaded in self.shards)
-        return count >= self.limits.max_transactional_ids
 
     # Taking part.
 
@@ -304,7 +255,7 @@ class TransactionCoordinator:
         client_version: int,
     ) -> None:
         """AddPartitionsToTxn, durably. Raises TransactionRefused, Unavailable."""
-        loaded = self._of(transactional_id)
+        loaded = self._state.of(transactional_id)
         self._add(loaded, transactional_id, producer, places, client_version)
         found = self.unpersisted(transactional_id)
         if found is not None:
@@ -333,7 +284,7 @@ class TransactionCoordinator:
         Returns what has to be persisted as well before the batch is acknowledged, a partition and an offset.
         Raises TransactionRefused, Unavailable.
         """
-        loaded = self._of(transactional_id)
+        loaded = self._state.of(transactional_id)
         if client_version >= rules.VERSION_2:
             self._add(loaded, transactional_id, producer, frozenset({place}), client_version)
         elif self.verifies:
@@ -349,7 +300,7 @@ class TransactionCoordinator:
         client_version: int,
     ) -> None:
         max_partitions = self.limits.max_partitions
-        self._apply(
+        self._state.apply(
             loaded,
             transactional_id,
             lambda current, now_ms: rules.add_partitions(
@@ -370,8 +321,8 @@ class TransactionCoordinator:
             fresh_producer_id = None
             if rules.end_needs_producer_id(current, request):
                 fresh_producer_id = await self._fresh_producer_id()
-            loaded = self._of(transactional_id)
-            decided = self._apply(
+            loaded = self._state.of(transactional_id)
+            decided = self._state.apply(
                 loaded,
                 transactional_id,
                 lambda current, now_ms: rules.end(current, request, fresh_producer_id, now_ms),
@@ -402,7 +353,7 @@ class TransactionCoordinator:
         try:
             await self.shards.persisted(loaded, last_offset)
             await self.markers.write(value, loaded.partition.leader_epoch)
-            self._apply(loaded, transactional_id, lambda _, now_ms: rules.complete(value, now_ms))
+            self._state.apply(loaded, transactional_id, lambda _, now_ms: rules.complete(value, now_ms))
             for one in left:
                 self._adopt(loaded, transactional_id, one)
         except Unavailable:
@@ -422,7 +373,7 @@ class TransactionCoordinator:
                 continue
             for transactional_id in loaded.shard.overdue(now_ms):
                 try:
-                    written = self._apply(loaded, transactional_id, _fenced)
+                    written = self._state.apply(loaded, transactional_id, _fenced)
                 except Unavailable:
                     break
                 if written is None:
@@ -437,18 +388,9 @@ class TransactionCoordinator:
             if not loaded.is_current:
                 continue
             expired = loaded.shard.expired(expiration_ms, self._clock.now_ms())
-            try:
-                self.shards.apply(loaded, _forgetting(expired))
-            except Unavailable:
-                continue
-            for transactional_id in expired:
-                self._unpersisted.pop(transactional_id, None)
+            with contextlib.suppress(Unavailable):
+                self._state.forget(loaded, expired)
 
 
 def _fenced(current: Transaction | None, now_ms: int) -> Transaction | None:
     return None if current is None else rules.fence(current, now_ms)
-
-
-def _forgetting(transactional_ids: Sequence[str]) -> Operation[TransactionShard, None]:
-    """The operation that forgets transactional ids."""
-    return lambda _, __: Change(None, [TransactionRecord(name, None) for name in transactional_ids])

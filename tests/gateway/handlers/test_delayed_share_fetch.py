@@ -96,7 +96,7 @@ async def test_a_waiting_fetch_gets_them_in_time(tmp_path: Path) -> None:
         reader = Reader(node, await begin(node, DELAYING))
         await append(node, batch(40))
         waiting = asyncio.create_task(reader.read(max_wait=timedelta(seconds=30)))
-        while not node.services.shares._waiters:
+        while not node.services.shares.waiters:
             await asyncio.sleep(0)
         node.clock.time_ms += 40
         assert await asyncio.wait_for(waiting, 10) == [0]
@@ -107,10 +107,10 @@ async def test_an_earlier_record_wakes_a_waiting_fetch_earlier(tmp_path: Path) -
         reader = Reader(node, await begin(node, DELAYING))
         await append(node, batch(86_400_000))
         waiting = asyncio.create_task(reader.read(max_wait=timedelta(seconds=30)))
-        while not node.services.shares._waiters:
+        while not node.services.shares.waiters:
             await asyncio.sleep(0)
         await append(node, batch(30))
-        while not node.services.shares._waiters:
+        while not node.services.shares.waiters:
             await asyncio.sleep(0)
         node.clock.time_ms += 30
         assert await asyncio.wait_for(waiting, 10) == [1]

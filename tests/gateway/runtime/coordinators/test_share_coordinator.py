@@ -49,12 +49,12 @@ class TestAcquiring:
                 fetch(node, topic_id, session_epoch=1, max_wait=timedelta(seconds=30))
             )
             shares = node.services.shares
-            while not shares._waiters:
+            while not shares.waiters:
                 await asyncio.sleep(0)
             shares.release_member(GROUP, "a")
             await write(node, 3)
             assert acquired(await waiting) == []
-            assert not shares._waiters
+            assert not shares.waiters
             assert acquired(await fetch(node, topic_id, "b")) == [(0, 2)]
 
     async def test_a_topic_that_is_created_anew_is_read_from_its_start(self, tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ class TestGoneClients:
             assert acquired(await fetch(node, topic_id)) == [(0, 3)]
             node.peer = FakePeer()
             waiting = asyncio.create_task(fetch(node, topic_id, "b", max_wait=timedelta(seconds=30)))
-            while not node.services.shares._waiters:
+            while not node.services.shares.waiters:
                 await asyncio.sleep(0)
             gone.hang_up()
             assert acquired(await waiting) == [(0, 3)]
@@ -108,7 +108,7 @@ class TestGoneClients:
             topic_id = await begin(node)
             gone = node.peer
             waiting = asyncio.create_task(fetch(node, topic_id, max_wait=timedelta(seconds=30)))
-            while not node.services.shares._waiters:
+            while not node.services.shares.waiters:
                 await asyncio.sleep(0)
             gone.hang_up()
             node.peer = FakePeer()
@@ -258,7 +258,7 @@ class TestMembers:
             await beat(node, "b", 0, TOPIC)
             node.clock.time_ms += 2_000
             groups = node.services.groups
-            groups._due(groups.shards.at(0), GROUP)
+            groups._expire(groups.shards.at(0), GROUP)
             group = node.services.shares.group(GROUP)
             assert group is not None
             assert set(group.members) == {"b"}

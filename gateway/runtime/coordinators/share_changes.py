@@ -1,0 +1,48 @@
+"""Changes of the delivery state of share groups, with the records that say what the log must hold of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from gateway.coordinator.change import Change
+from gateway.coordinator.share.ranges import StateBatch
+from gateway.coordinator.share.records import SharePartitionKey, ShareSnapshot, ShareUpdate
+from gateway.coordinator.share.share_partition import ShareLimits, SharePartition
+from gateway.coordinator.share.states import ShareStates
+from gateway.runtime.coordinators.operations import Operation
+
+
+def changed(
+    states: ShareStates,
+    key: SharePartitionKey,
+    act: Callable[[SharePartition], Sequence[StateBatch]],
+    wake: Callable[[SharePartitionKey], None],
+) -> Change[None]:
+    """Change the delivery state of a partition that is known; call `wake` if anything has changed."""
+    found = states.partitions[key]
+    before = found.start_offset
+    batches = tuple(act(found))
+    if not batches and found.start_offset == before:
+        return Change(None)
+    wake(key)
+    return Change(None, [ShareUpdate(key, found.start_offset, batches)], is_folded_in=True)
+
+
+def forgetting(keys: Sequence[SharePartitionKey]) -> Operation[ShareStates, None]:
+    """Return the operation that forgets those of the partitions that are known."""
+
+    def operation(states: ShareStates, _: int) -> Change[None]:
+        return Change(None, [ShareSnapshot(key, None) for key in keys if key in states.partitions])
+
+    return operation
+
+
+def expire(found: SharePartition, now_ms: int, limits: ShareLimits) -> Sequence[StateBatch]:
+    """Release the records whose lock timed out."""
+    return found.expire(limits, now_ms)
+
+
+def go_on_at(found: SharePartition, offset: int) -> Sequence[StateBatch]:
+    """Move the start offset; no other state must be stored for that."""
+    found.log_starts_at(offset)
+    return ()

@@ -1,0 +1,94 @@
+"""The state of all transactional ids: where each of them lives, and which of their records are not durable yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.change import Change
+from gateway.coordinator.transaction.records import Transaction, TransactionRecord
+from gateway.coordinator.transaction.shard import TransactionShard
+from gateway.runtime.coordinators.operations import Unavailable
+from gateway.runtime.coordinators.shard import LoadedShard
+from gateway.runtime.coordinators.shards import CoordinatorShards
+from gateway.runtime.partitions.partition import Partition
+from gateway.runtime.topics.internal_topics import InternalTopics
+
+
+class Written(NamedTuple):
+    """A state of a transactional id, and where its record lies."""
+
+    loaded: LoadedShard[TransactionShard]
+    value: Transaction
+    last_offset: int
+
+
+class TransactionState:
+    """Finds transactional ids and changes them, each change by one record."""
+
+    def __init__(self, shards: CoordinatorShards[TransactionShard], internal_topics: InternalTopics) -> None:
+        self._shards = shards
+        self._internal_topics = internal_topics
+        self._unpersisted: dict[str, tuple[Partition, int]] = {}
+        """The newest record of an id, where it is not known to be durable."""
+
+    def of(self, transactional_id: str) -> LoadedShard[TransactionShard]:
+        """The shard of a transactional id. Raises Unavailable."""
+        if self._internal_topics.index_for(self._shards.topic.name, transactional_id) is None:
+            # clients then look for the coordinator, which creates the topic
+            raise Unavailable(ErrorCode.not_coordinator)
+        return self._shards.of(transactional_id)
+
+    def all(self) -> list[tuple[str, Transaction]]:
+        """Every transactional id; those of a shard that can't be loaded are left out."""
+        self._shards.load_stored()
+        return [
+            item for loaded in self._shards if loaded.is_current for item in loaded.shard.transactions.items()
+        ]
+
+    @property
+    def count(self) -> int:
+        """How many transactional ids are known."""
+        return sum(len(loaded.shard.transactions) for loaded in self._shards)
+
+    def apply(
+        self,
+        loaded: LoadedShard[TransactionShard],
+        transactional_id: str,
+        judge: Callable[[Transaction | None, int], Transaction | None],
+    ) -> Written | None:
+        """Have `judge` decide at a time (ms) what the transactional id becomes; None where it stays as it is.
+
+        Raises Unavailable, and what `judge` raises.
+        """
+
+        def operation(shard: TransactionShard, now_ms: int) -> Change[Transaction | None]:
+            after = judge(shard.transactions.get(transactional_id), now_ms)
+            return Change(after, () if after is None else (TransactionRecord(transactional_id, after),))
+
+        value, last_offset = self._shards.apply(loaded, operation)
+        if value is None:
+            return None
+        self._unpersisted[transactional_id] = loaded.partition, last_offset
+        return Written(loaded, value, last_offset)
+
+    def forget(self, loaded: LoadedShard[TransactionShard], transactional_ids: Sequence[str]) -> None:
+        """Forget transactional ids. Raises Unavailable."""
+        records = [TransactionRecord(name, None) for name in transactional_ids]
+        self._shards.apply(loaded, lambda _, __: Change(None, records))
+        self.lost(transactional_ids)
+
+    def lost(self, transactional_ids: Sequence[str]) -> None:
+        """Wait for no record of these transactional ids any more."""
+        for transactional_id in transactional_ids:
+            self._unpersisted.pop(transactional_id, None)
+
+    def unpersisted(self, transactional_id: str) -> tuple[Partition, int] | None:
+        """The partition and offset of an id's newest record, while that is not durable."""
+        found = self._unpersisted.get(transactional_id)
+        if found is not None and found[0].is_persisted(found[1]):
+            del self._unpersisted[transactional_id]
+            return None
+        return found
