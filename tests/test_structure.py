@@ -12,7 +12,6 @@ LONGEST = 400
 STILL_LONGER = {
     "connection.py",
     "group_coordinator.py",
-    "load.py",
     "log_directory.py",
     "partition_log.py",
     "segment.py",

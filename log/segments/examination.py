@@ -18,7 +18,8 @@ _logger = logging.getLogger(__name__)
 def examine(environment: LogEnvironment, segment: Segment, end_offset: int) -> bool:
     """Check all batches of a durable segment, which ends at `end_offset`; whether damage was found that was not known.
 
-    Raises OSError, NotCached, IncompatibleFormat.
+    It waits for the disk, once for a damaged segment: to begin anew after each part that is not cached takes longer.
+    Raises OSError, IncompatibleFormat.
     """
     scan = SegmentScan(
         segment.read_at,
@@ -30,7 +31,8 @@ def examine(environment: LogEnvironment, segment: Segment, end_offset: int) -> b
         limit=end_offset,
     )
     known = {found.position for found in segment.damage}
-    new = [part for part in scan if isinstance(part, DamagedRange) and part.position not in known]
+    with environment.storage.may_wait():
+        new = [part for part in scan if isinstance(part, DamagedRange) and part.position not in known]
     if not new:
         return False
     for found in new:

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
-from log.errors import CorruptRecord
+from log.errors import CorruptRecord, IncompatibleFormat
 from log.segments.damage import next_range, range_at, range_holding
 from log.segments.examination import examine
 from log.segments.regions import FileRegion
@@ -30,6 +30,7 @@ class LogReader:
     __slots__ = (
         "_bases",
         "_environment",
+        "_examined",
         "_high_watermark",
         "_high_watermark_position",
         "_known_positions",
@@ -44,6 +45,8 @@ class LogReader:
         self._segments = segments
         self._bases = bases
         self._known_positions: OrderedDict[int, tuple[int, int]] = OrderedDict()
+        self._examined: dict[int, int] = {}
+        """The sizes that segments had when all of their batches were checked, by base offset."""
         self._high_watermark = -1
         self._high_watermark_position = _NOWHERE
 
@@ -88,8 +91,7 @@ class LogReader:
             try:
                 position, end = self._bounds(index, offset, upper_bound, log_end_offset)
             except CorruptRecord:
-                next_base = self._bases[index + 1] if index + 1 < len(self._bases) else log_end_offset
-                if not examine(self._environment, segment, next_base):
+                if not self._is_damage_found(index, log_end_offset):
                     raise
                 continue
             index += 1
@@ -103,6 +105,19 @@ class LogReader:
                 end = end if ahead is None else min(end, ahead.position)
             return self._region(index, position, end, max_bytes, upper_bound, min_one_batch)
         return None
+
+    def _is_damage_found(self, index: int, log_end_offset: int) -> bool:
+        """Check a segment whose headers can't be right, once; whether damage was found that was not known."""
+        segment = self._segments[index]
+        if self._examined.get(segment.base_offset) == segment.size_bytes:
+            return False
+        end_offset = self._bases[index + 1] if index + 1 < len(self._bases) else log_end_offset
+        try:
+            is_found = examine(self._environment, segment, end_offset)
+        except IncompatibleFormat as error:
+            raise CorruptRecord(str(error)) from error
+        self._examined[segment.base_offset] = segment.size_bytes
+        return is_found
 
     def _region(
         self, index: int, position: int, end: int, max_bytes: int, upper_bound: int, min_one_batch: bool
