@@ -89,7 +89,10 @@ class LogReader:
             if damaged is not None:
                 return self._damaged_region(segment, damaged, max_bytes, upper_bound, min_one_batch)
             try:
-                position, end = self._bounds(index, offset, upper_bound, log_end_offset)
+                end = self._readable_end(index, upper_bound, log_end_offset)
+                position = self._start_position(segment, offset, end)
+                if position >= end:
+                    self._check_end(index, end, offset)
             except CorruptRecord:
                 if not self._is_damage_found(index, log_end_offset):
                     raise
@@ -105,6 +108,12 @@ class LogReader:
                 end = end if ahead is None else min(end, ahead.position)
             return self._region(index, position, end, max_bytes, upper_bound, min_one_batch)
         return None
+
+    def _check_end(self, index: int, end: int, offset: int) -> None:
+        """Raise CorruptRecord if the last segment ends before an offset that the log has."""
+        segment = self._segments[index]
+        if index + 1 == len(self._segments) and 0 < segment.size_bytes == end:
+            raise CorruptRecord(f"{segment.file.path} has no batch with offset {offset}")
 
     def _is_damage_found(self, index: int, log_end_offset: int) -> bool:
         """Check a segment whose headers can't be right, once; whether damage was found that was not known."""
@@ -176,15 +185,6 @@ class LogReader:
         index = max(0, bisect_right(self._bases, offset) - 1)
         damage = self._segments[index].damage
         return range_holding(damage, offset) if damage else None
-
-    def _bounds(self, index: int, offset: int, upper_bound: int, log_end_offset: int) -> tuple[int, int]:
-        """Where in the segment the batch that holds `offset` begins, and where those below `upper_bound` end."""
-        segment = self._segments[index]
-        end = self._readable_end(index, upper_bound, log_end_offset)
-        position = self._start_position(segment, offset, end)
-        if index + 1 == len(self._segments) and 0 < segment.size_bytes == end <= position:
-            raise CorruptRecord(f"{segment.file.path} has no batch with offset {offset}")
-        return position, end
 
     def _readable_end(self, index: int, upper_bound: int, log_end_offset: int) -> int:
         """Where in the segment the batches below `upper_bound` end."""

@@ -352,6 +352,13 @@ class Segment:
 
         Raises CorruptRecord where a header can't be right, OSError.
         """
+        if self.damage:
+            return self._headers_around_damage(position, end, chunk_bytes)
+        return self._headers(position, end, chunk_bytes)
+
+    def _headers_around_damage(
+        self, position: int, end: int, chunk_bytes: int
+    ) -> Iterator[tuple[int, BatchHeader]]:
         for found in self.damage:
             if found.position >= end:
                 break
@@ -370,10 +377,11 @@ class Segment:
             at = 0
             while len(data) - at >= HEADER_BYTES:
                 batch = parse_header(data, at)
-                if not batch.is_plausible or batch.base_offset < next_offset:
+                base_offset = batch.base_offset
+                if base_offset < next_offset or not batch.is_plausible:
                     raise CorruptRecord(f"{self.file.path} is damaged at position {position + at}")
                 yield position + at, batch
-                next_offset = batch.last_offset + 1
+                next_offset = base_offset + batch.last_offset_delta + 1
                 at += batch.size_bytes
             if not at:
                 return
@@ -395,7 +403,7 @@ class Segment:
 
         Raises CorruptRecord where a header can't be right, OSError, NotCached.
         """
-        damaged = range_holding(self.damage, offset)
+        damaged = range_holding(self.damage, offset) if self.damage else None
         if damaged is not None:
             return min(damaged.position, end)
         start = self.position_for(offset - self.base_offset)
@@ -409,7 +417,7 @@ class Segment:
     def _is_borne_out(self, position: int, batch: BatchHeader, offset: int) -> bool:
         """Whether the batch found for an offset that is not its first can be the right one: the batch behind it goes on."""
         behind = position + batch.size_bytes
-        if range_at(self.damage, behind) is not None:
+        if self.damage and range_at(self.damage, behind) is not None:
             return True
         after = self.header_at(behind) if behind < self.size_bytes else None
         if after is not None:
