@@ -1,8 +1,9 @@
 """Plants faults in the production code and tells after how many seeds of the simulation which checker found them.
 
 `python -m tests.simulation.plant --fault NAME --seeds N` tries one, `--table` all of them; `--fault NAME --seed S` shows
-what is found in one run, `--seconds N` plants all of them in turn for so long. A seed counts only when the sound code
-passes it. One line of JSON comes last.
+what is found in one run, `--seconds N` plants all of them in turn for so long. Each hunt begins with the seed that found the
+fault last (`planted/seeds.py`); `--keep` writes the seeds that find them now. A seed counts only when the sound code passes it.
+One line of JSON comes last.
 """
 
 from __future__ import annotations
@@ -13,16 +14,20 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import count, islice, takewhile
+from pathlib import Path
 
 from tests.simulation.plan import Plan, plan_of
 from tests.simulation.planted import FAULTS
+from tests.simulation.planted import seeds as kept_seeds
+from tests.simulation.planted.seeds import KEPT
 from tests.simulation.simulation import run_seed
 
 HASH_SEED = "0"
+KEPT_IN = Path(kept_seeds.__file__)
 LONGEST_S = 15.0
 """Of a run, in virtual time: more seeds find more than longer runs do."""
 SEEDS = 60
@@ -86,8 +91,16 @@ def try_seed(fault: str, seed: int) -> Tried:
     return Tried(fault, seed, checkers, breaches[0], unsound)
 
 
-def find(pool: ProcessPoolExecutor, fault: str, seeds: range, at_once: int) -> Found:
-    """The first of the seeds that shows the fault."""
+def seeds_for(fault: str, seeds: Iterable[int]) -> Iterator[int]:
+    """Yield the seed that found the fault last, where there is one, and then the others."""
+    kept = KEPT.get(fault)
+    if kept is not None:
+        yield kept
+    yield from (seed for seed in seeds if seed != kept)
+
+
+def find(pool: ProcessPoolExecutor, fault: str, seeds: Iterable[int], at_once: int) -> Found:
+    """Return the first of the seeds that shows the fault; the kept seed comes before them."""
     needed = 0
     for tried in _in_order(pool, fault, seeds, at_once):
         if not tried.unsound:
@@ -97,9 +110,9 @@ def find(pool: ProcessPoolExecutor, fault: str, seeds: range, at_once: int) -> F
     return Found(fault, needed)
 
 
-def _in_order(pool: ProcessPoolExecutor, fault: str, seeds: range, at_once: int) -> Iterator[Tried]:
-    """The results in the order of their seeds, some runs ahead of what was taken."""
-    left = iter(seeds)
+def _in_order(pool: ProcessPoolExecutor, fault: str, seeds: Iterable[int], at_once: int) -> Iterator[Tried]:
+    """Yield the results in the order of their seeds, some runs ahead of what was taken."""
+    left = seeds_for(fault, seeds)
     running = [pool.submit(try_seed, fault, seed) for seed in islice(left, at_once)]
     while running:
         yield running.pop(0).result()
@@ -109,12 +122,16 @@ def _in_order(pool: ProcessPoolExecutor, fault: str, seeds: range, at_once: int)
 def find_within(
     pool: ProcessPoolExecutor, faults: Sequence[str], first: int, seconds: float, at_once: int
 ) -> list[Found]:
-    """Round by round one seed more for every fault that was not found yet, until the time is over."""
+    """Try round by round one seed more for every fault that was not found yet, until the time is over.
+
+    The first round has the kept seeds.
+    """
     deadline = time.monotonic() + seconds
     needed: Counter[str] = Counter()
     found: dict[str, Found] = {}
-    tries = ((fault, seed) for seed in count(first) for fault in faults if fault not in found)
-    tries = takewhile(lambda _: time.monotonic() < deadline, tries)
+    left = {fault: seeds_for(fault, count(first)) for fault in faults}
+    rounds = ((fault, next(left[fault])) for _ in count() for fault in faults if fault not in found)
+    tries = takewhile(lambda _: time.monotonic() < deadline, rounds)
     running = [pool.submit(try_seed, *one) for one in islice(tries, at_once)]
     while running:
         tried = running.pop(0).result()
@@ -137,6 +154,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--seeds", type=int, default=SEEDS, help="how many at most for each fault")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many runs at a time")
+    parser.add_argument("--keep", action="store_true", help="write the seeds that find the faults")
     parser.add_argument("--table", action="store_true", help="print the table of the documentation")
     return parser
 
@@ -147,12 +165,22 @@ def _show(fault: str, seed: int) -> int:
     return 0 if breaches else 1
 
 
+def keep(found: Iterable[Found]) -> None:
+    """Write the seeds of the faults that were found; the seeds of the others stay."""
+    seeds = {**KEPT, **{one.fault: one.seed for one in found if one.checkers}}
+    rows = "".join(f'    "{fault}": {seeds[fault]},\n' for fault in sorted(seeds) if fault in FAULTS)
+    text = KEPT_IN.read_text()
+    begin, end = text.index("{\n") + 2, text.rindex("}")
+    KEPT_IN.write_text(text[:begin] + rows + text[end:])
+
+
 def _report(found: Sequence[Found], *, in_time: bool = False) -> int:
     """What was not found is no breach where only the time was too short."""
     missed = [f"{one.fault} was not found in {one.seeds} seeds" for one in found if not one.checkers]
     counts = {
         "faults planted": sum(one.seeds > 0 for one in found),
         "faults found": len(found) - len(missed),
+        "found by the kept seed": sum(one.seed == KEPT.get(one.fault) for one in found if one.checkers),
         "seeds run": sum(one.seeds for one in found),
     }
     breaches = [] if in_time else missed
@@ -186,6 +214,8 @@ def main() -> int:
             one = find(pool, fault, seeds, arguments.jobs)
             found.append(one)
             print(one.row() if arguments.table else one.told(), flush=True)
+    if arguments.keep:
+        keep(found)
     return _report(found)
 
 
