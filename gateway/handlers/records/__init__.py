@@ -1,1 +1,1 @@
-"""Produce, Fetch and what asks for offsets of records."""
+"""Produce, Fetch, and the APIs that look up or move the offsets of a partition."""

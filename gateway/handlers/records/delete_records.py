@@ -1,9 +1,9 @@
 """DeleteRecords (key 21, versions 0-2): move the log start offset of partitions forward.
 
-Offset -1 means the high watermark. The new start is durable before the answer. A partition named twice counts with
-its last offset, as in Kafka, where the request's time-out is for other replicas only. Refused where compaction alone
-decides what goes; with an empty cleanup.policy this is the one way to delete.
-Source: Kafka's ReplicaManager.deleteRecords, Partition.deleteRecordsOnLeader.
+Offset -1 means the high watermark. The new start is durable before the answer. Where a request names a partition twice,
+its last offset counts, as in Kafka. The request's time-out is ignored: in Kafka it concerns other replicas only. A
+topic whose cleanup.policy is `compact` refuses the request. With an empty cleanup.policy this API is the only way to
+delete records. Source: Kafka's ReplicaManager.deleteRecords, Partition.deleteRecordsOnLeader.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NO_LOW_WATERMARK: Final = -1
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
-    """Delete the records before each offset."""
+    """Delete the records before each requested offset."""
     module = response_module(21, context.api_version)
     limit = TimeLimit(context)
     wanted: dict[str, dict[int, int]] = {}
@@ -94,7 +94,7 @@ async def _delete(context: RequestContext, topic: str, index: int, offset: int) 
 
 
 def _closed(context: RequestContext, topic: str, index: int) -> ErrorCode:
-    """Why a partition is closed: it was deleted, or the gateway stops and another start will serve it."""
+    """Return the error for a closed partition: it was deleted, or the gateway is stopping."""
     if context.services.partitions.get(topic, index) is None:
         return ErrorCode.unknown_topic_or_partition
     return ErrorCode.not_leader_or_follower

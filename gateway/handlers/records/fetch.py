@@ -1,10 +1,10 @@
-"""Fetch (key 1, versions 4–18): records from an offset on, at once or when there are enough of them.
+"""Fetch (key 1, versions 4–18): return records from an offset on, at once or when enough bytes have come.
 
-Readers of committed records (isolation_level 1) get what lies below the last stable offset, and the aborted
-transactions that they must leave out. Sessions (v7), leader epochs (v9), log truncation checks (v12) and
-topic ids (v13) as in Kafka. A fetch that must wait holds back later requests of its own connection only.
-Source: Kafka's KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages, FetchSession, KIP-74, KIP-227;
-UnifiedLog.lastStableOffset, LocalLog.addAbortedTransactions, KIP-98.
+Readers of committed records (isolation_level 1) get the records below the last stable offset, and the list of aborted
+transactions that they must filter out. Sessions (v7), leader epochs (v9), log truncation checks (v12) and topic ids
+(v13) as in Kafka. A fetch that must wait holds back later requests of its own connection only. Source: Kafka's
+KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages, FetchSession, KIP-74, KIP-227; UnifiedLog.lastStableOffset,
+LocalLog.addAbortedTransactions, KIP-98.
 """
 
 from __future__ import annotations
@@ -32,16 +32,18 @@ logger = logging.getLogger(__name__)
 API_KEY = 1
 READ_COMMITTED = 1
 SENT_BY_THE_KERNEL_BYTES = 64 << 10
-"""From so many bytes on sendfile costs less than reading and writing."""
+"""Runs of records of at least this size are sent with sendfile, which then costs less than reading and writing them."""
 PLACES_BROUGHT_IN_AT_ONCE = 16
-"""Old data of more partitions than this is brought in when those have been read."""
+"""Places read into the page cache for one fetch at a time; the others follow when these have been read."""
 MANY_PARTITIONS: Final = 500
-"""A fetch of more is read in slices, between which others have their turn: the first to ask for a partition opens it."""
+"""A fetch of more partitions than this is read in slices, so that other requests get their turn. Opening a partition
+for the first time is slow.
+"""
 RowOf = tuple[PartitionKey, FetchRow]
 
 
 class _Read:
-    """One reading of everything a fetch asks for."""
+    """The result of one pass over all partitions that a fetch asks for."""
 
     __slots__ = ("missing", "must_answer", "partitions", "record_bytes", "rows")
 
@@ -50,13 +52,13 @@ class _Read:
         self.partitions: list[Partition] = []
         self.record_bytes = 0
         self.missing: list[Place] = []
-        """What would have to be brought in from the disk first, of as many partitions as it takes at most."""
+        """The places that must be read into the page cache first, of at most `PLACES_BROUGHT_IN_AT_ONCE` partitions."""
         self.must_answer = False
-        """An error or a diverging epoch, which the reader should learn of without waiting."""
+        """Whether a partition has an error or a diverging epoch, which the reader should learn without waiting."""
 
 
 def begin(context: RequestContext, request: FetchRequest) -> Answer | Deferred:
-    """Answer from what is there, or wait for more."""
+    """Answer from the data that is there, or wait for more."""
     fetch_context, error = open_context(context, request)
     if fetch_context is None:
         return _frame(encode_fetch_response(context.api_version, context.correlation_id, int(error), 0, ()))
@@ -75,14 +77,15 @@ def begin(context: RequestContext, request: FetchRequest) -> Answer | Deferred:
 
 
 def _must_bring_in(read: _Read, min_bytes: int) -> bool:
-    """Whether what is cached is not enough of an answer."""
+    """Whether the cached data is too little for an answer, so that data must be read from the disk first."""
     return bool(read.missing) and not read.must_answer and read.record_bytes < max(1, min_bytes)
 
 
 class _Waiting:
-    """A fetch that waits for `min_bytes`; what was written so far may not be visible yet, so it looks again.
+    """A fetch that waits for `min_bytes`.
 
-    First it waits for old data to come from the disk, however long that takes.
+    Bytes that were written may not be visible yet, so the fetch reads again after each wake-up. It first waits until
+    old data is in the page cache, however long that takes.
     """
 
     def __init__(
@@ -106,7 +109,7 @@ class _Waiting:
         self.waits_for_disk = False
         self.abandoned = False
         self.reading: asyncio.Task[None] | None = None
-        """What reads many partitions, slice by slice."""
+        """The task that reads many partitions slice by slice."""
 
     def begin(self, read: _Read) -> Deferred:
         self.deferred.on_abandoned = self._abandon
@@ -120,7 +123,7 @@ class _Waiting:
 
     def _wait(self, read: _Read, max_wait_ms: int) -> None:
         if _must_bring_in(read, self.min_bytes):
-            # where memory is so short that it was gone again at once
+            # memory is so short that the kernel dropped the data again at once
             self.waits_for_disk = self.brought_in.issuperset(read.missing)
             self.brought_in.update(read.missing)
             self.wanted = self.context.services.cold_reads.want(read.missing, self._look)
@@ -179,7 +182,7 @@ class _Waiting:
             self.deferred.fail()
 
     def _waits_on(self, read: _Read) -> bool:
-        """Whether what was read is not enough, and there is time to wait for more."""
+        """Whether the data read is too little and the fetch may still wait for more."""
         left_ms = int((self.deadline_s - self.context.services.loop.time()) * 1000)
         waits = _must_bring_in(read, self.min_bytes) or (left_ms > 0 and self._needs_more(read))
         if waits:
@@ -199,7 +202,7 @@ def _answer(context: RequestContext, fetch_context: FetchContext, read: _Read) -
 
 
 def _frame(pieces: list[Piece]) -> Answer:
-    """One frame in memory unless it has records that the kernel should send."""
+    """Join the answer into one frame in memory, unless the kernel should send its records."""
     in_memory = [piece for piece in pieces if isinstance(piece, bytes)]
     return b"".join(in_memory) if len(in_memory) == len(pieces) else pieces
 
@@ -214,7 +217,7 @@ def _read_all(
 ) -> _Read:
     """Read partition after partition until `max_bytes`; the first batch may be larger (KIP-74).
 
-    A partition of which something must come from the disk first has no records in it, unless `waits_for_disk`.
+    A partition whose data is not in the page cache gets no records, unless `waits_for_disk` is set.
     """
     read = _Read()
     for _ in _read_partitions(context, request, fetch_context, max_bytes, read, waits=waits_for_disk):
@@ -231,7 +234,7 @@ def _read_partitions(
     *,
     waits: bool,
 ) -> Iterator[None]:
-    """Read into `read`; others may have their turn after each partition."""
+    """Read into `read`; yield after each partition, so that the caller can let other requests go first."""
     cold_reads = context.services.cold_reads
     storage = cold_reads.storage
     waits = waits or not cold_reads.is_on
@@ -240,7 +243,7 @@ def _read_partitions(
     for key, wanted in fetch_context.wanted():
         partition, error = _resolve(context, key)
         if partition is not None and request.replica_id >= 0:
-            # a follower; there are none, so whoever says so asks the wrong broker
+            # only a follower sends a replica id; there are no followers, so its sender asks the wrong broker
             partition, error = None, ErrorCode.not_leader_or_follower
         if partition is None:
             read.rows.append((key, _error_row(key[1], error)))
@@ -292,7 +295,7 @@ def _read_partition(
     min_one_batch: bool,
     committed_only: bool,
 ) -> FetchRow:
-    # a fetch takes every negative epoch for none (FetchRequest.optionalEpoch)
+    # Fetch takes every negative epoch for "no epoch" (FetchRequest.optionalEpoch)
     error = partition.check_leader_epoch(max(-1, wanted.current_leader_epoch))
     if error is not ErrorCode.none:
         return _error_row(partition.index, error)
@@ -318,7 +321,7 @@ def _read_partition(
 
 
 def _records(log: PartitionLog, region: FileRegion | None) -> bytes | FileRegion:
-    """What goes into the answer: few bytes at once, many as where they are, so that the kernel sends them."""
+    """Return the records for the answer: few as bytes, many as a region of the file, which the kernel sends."""
     if region is None:
         return b""
     return region.kept() if len(region) >= SENT_BY_THE_KERNEL_BYTES else log.read_region(region)
@@ -344,13 +347,18 @@ def _row(
 
 
 def _error_row(index: int, error: ErrorCode) -> FetchRow:
-    """A partition that can't be read. As in Kafka, an unknown one has no aborted transactions, others a null."""
+    """Return the row of a partition that can't be read.
+
+    As in Kafka, an unknown partition has an empty list of aborted transactions, any other a null.
+    """
     unknown = error in {ErrorCode.unknown_topic_id, ErrorCode.unknown_topic_or_partition}
     return FetchRow(index, int(error), -1, -1, -1, () if unknown else None, b"")
 
 
 def _diverging_epoch(log: PartitionLog, wanted: FetchPosition) -> tuple[int, int] | None:
-    """Where the reader's log and this one part (KIP-595; UnifiedLog.endOffsetForEpoch)."""
+    """Return the epoch and offset at which the reader's log and this log diverge (KIP-595;
+    UnifiedLog.endOffsetForEpoch).
+    """
     if wanted.last_fetched_epoch < 0:
         return None
     leader_epoch, end_offset = log.epochs.end_offset(wanted.last_fetched_epoch, log.log_end_offset)

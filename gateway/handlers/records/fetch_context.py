@@ -34,7 +34,7 @@ FIRST_TOPIC_ID_VERSION = 13
 
 
 class FetchContext:
-    """A whole fetch: every partition it names is read and answered."""
+    """A fetch without a session, or the first of one: every partition that it names is read and answered."""
 
     def __init__(
         self, positions: dict[PartitionKey, FetchPosition], *, wants_session: bool, uses_topic_ids: bool
@@ -45,17 +45,17 @@ class FetchContext:
 
     @property
     def count(self) -> int:
-        """How many partitions are read."""
+        """Return the number of partitions to read."""
         return len(self.positions)
 
     def wanted(self) -> Iterable[tuple[PartitionKey, FetchPosition]]:
-        """What to read, in order."""
+        """Return the partitions to read, in order."""
         return self.positions.items()
 
     def answer(
         self, rows: Sequence[tuple[PartitionKey, FetchRow]], services: Services
     ) -> tuple[int, list[TopicRows]]:
-        """The session id to answer and the rows by topic."""
+        """Return the session id for the answer, and its rows by topic."""
         session_id = SESSIONLESS
         if self.wants_session:
             room = services.fetch_sessions.room
@@ -73,7 +73,7 @@ class FetchContext:
 
 
 class IncrementalFetchContext(FetchContext):
-    """A fetch of a session: everything in it is read, what has news is answered."""
+    """A fetch in a session: all partitions of the session are read, those with news are answered."""
 
     def __init__(self, session: FetchSession) -> None:
         super().__init__({}, wants_session=False, uses_topic_ids=session.uses_topic_ids)
@@ -89,7 +89,7 @@ class IncrementalFetchContext(FetchContext):
     def answer(
         self, rows: Sequence[tuple[PartitionKey, FetchRow]], services: Services
     ) -> tuple[int, list[TopicRows]]:
-        del services  # the session exists already
+        del services  # an incremental fetch has its session already
         news = []
         partitions = self.session.partitions
         for key, row in rows:
@@ -98,13 +98,13 @@ class IncrementalFetchContext(FetchContext):
                 continue
             news.append((key, row))
             if row.records:
-                # those that got data go last, so that every partition has its turn
+                # partitions that got data go last, so that every partition has its turn
                 partitions.move_to_end(key)
         return self.session.session_id, _by_topic(news)
 
 
 def open_context(context: RequestContext, request: FetchRequest) -> tuple[FetchContext | None, ErrorCode]:
-    """The context of a fetch request, or the error that answers the whole request."""
+    """Return the context of a fetch request, or the error that answers the whole request."""
     version = context.api_version
     uses_topic_ids = version >= FIRST_TOPIC_ID_VERSION
     if version < FIRST_SESSION_VERSION:
@@ -124,7 +124,7 @@ def open_context(context: RequestContext, request: FetchRequest) -> tuple[FetchC
     if session.uses_topic_ids != uses_topic_ids:
         return None, ErrorCode.fetch_session_topic_id_error
     if not cache.room.has(sum(key not in session.partitions for key in request.positions)):
-        # whoever has no session sends whole requests
+        # a client without a session sends whole requests
         cache.remove(session.session_id)
         return None, ErrorCode.fetch_session_id_not_found
     before = len(session.partitions)
@@ -139,7 +139,7 @@ def open_context(context: RequestContext, request: FetchRequest) -> tuple[FetchC
 
 
 def _update(session: FetchSession, request: FetchRequest) -> None:
-    """Fold the named partitions into the session and drop the forgotten ones."""
+    """Add the named partitions to the session and drop the forgotten partitions."""
     for key, position in request.positions.items():
         cached = session.partitions.get(key)
         if cached is None:
@@ -161,7 +161,7 @@ def _has_news(cached: SessionPartition, row: FetchRow) -> bool:
 
 
 def _by_topic(rows: Sequence[tuple[PartitionKey, FetchRow]]) -> list[TopicRows]:
-    """Rows grouped by topic where the same topic follows itself."""
+    """Group consecutive rows of the same topic."""
     topics: list[tuple[str | bytes, list[FetchRow]]] = []
     for (topic_key, _), row in rows:
         if not topics or topics[-1][0] != topic_key:

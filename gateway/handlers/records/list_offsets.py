@@ -1,4 +1,4 @@
-"""ListOffsets (key 2, versions 1–11): the offset at a time, or one of the special positions.
+"""ListOffsets (key 2, versions 1–11): look up the offset at a timestamp, or a special position.
 
     timestamp  answer
     −1         the high watermark (read_committed: the last stable offset)
@@ -47,7 +47,7 @@ class _Found(NamedTuple):
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
-    """Look every partition up; one asked for twice is INVALID_REQUEST, as in Kafka."""
+    """Look up every partition; a partition that is asked for twice gets INVALID_REQUEST, as in Kafka."""
     module = response_module(API_KEY, context.api_version)
     doubled = _asked_twice(request)
     refused: set[tuple[str, int]] = set()

@@ -1,7 +1,7 @@
-"""OffsetForLeaderEpoch (key 23, versions 2–4): where the records of a leader epoch end.
+"""OffsetForLeaderEpoch (key 23, versions 2–4): return the offset at which a leader epoch ends.
 
-Consumers use it to find out whether what they read was truncated.
-Source: Kafka's ReplicaManager.lastOffsetForLeaderEpoch, UnifiedLog.endOffsetForEpoch (KIP-101, KIP-320).
+Consumers use it to find out whether what they read was truncated. Source: Kafka's
+ReplicaManager.lastOffsetForLeaderEpoch, UnifiedLog.endOffsetForEpoch (KIP-101, KIP-320).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ API_KEY = 23
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
-    """The largest epoch not after the asked one, and its end offset."""
+    """Return the largest leader epoch up to the requested one, and its end offset."""
     module = response_module(API_KEY, context.api_version)
     topics = [
         build(

@@ -45,11 +45,14 @@ logger = logging.getLogger(__name__)
 
 API_KEY = 0
 MANY_PARTITIONS: Final = 1000
-"""A request with more, which no client makes, is appended in slices, between which others have their turn."""
+"""A request with more partitions, which no known client sends, is appended in slices, so that other requests get their
+turn.
+"""
 MANY_TO_OPEN: Final = 16
-"""So is one for more partitions that must be opened first."""
+"""A request that must open more partitions than this is appended in slices, too."""
 LONG_S: Final = 0.05
-"""And the rest of one that has taken so long, as the records of its batches are looked at."""
+"""After this time the rest of a request is appended in later turns. Judging the records of its batches may take long.
+"""
 _NO_ROOM: Final = "too many requests that take long are under way (queued.max.request.bytes)"
 UNKNOWN_TOPIC = int(ErrorCode.unknown_topic_or_partition)
 INVALID_TOPIC = int(ErrorCode.invalid_topic_exception)
@@ -57,7 +60,10 @@ UNKNOWN_TOPIC_ID = int(ErrorCode.unknown_topic_id)
 
 
 def begin(context: RequestContext, request: ProduceRequest) -> Answer | Deferred | None:
-    """Append everything at once, unless it must wait for room; the answer follows when it is persisted."""
+    """Append everything at once, unless the request must wait for room.
+
+    The answer follows when the records are persisted.
+    """
     if context.services.backlog.holds:
         held = hold(context, request, append)
         if held is not None:
@@ -66,7 +72,7 @@ def begin(context: RequestContext, request: ProduceRequest) -> Answer | Deferred
 
 
 def append(context: RequestContext, request: ProduceRequest) -> Answer | Deferred | None:
-    """Append everything at once; the answer follows when it is persisted."""
+    """Append everything at once; the answer follows when the records are persisted."""
     if request.acks not in {-1, 0, 1}:
         return _refuse_all(context, request, ErrorCode.invalid_required_acks)
     appending = _Appending(context, request)
@@ -105,7 +111,7 @@ def _takes_long(context: RequestContext, request: ProduceRequest) -> bool:
 def _append_in_slices(
     context: RequestContext, appending: _Appending, steps: Iterator[None]
 ) -> Deferred | None:
-    """Append what is left in later turns; None where there is no room to keep it until then."""
+    """Append the remaining batches in later turns; None where there is no room to keep them until then."""
     room = context.services.backlog.held.room
     kept_bytes = appending.left_bytes
     if not room.try_keep(kept_bytes):
@@ -134,19 +140,19 @@ def _append_in_slices(
 
 
 class _Appending:
-    """One request on its way into the logs."""
+    """A request whose batches are being appended."""
 
     def __init__(self, context: RequestContext, request: ProduceRequest) -> None:
         self._context = context
         self.refuses = False
-        """Whether what is left is refused, to be sent again."""
+        """Whether the remaining batches are refused, so that the client sends them again."""
         self._request = request
         self._topics: Topics = []
         self._pending: PendingAnswer | None = None
         self._left = _entries_by_topic(context, request)
 
     def steps(self) -> Iterator[None]:
-        """Append partition after partition."""
+        """Append the batch of one partition after the other; yield after each."""
         now_ms = self._context.services.clock.now_ms()
         for key, topic, entries in self._left:
             if not entries:
@@ -159,22 +165,22 @@ class _Appending:
 
     @property
     def is_single(self) -> bool:
-        """Whether there is one partition, as in most requests."""
+        """Whether the request names exactly one partition, as most requests do."""
         left = self._left
         return len(left) == 1 and len(left[0][2]) == 1
 
     @property
     def has_more(self) -> bool:
-        """Whether there is a partition left."""
+        """Whether a partition is left to append to."""
         return any(entries for _, _, entries in self._left)
 
     @property
     def left_bytes(self) -> int:
-        """Bytes of the records that are left."""
+        """Return the size in bytes of the records that are left."""
         return sum(len(entry.records or b"") for _, _, entries in self._left for entry in entries)
 
     def go_on_later(self) -> None:
-        """Have what is left outlive the buffer that it came in."""
+        """Copy the batches that are left, because the receive buffer is reused."""
         for _, _, entries in self._left:
             entries.extend([kept_entry(entries.popleft()) for _ in range(len(entries))])
 
@@ -199,7 +205,7 @@ class _Appending:
             rows.append(ProduceRow(entry.partition, code, -1, -1, -1))
             return
         if partition.topic in INTERNAL_TOPICS:
-            # the gateway keeps its own state there (ReplicaManager.appendToLocalLog)
+            # the gateway keeps its own state in internal topics (ReplicaManager.appendToLocalLog)
             rows.append(ProduceRow(entry.partition, INVALID_TOPIC, -1, -1, -1))
             return
         info = append_batch(
@@ -224,7 +230,9 @@ class _Appending:
     def _refuse(
         self, rows: list[ProduceRow], topic: TopicPartitions, entry: PartitionRecords, now_ms: int
     ) -> None:
-        """Opens nothing. No later batch of its producer is taken before this one."""
+        """Refuse a batch without opening its partition, and every later batch of its producer until this one is sent
+        again.
+        """
         max_refused = self._context.services.config.int("seqgate.backlog.refused.producers.max")
         partition = topic.peek(entry.partition)
         if partition is None:
@@ -234,7 +242,7 @@ class _Appending:
         rows.append(ProduceRow(entry.partition, REFUSED, -1, -1, -1, _NO_ROOM))
 
     def answer(self) -> Answer | Deferred | None:
-        """The answer, when all steps are done. Raises CloseConnection."""
+        """Return the answer once all steps are done. Raises CloseConnection."""
         if self._request.acks == 0:
             close_on_error(self._topics)
             return None
@@ -257,7 +265,10 @@ def _answer(
 def _entries_by_topic(
     context: RequestContext, request: ProduceRequest
 ) -> list[tuple[str | bytes, TopicPartitions | None, deque[PartitionRecords]]]:
-    """The partitions' entries by topic. Of a partition named twice only the last entry counts, as in Kafka."""
+    """Return the entries of the partitions by topic.
+
+    Of a partition named twice only the last entry counts, as in Kafka.
+    """
     partitions = context.services.partitions
     grouped: dict[str | bytes, dict[int, PartitionRecords]] = {}
     for key, entries in request.topics:
@@ -268,7 +279,7 @@ def _entries_by_topic(
 
 
 def _missing(key: str | bytes, topic: TopicPartitions | None, index: int) -> int:
-    """Why there is no such partition to append to."""
+    """Return the error for a partition that can't be appended to."""
     if topic is not None:
         return int(topic.error_without(index))
     return UNKNOWN_TOPIC_ID if isinstance(key, bytes) else UNKNOWN_TOPIC

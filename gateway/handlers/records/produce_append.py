@@ -1,4 +1,4 @@
-"""Appending one partition's batch for a Produce, and the answer that waits until it is persisted.
+"""Appends the batch of one partition for a Produce; its answer waits until the batch is persisted.
 
 Source: Kafka's ReplicaManager.appendRecords and appendToLocalLog.
 """
@@ -28,16 +28,18 @@ logger = logging.getLogger(__name__)
 
 Topics = list[tuple[str | bytes, list[ProduceRow]]]
 _MESSAGE_CHARACTERS: Final = 1_000
-"""Ids and names are a part of some messages, and those may be as long as clients like: longer than v8 can tell."""
+"""Characters of an error message that are sent. Messages contain ids and names that clients choose, and v8 can't encode
+a longer string.
+"""
 ATTRIBUTES_POSITION = 22
-"""The low byte of a batch's attributes."""
+"""The position of the low byte of a batch's attributes."""
 PRODUCER_POSITION = 43
 _PRODUCER: Final = struct.Struct(">qh")
 TRANSACTIONAL_BIT = 0x10
 CODEC_BITS = 0x07
 ZSTD = 4
 SPECIAL_BITS = TRANSACTIONAL_BIT | ZSTD
-"""Nothing is to be asked of a batch that has none of these attributes."""
+"""The attribute bits that need checks before the append. A batch without them is appended at once."""
 FIRST_ZSTD_VERSION = 7
 UNSETTLED = int(ErrorCode.not_enough_replicas_after_append)
 STORAGE_ERROR = int(ErrorCode.kafka_storage_error)
@@ -50,16 +52,17 @@ REFUSALS_BEFORE_THE_APPEND = frozenset(
         ErrorCode.kafka_storage_error,
     )
 )
-"""Answered with log_start_offset −1 (ReplicaManager.appendToLocalLog)."""
+"""Errors found before the append; their rows have log_start_offset −1 (ReplicaManager.appendToLocalLog)."""
 INVALID_PRODUCER_EPOCH = int(ErrorCode.invalid_producer_epoch)
-"""Of a transaction this is found before the append as well (UnifiedLog.maybeStartTransactionVerification)."""
+"""The error is found before the append for transactional batches only (UnifiedLog.maybeStartTransactionVerification).
+"""
 SEQUENCE_REFUSALS = frozenset((int(ErrorCode.out_of_order_sequence_number), INVALID_PRODUCER_EPOCH))
 _REFUSED_FOR_NOW: Final = (DelayedLimitReached, NameLimitReached, NamesNotReady, NameUndecided, StorageFailed)
-"""The producer sends it again, and the batches after it must not have come first."""
+"""Errors after which the producer sends the batch again; its later batches must not be appended before it."""
 
 
 class PendingAnswer:
-    """An answer whose rows wait for flushes; the last flush to end resolves `deferred`."""
+    """An answer whose rows wait for flushes. The last flush to end resolves `deferred`."""
 
     __slots__ = ("context", "deferred", "has_state", "topics", "waiting")
 
@@ -68,22 +71,22 @@ class PendingAnswer:
         self.topics = topics
         self.deferred = Deferred()
         self.waiting = 1
-        """The number of flushes, plus one until `complete`."""
+        """The number of flushes to wait for, plus one until `complete`."""
         self.has_state = True
-        """Whether the state of the transaction is durable as far as the rows need it."""
+        """Whether the state of the transactions that the rows need is durable."""
 
     def wait(self, rows: list[ProduceRow], position: int, partition: Partition, offset: int) -> None:
-        """Hold the answer until the flush of the row at `position`, whose records end at `offset`."""
+        """Delay the answer until the flush of the row at `position`, whose records end at `offset`."""
         self.waiting += 1
         partition.when_decided(offset, partial(self._row_decided, rows, position))
 
     def wait_for_state(self, state: Partition, offset: int) -> None:
-        """Hold the answer also until the transaction's state, which has the rows' partitions, is durable."""
+        """Delay the answer until the state of the transaction, which lists the rows' partitions, is durable."""
         self.waiting += 1
         state.when_decided(offset, self._state_decided)
 
     def complete(self) -> Deferred:
-        """Return where the answer will be; nothing more is added to it."""
+        """Return the future of the answer. No row is added after this call."""
         self.waiting -= 1
         if not self.waiting:
             self._answer()
@@ -109,14 +112,17 @@ class PendingAnswer:
         try:
             frame = encode_produce_response(context.api_version, context.correlation_id, self.topics)
         except struct.error as error:
-            # a topic name that is too long for this version once its invalid UTF-8 is replaced
+            # the topic name is too long for this version, because each invalid byte of its UTF-8 was replaced by three
             logger.warning("a Produce of %s can't be answered: %s", context.peer_host, error)
             self.deferred.fail()
             return
         self.deferred.resolve(frame)
 
     def _refuse_without_state(self) -> None:
-        """Refuse all rows, to be sent again: a crash could leave their batches outside of the transaction."""
+        """Refuse all rows with an error that clients retry.
+
+        Otherwise a crash could leave their batches outside of the transaction.
+        """
         message = "the state of the transaction could not be flushed"
         for _, rows in self.topics:
             for position, row in enumerate(rows):
@@ -141,7 +147,7 @@ def append_batch(
     transactional_id: str | None,
     now_ms: int,
 ) -> Appended | ProduceRow:
-    """Append one partition's batch; returns where it lies, or the row that refuses it."""
+    """Append the batch of one partition; return its offsets, or the row that refuses it."""
     if records is None:
         return refused_row(partition, int(ErrorCode.invalid_record), "no records", appended=False)
     attributes = records[ATTRIBUTES_POSITION] if len(records) > ATTRIBUTES_POSITION else 0
@@ -175,7 +181,7 @@ def append_batch(
         row = refused_row(partition, code, str(error), appended=appended)
         return row._replace(record_errors=error.record_errors) if isinstance(error, InvalidRecord) else row
     if info.is_duplicate:
-        # the log counts batches that it drops by producer names; their answers have no offsets
+        # batches that the log drops by their producer names have no offsets; the log counts them itself
         services.duplicates += info.has_offsets
     elif gate is not None:
         gate.count_append(len(records))
@@ -185,7 +191,7 @@ def append_batch(
 def _refuse_for_room(
     services: Services, partition: Partition, records: memoryview, now_ms: int
 ) -> ProduceRow | None:
-    """The row of a batch for which quota or disk have no room now; what the log has already is answered as ever."""
+    """Return the row of a batch for which quota or disk have no room now. A duplicate is answered as always."""
     reason = gates_refusal(partition, records, now_ms)
     if reason is not None:
         return refused_row(partition, REFUSED, reason, appended=False)
@@ -215,14 +221,14 @@ def _take_part(
     records: memoryview,
     transactional_id: str | None,
 ) -> ProduceRow | None:
-    """Have the partition take part in the batch's transaction, at once; the row of a batch that may not."""
+    """Add the partition to the batch's transaction; return the refusing row if that fails."""
     if not transactional_id:
         is_missing = transactional_id is None
         code = ErrorCode.transactional_id_authorization_failed if is_missing else ErrorCode.invalid_request
         message = "a transactional batch without a transactional id"
         return refused_row(partition, int(code), message, appended=False)
     if len(records) < HEADER_BYTES or partition.log.offline:
-        return None  # which the log refuses
+        return None  # the log refuses this batch
     producer = Producer(*_PRODUCER.unpack_from(records, PRODUCER_POSITION))
     client_version = VERSION_2 if api_version >= FIRST_PRODUCE_THAT_ADDS else 0
     place = partition.topic, partition.index
@@ -236,13 +242,13 @@ def _take_part(
 
 
 def refused_row(partition: Partition, code: int, message: str, *, appended: bool = True) -> ProduceRow:
-    """The row of a refusal. One before the append carries no log_start_offset, one by the log itself does."""
+    """Return the row of a refusal. It has a log_start_offset only if the log itself refused the batch."""
     log_start_offset = partition.log.log_start_offset if appended else -1
     return ProduceRow(partition.index, code, -1, -1, log_start_offset, message[:_MESSAGE_CHARACTERS])
 
 
 def log_refusal(peer_host: str, client_id: str, partition: Partition, row: ProduceRow) -> None:
-    """What is refused says why in the gateway's log as well."""
+    """Log why a batch was refused."""
     logger.info(
         "refused a batch of %s (client %r) for %s-%d with error %d: %s",
         peer_host,
@@ -255,7 +261,10 @@ def log_refusal(peer_host: str, client_id: str, partition: Partition, row: Produ
 
 
 def close_on_error(topics: Topics) -> None:
-    """acks=0 has no answer; an error is told by closing the connection, so that the client refreshes."""
+    """Close the connection if the request failed.
+
+    acks=0 has no answer, and a lost connection makes the client refresh its metadata.
+    """
     for _, rows in topics:
         for row in rows:
             if row.error_code:

@@ -1,7 +1,7 @@
-"""The shorter way of Produce requests that repeat an earlier one in all but correlation id and records.
+"""The fast path for repeats: Produce requests that equal an earlier one except for correlation id and records.
 
-The gateway remembers, by the prefix of such requests, which partition they go to and what their answer looks
-like. Everything that decides over the batch itself is the same code as for other requests.
+The gateway remembers, by the prefix of such requests, which partition they go to and what their answer looks like. The
+batch itself is judged by the same code as in other requests.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from gateway.runtime.services import Services
 from log import Appended
 
 MAX_PREFIXES: Final = 4096
-"""How many prefixes are remembered for each version; one more, and the table begins anew."""
+"""Prefixes remembered for each version. One more empties the table."""
 MAX_PREFIX_BYTES: Final = 512
-"""Longer ones, with client ids that nobody has, are not remembered."""
+"""Longer prefixes are not remembered; only unusually long client ids or topic names make them."""
 _VALID_ACKS: Final = frozenset((-1, 0, 1))
 
 
 class _Target:
-    """Where the requests of one prefix go, and their answer."""
+    """The partition that the requests of one prefix go to, and the constant parts of their answer."""
 
     __slots__ = ("_api_version", "_encode", "acks", "client_id", "key", "partition")
 
@@ -46,16 +46,16 @@ class _Target:
         self._encode = RepeatedAnswer(context.api_version, key, partition.index).encode
 
     def confirm(self, correlation_id: int, info: Appended) -> Answer:
-        """The answer to a batch that was appended."""
+        """Return the answer to a batch that was appended."""
         base_offset, _, log_append_time_ms, log_start_offset, _, _ = info
         return self._encode(correlation_id, base_offset, log_append_time_ms, log_start_offset)
 
     def refuse(self, correlation_id: int, row: ProduceRow) -> Answer:
-        """The answer to a batch that was not."""
+        """Return the answer to a batch that was refused."""
         return encode_produce_response(self._api_version, correlation_id, [(self.key, [row])])
 
     def answer(self, deferred: Deferred, correlation_id: int, info: Appended, persisted: bool) -> None:
-        """Answer a batch that was appended, now that its flush is over."""
+        """Answer a batch that was appended, after its flush."""
         if persisted:
             deferred.resolve(self.confirm(correlation_id, info))
         else:

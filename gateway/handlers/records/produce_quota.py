@@ -1,7 +1,7 @@
-"""A Produce to a topic with a backlog quota: refused before anything is written, or held until there is room.
+"""A Produce to a topic with a backlog quota: refuse it before anything is written, or hold it until there is room.
 
-The error is NOT_ENOUGH_REPLICAS, because every client takes it for what it is here: nothing was written, send it again
-(librdkafka and aiokafka give up on THROTTLING_QUOTA_EXCEEDED). Its message says what it is about.
+The error is NOT_ENOUGH_REPLICAS. Every client understands it as what it means here: nothing was written, send the batch
+again. librdkafka and aiokafka give up on THROTTLING_QUOTA_EXCEEDED. The error message names the quota.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Begin = Callable[[RequestContext, ProduceRequest], Answer | Deferred | None]
 
 
 def gates_refusal(partition: Partition, records: memoryview, now_ms: int) -> str | None:
-    """Why a batch is not appended now, None when it may be. What the log has already is answered as ever."""
+    """Return why a batch must not be appended now, None when it may be. A duplicate is answered as always."""
     for gate in (partition.gate, partition.delayed_gate):
         reason = None if gate is None else _refusal(partition, gate, records, now_ms)
         if reason is not None:
@@ -45,7 +45,10 @@ def _refusal(partition: Partition, gate: ProduceGate, records: memoryview, now_m
 
 
 def refused_by_log(partition: Partition, max_refused: int, records: memoryview | None, now_ms: int) -> None:
-    """The log, or the disk, had no room for a batch: none that the producer sent after it may be first."""
+    """Note that the log or the disk had no room for a batch.
+
+    Later batches of its producer must not be appended before it.
+    """
     if records is None or len(records) < HEADER_BYTES:
         return
     if partition.delayed_gate is None:
@@ -56,7 +59,10 @@ def refused_by_log(partition: Partition, max_refused: int, records: memoryview |
 def refused_unopened(
     topic: TopicPartitions, index: int, max_refused: int, records: memoryview | None, now_ms: int
 ) -> None:
-    """A partition could not be opened for a batch; once it can be, none that the producer sent after it may be first."""
+    """Note that a partition could not be opened for a batch.
+
+    Once it opens, later batches of the producer must not be appended first.
+    """
     if records is None or len(records) < HEADER_BYTES:
         return
     if index not in topic.gates:
@@ -70,7 +76,7 @@ def _remember(gate: ProduceGate, records: memoryview, now_ms: int) -> None:
 
 
 def hold(context: RequestContext, request: ProduceRequest, begin: Begin) -> Deferred | None:
-    """Where the answer of a request will be that waits for room; None when it need not, or can't, wait."""
+    """Hold a request until there is room; return the future of its answer. None when it need not wait, or can't."""
     if not _must_wait(context, request):
         return None
     held = context.services.backlog.held
@@ -104,7 +110,7 @@ def _must_wait(context: RequestContext, request: ProduceRequest) -> bool:
 
 
 def _is_full(context: RequestContext, partition: Partition, records: memoryview | None) -> bool:
-    """Whether a batch would have to wait: not one that the log has already, or would refuse."""
+    """Whether a batch would have to wait. Duplicates, and batches that the log would refuse, need not."""
     gate = partition.gate
     if gate is None or not gate.holds or not gate.is_closed or partition.log.offline:
         return False
@@ -114,7 +120,7 @@ def _is_full(context: RequestContext, partition: Partition, records: memoryview 
 
 
 def copied(request: ProduceRequest) -> ProduceRequest:
-    """The request apart from the buffer that it came in."""
+    """Copy the request out of the receive buffer."""
     topics = [
         topic._replace(partitions=[kept_entry(entry) for entry in topic.partitions])
         for topic in request.topics
@@ -123,12 +129,12 @@ def copied(request: ProduceRequest) -> ProduceRequest:
 
 
 def kept_entry(entry: PartitionRecords) -> PartitionRecords:
-    """A partition's records apart from the buffer that they came in."""
+    """Copy the records of a partition out of the receive buffer."""
     return entry if entry.records is None else entry._replace(records=memoryview(bytes(entry.records)))
 
 
 def _go_on(context: RequestContext, request: ProduceRequest, begin: Begin, deferred: Deferred) -> None:
-    """Carry out a request that waited, and have `deferred` tell its answer."""
+    """Carry out a request that waited; its answer resolves `deferred`."""
     deferred.on_abandoned = None
     try:
         answer = begin(context, request)
@@ -137,7 +143,7 @@ def _go_on(context: RequestContext, request: ProduceRequest, begin: Begin, defer
         deferred.fail()
         return
     except Exception:
-        # this runs for all that wait, who must not suffer from one of them
+        # this loop serves all requests that wait: an error of one must not stop the others
         logger.exception("a Produce of %s that waited can't be carried out", context.peer_host)
         deferred.fail()
         return

@@ -1,1 +1,1 @@
-"""Partitions with their waiters, group commit, and reading."""
+"""Partitions: the requests that wait for them, group commit, and reading."""

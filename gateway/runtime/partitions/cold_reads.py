@@ -1,12 +1,12 @@
-"""Old data on its way to readers: brought into the page cache by threads, dropped from it behind them.
+"""Reads old data into the page cache in threads, and drops it from there when its readers have passed.
 
-The event loop never waits for the disk on a reader's behalf. What a read finds missing is `want`ed here, in blocks;
-threads bring the blocks in, and the reader looks again. A reader that goes on from block to block finds the next ones
-brought in ahead of it. Of all that was brought in only the blocks used last stay, so that a reader of a whole log takes
-a bounded part of the page cache from what is written and read at the tail, and another reader close behind shares it.
-Flushes go first: while a round of them is under way no block is begun, but for one after the round before, so that
-reading goes on beside a producer that never pauses. A disk that is given large reads without end lets a flush of a few
-pages wait for tens of milliseconds.
+The event loop never waits for the disk on a reader's behalf. A reader passes the places that are not cached to `want`.
+Threads read their blocks into the page cache, and then the reader tries again. For a reader that goes from block to
+block the next blocks are read ahead. Of the blocks that were read only the most recently used stay cached. A reader of
+a whole log therefore takes a bounded part of the page cache from the tail of the logs, and another reader close behind
+shares these blocks. Flushes go first: during a flush round no new block is read, except for one block per round, so
+that readers progress beside a producer that never pauses. On a disk that is busy with large reads a flush of a few
+pages takes tens of milliseconds.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ BLOCK_BYTES: Final = 1 << 20
 _WHOLE: Final = -1
 T = TypeVar("T")
 BlockKey = tuple[str, int]
-"""A path, and the number of a block of the file or `_WHOLE`."""
+"""The path of a file, and the number of a block in it, or `_WHOLE`."""
 
 
 class Wanted:
-    """Someone who waits for blocks, and is called back once when all are there or could not be read."""
+    """A reader that waits for blocks. Its callback runs once, when all blocks are cached or could not be read."""
 
     __slots__ = ("_cold_reads", "callback", "loads")
 
@@ -41,7 +41,7 @@ class Wanted:
         self.loads: dict[_Load, None] = {}
 
     def cancel(self) -> None:
-        """Call nobody back; what nobody else waits for and is not begun is not read."""
+        """Drop the callback; blocks that no other reader waits for are not read unless their read has begun."""
         self.callback = None
         loads, self.loads = self.loads, {}
         for load in loads:
@@ -49,7 +49,7 @@ class Wanted:
 
 
 class _Load:
-    """One block that is to be brought in, and who waits for it; nobody, when it is read ahead."""
+    """One block to read, and the readers that wait for it; none when the block is read ahead."""
 
     __slots__ = ("blocks_ahead", "failed", "key", "place", "queue", "size_bytes", "waiting")
 
@@ -58,19 +58,19 @@ class _Load:
         self.place = place
         self.waiting: dict[Wanted, None] = {}
         self.queue: OrderedDict[BlockKey, _Load] | None = queue
-        """Where it waits for a thread; None once it has one."""
+        """The queue that the block is in until a thread takes it; None after that."""
         self.blocks_ahead = 0
-        """How many of the blocks after it to read, if it is not the last of its file."""
+        """How many of the following blocks to read too, up to the end of the file."""
         self.size_bytes = 0
         self.failed = False
         queue[key] = self
 
 
 class ColdReads:
-    """Brings blocks in with `threads` threads (0: readers wait for the disk themselves).
+    """Reads blocks into the page cache with `threads` threads; with 0 readers wait for the disk themselves.
 
-    `cache_bytes` bounds what stays in the page cache of what was brought in, `ahead_bytes` how far ahead of a reader the
-    disk is read. All methods belong to the event loop.
+    `cache_bytes` limits the blocks that stay cached, `ahead_bytes` how far blocks are read ahead of a reader. Call all
+    methods in the event loop.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class ColdReads:
         self._loop = loop
         self._flusher = flusher
         self._has_turn = True
-        """Whether a block may be begun though a flush round is under way."""
+        """Whether one block may be read although a flush round is under way."""
         if flusher is not None:
             flusher.after_round.append(self._take_turn)
         self._thread_count = threads
@@ -97,13 +97,13 @@ class ColdReads:
         self._blocks_kept = max(1, cache_bytes // BLOCK_BYTES)
         self._blocks_ahead = min(-(-ahead_bytes // BLOCK_BYTES), self._blocks_kept // 2)
         self._known: OrderedDict[BlockKey, Place] = OrderedDict()
-        """What was brought in and not dropped yet, the least recently used first."""
+        """The blocks that were read and not dropped yet, the least recently used first."""
         self._loads: dict[BlockKey, _Load] = {}
         self._urgent: OrderedDict[BlockKey, _Load] = OrderedDict()
         self._ahead: OrderedDict[BlockKey, _Load] = OrderedDict()
         self._running = 0
         self.blocks_read = 0
-        """Since the start."""
+        """The number of blocks read since the start."""
 
     def start(self) -> None:
         """Start the threads."""
@@ -111,7 +111,7 @@ class ColdReads:
             self._workers = self._machine.workers("cold-read", self._thread_count, self._work)
 
     def stop(self) -> None:
-        """End the threads when what they are at is done; nobody is called back any more."""
+        """End the threads when their current reads are done; no callback runs any more."""
         for wanted in [wanted for load in self._loads.values() for wanted in load.waiting]:
             wanted.cancel()
         for queue in (self._urgent, self._ahead):
@@ -123,23 +123,23 @@ class ColdReads:
 
     @property
     def is_on(self) -> bool:
-        """Whether readers can be kept from waiting for the disk: here, and on this system and file system."""
+        """Whether readers need not wait for the disk: the setting, the system and the file system allow it."""
         return self._workers is not None and self.storage.tells_cached
 
     @property
     def blocks_kept(self) -> int:
-        """How many blocks that were brought in may still be in the page cache."""
+        """Return the number of blocks that were read and may still be in the page cache."""
         return len(self._known)
 
     @property
     def blocks_waiting(self) -> int:
-        """How many blocks wait for a thread or have one."""
+        """Return the number of blocks that are queued or being read."""
         return len(self._loads)
 
-    # For those who read.
+    # For readers.
 
     def attempt(self, work: Callable[[], T]) -> T:
-        """Run `work`; it raises NotCached where it would wait for the disk, and whatever else it raises."""
+        """Run `work`; it raises NotCached where it would wait for the disk. Raises what `work` raises."""
         storage = self.storage
         storage.waits = not self.is_on
         try:
@@ -148,9 +148,10 @@ class ColdReads:
             storage.waits = True
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Run `work` again and again until all that it reads is cached. It changes nothing until it returns.
+        """Run `work` again and again until all that it reads is cached. `work` must change nothing before it returns.
 
-        Where all that is missing was brought in before, and is gone again, the disk is waited for. Raises what `work` raises.
+        If the missing blocks have been read before and were dropped again, `work` waits for the disk. Raises what
+        `work` raises.
         """
         seen: set[Place] = set()
         while True:
@@ -171,7 +172,7 @@ class ColdReads:
             wanted.cancel()
 
     def want(self, places: Iterable[Place], callback: Callable[[], None]) -> Wanted:
-        """Have all of the places brought in, then call back, never at once."""
+        """Read all of the places into the page cache, then call back, never at once."""
         wanted = Wanted(self, callback)
         for place in places:
             for key, block in _blocks_of(place):
@@ -189,14 +190,14 @@ class ColdReads:
         return wanted
 
     def bring_in_ahead(self, places: Iterable[Place]) -> None:
-        """Have the places brought in for one who will come back, unless much is waited for already."""
+        """Read the places into the page cache for a reader who will come back, unless the queue is long."""
         for place in places:
             for key, block in _blocks_of(place):
                 self._read_ahead(key, block)
         self._start_loads()
 
     def passing(self, place: Place) -> None:
-        """A reader goes over a cached place: keep its blocks a while, and go ahead of it."""
+        """Keep the blocks of a cached place for a while, and read ahead of its reader."""
         if not self._known:
             return
         for key, _ in _blocks_of(place):
@@ -207,7 +208,7 @@ class ColdReads:
         self._start_loads()
 
     def give_up(self, load: _Load, wanted: Wanted) -> None:
-        """`wanted` does not wait for the block any more."""
+        """Stop waiting for the block on behalf of `wanted`."""
         load.waiting.pop(wanted, None)
         if not load.waiting and load.queue is not None:
             del load.queue[load.key]
@@ -216,12 +217,14 @@ class ColdReads:
     # Inside.
 
     def _is_in_sequence(self, key: BlockKey) -> bool:
-        """Whether a reader of this block seems to go through the file: it is the first, or comes from the one before."""
+        """Whether the reader of this block seems to read the file in sequence: the block is the first, or follows one
+        that is known.
+        """
         path, number = key
         return number == 0 or (number > 0 and (path, number - 1) in self._known)
 
     def _read_on(self, key: BlockKey, blocks: int) -> None:
-        """Read the blocks after one that is known, as many as asked for and as there are in the file."""
+        """Read the blocks after a known one, as many as asked for, up to the end of the file."""
         path, number = key
         while blocks > 0 and self._known[path, number].size_bytes == BLOCK_BYTES:
             number += 1
@@ -259,7 +262,7 @@ class ColdReads:
             self._flusher.disk_is_busy = self._running > 0
 
     def _take_turn(self) -> None:
-        """A flush round is over."""
+        """Read the next block: a flush round is over."""
         self._has_turn = True
         self._start_loads()
 
@@ -272,7 +275,7 @@ class ColdReads:
             job.size_bytes = self.storage.bring_in(job.place)
             failed = False
         except OSError as error:
-            logger.debug("%s: %s", job, error)  # who reads it meets the error
+            logger.debug("%s: %s", job, error)  # the reader of this block meets the same error itself
         except Exception:
             logger.exception("old data could not be read ahead")
         if isinstance(job, _Load):
@@ -301,7 +304,9 @@ class ColdReads:
         self._known.move_to_end(key)
         while len(self._known) > self._blocks_kept:
             _, dropped = self._known.popitem(last=False)
-            if dropped.size_bytes and self._workers is not None:  # 0 would be everything from there on
+            if (
+                dropped.size_bytes and self._workers is not None
+            ):  # POSIX_FADV takes length 0 for "to the end of the file"
                 self._workers.put(dropped)
 
 
@@ -315,7 +320,7 @@ def _blocks_of(place: Place) -> Iterator[tuple[BlockKey, Place]]:
 
 
 def _call(callback: Callable[[], None]) -> None:
-    """What goes wrong with one reader must not keep the others waiting."""
+    """Call a reader back; log its error, so that the other readers are called, too."""
     try:
         callback()
     except Exception:

@@ -1,4 +1,4 @@
-"""A fetch that waits for data: until enough bytes are there or its time is up (Kafka's DelayedFetch)."""
+"""A fetch that waits for data until enough bytes have come or its time is up (Kafka's DelayedFetch)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from gateway.runtime.partitions.partition import Partition
 class DelayedFetch:
     """Waits on partitions and completes once, by progress or by time-out.
 
-    `min_bytes` more bytes than at the start, written to any of the partitions, count as progress; a
-    partition that went offline or away does too, because the reader should learn of it. While written records
-    wait for their flush, any of these may be what is missing: then every flush counts as progress. For a reader of
-    committed records (`committed_only`) they wait for the end of their transaction as well, and only a last stable
-    offset that moved is progress.
+    Progress is `min_bytes` more bytes than at the start, in all partitions together. A partition that goes offline or
+    is deleted counts as progress, too, because the reader should learn of it. While written records wait for their
+    flush, every flush counts as progress, because these records may be enough. For a reader of committed records
+    (`committed_only`) only a last stable offset that moved is progress.
     """
 
     __slots__ = (
@@ -65,7 +64,10 @@ class DelayedFetch:
         return [partition.log.last_stable_offset for partition in self._partitions]
 
     def _progress(self, index: int) -> None:
-        """Look at one partition only: a fetch of very many would have each append to any of them look at all."""
+        """Check one partition for progress.
+
+        Checking all would cost each append to any partition of a large fetch too much.
+        """
         partition = self._partitions[index]
         log = partition.log
         ended = partition.closed or log.offline
@@ -84,11 +86,11 @@ class DelayedFetch:
         if complete is None:
             return
         self.cancel()
-        # not at once: several partitions of one flush round should be read together
+        # not at once: the partitions that one flush round makes visible are read together
         self._loop.call_soon(complete)
 
     def cancel(self) -> None:
-        """Stop waiting; the completion is not called any more."""
+        """Stop waiting; the callback is not called any more."""
         self._complete = None
         self._timer.cancel()
         for partition in self._partitions:

@@ -1,7 +1,7 @@
-"""Fetch sessions (KIP-227): what a consumer asked for last time and what it was told.
+"""Fetch sessions (KIP-227): the partitions that a consumer asked for, and the last answer for each.
 
-A session lets a consumer name only the partitions whose position changed, and lets the gateway answer
-only the partitions that have news. Source: Kafka's FetchSession and FetchManager.
+A session lets a consumer name only the partitions whose position changed, and lets the gateway answer only the
+partitions that have news. Source: Kafka's FetchSession and FetchManager.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class SessionPartition:
     def has_news(
         self, error_code: int, record_bytes: int, high_watermark: int, log_start_offset: int, diverges: bool
     ) -> bool:
-        """Whether the incremental answer must name this partition; remembers what it will say."""
+        """Whether the incremental answer must name this partition; remembers the new answer."""
         news = record_bytes > 0 or diverges
         if high_watermark != self.high_watermark:
             self.high_watermark = high_watermark
@@ -40,14 +40,14 @@ class SessionPartition:
             self.log_start_offset = log_start_offset
             news = True
         if error_code:
-            # an unusual watermark makes the error repeat until it is gone
+            # −1 never equals a real watermark, so the next answer names the partition again until the error is gone
             self.high_watermark = -1
             news = True
         return news
 
 
 class SessionRoom:
-    """How many partitions the sessions of all clients hold, and may hold."""
+    """How many partitions the fetch sessions of all clients hold, and how many they may hold."""
 
     __slots__ = ("limit", "partitions")
 
@@ -56,7 +56,7 @@ class SessionRoom:
         self.partitions = 0
 
     def has(self, more: int) -> bool:
-        """Whether there is room for so many more."""
+        """Whether there is room for `more` partitions."""
         return self.partitions + more <= self.limit
 
 
@@ -64,7 +64,7 @@ PartitionKey = tuple[TopicKey, int]
 
 
 class FetchSession:
-    """One consumer's session. `partitions` keeps the order in which they are read."""
+    """One consumer's fetch session. `partitions` keeps the order in which they are read."""
 
     __slots__ = ("last_used_ms", "partitions", "session_epoch", "session_id", "uses_topic_ids")
 
@@ -76,12 +76,15 @@ class FetchSession:
         self.partitions: OrderedDict[PartitionKey, SessionPartition] = OrderedDict()
 
     def advance(self) -> None:
-        """The next epoch, which wraps to 1 (FetchMetadata.nextEpoch)."""
+        """Return the next session epoch, which wraps to 1 (FetchMetadata.nextEpoch)."""
         self.session_epoch = 1 if self.session_epoch == 2**31 - 1 else self.session_epoch + 1
 
 
 class FetchSessionCache:
-    """At most `slots` sessions; the longest idle goes first. `room` bounds the partitions of all of them."""
+    """Holds at most `slots` sessions and evicts the longest idle first.
+
+    `room` limits the partitions of all sessions.
+    """
 
     def __init__(self, slots: int, room: SessionRoom | None = None) -> None:
         self.slots = slots
@@ -93,7 +96,7 @@ class FetchSessionCache:
         return len(self._sessions)
 
     def create(self, uses_topic_ids: bool, now_ms: int) -> FetchSession | None:
-        """A new session, or None when there is no room: the consumer then sends whole requests."""
+        """Return a new session, or None when there is no room; the consumer then sends whole requests."""
         if self.slots <= 0:
             return None
         if len(self._sessions) >= self.slots:

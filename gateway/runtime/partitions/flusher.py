@@ -1,12 +1,12 @@
 """Group commit: one flush round makes everything durable that was appended before it began.
 
-Requests append at once and then wait for a round. While a round's fdatasyncs run in worker threads, new
-appends gather for the next one, so a hundred waiting requests share one flush. A partition's high
-watermark follows its round. After a failed flush the partition is offline; a flush is never retried,
-because the kernel may have dropped the dirty pages (fsyncgate, PostgreSQL 2018).
+Requests append at once and then wait for a round. While a round's fdatasyncs run in worker threads, new appends gather
+for the next one, so a hundred waiting requests share one flush. A partition's high watermark follows its round. After a
+failed flush the partition is offline; a flush is never retried, because the kernel may have dropped the dirty pages
+(fsyncgate, PostgreSQL 2018).
 
-One small file for one waiting request, on a disk that lately was quick, is flushed in the event loop itself:
-handing it to a thread and back costs more than the flush. The first slow one ends that for a while.
+A small file that a single request waits for is flushed in the event loop itself while the disk is quick: a thread would
+cost more than the flush. The first slow flush ends that for a while.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ logger = logging.getLogger(__name__)
 TICKETS_PER_THREAD = 4
 """Below this many files a second thread costs more than it saves."""
 PACE_MEMORY = 0.95
-"""How much of a slow flush is still remembered after the next one."""
+"""The share of a slow flush's time that is still remembered after the next flush."""
 
 
 class _Pace:
-    """How long small flushes take by experience (s): a slow one counts at once, and is forgotten slowly."""
+    """Estimates how long small flushes take (s): a slow flush counts at once, and is forgotten slowly."""
 
     __slots__ = ("_recent_s", "_seconds", "limit_s")
 
@@ -44,7 +44,7 @@ class _Pace:
         return self._recent_s < self.limit_s
 
     def time(self, commit: Callable[[], list[OSError | None]]) -> list[OSError | None]:
-        """Commit one small flush and learn from it. Raises what `commit` raises."""
+        """Commit one small flush and take its time. Raises what `commit` raises."""
         begun_s = self._seconds()
         try:
             return commit()
@@ -54,7 +54,9 @@ class _Pace:
 
 
 class _Unserved:
-    """The owner of a log that no partition serves, as that of the metadata: what is durable is persisted."""
+    """The owner of a log that no partition serves, such as the metadata log: its records are persisted once they are
+    durable.
+    """
 
     def __init__(self, log: PartitionLog) -> None:
         self.log = log
@@ -78,19 +80,19 @@ class _Round:
         self.owners = owners
         self.entries = entries
         self.tickets = dict(entries)
-        """Without those of logs that were reopened since the round began."""
+        """The tickets of the round, without those of logs that were reopened since the round began."""
         self.waiting = waiting
         self.errors: dict[int, OSError] = {}
         self.shares_left = 0
         self.is_lone = False
-        """Whether one request waits for one small file."""
+        """Whether a single request waits for a single small file."""
 
 
 class Flusher:
     """Collects logs with unflushed appends and flushes them together.
 
-    `threads` bounds how many files are flushed at the same time, `inline_limit_s` how long a flush may be expected
-    to take in the event loop (0: none runs there).
+    At most `threads` files are flushed at the same time. A flush runs in the event loop only if it is expected to take
+    less than `inline_limit_s` (0: never).
     """
 
     def __init__(
@@ -110,22 +112,22 @@ class Flusher:
         self._workers: Workers[tuple[_Round, Sequence[int]]]
         self._lock = threading.Lock()
         self._dirty: dict[PartitionLog, LogOwner] = {}
-        """What the next round flushes."""
+        """The logs that the next round flushes, with their owners."""
         self._waiting: list[Waiting] = []
-        """Who waits for the next round."""
+        """The requests that wait for the next round."""
         self._idle: list[asyncio.Future[None]] = []
         self._running: _Round | None = None
         self._scheduled = False
         self.after_round: list[Callable[[], None]] = []
-        """Called after everything that waited for a round is resolved, so that the answers can leave together."""
+        """Called after all requests that waited for a round are resolved, so that their answers leave together."""
         self.disk_is_busy = False
-        """Whether others read from the disk right now: a quick flush can't be expected then."""
+        """Whether cold reads use the disk right now, so that a quick flush can't be expected."""
         self.rounds = 0
         self.failures = 0
 
     @property
     def inline_limit_s(self) -> float:
-        """How long a flush may be expected to take in the event loop."""
+        """Return the expected time up to which a flush runs in the event loop."""
         return self._pace.limit_s
 
     @inline_limit_s.setter
@@ -145,13 +147,13 @@ class Flusher:
         self._workers.stop()
 
     def mark_dirty(self, owner: LogOwner) -> None:
-        """Flush with the next round what the owner's log holds then."""
+        """Flush what the owner's log holds with the next round."""
         self._dirty[owner.log] = owner
         if self._running is None and not self._scheduled:
             self._schedule()
 
     def wait(self, waiting: Waiting) -> None:
-        """Resolve `waiting` after the round that flushes its offset: the next one, or the running one if that does."""
+        """Resolve `waiting` after the round that flushes its offset: the running round if that one does, else the next."""
         log = waiting.owner.log
         running = self._running
         if running is not None:
@@ -164,7 +166,7 @@ class Flusher:
         self._waiting.append(waiting)
 
     def reopened(self, log: PartitionLog) -> None:
-        """Learn that the running round flushes nothing of what the log has from now on."""
+        """Learn that a log was reopened: the running round flushes nothing that is appended from now on."""
         if self._running is not None:
             self._running.tickets.pop(log, None)
 
@@ -239,7 +241,7 @@ class Flusher:
         try:
             errors = self._pace.time(commit) if current.is_lone else commit()
         except Exception as error:
-            # Whatever it was, nobody knows what reached the disk, and the round must end.
+            # Whatever the error was, nobody knows what reached the disk, and the round must end.
             logger.exception("a flush failed in an unexpected way")
             errors = [OSError(f"{type(error).__name__}: {error}")] * len(tickets)
         for index, found in zip(indexes, errors, strict=True):
@@ -249,7 +251,7 @@ class Flusher:
     def _finish_round(self) -> None:
         current = self._running
         assert current is not None
-        # what goes wrong with one log, or with one answer, must not keep the others waiting
+        # an error of one log, or of one answer, must not stop the others
         for index, (log, ticket) in enumerate(current.entries):
             try:
                 self._finish_flush(log, ticket, current.errors.get(index))

@@ -1,4 +1,4 @@
-"""Reading a partition log from one end to the other, as whoever keeps its state in a log does at start."""
+"""Reads a partition log from one end to the other, to replay the state that it holds at start."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _READ_BYTES: Final = 4 * 1024 * 1024
 
 
 def replay_records(log: PartitionLog, offset: int) -> Iterator[Record]:
-    """All records from `offset` to the present end of the log. Raises LogError."""
+    """Yield all records from `offset` to the present end of the log. Raises LogError."""
     for _, batch in replay_batches(log, offset):
         yield from iterate_records(batch)
 
 
 def replay_batches(log: PartitionLog, offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """All batches from `offset` to the present end of the log, as header and bytes. Raises LogError."""
+    """Yield all batches from `offset` to the present end of the log, as header and bytes. Raises LogError."""
     end_offset = log.log_end_offset
     while offset < end_offset:
         data = memoryview(log.read(offset, _READ_BYTES, upper_bound=end_offset, min_one_batch=True).records)

@@ -1,4 +1,6 @@
-"""One partition as the gateway serves it: its log, its leader epoch, what waits for a flush, who watches it grow."""
+"""One partition as the gateway serves it: its log, its leader epoch, and the requests that wait for its flush or its
+growth.
+"""
 
 from __future__ import annotations
 
@@ -59,9 +61,9 @@ class Partition:
         self.flush_messages = flush_messages
         self.flush_ms = flush_ms
         self.gate: ProduceGate | None = None
-        """What producers must pass in a topic with a backlog quota."""
+        """The gate that producers must pass in a topic with a backlog quota."""
         self.delayed_gate: ProduceGate | None = None
-        """The same where batches were refused because too many records wait to be due."""
+        """The gate that producers must pass after batches were refused because too many delayed records wait."""
         self.closed = False
         self._flusher = flusher
         self._unflushed: tuple[int, int] | None = None
@@ -77,7 +79,7 @@ class Partition:
         is_client: bool = True,
         begins_at_zero: bool = False,
     ) -> Appended:
-        """Append one batch and start what makes it persisted; the rest is `PartitionLog.append`'s. Raises LogError."""
+        """Append one batch with `PartitionLog.append`, and start its flush. Raises LogError."""
         log = self.log
         try:
             info = log.append(
@@ -88,7 +90,7 @@ class Partition:
                 begins_at_zero=begins_at_zero,
             )
         except StorageFailed:
-            self._tell_watchers()  # long polls should learn of it now
+            self._tell_watchers()  # long polls learn of the records now
             raise
         if info.is_duplicate:
             return info
@@ -98,7 +100,7 @@ class Partition:
             log.advance_high_watermark_to_end()
             rolled = info.base_offset == log.segments.active.base_offset > 0
             if rolled or log.log_end_offset - log.recovery_point >= self.flush_messages:
-                # a closed segment is flushed as in Kafka, so that a crash re-reads no more than the active one
+                # flush a closed segment, as Kafka does, so that after a crash only the active segment is checked
                 self._flusher.mark_dirty(self)
             if self._watchers:
                 self._tell_watchers()
@@ -107,7 +109,7 @@ class Partition:
     def append_end_marker(
         self, producer_id: int, producer_epoch: int, *, commit: bool, coordinator_epoch: int, now_ms: int
     ) -> Appended:
-        """End a producer's transaction here and start what makes that persisted.
+        """End a producer's transaction in this partition, and start the flush of the marker.
 
         Raises InvalidProducerEpoch, TransactionCoordinatorFenced (see `PartitionLog.end_marker`), and as `append` does.
         """
@@ -122,7 +124,7 @@ class Partition:
         return self.append(marker, now_ms, is_client=False)
 
     def check_leader_epoch(self, current_leader_epoch: int) -> ErrorCode:
-        """What is wrong with the leader epoch a client believes in; -1 stands for none (KIP-320)."""
+        """Return the error for the leader epoch that a client believes in; -1 stands for no epoch (KIP-320)."""
         if current_leader_epoch in {-1, self.leader_epoch}:
             return ErrorCode.none
         if current_leader_epoch < self.leader_epoch:
@@ -130,13 +132,13 @@ class Partition:
         return ErrorCode.unknown_leader_epoch
 
     def is_persisted(self, offset: int) -> bool:
-        """Whether the records up to `offset` are persisted, so that consumers see them and answers may tell of them."""
+        """Whether the records up to `offset` are persisted, so that consumers see them and answers may mention them."""
         return offset < self.log.high_watermark
 
     def when_decided(self, offset: int, then: Callable[[bool], None]) -> None:
         """Call `then` after the flush of the records up to `offset`, with whether they are persisted.
 
-        Ask `is_persisted` first: this waits for a flush even where they are.
+        Ask `is_persisted` first: this method waits for a flush even if the records are persisted.
         """
         self._flusher.wait(Waiting(self, offset, then))
 
@@ -149,7 +151,7 @@ class Partition:
         return await done
 
     def flush_finished(self) -> None:
-        """Let consumers see what is durable now; a flush is over."""
+        """Move the high watermark: a flush is over."""
         log = self.log
         if log.recovery_point > log.high_watermark:
             log.advance_high_watermark(log.recovery_point)
@@ -157,22 +159,25 @@ class Partition:
             self._tell_watchers()
 
     def reopen(self, now_ms: int) -> None:
-        """Recover an offline log and serve what its disk has. Raises LogError, OSError; it is offline still then."""
+        """Recover an offline log and serve the records that are on disk.
+
+        Raises LogError, OSError; the partition stays offline then.
+        """
         self.log.reopen(now_ms)
         self._flusher.reopened(self.log)
         self.flush_finished()
 
     def flush_captures(self) -> None:
-        """Flush in the background what a changed configuration has the log save."""
+        """Flush in the background the captures that a changed configuration needs."""
         if self.log.unflushed.has_captures:
             self.start_flush()
 
     def start_flush(self) -> None:
-        """Flush in the background what is written."""
+        """Flush in the background everything that is written."""
         self._flusher.mark_dirty(self)
 
     def flush_by_time(self, now_ms: int) -> None:
-        """Flush what has been unflushed for `flush.ms`; called every so often."""
+        """Flush records that have been unflushed for `flush.ms`; the gateway calls this regularly."""
         log = self.log
         if log.recovery_point >= log.log_end_offset:
             self._unflushed = None
@@ -182,7 +187,7 @@ class Partition:
             self.start_flush()
 
     def watch(self, key: object, callback: Callable[[], None]) -> None:
-        """Call back whenever the high watermark has moved, or the partition went offline or away, until `unwatch`."""
+        """Call back whenever the high watermark moves, or the partition goes offline or away, until `unwatch`."""
         self._watchers[key] = callback
 
     def unwatch(self, key: object) -> None:
@@ -194,7 +199,7 @@ class Partition:
             callback()
 
     def close(self) -> None:
-        """Tell all watchers that this partition, or the whole gateway, is going away."""
+        """Tell all watchers that this partition is closed."""
         self.closed = True
         self._tell_watchers()
         self._watchers.clear()

@@ -1,4 +1,4 @@
-"""All partitions this node leads, by topic name and by topic id."""
+"""All partitions that this node leads, by topic name and by topic id."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ logger = logging.getLogger(__name__)
 
 
 class PartitionSource(Protocol):
-    """Where partitions come from."""
+    """Opens partitions."""
 
     def open(self, topic: str, index: int) -> Partition | None:
-        """Open a partition of the topic of this name; None when it can't be, which the log says."""
+        """Open a partition of the topic; None when it can't be opened, and the reason is logged."""
 
     def is_empty(self, topic: str, index: int) -> bool:
-        """Whether it surely has no records; opens nothing."""
+        """Whether the partition certainly has no records; opens nothing."""
 
 
 class TopicPartitions:
-    """The partitions of one topic, dense by index. Each is opened when it is first asked for."""
+    """The partitions of one topic, dense by index. Each is opened by the first request for it."""
 
     __slots__ = ("_partitions", "_source", "failed", "gates", "name", "topic_id", "topic_id_bytes")
 
@@ -39,17 +39,19 @@ class TopicPartitions:
         self._source = source
         self._partitions: list[Partition | None] = []
         self.failed: set[int] = set()
-        """Indexes of those that could not be opened when they were last asked for."""
+        """Indexes of the partitions that could not be opened at the last attempt."""
         self.gates: dict[int, ProduceGate] = {}
-        """What producers must pass when these are opened at last, because batches were refused meanwhile."""
+        """The gates of partitions that could not be opened yet. Batches were refused meanwhile, so producers must pass
+        these gates later.
+        """
 
     @property
     def count(self) -> int:
-        """How many partitions the topic has, open or not."""
+        """Return the number of partitions of the topic, open or not."""
         return len(self._partitions)
 
     def grow(self, count: int) -> None:
-        """Have `count` partitions from now on, not fewer than before."""
+        """Raise the number of partitions to `count`."""
         self._partitions += [None] * (count - len(self._partitions))
 
     def has(self, index: int) -> bool:
@@ -57,29 +59,29 @@ class TopicPartitions:
         return 0 <= index < len(self._partitions)
 
     def get(self, index: int) -> Partition | None:
-        """The partition, opened if it was not; None when there is none, or it can't be opened."""
+        """Return the partition, opened if it was not; None when there is none, or it can't be opened."""
         if 0 <= index < len(self._partitions):
             return self._partitions[index] or self._open_now(index)
         return None
 
     def error_without(self, index: int) -> ErrorCode:
-        """What to answer where `get` gave nothing."""
+        """Return the error for a partition that `get` did not return."""
         return ErrorCode.kafka_storage_error if self.has(index) else ErrorCode.unknown_topic_or_partition
 
     def peek(self, index: int) -> Partition | None:
-        """The partition if it is open."""
+        """Return the partition if it is open."""
         return self._partitions[index] if self.has(index) else None
 
     def opened(self) -> Iterator[Partition]:
-        """Those that are open, in order."""
+        """Return the open partitions, in order."""
         return (partition for partition in self._partitions if partition is not None)
 
     def all(self) -> Iterator[Partition]:
-        """All that can be opened, in order; opens them one by one."""
+        """Yield all partitions that can be opened, in order; opens them one by one."""
         return (partition for index in range(self.count) if (partition := self.get(index)) is not None)
 
     def with_records(self) -> Iterator[Partition]:
-        """Those that may hold records, in order; opens them one by one, and none of the others."""
+        """Yield the partitions that may hold records, in order; opens them one by one, and no others."""
         return (
             partition
             for index in range(self.count)
@@ -104,19 +106,19 @@ class Partitions:
         self.by_name: dict[str, TopicPartitions] = {}
         self.by_id: dict[uuid.UUID, TopicPartitions] = {}
         self.by_key: dict[str | bytes, TopicPartitions] = {}
-        """By name and by the 16 bytes of the id, as requests name topics."""
+        """The topics by name and by the 16 bytes of the topic id, as requests name topics."""
         self.flushed_by_time: dict[Partition, None] = {}
-        """Those open ones that have a `flush.ms`."""
+        """The open partitions that have a `flush.ms`."""
         self.opened_count = 0
-        """How many were opened since the start, also those that are gone."""
+        """The number of partitions opened since the start, closed ones included."""
 
     def get(self, topic: str, index: int) -> Partition | None:
-        """The partition, opened if it was not; None when there is none, or it can't be opened."""
+        """Return the partition, opened if it was not; None when there is none, or it can't be opened."""
         found = self.by_name.get(topic)
         return None if found is None else found.get(index)
 
     def serving(self, log: PartitionLog) -> Partition | None:
-        """Return the open partition that serves a log; None of a log that nobody can use."""
+        """Return the open partition that serves a log; None if no partition serves it."""
         topic = self.by_name.get(log.topic)
         partition = None if topic is None else topic.peek(log.partition)
         if partition is None or partition.log is not log or partition.closed or log.offline:
@@ -124,17 +126,17 @@ class Partitions:
         return partition
 
     def has(self, topic: str, index: int) -> bool:
-        """Whether there is this partition; opens nothing."""
+        """Whether the partition exists; opens nothing."""
         found = self.by_name.get(topic)
         return found is not None and found.has(index)
 
     def error_without(self, topic: str, index: int) -> ErrorCode:
-        """What to answer where `get` gave nothing."""
+        """Return the error for a partition that `get` did not return."""
         found = self.by_name.get(topic)
         return ErrorCode.unknown_topic_or_partition if found is None else found.error_without(index)
 
     def register(self, name: str, topic_id: uuid.UUID, count: int, source: PartitionSource) -> None:
-        """Serve the first `count` partitions of a topic, which may be known with fewer."""
+        """Serve the first `count` partitions of a topic, which may already be registered with fewer."""
         topic = self.by_name.get(name)
         if topic is None:
             topic = TopicPartitions(name, topic_id, source)
@@ -156,7 +158,7 @@ class Partitions:
         return topic
 
     def set_flush_policy(self, partition: Partition, flush_messages: int, flush_ms: int) -> None:
-        """Have a partition that is open flushed by number of messages and by time."""
+        """Set after how many messages and after what time an open partition is flushed."""
         partition.flush_messages = flush_messages
         partition.flush_ms = flush_ms
         if flush_ms == FLUSH_NEVER:
@@ -165,19 +167,22 @@ class Partitions:
             self.flushed_by_time[partition] = None
 
     def __iter__(self) -> Iterator[Partition]:
-        """Those that are open. Topics may come and go meanwhile: partitions of one that went are closed."""
+        """Iterate over the open partitions.
+
+        Topics may be created and deleted meanwhile; partitions of a deleted topic are closed.
+        """
         for topic in list(self.by_name.values()):
             yield from topic.opened()
 
     def __len__(self) -> int:
-        """How many partitions there are, open or not."""
+        """Return the number of partitions, open or not."""
         return sum(topic.count for topic in self.by_name.values())
 
 
 async def for_each_partition(
     partitions: Iterable[Partition], work: Callable[[Partition], object], purpose: str
 ) -> None:
-    """Do `work` for each partition that is served, in slices; log where it fails and go on with the next partition."""
+    """Call `work` for each open partition, in slices. Log an error of `work` and continue with the next partition."""
     async for partition in in_slices(partitions):
         if partition.log.offline or partition.closed:
             continue

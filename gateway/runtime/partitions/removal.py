@@ -1,4 +1,4 @@
-"""Persisting in a worker thread what must be durable before something of a partition goes."""
+"""Flushes in a worker thread what must be durable before records of a partition are removed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from log import DeletedSegment, FlushTicket, RemovalTicket, retention
 
 
 async def remove(partition: Partition, ticket: RemovalTicket, now_ms: int) -> Sequence[DeletedSegment]:
-    """Run the ticket in a worker thread, then let the first segments go; return those that went.
+    """Run the ticket in a worker thread, then remove the first segments; return the removed segments.
 
-    When the disk fails the partition is offline afterwards. Raises LogError.
+    When the disk fails, the partition goes offline. Raises LogError.
     """
     log = partition.log
     error = await _commit(partition, ticket.flush)
@@ -26,7 +26,7 @@ async def remove(partition: Partition, ticket: RemovalTicket, now_ms: int) -> Se
 
 
 async def persist_files(partition: Partition) -> None:
-    """Make everything durable that the partition has written. When the disk fails it is offline afterwards."""
+    """Make everything durable that the partition has written. When the disk fails, the partition goes offline."""
     log = partition.log
     ticket = log.prepare_flush()
     if ticket is None:

@@ -1,4 +1,4 @@
-"""What waits for a flush: one value for Produces, coordinators and transactions.
+"""Requests that wait for a flush: Produces, coordinators and transactions use the same value, `Waiting`.
 
 A record batch comes back as an answer on this way, in the event loop but for the flush itself:
 
@@ -20,20 +20,20 @@ from log import PartitionLog
 
 
 class LogOwner(Protocol):
-    """Who serves a log that is flushed. The flusher calls all methods in the event loop."""
+    """The owner of a log that is flushed. The flusher calls all methods in the event loop."""
 
     @property
     def log(self) -> PartitionLog: ...
 
     def flush_finished(self) -> None:
-        """Learn that a flush is over, well or badly."""
+        """Learn that a flush is over, successful or not."""
 
     def is_persisted(self, offset: int) -> bool:
-        """Whether the log keeps its records up to `offset` from now on."""
+        """Whether the log will keep its records up to `offset`."""
 
 
 class Waiting:
-    """Waits for the flush that decides the records of one log up to `offset`."""
+    """A request that waits for the flush which decides about the records of one log up to `offset`."""
 
     __slots__ = ("_then", "offset", "owner")
 
@@ -43,7 +43,8 @@ class Waiting:
         self._then = then
 
     def resolve(self) -> None:
-        """Tell whether the records are persisted. Call at the end of their flush: a log that is reopened later may have
-        other records at `offset`.
+        """Tell the request whether the records are persisted.
+
+        Call this at the end of the flush: a log that is reopened later may hold other records at `offset`.
         """
         self._then(self.owner.is_persisted(self.offset))
