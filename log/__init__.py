@@ -31,11 +31,10 @@ from log.files.data_file import NotCached, Place
 from log.files.deletion_queue import DeletionTicket
 from log.files.storage import Storage
 from log.partition_log import PartitionLog
-from log.removal.retention_rules import NOT_HELD, DeletionReason
+from log.removal.retention_rules import NOT_HELD, DeletedSegment, DeletionReason
 from log.retention import RemovalTicket
 from log.segments.regions import (
     Appended,
-    DeletedSegment,
     FileRegion,
     KeptRegion,
     ReadResult,

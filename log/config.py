@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
-from log.format.compression import DEFAULT_LIMIT_BYTES
-
-_FOREVER = 2**63 - 1
+DEFAULT_DECOMPRESSED_BYTES: Final = 128 * 1024 * 1024
+"""The most one batch decompresses to unless its topic says otherwise; a batch of more is refused."""
+_FOREVER: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class LogConfig:
     message_timestamp_after_max_ms: int = 60 * 60 * 1000
     deep_validation: bool = False
     """Whether to decode every record of a produced batch. If False, only the header and the CRC are checked."""
-    max_decompressed_bytes: int = DEFAULT_LIMIT_BYTES
+    max_decompressed_bytes: int = DEFAULT_DECOMPRESSED_BYTES
     """Plain bytes of one batch whose records must be decoded; a batch that decompresses to more is refused."""
     max_decoded_records: int = 200_000
     """Records of one batch that are decoded while other requests wait; a batch with more is refused."""

@@ -12,12 +12,34 @@ from log.files.storage import Storage
 from log.segments.damage_register import DamageRegister
 from log.segments.indexes import IndexCache, SegmentIndexes
 from log.segments.transaction_index import TransactionIndex
-from log.state.delayed_records import DelayedLimit
 from seq_validator import ProducerLimit
 from seq_validator.names import NameBudget, TopicNames
 
 if TYPE_CHECKING:
     import uuid
+
+
+class DelayedLimit:
+    """How many records may wait to be due, in one partition and in all of a process."""
+
+    def __init__(self, max_per_partition: int = 100_000, max_in_all: int = 1_000_000) -> None:
+        """Begin with none."""
+        self.max_per_partition = max_per_partition
+        self.max_in_all = max_in_all
+        self.in_all = 0
+
+    def change(self, max_per_partition: int, max_in_all: int) -> None:
+        """Go on with other limits."""
+        self.max_per_partition = max_per_partition
+        self.max_in_all = max_in_all
+
+    def refusal(self, in_partition: int, adding: int) -> str | None:
+        """Why a partition may not track so many more records; None when it may."""
+        if in_partition + adding > self.max_per_partition:
+            return f"{in_partition} records of the partition are not due yet, and it may have {self.max_per_partition}"
+        if self.in_all + adding > self.max_in_all:
+            return f"{self.in_all} records are not due yet, and the gateway may have {self.max_in_all}"
+        return None
 
 
 @dataclass(slots=True)

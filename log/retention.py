@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from log.durability.log_start import LogStart, LogStartCapture
 from log.errors import OffsetOutOfRange
 from log.removal.retention_rules import (
+    DeletedSegment,
     DeletionReason,
     RetentionDecision,
     SegmentFacts,
     segments_to_delete,
 )
 from log.removal.segment_deletion import remove_segments
-from log.segments.regions import DeletedSegment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

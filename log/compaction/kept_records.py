@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from log.compaction.cleaned_transactions import CleanedTransactions
 from log.compaction.offset_map import OffsetMap
+from log.config import DEFAULT_DECOMPRESSED_BYTES
 from log.format.batch_rewriting import (
     StoredRecord,
     delete_horizon_ms,
@@ -22,7 +23,6 @@ from log.format.batch_rewriting import (
     rewritten_batch,
     stored_records,
 )
-from log.format.compression import DEFAULT_LIMIT_BYTES
 from log.format.end_marker import read_end_marker
 from log.format.record_batch import BatchHeader
 from log.segments.transaction_index import AbortedTransaction
@@ -43,7 +43,7 @@ class KeptRecords:
     now_ms: int
     delete_retention_ms: int
     round_end_offset: int
-    limit_bytes: int = DEFAULT_LIMIT_BYTES
+    limit_bytes: int = DEFAULT_DECOMPRESSED_BYTES
     transactions: CleanedTransactions = field(default_factory=CleanedTransactions)
     aborted_kept: list[AbortedTransaction] = field(default_factory=list)
     """The transactions that the markers kept since it was last emptied have aborted."""

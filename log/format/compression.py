@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import cramjam
 
+from log.config import DEFAULT_DECOMPRESSED_BYTES
 from log.errors import InvalidRecord, UnsupportedCompressionType
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ ZSTD: Final = 4
 CODEC_IDS: Final = {"none": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
 FRAME_MAGIC: Final = {GZIP: b"\x1f\x8b", LZ4: b"\x04\x22\x4d\x18", ZSTD: b"\x28\xb5\x2f\xfd"}
 """The first bytes of compressed records, by codec. A snappy block has no magic bytes."""
-DEFAULT_LIMIT_BYTES: Final = 128 * 1024 * 1024
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
@@ -32,7 +32,7 @@ _INT32: Final = struct.Struct(">i")
 _FIRST_GUESS_BYTES: Final = 4096
 
 
-def decompress(codec: int, data: memoryview, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> memoryview:
+def decompress(codec: int, data: memoryview, limit_bytes: int = DEFAULT_DECOMPRESSED_BYTES) -> memoryview:
     """Return the plain bytes of `data`.
 
     Raises InvalidRecord when `data` is damaged or would exceed `limit_bytes`, UnsupportedCompressionType for an id above 4.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from crc32c import crc32c
 
+from log.config import DEFAULT_DECOMPRESSED_BYTES
 from log.errors import InvalidRecord
 from log.format import compression
 from log.format.record_batch import (
@@ -120,7 +121,7 @@ def build_batch(
     return bytes(batch)
 
 
-def iterate_records(batch: Buffer, *, limit_bytes: int = compression.DEFAULT_LIMIT_BYTES) -> Iterator[Record]:
+def iterate_records(batch: Buffer, *, limit_bytes: int = DEFAULT_DECOMPRESSED_BYTES) -> Iterator[Record]:
     """Yield the records of the batch at the start of `batch`, in order, without checking the CRC.
 
     Under LogAppendTime every record has the batch's max_timestamp. Decompression stops at `limit_bytes`.

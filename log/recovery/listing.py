@@ -20,7 +20,7 @@ from log.files.file_names import (
     offset_name,
     parse_offset_name,
 )
-from log.files.versions import check_partition
+from log.recovery.stored_versions import check_partition
 from log.segments.segment import Segment
 from log.state.leader_epochs import LeaderEpochs
 from log.state.producer_snapshots import restore_newest, snapshot_offsets

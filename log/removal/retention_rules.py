@@ -36,6 +36,15 @@ class DeletionReason(StrEnum):
     RETENTION_MS = "retention.ms"
 
 
+class DeletedSegment(NamedTuple):
+    """A segment that went, and by which rule; `end_offset` is exclusive."""
+
+    base_offset: int
+    end_offset: int
+    size_bytes: int
+    reason: DeletionReason
+
+
 class RetentionDecision(NamedTuple):
     """The oldest segments, which go, each with the rule; and what keeps the next one although a rule applies to it.
 

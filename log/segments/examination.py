@@ -9,13 +9,13 @@ from log.segments.damage import DamagedRange
 from log.segments.scan import SegmentScan
 
 if TYPE_CHECKING:
-    from log.environment import LogEnvironment
     from log.segments.segment import Segment
+    from log.segments.segment_environment import SegmentEnvironment
 
 _logger = logging.getLogger(__name__)
 
 
-def examine(environment: LogEnvironment, segment: Segment, end_offset: int) -> bool:
+def examine(environment: SegmentEnvironment, segment: Segment, end_offset: int) -> bool:
     """Check all batches of a durable segment, which ends at `end_offset`; whether damage was found that was not known.
 
     It waits for the disk, once for a damaged segment: to begin anew after each part that is not cached takes longer.

@@ -12,9 +12,9 @@ from log.segments.examination import examine
 from log.segments.regions import FileRegion
 
 if TYPE_CHECKING:
-    from log.environment import LogEnvironment
     from log.segments.damage import DamagedRange
     from log.segments.segment import Segment
+    from log.segments.segment_environment import SegmentEnvironment
 
 _KNOWN_POSITIONS: Final = 16
 _NOWHERE: Final = (-1, -1)
@@ -38,7 +38,7 @@ class LogReader:
         "_storage",
     )
 
-    def __init__(self, environment: LogEnvironment, segments: list[Segment], bases: list[int]) -> None:
+    def __init__(self, environment: SegmentEnvironment, segments: list[Segment], bases: list[int]) -> None:
         """Share the two lists with the log."""
         self._environment = environment
         self._storage = environment.storage

@@ -11,7 +11,6 @@ from log.format.record_batch import LOG_OVERHEAD_BYTES
 if TYPE_CHECKING:
     from log.files.data_file import DataFile
     from log.files.storage import Storage
-    from log.removal.retention_rules import DeletionReason
 
 _BATCH_LENGTH: Final = slice(8, 12)
 
@@ -149,12 +148,3 @@ class TimestampAndOffset(NamedTuple):
     timestamp: int
     offset: int
     leader_epoch: int
-
-
-class DeletedSegment(NamedTuple):
-    """A segment that went, and by which rule; `end_offset` is exclusive."""
-
-    base_offset: int
-    end_offset: int
-    size_bytes: int
-    reason: DeletionReason

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from log.config import LogConfig
-    from log.environment import LogEnvironment
     from log.format.record_batch import BatchHeader
     from log.segments.damage import DamagedRange
+    from log.segments.segment_environment import SegmentEnvironment
 
 _logger = logging.getLogger(__name__)
 NEVER: Final = 2**63 - 1
@@ -68,7 +68,12 @@ class Segment:
     )
 
     def __init__(
-        self, environment: LogEnvironment, directory: str, base_offset: int, size_bytes: int, created_ms: int
+        self,
+        environment: SegmentEnvironment,
+        directory: str,
+        base_offset: int,
+        size_bytes: int,
+        created_ms: int,
     ) -> None:
         """Describe a segment file; nothing is opened."""
         self._environment = environment

@@ -14,8 +14,8 @@ from log.segments.segment import Segment
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from log.environment import LogEnvironment
     from log.format.record_batch import BatchHeader
+    from log.segments.segment_environment import SegmentEnvironment
 
 _CHUNK_BYTES: Final = 16 * 1024
 
@@ -38,7 +38,7 @@ class SegmentList:
         "size_bytes",
     )
 
-    def __init__(self, environment: LogEnvironment, segments: list[Segment]) -> None:
+    def __init__(self, environment: SegmentEnvironment, segments: list[Segment]) -> None:
         """Begin with the segments that were loaded, at least one."""
         self._environment = environment
         self._storage = environment.storage

@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from log.config import LogConfig
-    from log.environment import LogEnvironment
     from log.files.data_file import Place
     from log.format.record_batch import BatchHeader
     from log.segments.segment import Segment
+    from log.segments.segment_environment import SegmentEnvironment
 
 _PLACES_AT_ONCE: Final = 128
 
 
 def first_not_before(
-    environment: LogEnvironment,
+    environment: SegmentEnvironment,
     config: LogConfig,
     segments: Sequence[Segment],
     timestamp_ms: int,
@@ -56,7 +56,7 @@ def first_not_before(
 
 
 def first_of_largest(
-    environment: LogEnvironment, config: LogConfig, segments: Sequence[Segment]
+    environment: SegmentEnvironment, config: LogConfig, segments: Sequence[Segment]
 ) -> TimestampAndOffset | None:
     """The first record that has the largest timestamp of all, as `first_not_before`. Raises LogError, OSError, NotCached."""
     holding = [segment for segment in segments if segment.size_bytes]
@@ -93,7 +93,7 @@ def _is_whole(batch: BatchHeader) -> bool:
 
 
 def _first_of_largest_in_batch(
-    environment: LogEnvironment, config: LogConfig, segment: Segment, position: int, batch: BatchHeader
+    environment: SegmentEnvironment, config: LogConfig, segment: Segment, position: int, batch: BatchHeader
 ) -> TimestampAndOffset | None:
     """Looks at the records themselves: without deep validation the header's max_timestamp may be wrong.
 
@@ -110,7 +110,7 @@ def _first_of_largest_in_batch(
 
 
 def _in_batch(
-    environment: LogEnvironment,
+    environment: SegmentEnvironment,
     config: LogConfig,
     segment: Segment,
     position: int,
@@ -128,7 +128,7 @@ def _in_batch(
 
 
 def _records(
-    environment: LogEnvironment, config: LogConfig, segment: Segment, position: int, batch: BatchHeader
+    environment: SegmentEnvironment, config: LogConfig, segment: Segment, position: int, batch: BatchHeader
 ) -> Iterator[tuple[int, int]]:
     """(timestamp, offset) of each record of a batch; their headers, of which there may be millions, are not looked at."""
     data = environment.storage.read(segment.file, batch.size_bytes, position)

@@ -19,10 +19,10 @@ from log.state.delayed_snapshots import CorruptDelayedSnapshot, DelayedSnapshot,
 
 if TYPE_CHECKING:
     from log.config import LogConfig
+    from log.environment import DelayedLimit
     from log.files.storage import Storage
     from log.format.record_batch import BatchHeader
     from log.place import LogPlace
-    from log.state.delayed_records import DelayedLimit
 
 _logger = logging.getLogger(__name__)
 REPLAY_BYTES: Final = 1 << 20

@@ -6,7 +6,8 @@ import pytest
 
 from log import IncompatibleFormat, Storage
 from log.files.file_names import DELAYED_RECORDS, LEADER_EPOCHS, LOG_START_OFFSET
-from log.files.versions import META, check_partition, read_properties
+from log.files.versions import META, read_properties
+from log.recovery.stored_versions import check_partition
 from seq_validator import ProducerTable
 
 SNAPSHOT = f"{7:020}.snapshot"

@@ -6,8 +6,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from log.environment import DelayedLimit
 from log.removal.retention_rules import NOT_HELD
-from log.state.delayed_records import NEVER_DUE, RELEASED_AT_ONCE, DelayedLimit, DelayedRecords
+from log.state.delayed_records import NEVER_DUE, RELEASED_AT_ONCE, DelayedRecords
 
 HOLD_MS = 600
 STEP_MS = HOLD_MS // 60

@@ -29,7 +29,8 @@ from gateway.coordinator.share.share_partition import (
     SharePartition,
 )
 from gateway.coordinator.share.states import ShareStates
-from log.state.delayed_records import DelayedLimit, DelayedRecords
+from log.environment import DelayedLimit
+from log.state.delayed_records import DelayedRecords
 
 KEY: Final = SharePartitionKey("readers", uuid.UUID(int=7), 3)
 LIMITS: Final = ShareLimits(

@@ -1,0 +1,23 @@
+"""The port through which segments reach what they share with all other segments of the process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from log.files.storage import Storage
+    from log.segments.damage_register import DamageRegister
+    from log.segments.indexes import IndexCache, SegmentIndexes
+    from log.segments.transaction_index import TransactionIndex
+
+
+class SegmentEnvironment(Protocol):
+    """The storage, the caches of indexes and the known damage; `log.environment.LogEnvironment` has them."""
+
+    storage: Storage
+    index_cache: IndexCache[SegmentIndexes]
+    transaction_index_cache: IndexCache[TransactionIndex]
+    damage: DamageRegister
+
+    def forget_indexes(self, path: str) -> None:
+        """Drop the cached indexes of the segment file `path`, which changes or is removed."""
