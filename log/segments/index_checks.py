@@ -7,18 +7,37 @@ records, or have a young segment deleted for an old one. So the header is read, 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from log.errors import CorruptRecord
 from log.format.record_batch import MAGIC
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from log.format.record_batch import BatchHeader
     from log.segments.indexes import SegmentIndexes
-    from log.segments.segment import Segment
 
 _CHUNK_BYTES: Final = 4096
+
+
+class Segment(Protocol):
+    """What a check needs of the segment whose indexes it checks."""
+
+    base_offset: int
+    size_bytes: int
+
+    def indexes(self) -> SegmentIndexes:
+        """Return both indexes."""
+
+    def mend_indexes(self) -> None:
+        """Make both indexes anew from the batches."""
+
+    def header_at(self, position: int) -> BatchHeader | None:
+        """Return the header of the batch at a position; None when there is none."""
+
+    def batches(self, position: int, end: int, chunk_bytes: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Yield the batches between two positions with their positions."""
 
 
 def checked_entry(
