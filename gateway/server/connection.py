@@ -40,11 +40,11 @@ SENDING: Final = 128
 GONE: Final = 256
 NO_MEMORY: Final = "there is no memory for its request"
 HEADWAY_BYTES: Final = 64 << 10
-"""A request of which not even so much more came is not moving."""
+"""A request that grows by less than this between two checks is stalled."""
 REQUESTS_PER_TURN: Final = 32
-"""A connection with more whole requests at hand begins the rest in the next turns of the event loop."""
+"""Requests that a connection begins in one turn of the event loop; the rest begin in the next turns."""
 TURN_S: Final = 0.05
-"""And so does one whose requests took so long to begin, as they may when the records of batches are looked at."""
+"""Seconds that one turn of a connection may take; requests may take long to begin when their records are decoded."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -75,7 +75,7 @@ class Connection(asyncio.BufferedProtocol):
         self.listener_name = listener_name
         self.peer_host = ""
         self.active = True
-        """Whether bytes came since `Server.look_over` asked last."""
+        """Whether bytes came since the last `Server.close_idle`."""
         self.last_active_s = 0.0
         self._stops = 0
         self._transport: asyncio.Transport | None = None
@@ -84,9 +84,9 @@ class Connection(asyncio.BufferedProtocol):
         self._held: bytes = b""
         self._held_back_by: Deferred | None = None
         self._piece_bytes = 0
-        """Of answers that are sent past the transport, those in memory."""
+        """Bytes in memory of answers sent by sendfile."""
         self._headway = (0, 0, 0.0)
-        """Frames that came in parts, bytes of the one under way, and since when there were hardly more."""
+        """The number of frames that came in parts, the bytes of the present one, and the time since which it is stalled."""
         self._consuming = False
         self._reading_paused = False
         self._sender: RecordSender | None = None
@@ -108,7 +108,7 @@ class Connection(asyncio.BufferedProtocol):
             transport.abort()
 
     def limits_changed(self) -> None:
-        """Go by `Server.limits` as they are now."""
+        """Apply the present `Server.limits`."""
         backlog_bytes = self._server.limits.response_backlog_bytes
         if self._sender is not None:
             self._sender.backlog_bytes = backlog_bytes
@@ -191,7 +191,7 @@ class Connection(asyncio.BufferedProtocol):
     # frames
 
     def _consume(self, view: memoryview) -> None:
-        """Begin every request that is whole, keep what is not."""
+        """Begin every whole request and keep the rest."""
         self._consuming = True
         try:
             rest = self._consume_frames(view)
@@ -254,7 +254,7 @@ class Connection(asyncio.BufferedProtocol):
             self.abort(NO_MEMORY)
 
     def _has_grown(self) -> bool:
-        """Whether there is memory for more of the request that comes in parts."""
+        """Whether the request that comes in parts has memory to grow."""
         reader = self._reader
         more_bytes = reader.growth_bytes
         if more_bytes:
@@ -265,7 +265,7 @@ class Connection(asyncio.BufferedProtocol):
         return True
 
     def _hold(self, data: bytes) -> None:
-        """Keep what came while no more requests may be begun."""
+        """Keep received bytes while no more requests may begin."""
         self._server.count_held(len(data) - len(self._held))
         self._held = data
 
@@ -378,7 +378,7 @@ class Connection(asyncio.BufferedProtocol):
             self._send_records()
 
     def _send_records(self) -> None:
-        """Go on with a large answer as far as the socket takes it."""
+        """Send as much of a large answer as the socket takes."""
         sender = self._sender
         if sender is None or sender.is_done():
             return
@@ -425,17 +425,17 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_closing(self) -> bool:
-        """Whether it only waits for the client to read the last answers."""
+        """Whether the connection only waits for the client to read the last answers."""
         return bool(self._stops & CLOSING)
 
     @property
     def holds_memory(self) -> bool:
-        """Whether it has memory for a request that is not whole yet, and does not wait for more."""
+        """Whether the connection holds memory for an incomplete request and waits for no more memory."""
         memory = self._server.memory
         return memory.held_bytes(self) > 0 and not memory.is_waiting(self)
 
     def slow_s(self, now_s: float) -> float:
-        """For how long the request under way has made hardly any headway; 0 when there is none."""
+        """Seconds for which the incomplete request has been stalled; 0 without one."""
         reader = self._reader
         frames, arrived_bytes, since_s = self._headway
         arrived_now = reader.arrived_bytes
@@ -452,29 +452,29 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def awaits_answers(self) -> bool:
-        """Whether requests are begun and not answered."""
+        """Whether begun requests have no answer yet."""
         return bool(self._answers)
 
     @property
     def waits_unread(self) -> bool:
-        """Whether a long poll keeps it from reading, so that it does not hear of the client's end."""
+        """Whether a long poll has paused reading, so that nothing reports that the client has hung up."""
         return self._reading_paused and bool(self._stops & HELD_BACK) and not self._stops & CLOSING
 
     def fileno(self) -> int:
-        """Of its socket; −1 when that is closed."""
+        """The descriptor of the socket; −1 when the socket is closed."""
         return -1 if self._transport is None else int(self._transport.get_extra_info("socket").fileno())
 
     @property
     def has_work(self) -> bool:
-        """Whether answers are outstanding, or not given to the socket yet."""
+        """Whether answers are outstanding, or not yet given to the socket."""
         return bool(self._answers or self._stops & SENDING)
 
     def drain(self) -> None:
-        """Begin no more requests; those begun are answered."""
+        """Begin no more requests, and answer those that have begun."""
         self._stops |= DRAINING
 
     def close(self, reason: str) -> None:
-        """Close after what is already written; `reason` goes to the log."""
+        """Log `reason`, and close after the answers already written."""
         if self._stops & CLOSING:
             return
         self._stops |= CLOSING
@@ -482,7 +482,7 @@ class Connection(asyncio.BufferedProtocol):
         self.hang_up()
 
     def hang_up(self) -> None:
-        """Close after what is already given to be written."""
+        """Close after the answers already written."""
         self._stops |= CLOSING
         if self._transport is not None:
             self._server.outbox.flush()
@@ -490,7 +490,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.close()
 
     def abort(self, reason: str) -> None:
-        """Close at once; what the client did not read is lost."""
+        """Close at once; answers that the client has not read are lost."""
         self._stops |= CLOSING
         logger.warning("dropping the connection of %s: %s", self.peer_host, reason)
         if self._transport is not None:

@@ -104,7 +104,7 @@ class Server:
             self.suit_peer(bound_socket, bound_socket.getsockname()[0])
         self._servers.append(bound)
         if self._idle_timer is None:
-            self.look_over()
+            self.close_idle()
         return int(bound.sockets[0].getsockname()[1])
 
     def _set_options(self, bound_socket: socket.socket) -> None:
@@ -161,11 +161,11 @@ class Server:
         if not self._per_host[connection.peer_host]:
             del self._per_host[connection.peer_host]
 
-    def look_over(self) -> None:
-        """Close connections on which nothing was asked for too long (connections.max.idle.ms).
+    def close_idle(self) -> None:
+        """Close connections that sent nothing for connections.max.idle.ms, and check again later.
 
-        One that does not even read what it is closed with is dropped, and so is one that sends hardly more of a
-        request while others wait for the memory that it has.
+        Drop a closed connection whose client does not read the last answers, and one whose request is stalled while
+        other connections wait for memory.
         """
         idle_s = self.limits.idle_ms / 1000
         now_s = self.loop.time()
@@ -185,7 +185,7 @@ class Server:
                 connection.close(f"its request is not whole after more than {self.limits.idle_ms} ms")
             elif slow_s > STALLED_S and connection.holds_memory and self.memory.is_short:
                 connection.abort("its request stopped half-way and others wait for the memory")
-        self._idle_timer = self.loop.call_later(max(0.05, min(idle_s / 4, STALLED_S / 2)), self.look_over)
+        self._idle_timer = self.loop.call_later(max(0.05, min(idle_s / 4, STALLED_S / 2)), self.close_idle)
 
     def _drop_vanished(self) -> None:
         """Drop those whose client hung up behind a long poll with more requests after it, which nobody reads."""

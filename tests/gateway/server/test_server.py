@@ -48,7 +48,7 @@ def look_after(silent_s: float, server: Server, loop: FakeLoop, *connections: Fa
     for connection in connections:
         server.admit(cast("Any", connection))
     loop.now_s = FakeLoop.now_s + silent_s
-    server.look_over()
+    server.close_idle()
     return [connection.fate for connection in connections]
 
 
