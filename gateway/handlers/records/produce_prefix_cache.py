@@ -69,6 +69,9 @@ class ProduceRepeats:
         self._services = services
         self._api_version = api_version
         self._targets: dict[bytes, _Target] = {}
+        """By the prefix of the requests."""
+        self._prefixes: dict[Partition, list[bytes]] = {}
+        services.partitions.when_closed.append(self._forget)
 
     def begin(
         self, peer: Peer, frame: memoryview, correlation_id: int, client_id_bytes: int
@@ -122,4 +125,13 @@ class ProduceRepeats:
             return
         if len(self._targets) >= MAX_PREFIXES:
             self._targets.clear()
-        self._targets[frame[PREFIX_START:end].tobytes()] = _Target(context, key, partition, request.acks)
+            self._prefixes.clear()
+        prefix = frame[PREFIX_START:end].tobytes()
+        if prefix not in self._targets:
+            self._prefixes.setdefault(partition, []).append(prefix)
+        self._targets[prefix] = _Target(context, key, partition, request.acks)
+
+    def _forget(self, partition: Partition) -> None:
+        """Keep a partition of a deleted topic no longer in memory."""
+        for prefix in self._prefixes.pop(partition, ()):
+            self._targets.pop(prefix, None)

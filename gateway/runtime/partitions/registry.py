@@ -111,6 +111,10 @@ class Partitions:
         """The open partitions that have a `flush.ms`."""
         self.opened_count = 0
         """The number of partitions opened since the start, closed ones included."""
+        self.closed_count = 0
+        """The number of open partitions whose topics were deleted since the start."""
+        self.when_closed: list[Callable[[Partition], None]] = []
+        """Called for each open partition of a deleted topic, so that nobody keeps its log in memory."""
 
     def get(self, topic: str, index: int) -> Partition | None:
         """Return the partition, opened if it was not; None when there is none, or it can't be opened."""
@@ -155,6 +159,9 @@ class Partitions:
         for partition in topic.opened():
             partition.close()
             self.flushed_by_time.pop(partition, None)
+            self.closed_count += 1
+            for forget in self.when_closed:
+                forget(partition)
         return topic
 
     def set_flush_policy(self, partition: Partition, flush_messages: int, flush_ms: int) -> None:

@@ -22,6 +22,7 @@ from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
 from gateway.runtime.upkeep.checkpointing import write_checkpoint
 from gateway.runtime.upkeep.delayed_delivery import RUN_EVERY_S, DelayedDelivery
 from gateway.runtime.upkeep.file_deletion import FileDeletion
+from gateway.runtime.upkeep.freed_memory import FreedMemory
 from gateway.runtime.upkeep.name_keeping import RUN_EVERY_S as RUN_NAMES_EVERY_S
 from gateway.runtime.upkeep.name_keeping import NameKeeping
 from gateway.runtime.upkeep.retention import Retention
@@ -63,6 +64,7 @@ class BackgroundJobs:
         self._log_directory = log_directory
         self._lifecycle = lifecycle
         self._long_lived = LongLived()
+        self._freed_memory = FreedMemory()
         self.retention = Retention(clock)
         self._file_deletion = FileDeletion(config, clock, log_directory)
         self._delayed = DelayedDelivery(
@@ -137,6 +139,9 @@ class BackgroundJobs:
 
     def _freeze_long_lived(self) -> None:
         self._long_lived.freeze_if_due(self._partitions.opened_count)
+        self._freed_memory.give_back_if_due(
+            self._partitions.closed_count, len(self._log_directory.environment.deletions)
+        )
 
 
 class LongLived:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +16,7 @@ from gateway.handlers.answering.api import Deferred
 from gateway.handlers.records import produce
 from gateway.runtime.partitions.partition import Partition
 from gateway.server.dispatcher import Dispatcher
-from tests.gateway.handlers.requests import create
+from tests.gateway.handlers.requests import create, delete
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
 from tests.support.batches import Batch, records
 from tests.support.held_disk import HeldDisk
@@ -104,6 +106,18 @@ async def test_with_kafkas_page_cache_they_are_visible_and_acknowledged_at_once(
         for number in range(3):
             assert client.error_codes(client.produce(acks)) == [0]
             assert partition_of(node).log.high_watermark == number + 1
+
+
+async def test_the_log_of_a_deleted_topic_goes_from_memory(node: Node) -> None:
+    await create(node, TOPIC, 1, configs={"flush.messages": VISIBLE_BY_THE_WRITE})
+    client = Client(node, 1)
+    for _ in range(3):
+        client.produce(acks=-1)
+    log = weakref.ref(partition_of(node).log)
+    await delete(node, TOPIC)
+    await node.services.flusher.idle()
+    gc.collect()
+    assert log() is None
 
 
 async def test_nothing_is_answered_without_acks(node: Node, disk: HeldDisk) -> None:

@@ -1,0 +1,107 @@
+"""What many deleted topics leave in memory: `python -m tests.performance.deletions --topics 3000`.
+
+Topics of one partition are created, each gets one record of a producer of its own, and all are deleted again. Printed is a
+row for docs/scale.md: the resident memory before, at most, and after the last file is deleted, as a ratio of that before.
+`--write` puts the row into the page.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.performance.brokers import Broker, SeqgateBroker
+from tests.performance.report import MIB
+from tests.support.batches import Batch, records
+from tests.support.wire import Wire
+
+PER_REQUEST = 100
+SETTINGS = {"log.segment.delete.delay.ms": "1000", "seqgate.deletion.max.files.per.second": "100000"}
+QUIET_S = 12.0
+"""Memory is given back some seconds after the last file is deleted."""
+WARM_UP_TOPICS = 20
+"""The first requests of each kind build their codecs."""
+PAGE = Path(__file__).parents[2] / "docs" / "scale.md"
+SECTION = re.compile(r"(?<=<!-- deletions -->\n).*?(?=<!-- /deletions -->)", re.DOTALL)
+
+
+def use(wire: Wire, names: list[str]) -> None:
+    """Create the topics and produce one record to each."""
+    for first in range(0, len(names), PER_REQUEST):
+        topics = [
+            {"name": name, "num_partitions": 1, "replication_factor": 1, "configs": []}
+            for name in names[first : first + PER_REQUEST]
+        ]
+        answer = wire.call("create_topics", 7, topics=topics, timeout=60_000).fields
+        assert not any(row["error_code"] for row in answer["topics"]), answer
+    for number, name in enumerate(names):
+        rows = [{"index": 0, "records": Batch(records(1, 100)).of(1_000 + number, 0, 0).encode()}]
+        data = [{"name": name, "partition_data": rows}]
+        answer = wire.call("produce", 9, acks=-1, timeout=30_000, topic_data=data).fields
+        assert answer["responses"][0]["partition_responses"][0]["error_code"] == 0, answer
+
+
+def delete(wire: Wire, names: list[str]) -> None:
+    for first in range(0, len(names), PER_REQUEST):
+        topics = [{"name": name, "topic_id": None} for name in names[first : first + PER_REQUEST]]
+        answer = wire.call("delete_topics", 6, topics=topics, timeout=60_000).fields
+        assert not any(row["error_code"] for row in answer["responses"]), answer
+
+
+def await_deletion(data_dir: Path, timeout_s: float) -> None:
+    """Wait until the files of all deleted partitions are gone."""
+    deadline = time.monotonic() + timeout_s
+    while any(data_dir.glob("*-delete")):
+        assert time.monotonic() < deadline, "files of deleted topics are still there"
+        time.sleep(0.2)
+
+
+def measure(broker: Broker, data_dir: Path, topics: int) -> list[float]:
+    """Resident MiB before, with all topics in use, and after their deletion."""
+    with Wire(broker.bootstrap, timeout_s=120.0) as wire:
+        for kind, count in (("warm-up", WARM_UP_TOPICS), ("churn", topics)):
+            names = [f"{kind}-{number}" for number in range(count)]
+            before = broker.resident_bytes()
+            use(wire, names)
+            used = broker.resident_bytes()
+            delete(wire, names)
+            await_deletion(data_dir, 600.0)
+            time.sleep(QUIET_S)
+    return [size_bytes / MIB for size_bytes in (before, used, broker.resident_bytes())]
+
+
+def row(topics: int, before: float, used: float, after: float) -> str:
+    return f"| {topics:,} | {before:.0f} | {used:.0f} | {after:.0f} | {after / before:.2f} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--topics", type=int, default=3_000)
+    parser.add_argument("--write", action="store_true")
+    arguments = parser.parse_args()
+    with TemporaryDirectory(prefix="seqgate-deletions-") as path:
+        broker = SeqgateBroker(Path(path), SETTINGS)
+        with broker:
+            found = row(arguments.topics, *measure(broker, Path(path) / "data", arguments.topics))
+    table = "\n".join(
+        (
+            f"`python -m tests.performance.deletions --topics {arguments.topics}`:",
+            "",
+            "| topics created, used, deleted | resident MiB before | in use | after | after : before |",
+            "| ---: | ---: | ---: | ---: | ---: |",
+            found,
+            "",
+        )
+    )
+    print(table)
+    if arguments.write:
+        PAGE.write_text(SECTION.sub(lambda _: table, PAGE.read_text()))
+
+
+if __name__ == "__main__":
+    main()
