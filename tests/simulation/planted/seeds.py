@@ -27,6 +27,7 @@ KEPT: Final = {
     "duplicates_forgotten_at_start": 1,
     "duplicates_stored_again": 1,
     "duplicates_within_a_batch_only": 1,
+    "end_answered_before_the_flush": 25,
     "epoch_not_raised": 0,
     "failed_flush_believed": 4,
     "failed_flush_repeated": 4,
