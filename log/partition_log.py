@@ -354,15 +354,18 @@ class PartitionLog:
 
     # Durability.
 
-    def prepare_flush(self) -> FlushTicket | None:
+    def prepare_flush(self, *, counts_out: bool = False) -> FlushTicket | None:
         """Return a ticket for everything that is not durable; None when there is nothing, or the log is offline.
 
+        With `counts_out` the ticket carries what tickets that are out carry even if nothing else is to be flushed.
         Each ticket goes back to `complete_flush` or `fail_flush`, once.
         """
         if self.offline:
             return None
         try:
-            ticket = self.unflushed.prepare(self.segments, self.log_end_offset, self.epochs.latest)
+            ticket = self.unflushed.prepare(
+                self.segments, self.log_end_offset, self.epochs.latest, counts_out=counts_out
+            )
         except OSError as error:
             self.take_offline(f"a file could not be opened: {error}", error)
             return None

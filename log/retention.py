@@ -153,7 +153,8 @@ def _prepare(
         or log.segments.count_below(new_start) > 0
         or states.unsaved_below(new_start)
     )
-    flush = log.prepare_flush() if must_flush else None
+    # A flush in flight may carry the only producer snapshot that outlives the segments, so this ticket carries it too.
+    flush = log.prepare_flush(counts_out=True) if must_flush else None
     log.check_online()
     if flush is None:
         flush = log.unflushed.prepare_empty(log.epochs.latest)

@@ -57,14 +57,15 @@ class LocalDurability:
         try:
             for directory in ticket.directories:
                 storage.sync_directory(directory)
-            for capture in ticket.captures:
-                capture.write()
-            if ticket.last is not None:
-                ticket.last.write()
         except FileNotFoundError:
             # The whole partition may have been deleted meanwhile. Then its files were released.
             if not all(file.closing for file in ticket.data):
                 raise
+        # A log that is closed before its directory goes lets no capture write, so what is missing here is missed.
+        for capture in ticket.captures:
+            capture.write()
+        if ticket.last is not None:
+            ticket.last.write()
 
 
 def sync_paths(storage: Storage, paths: Iterable[str]) -> None:

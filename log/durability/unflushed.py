@@ -74,6 +74,13 @@ class Unflushed:
         return bool(self._captures) or any(ticket.captures for ticket in self._out)
 
     @property
+    def is_durable(self) -> bool:
+        """Whether all files besides the data are durable: none waits for a ticket, or for a ticket that is out."""
+        return not self.has_files and not any(
+            ticket.paths or ticket.directories or ticket.captures for ticket in self._out
+        )
+
+    @property
     def tickets_out(self) -> int:
         """How many tickets have not come back."""
         return len(self._out)
@@ -89,12 +96,15 @@ class Unflushed:
             self._captures.remove(replaced)
         self._captures.append(capture)
 
-    def prepare(self, segments: SegmentList, log_end_offset: int, leader_epoch: int) -> FlushTicket | None:
+    def prepare(
+        self, segments: SegmentList, log_end_offset: int, leader_epoch: int, *, counts_out: bool = False
+    ) -> FlushTicket | None:
         """Return a ticket for everything that is not durable; None when there is nothing. Raises OSError.
 
+        With `counts_out` what the tickets that are out carry counts as well: the caller can't wait for those tickets.
         Each ticket goes back to `take_back`, once.
         """
-        if self.durable_end_offset >= log_end_offset and not self.has_files:
+        if not (self.durable_end_offset < log_end_offset or self.has_files or (counts_out and self._out)):
             return None
         active = segments.active
         files = [active.file]

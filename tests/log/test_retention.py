@@ -23,6 +23,7 @@ from tests.log.support import (
     flush,
     open_log,
     persist,
+    remove,
 )
 
 HOUR_MS = 3_600_000
@@ -261,3 +262,65 @@ def test_the_log_start_survives_where_only_it_tells(tmp_path: Path) -> None:
     flush(log)
     delete_records(log, 3)
     assert log_start_on_disk(tmp_path / "log") == 3
+
+
+class TestRemovalsBesideFlushes:
+    def test_a_removal_persists_what_a_flush_in_flight_has_not(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path / "log", HOURLY)
+        log.append(batch(producer_id=4, base_sequence=0), now_ms=NOW_MS)
+        flush(log)
+        assert retention.roll_by_time(log, NOW_MS + 2 * HOUR_MS)
+        in_flight = log.prepare_flush()
+        assert in_flight is not None
+        snapshot = f"{log.directory}/{1:020d}.snapshot"
+        assert snapshot in in_flight.paths
+        ticket = retention.prepare_delete_records(log, 1, NOW_MS)
+        assert ticket is not None
+        # After the removal only the snapshot remembers the producer.
+        assert snapshot in ticket.flush.paths
+
+    def test_no_power_cut_forgets_the_producers_of_removed_segments(self, tmp_path: Path) -> None:
+        disk = SimulatedDisk()
+        disk.provide_directory(str(tmp_path / "log"))
+        log = open_log(tmp_path / "log", HOURLY, storage=Storage(disk=disk.process()))
+        log.append(batch(producer_id=4, base_sequence=0), now_ms=NOW_MS)
+        flush(log)
+        assert retention.roll_by_time(log, NOW_MS + 2 * HOUR_MS)
+        assert log.prepare_flush() is not None
+        ticket = retention.prepare_delete_records(log, 1, NOW_MS)
+        assert ticket is not None
+        assert remove(log, ticket)
+        log.environment.storage.sync_directory(log.directory)  # as the kernel may at any time
+        disk.power_cut(None)
+        log = open_log(tmp_path / "log", HOURLY, storage=Storage(disk=disk.process()))
+        assert log.log_start_offset == 1
+        assert log.append(batch(producer_id=4, base_sequence=0), now_ms=NOW_MS).is_duplicate
+
+    def test_retention_without_limits_takes_what_delete_records_left(self, tmp_path: Path) -> None:
+        directory = tmp_path / "log"
+        log = open_log(directory, replace(TINY, retention_ms=-1, retention_bytes=-1))
+        fill(log, 2 * SEGMENTS_AT_ONCE + 20)
+        flush(log)
+        delete_records(log, -1)
+        left = []
+        while delete_old_segments(log, NOW_MS):
+            left.append(len(log.segments))
+        assert left == [20, 1]
+
+    def test_a_log_start_that_could_not_be_persisted_takes_the_log_offline(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        log = open_log(tmp_path / "log", HOURLY)
+        fill(log, 2)
+        flush(log)
+        ticket = retention.prepare_delete_records(log, 1, NOW_MS)
+        assert ticket is not None
+        assert not ticket.flush.data
+
+        def lose(_: Storage, path: str, __: bytes) -> None:
+            raise FileNotFoundError(path)
+
+        monkeypatch.setattr(Storage, "replace_file", lose)
+        with pytest.raises(StorageFailed):
+            remove(log, ticket)
+        assert log.log_start_offset == 0
