@@ -1,4 +1,4 @@
-"""Reads a partition log from one end to the other, to replay the state that it holds at start."""
+"""Replaying a partition log from an offset to its end, for whoever keeps state in a log."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from log import CorruptRecord, PartitionLog
-from log.format.record_batch import HEADER_BYTES, BatchHeader, crc_matches, whole_batches
+from log.format.record_batch import BatchHeader, crc_matches
 from log.format.records import Record, iterate_records
 
 _READ_BYTES: Final = 4 * 1024 * 1024
@@ -19,16 +19,14 @@ def replay_records(log: PartitionLog, offset: int) -> Iterator[Record]:
 
 
 def replay_batches(log: PartitionLog, offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Yield all batches from `offset` to the present end of the log, as header and bytes. Raises LogError."""
-    end_offset = log.log_end_offset
-    while offset < end_offset:
-        data = memoryview(log.read(offset, _READ_BYTES, upper_bound=end_offset, min_one_batch=True).records)
-        start = offset
-        for position, header in whole_batches(data):
-            if header.size_bytes < HEADER_BYTES or not crc_matches(header, data, position):
-                raise CorruptRecord(f"{log.topic}-{log.partition} is damaged at offset {offset}")
-            yield header, data[position : position + header.size_bytes]
-            offset = header.last_offset + 1
-        if offset == start:
-            raise CorruptRecord(f"{log.topic}-{log.partition} has no whole batch at offset {offset}")
+    """Yield all batches from `offset` to the present end of the log, as header and bytes. Raises LogError.
+
+    State is replayed from sound batches only: a damaged one ends the replay with CorruptRecord.
+    """
+    log.check_online()
+    with log.reading():
+        for header, batch in log.batches(offset, log.log_end_offset, _READ_BYTES):
+            if not crc_matches(header, batch):
+                raise CorruptRecord(f"{log.place} is damaged at offset {header.base_offset}")
+            yield header, batch
     log.segments.drop_cached()
