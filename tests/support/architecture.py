@@ -1,7 +1,8 @@
 """Draws docs/architecture.svg from the imports of the five packages: `python -m tests.support.architecture`.
 
 A room is a folder, or a file beside folders. An arrow leads from a room to a room that it imports. An arrow is left out where a
-longer way along other arrows leads to the same room. Rooms that import each other share a red box.
+longer way along other arrows leads to the same room. Rooms that import each other share a red box. The packages stand
+side by side, the rooms of a package in layers.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Final
 from xml.sax.saxutils import escape
 
 from tests.support.imports import ROOT, circles, imports_under, modules
-from tests.support.layers import Graph, Size, layers, place, reduced
+from tests.support.layers import Graph, Point, Size, layers, place, reduced
 
 PICTURE: Final = ROOT / "docs" / "architecture.svg"
 OPENED: Final = ("", "gateway", "gateway.runtime", "log")
@@ -44,8 +45,8 @@ class Box:
     size: Size
     in_circle: bool = False
     parts: dict[str, Box] = field(default_factory=dict)
-    places: dict[str, tuple[float, float]] = field(default_factory=dict)
-    arrows: list[list[tuple[float, float]]] = field(default_factory=list)
+    places: dict[str, Point] = field(default_factory=dict)
+    arrows: list[list[Point]] = field(default_factory=list)
 
 
 def picture(imports: Mapping[str, Iterable[str]], folders: set[str]) -> str:
@@ -71,7 +72,12 @@ def _frame(name: str, imports: Mapping[str, Iterable[str]], folders: set[str]) -
     graph = _joined(graph, _files_of_a_layer(graph, folders))
     boxes = {group: _box(group, imports, folders, group in together.values()) for group in graph}
     arrows = reduced(graph)
-    placed = place(graph, arrows, {group: box.size for group, box in boxes.items()}, GAP, ROW_GAP)
+    sizes = {group: box.size for group, box in boxes.items()}
+    if not name:
+        sizes = {group: Size(size.height, size.width) for group, size in sizes.items()}
+    placed = place(graph, arrows, sizes, GAP, ROW_GAP)
+    if not name:
+        placed = placed.sideways()
     top = HEADER if name else 0
     frame = Box(
         name=name,
@@ -152,19 +158,22 @@ def _drawn(box: Box, left: float, top: float) -> list[str]:
         elements.append(
             f'<text x="{left + MARGIN:.0f}" y="{top + 18 + LINE * number:.0f}"{weight}>{escape(line)}</text>'
         )
-    elements += [_arrow(line, left, top) for line in box.arrows]
+    elements += [_arrow(line, left, top, sideways=not box.name) for line in box.arrows]
     for group, part in box.parts.items():
         x, y = box.places[group]
         elements += _drawn(part, left + x, top + y)
     return elements
 
 
-def _arrow(line: Sequence[tuple[float, float]], left: float, top: float) -> str:
+def _arrow(line: Sequence[Point], left: float, top: float, *, sideways: bool) -> str:
     points = [(x + left, y + top) for x, y in line]
     path = f"M{points[0][0]:.0f},{points[0][1]:.0f}"
     for (x, y), (next_x, next_y) in itertools.pairwise(points):
-        middle = (y + next_y) / 2
-        path += f" C{x:.0f},{middle:.0f} {next_x:.0f},{middle:.0f} {next_x:.0f},{next_y:.0f}"
+        turns = (x, (y + next_y) / 2), (next_x, (y + next_y) / 2)
+        if sideways:
+            turns = ((x + next_x) / 2, y), ((x + next_x) / 2, next_y)
+        bends = " ".join(f"{bend_x:.0f},{bend_y:.0f}" for bend_x, bend_y in turns)
+        path += f" C{bends} {next_x:.0f},{next_y:.0f}"
     return f'<path d="{path}" fill="none" stroke="#555" marker-end="url(#tip)"/>'
 
 

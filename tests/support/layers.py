@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 Graph = Mapping[str, Sequence[str]]
 Edge = tuple[str, str]
+Point = tuple[float, float]
 SWEEPS: Final = 24
 
 
@@ -24,9 +25,15 @@ class Size(NamedTuple):
 class Placed:
     """The upper left corners of the boxes, the lines of the arrows, and the size of it all."""
 
-    corners: dict[str, tuple[float, float]]
-    lines: list[list[tuple[float, float]]]
+    corners: dict[str, Point]
+    lines: list[list[Point]]
     size: Size
+
+    def sideways(self) -> Placed:
+        """Return the same with the layers from left to right."""
+        corners = {name: (y, x) for name, (x, y) in self.corners.items()}
+        lines = [[(y, x) for x, y in line] for line in self.lines]
+        return Placed(corners, lines, Size(self.size.height, self.size.width))
 
 
 def layers(graph: Graph) -> list[list[str]]:
@@ -172,7 +179,7 @@ def _line(
     tops: Sequence[float],
     sizes: Mapping[str, Size],
     rows: Sequence[Sequence[str]],
-) -> list[tuple[float, float]]:
+) -> list[Point]:
     """Return the points of an arrow, from the lower edge of its first box to the upper edge of its last."""
     first, last = chain[0], chain[-1]
     points = [(centers[first], tops[row_of[first]] + sizes[first].height)]
