@@ -1,1 +1,1 @@
-"""What must become durable, and how."""
+"""Makes a partition log durable: flush tickets, side files, the log start offset."""

@@ -1,7 +1,7 @@
-"""Side files of a partition log: small files of what is derived from the log's batches, written by flush tickets.
+"""Captures of derived state, which flush tickets write as side files of a partition log.
 
-The log captures the content on the event loop. The flush that follows makes the log's data durable first, then writes the
-captures, so that no crash leaves a side file that says more than the log has.
+The log makes a capture on the event loop. The flush that follows persists the log's data first, then writes the captures. So no
+crash leaves a side file that describes batches that the log does not have.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ class Capture(Protocol):
     """The content of one side file at one moment."""
 
     def write(self) -> None:
-        """Make the side file say this, durably; called in any thread, when all data below is durable. Raises OSError."""
+        """Write the side file durably; called in any thread, once all data that it describes is durable. Raises OSError."""
 
     def saved(self) -> None:
-        """Take note that `write` has succeeded; called in the thread of the log."""
+        """Record that `write` has succeeded; called in the thread of the log."""
 
 
 class SideFile:
-    """The right to write one kind of side file in a directory, for as long as the log is open.
+    """Guards the writes of one kind of side file in a directory, while the log is open.
 
-    Captures are numbered. A capture that comes late, after a newer one was written, writes nothing.
+    Captures are numbered. A late capture, after a newer one was written, writes nothing.
     """
 
     __slots__ = ("_closed", "_lock", "_number", "_written")

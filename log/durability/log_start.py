@@ -1,6 +1,7 @@
-"""The log start offset of one partition as it is kept on disk, in a file in Kafka's checkpoint format.
+"""Persists the log start offset of one partition, in a file in Kafka's checkpoint format.
 
-Kafka keeps those of all partitions in one file, written once a minute; here each is durable before anything goes.
+Kafka keeps the log start offsets of all partitions in one file and writes that file once a minute. Here each offset is durable
+before the first segment below it is removed.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class LogStart:
-    """The file, which only ever moves forward."""
+    """The file with the log start offset. The offset in it only moves forward."""
 
     __slots__ = ("_closed", "_key", "_lock", "_path", "_storage", "durable_offset")
 
     def __init__(
         self, storage: Storage, directory: str, topic: str, partition: int, durable_offset: int
     ) -> None:
-        """Begin with what the file says."""
+        """Begin with the offset that the file holds."""
         self._storage = storage
         self._path = f"{directory}/{LOG_START_OFFSET}"
         self._key = topic, partition
@@ -32,7 +33,7 @@ class LogStart:
         self.durable_offset = durable_offset
 
     def advance(self, offset: int) -> None:
-        """Make the offset durable unless a later one is; may be called in any thread. Does nothing when closed.
+        """Persist the offset unless a later offset is durable already. Any thread may call. Does nothing when closed.
 
         Raises OSError.
         """
@@ -42,7 +43,7 @@ class LogStart:
                 self.durable_offset = offset
 
     def close(self) -> None:
-        """Write no more, not even for those who have begun: the directory's name may soon be another log's."""
+        """Write no more, not even for removals in flight: another log may get the directory's name."""
         with self._lock:
             self._closed = True
 

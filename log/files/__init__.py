@@ -1,1 +1,1 @@
-"""The files of a data directory and the one module that opens them."""
+"""The files of a data directory, and the one module that opens them."""

@@ -20,17 +20,17 @@ _VERSION: Final = 0
 
 
 class CorruptCheckpoint(Exception):
-    """The file is damaged; what it says can't be trusted."""
+    """The file is damaged, so its content can't be trusted."""
 
 
 def encode_offsets(offsets: Mapping[tuple[str, int], int]) -> bytes:
-    """The offset checkpoint of these partitions."""
+    """Return the offset checkpoint of these partitions."""
     lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
     return _encode(lines)
 
 
 def decode_offsets(content: bytes, name: str) -> dict[tuple[str, int], int]:
-    """Offsets by (topic, partition). Raises CorruptCheckpoint, IncompatibleFormat; `name` is for their sentences."""
+    """Return offsets by (topic, partition). Raises CorruptCheckpoint, IncompatibleFormat; `name` is for the messages."""
     try:
         rows = [line.split(" ") for line in _decode(content, name)]
         return {(topic, int(partition)): int(offset) for topic, partition, offset in rows}
@@ -39,12 +39,12 @@ def decode_offsets(content: bytes, name: str) -> dict[tuple[str, int], int]:
 
 
 def encode_leader_epochs(epochs: Iterable[tuple[int, int]]) -> bytes:
-    """The checkpoint of (leader_epoch, start_offset) pairs."""
+    """Return the checkpoint of (leader_epoch, start_offset) pairs."""
     return _encode([f"{leader_epoch} {start_offset}" for leader_epoch, start_offset in epochs])
 
 
 def decode_leader_epochs(content: bytes, name: str) -> list[tuple[int, int]]:
-    """(leader_epoch, start_offset) pairs. Raises CorruptCheckpoint, IncompatibleFormat."""
+    """Return (leader_epoch, start_offset) pairs. Raises CorruptCheckpoint, IncompatibleFormat."""
     try:
         rows = [line.split(" ") for line in _decode(content, name)]
         return [(int(leader_epoch), int(start_offset)) for leader_epoch, start_offset in rows]
@@ -53,13 +53,13 @@ def decode_leader_epochs(content: bytes, name: str) -> list[tuple[int, int]]:
 
 
 def encode_partition_metadata(topic_id: uuid.UUID) -> bytes:
-    """The content of `partition.metadata`; the id in Kafka's base64 form, and a checksum, which earlier releases pass over."""
+    """Return the content of `partition.metadata`: the id in Kafka's base64 form, and a checksum, which old releases ignore."""
     text = base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
     return f"version: 0\ntopic_id: {text}\nchecksum: {crc32(topic_id.bytes)}".encode()
 
 
 def decode_partition_metadata(content: bytes, name: str) -> uuid.UUID:
-    """The topic id. Raises CorruptCheckpoint, IncompatibleFormat."""
+    """Return the topic id. Raises CorruptCheckpoint, IncompatibleFormat."""
     try:
         fields = dict(line.split(": ", 1) for line in content.decode().splitlines() if line)
         version = int(fields["version"])
@@ -74,7 +74,7 @@ def decode_partition_metadata(content: bytes, name: str) -> uuid.UUID:
 
 
 def check_checkpoint(content: bytes, name: str) -> None:
-    """Raises IncompatibleFormat for a checkpoint of a later version; one that is damaged passes."""
+    """Check that this release reads the version of a checkpoint. A damaged one passes. Raises IncompatibleFormat."""
     try:
         _decode(content, name)
     except (CorruptCheckpoint, ValueError):
@@ -88,7 +88,7 @@ def _encode(lines: list[str]) -> bytes:
 def _decode(content: bytes, name: str) -> list[str]:
     text = content.decode()
     lines = text.splitlines()
-    # A last line without its end may have lost digits.
+    # A last line without a newline may have lost digits.
     if len(lines) < 2 or not text.endswith("\n"):
         raise CorruptCheckpoint(f"{name} is cut short.")
     version = int(lines[0])

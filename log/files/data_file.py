@@ -1,4 +1,4 @@
-"""Data files by name, places in them, and what is raised where reading one would mean to wait for the disk."""
+"""Data files by name, places in them, and the exception of a read that would wait for the disk."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
 CLOSED: Final = -1
 NEVER: Final = 1 << 63
 JUST_WRITTEN_BYTES: Final = 32 << 20
-"""What was written so little before, in bytes of all files, is cached, and readers of the tail need not ask."""
+"""The last 32 MiB written, to all files together, are assumed to be in the page cache."""
 
 
 class DataFile:
-    """A data file by name; its descriptor comes and goes. `pins` counts who needs the descriptor to stay.
+    """A data file by name. `Storage` opens and closes its descriptor as needed, unless `pins` is above 0.
 
-    `readers` counts those who will read on later, and `outlives_name` tells that it stays open for them alone.
+    `readers` counts the readers that will read on later. `outlives_name` is True while the retired file stays open for them.
     """
 
     __slots__ = (
@@ -34,7 +34,7 @@ class DataFile:
     )
 
     def __init__(self, path: str) -> None:
-        """Name a file; nothing is opened yet."""
+        """Take the path, without opening the file."""
         self.path = path
         self.descriptor = CLOSED
         self.pins = 0
@@ -45,12 +45,13 @@ class DataFile:
         self.readers = 0
         self.outlives_name = False
         self.written_from = NEVER
-        """From here on this process wrote it lately, after `written_after` bytes of all files."""
+        """The position from which on this process wrote the file lately."""
         self.written_after = -JUST_WRITTEN_BYTES
+        """The bytes written to all files before that write."""
 
 
 class Place(NamedTuple):
-    """Bytes of a file; a size of 0 stands for all of it."""
+    """A range of bytes in a file. A size of 0 stands for the whole file."""
 
     path: str
     position: int
@@ -58,9 +59,9 @@ class Place(NamedTuple):
 
 
 class NotCached(Exception):
-    """Reading these places would mean to wait for the disk. No OSError: nothing is wrong with the file."""
+    """Reading these places would wait for the disk. This is no OSError, because nothing is wrong with the file."""
 
     def __init__(self, places: Sequence[Place]) -> None:
-        """Name the places."""
+        """Take the places that must be read into the page cache first."""
         super().__init__(places)
         self.places = places

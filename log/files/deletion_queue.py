@@ -1,8 +1,8 @@
-"""What of one data directory waits to be deleted: files of removed segments, and directories of removed partitions.
+"""Queues the deletions of one data directory: files of removed segments, and directories of removed partitions.
 
-A step is prepared by the owner's thread, run in any thread, and completed by the owner's thread, as a flush is. Taking
-a name away is quick, giving up the space of a large file is not, so `DeletionTicket.run` belongs in another thread.
-Source: Kafka's `LocalLog.deleteSegmentFiles` and `LogManager.deleteLogs`, which delete in a thread of the scheduler's.
+The owner's thread prepares a step, any thread runs the step, and the owner's thread completes it, as with a flush. A rename is
+quick, but freeing the space of a large file is slow, so call `DeletionTicket.run` in another thread.
+Source: Kafka's `LocalLog.deleteSegmentFiles` and `LogManager.deleteLogs`, which delete in a scheduler thread.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 RETRY_MS: Final = 10_000
-"""After this time (ms) what could not be deleted is tried again."""
+"""The time (ms) after which a failed deletion is retried."""
 _NO_LIMIT: Final = 1 << 62
 
 
@@ -29,25 +29,25 @@ class _Waiting(NamedTuple):
 
 
 class DeletionTicket:
-    """One bounded step of deleting. `run` may be called in any thread and touches no log state."""
+    """One bounded deletion step. `run` may be called in any thread and touches no log state."""
 
     def __init__(self, storage: Storage, entries: list[_Waiting], max_files: int, max_bytes: int) -> None:
-        """Delete at most `max_files` files of these, and no further one once `max_bytes` are given up."""
+        """Take the entries to delete: at most `max_files` files, and no further file once `max_bytes` are freed."""
         self.entries = entries
         self.files = 0
-        """How many files were deleted."""
+        """The number of files deleted."""
         self.size_bytes = 0
-        """How much they held."""
+        """The bytes freed."""
         self.done: set[str] = set()
         self.failed: set[str] = set()
         self.cancelled = False
-        """Set from any thread, it ends `run` before the next file."""
+        """Whether to end `run` before the next file. Any thread may set it."""
         self._storage = storage
         self._max_files = max_files
         self._max_bytes = max_bytes
 
     def run(self) -> None:
-        """Delete. What fails stays for a later ticket and holds up nothing else."""
+        """Delete the entries. An entry that fails stays for a later ticket, and does not hold up the others."""
         for entry in self.entries:
             if self._is_over():
                 return
@@ -59,7 +59,9 @@ class DeletionTicket:
             except FileNotFoundError:
                 pass
             except OSError as error:
-                _logger.warning("%s stays for now: %s", entry.path, error)
+                _logger.warning(
+                    "%s can't be deleted and is retried in %d s: %s", entry.path, RETRY_MS // 1000, error
+                )
                 self.failed.add(entry.path)
                 continue
             self.done.add(entry.path)
@@ -74,9 +76,9 @@ class DeletionTicket:
         self.size_bytes += size_bytes
 
     def _delete_directory(self, path: str) -> bool:
-        """Delete what the bounds allow of a directory; whether it is gone.
+        """Delete files of a directory up to the bounds, then the directory itself. Return whether the directory is gone.
 
-        Its new name is durable first. Otherwise a crash could bring the partition back with some of its files.
+        Persist the directory's new name first. Otherwise a crash could bring the partition back with some of its files.
         """
         self._storage.sync_directory(str(Path(path).parent))
         room = self._max_files - self.files
@@ -92,13 +94,13 @@ class DeletionTicket:
 
 
 class DeletionQueue:
-    """All that waits, with the time at which each may go (ms). Belongs to the thread of the logs.
+    """The paths to delete, each with the time (ms) from which deletion is allowed. Use it in the thread of the logs only.
 
-    It holds as many entries as there are removed segments' files and removed partitions on the disk.
+    The queue has one entry per file of a removed segment and per directory of a removed partition.
     """
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Begin with no paths."""
         self._heap: list[_Waiting] = []
         self._waiting: dict[str, _Waiting] = {}
 
@@ -106,23 +108,23 @@ class DeletionQueue:
         return len(self._waiting)
 
     def __contains__(self, path: str) -> bool:
-        """Whether the path waits or is being deleted."""
+        """Return whether the path is queued or being deleted."""
         return path in self._waiting
 
     def add(self, path: str, due_ms: int, *, is_directory: bool = False) -> None:
-        """Have a file, or a directory with the files in it, deleted from `due_ms` on."""
+        """Queue a file, or a directory with all its files, for deletion from `due_ms` on."""
         entry = _Waiting(due_ms, path, is_directory)
         self._waiting[path] = entry
         heapq.heappush(self._heap, entry)
 
     def withdraw(self, path: str) -> None:
-        """Leave the path alone."""
+        """Take the path out of the queue."""
         self._waiting.pop(path, None)
 
     def prepare(
         self, storage: Storage, now_ms: int, *, max_files: int, max_bytes: int = _NO_LIMIT
     ) -> DeletionTicket | None:
-        """The next step; None when nothing is due. It must come back to `complete`."""
+        """Return the next step; None when nothing is due. Give the ticket back to `complete`."""
         entries: list[_Waiting] = []
         while self._heap and self._heap[0].due_ms <= now_ms and len(entries) < max_files:
             entry = heapq.heappop(self._heap)
@@ -131,7 +133,7 @@ class DeletionQueue:
         return DeletionTicket(storage, entries, max_files, max_bytes) if entries else None
 
     def complete(self, ticket: DeletionTicket, now_ms: int) -> None:
-        """The ticket ran: what it did not get to waits on, what failed is tried again after `RETRY_MS`."""
+        """Take back a ticket that ran. Entries that it did not reach stay queued; failed entries are due after RETRY_MS."""
         for entry in ticket.entries:
             if self._waiting.get(entry.path) is not entry:
                 continue

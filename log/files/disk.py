@@ -1,8 +1,8 @@
 # ruff: noqa: PTH116 - paths are plain strings here, as in the storage
-"""The one module that opens data files: the calls of the operating system that the storage needs, and nothing besides.
+"""The one module that opens data files, with the system calls that the storage needs.
 
-`Disk` names the calls, `SystemDisk` is the operating system's own. Tests put a simulated disk in its place, which can fail
-or lose what was not made durable. Descriptors are whole numbers that mean something to the disk that gave them only.
+`Disk` declares the calls, `SystemDisk` makes them. Tests use a simulated disk instead, which can fail, or lose bytes that were
+never flushed. A descriptor is an integer that only the disk that returned it understands.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class FileEntry(NamedTuple):
-    """A name in a directory; the size is 0 for a directory."""
+    """An entry of a directory. The size is 0 if the entry is a directory itself."""
 
     name: str
     size_bytes: int
@@ -32,7 +32,7 @@ class FileEntry(NamedTuple):
 
 
 class Disk(Protocol):
-    """Calls as in the module `os`, with their arguments by position. All raise OSError, from any thread."""
+    """Calls as in the module `os`, with positional arguments. All may be called from any thread, and raise OSError."""
 
     @property
     def tells_cached(self) -> bool:
@@ -41,54 +41,54 @@ class Disk(Protocol):
     # Descriptors.
 
     def open(self, path: str, flags: int, mode: int = ..., /) -> int:
-        """A new descriptor."""
+        """Open the file and return a new descriptor."""
 
     def close(self, descriptor: int, /) -> None:
-        """Give it back."""
+        """Close the descriptor."""
 
     def pread(self, descriptor: int, size_bytes: int, position: int, /) -> bytes:
-        """Up to so many bytes, fewer at the end of the file."""
+        """Return up to `size_bytes` bytes, fewer at the end of the file."""
 
     def pwritev(self, descriptor: int, buffers: Sequence[Buffer], position: int, /) -> int:
-        """Write the buffers one after the other; how many bytes were written, which may be fewer."""
+        """Write the buffers one after the other. Return the number of bytes written, perhaps fewer."""
 
     def ftruncate(self, descriptor: int, size_bytes: int, /) -> None:
-        """Cut the file, or have it grow by zeros."""
+        """Cut the file to this size, or extend the file with zeros."""
 
     def fdatasync(self, descriptor: int, /) -> None:
         """Make the file's bytes and size durable, not its name."""
 
     def fsync(self, descriptor: int, /) -> None:
-        """Make durable what the descriptor is of: a file's bytes, a directory's names."""
+        """Make the file's bytes durable, or the directory's names."""
 
     def find_syncfs(self) -> Callable[[int], None] | None:
-        """What makes the whole file system of a descriptor durable, None where there is no such thing."""
+        """Return the system's syncfs, which flushes the whole file system of a descriptor; None without one."""
 
     def open_size_bytes(self, descriptor: int, /) -> int:
-        """How large the file is."""
+        """Return the size of the open file in bytes."""
 
     def sendfile(self, socket_descriptor: int, descriptor: int, position: int, size_bytes: int, /) -> int:
-        """Send of the file to a socket; how many bytes it took. Raises BlockingIOError when it is full."""
+        """Send bytes of the file to a socket. Return how many bytes the socket took. Raises BlockingIOError when it is full."""
 
     def lock(self, descriptor: int, /) -> None:
-        """Lock the file for this process, until the descriptor is closed. Raises OSError when another has it."""
+        """Lock the file for this process, until the descriptor is closed. Raises OSError when another process holds the lock."""
 
-    # The page cache; see log.page_cache.
+    # The page cache; see log.files.page_cache.
 
     def be_asked(self, descriptor: int, /) -> None:
-        """Prepare an open file for the questions below."""
+        """Switch off read-ahead for an open file, before `is_cached` or `read_cached`."""
 
     def is_cached(self, descriptor: int, position: int, size_bytes: int, /) -> bool:
-        """Whether the bytes can be read without waiting. Raises page_cache.Untold."""
+        """Return whether the bytes can be read without waiting. Raises page_cache.Untold."""
 
     def read_cached(self, descriptor: int, buffer: memoryview, position: int, /) -> int:
-        """Fill the buffer unless it would mean to wait, then -1. Raises page_cache.Untold."""
+        """Read into the buffer and return the number of bytes; -1 if the read would wait. Raises page_cache.Untold."""
 
     def bring_in(self, descriptor: int, position: int, size_bytes: int, /) -> int:
-        """Wait until the bytes are cached; how many there are."""
+        """Wait until the bytes are in the page cache. Return how many of the bytes exist."""
 
     def drop_cached(self, descriptor: int, position: int, size_bytes: int, /) -> None:
-        """Forget what is cached and durable of the bytes; a size of 0 stands for all that follows."""
+        """Drop the durable pages of the bytes from the page cache. A size of 0 stands for the rest of the file."""
 
     # Names.
 
@@ -96,47 +96,47 @@ class Disk(Protocol):
         """Rename, replacing `target` atomically."""
 
     def unlink(self, path: str, /) -> None:
-        """Delete a file's name; the bytes stay for those who have it open."""
+        """Delete a file's name. The bytes stay while a process has the file open."""
 
     def mkdir(self, path: str, /) -> None:
-        """Make a directory in one that exists."""
+        """Create a directory inside of an existing one."""
 
     def rmdir(self, path: str, /) -> None:
         """Delete an empty directory."""
 
     def exists(self, path: str, /) -> bool:
-        """Whether there is anything of this name."""
+        """Return whether a file or directory has this path."""
 
     def is_directory(self, path: str, /) -> bool:
-        """Whether this is the name of a directory."""
+        """Return whether a directory has this path."""
 
     def size_bytes(self, path: str, /) -> int:
-        """How large the file of this name is."""
+        """Return the size of the file in bytes."""
 
     def modified_ms(self, path: str, /) -> int:
-        """When the file was last modified, in ms."""
+        """Return when the file was last modified, in ms."""
 
     def set_modified_ms(self, path: str, modified_ms: int, /) -> None:
-        """Have the file look as if it was last modified then."""
+        """Set the file's modification time."""
 
     def free_bytes(self, path: str, /) -> int:
-        """How much may still be written to the file system of this name."""
+        """Return the free space of the path's file system, in bytes."""
 
     def list_directory(self, path: str, /) -> list[str]:
-        """The names in the directory, unordered."""
+        """Return the names in the directory, unordered."""
 
     def some_names(self, path: str, limit: int, /) -> list[str]:
-        """At most `limit` of them, without a look at the others."""
+        """Return at most `limit` of the names in the directory, without listing the others."""
 
     def entries(self, path: str, /) -> list[FileEntry]:
-        """All of them, but for what vanishes meanwhile."""
+        """Return every entry of the directory, except entries that are deleted during the call."""
 
     def list_files(self, path: str, /) -> dict[str, int]:
-        """The plain files among them with their sizes in bytes."""
+        """Return the plain files of the directory with their sizes in bytes."""
 
 
 class SystemDisk:
-    """The operating system's calls themselves, so that nothing lies between them and the storage."""
+    """The system calls themselves. The storage calls them directly, without a Python function between."""
 
     tells_cached: Final = page_cache.TELLS
     open = staticmethod(os.open)
@@ -162,7 +162,7 @@ class SystemDisk:
 
     @staticmethod
     def find_syncfs() -> Callable[[int], None] | None:
-        """Linux's syncfs, which tells of errors since the descriptor was opened."""
+        """Return Linux's syncfs, which reports write errors since the descriptor was opened; None elsewhere."""
         syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
         if syncfs is None:
             return None
@@ -175,7 +175,7 @@ class SystemDisk:
 
     @staticmethod
     def open_size_bytes(descriptor: int) -> int:
-        """How large the file is."""
+        """Return the size of the open file in bytes."""
         return os.fstat(descriptor).st_size
 
     @staticmethod
@@ -185,34 +185,34 @@ class SystemDisk:
 
     @staticmethod
     def size_bytes(path: str) -> int:
-        """How large the file of this name is."""
+        """Return the size of the file in bytes."""
         return os.lstat(path).st_size
 
     @staticmethod
     def modified_ms(path: str) -> int:
-        """When the file was last modified, in ms."""
+        """Return when the file was last modified, in ms."""
         return os.stat(path).st_mtime_ns // 1_000_000
 
     @staticmethod
     def set_modified_ms(path: str, modified_ms: int) -> None:
-        """Have the file look as if it was last modified then."""
+        """Set the file's modification time."""
         os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
 
     @staticmethod
     def free_bytes(path: str) -> int:
-        """How much may still be written to the file system of this name."""
-        told = os.statvfs(path)
-        return told.f_bavail * told.f_frsize
+        """Return the free space of the path's file system, in bytes."""
+        status = os.statvfs(path)
+        return status.f_bavail * status.f_frsize
 
     @staticmethod
     def some_names(path: str, limit: int) -> list[str]:
-        """At most `limit` of the names in the directory."""
+        """Return at most `limit` of the names in the directory."""
         with os.scandir(path) as entries:
             return [entry.name for entry in itertools.islice(entries, limit)]
 
     @staticmethod
     def entries(path: str) -> list[FileEntry]:
-        """Everything in the directory, but for what vanishes meanwhile."""
+        """Return every entry of the directory, except entries that are deleted during the call."""
         found = []
         with os.scandir(path) as entries:
             for entry in entries:
@@ -227,24 +227,24 @@ class SystemDisk:
 
     @staticmethod
     def list_files(path: str) -> dict[str, int]:
-        """The plain files of the directory with their sizes in bytes."""
+        """Return the plain files of the directory with their sizes in bytes."""
         with os.scandir(path) as entries:
             return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
 
 
 class FileSystemFlush:
-    """One flush for what many files got, which takes a fraction of the time of one each. `run` it, once."""
+    """One flush of a whole file system, much faster than one flush per file when many files were written. Call `run` once."""
 
     __slots__ = ("_descriptor", "_disk", "_syncfs")
 
     def __init__(self, disk: Disk, path: str, syncfs: Callable[[int], None]) -> None:
-        """Errors count from here on: the kernel tells those of later writes to whoever had the directory open."""
+        """Open the directory of the path. The kernel reports errors of later writes to an already open descriptor only."""
         self._disk = disk
         self._syncfs = syncfs
         self._descriptor = disk.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def run(self) -> None:
-        """Flush. Raises OSError; nobody knows then what reached the disk."""
+        """Flush the file system. Raises OSError; it is then unknown which bytes reached the disk."""
         try:
             self._syncfs(self._descriptor)
         finally:

@@ -14,43 +14,43 @@ TIME_INDEX_SUFFIX: Final = ".timeindex"
 TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
 SNAPSHOT_SUFFIX: Final = ".snapshot"
 NAMES_SUFFIX: Final = ".names"
-"""What is remembered of producer names."""
+"""The suffix of snapshots of producer names."""
 SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 DELETED_SUFFIX: Final = ".deleted"
 TEMPORARY_SUFFIX: Final = ".tmp"
 CLEANED_SUFFIX: Final = ".cleaned"
-"""What compaction makes is written under this name and renamed when it is whole."""
+"""The suffix of files that a cleaning is writing. A start deletes such files."""
 SWAP_SUFFIX: Final = ".swap"
-"""Whole, and perhaps all that is left of the records in it: a start puts it in place."""
+"""The suffix of a whole cleaned segment, perhaps the only copy of its records. A start swaps such a segment in."""
 PARTITION_METADATA: Final = "partition.metadata"
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 LOG_START_OFFSET: Final = "log-start-offset-checkpoint"
 DELAYED_RECORDS: Final = "delayed-records"
 DEDUPLICATION_START: Final = "deduplication-start-checkpoint"
-"""From which offset on producer names are remembered."""
+"""The file with the offset from which producer names are tracked."""
 
 _PARTITION_DIRECTORY = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)\Z")
 _OFFSET_NAME = re.compile(r"(\d{20})(\.[a-z]+)\Z")
 
 
 def offset_name(offset: int, suffix: str) -> str:
-    """The name of a file that belongs to `offset`."""
+    """Return the name of a file that belongs to `offset`."""
     return f"{offset:020d}{suffix}"
 
 
 def cleaned_name(offset: int, suffix: str, token: str) -> str:
-    """The name of a file that a cleaning has written; `token` keeps two cleanings apart."""
+    """Return the name of a file that a cleaning writes. Each cleaning has its own `token`."""
     return f"{offset_name(offset, suffix)}.{token}{CLEANED_SUFFIX}"
 
 
 def parse_offset_name(name: str) -> tuple[int, str] | None:
-    """(offset, suffix) of such a name; None for any other."""
+    """Return (offset, suffix) of a file name made by `offset_name`; None for any other name."""
     match = _OFFSET_NAME.match(name)
     return (int(match[1]), match[2]) if match else None
 
 
 def parse_partition_directory(name: str) -> tuple[str, int] | None:
-    """(topic, partition) of a partition's directory; None for any other name."""
+    """Return (topic, partition) of a partition's directory; None for any other name."""
     match = _PARTITION_DIRECTORY.match(name)
     if match is None or str(int(match["partition"])) != match["partition"]:
         return None
@@ -58,6 +58,6 @@ def parse_partition_directory(name: str) -> tuple[str, int] | None:
 
 
 def offsets_of(names: Iterable[str], suffix: str) -> list[int]:
-    """The offsets of those among these file names that belong to one and end so, ascending."""
+    """Return the offsets of all file names made by `offset_name` with this suffix, ascending."""
     parsed = (parse_offset_name(name) for name in names)
     return sorted(found[0] for found in parsed if found and found[1] == suffix)

@@ -1,8 +1,8 @@
-"""What of a file is in the operating system's page cache: asked without waiting for the disk, brought in, dropped.
+"""Asks what is in the operating system's page cache, reads bytes into the page cache, and drops them from it.
 
-Reading waits for the disk when a page is missing, and one who must not wait has to know before. `preadv2` with
-`RWF_NOWAIT` tells (Linux 4.14 and later). Asking starts to read what is missing, which `be_asked` keeps to the pages
-asked for: without it the kernel would read megabytes ahead that nobody accounts for.
+A read waits for the disk when a page is missing, and the event loop must know that before. `preadv2` with `RWF_NOWAIT` answers
+without waiting (Linux 4.14 and later). Such a question makes the kernel read the missing page. `be_asked` limits the kernel to
+that page; otherwise the kernel would read megabytes ahead that nobody accounts for.
 Source: Linux's mm/filemap.c and mm/fadvise.c, preadv2(2), posix_fadvise(2).
 """
 
@@ -13,26 +13,26 @@ import os
 from typing import Final
 
 TELLS: Final = all(hasattr(os, name) for name in ("RWF_NOWAIT", "preadv", "posix_fadvise", "sendfile"))
-"""Whether this system can be asked; a file system may still refuse."""
+"""Whether this system reports what is cached; a file system may still refuse."""
 GRAIN_BYTES: Final = 256 << 10
-"""The cache is filled and emptied in runs of many pages, so one page of so much is asked for."""
+"""Bytes per sampled page: the kernel fills and empties the cache in runs of many pages, so one page stands for the run."""
 _REFUSALS: Final = {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}
 _one_byte: Final = (bytearray(1),)
 
 
 class Untold(Exception):
-    """The file system does not tell what is cached."""
+    """The file system does not report what is cached."""
 
 
 def be_asked(descriptor: int) -> None:
-    """Prepare an open file for the questions below. Raises OSError."""
+    """Switch off read-ahead for an open file, before `is_cached` or `read`. Raises OSError."""
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
 
 
 def is_cached(descriptor: int, position: int, size_bytes: int) -> bool:
-    """Whether `size_bytes` bytes from `position` on, at least one of them in the file, can be read without waiting.
+    """Return whether `size_bytes` bytes from `position` on can be read without waiting. At least one must be in the file.
 
-    Looks at samples. Raises Untold, OSError.
+    Checks one page per GRAIN_BYTES, and the last page. Raises Untold, OSError.
     """
     last = position + size_bytes - 1
     try:
@@ -50,7 +50,7 @@ def is_cached(descriptor: int, position: int, size_bytes: int) -> bool:
 
 
 def read(descriptor: int, buffer: memoryview, position: int) -> int:
-    """Fill the buffer with what is at `position` and return how much that is, -1 when it would mean to wait.
+    """Read into the buffer from `position` on, and return the number of bytes; -1 if the read would wait for the disk.
 
     Raises Untold, OSError.
     """
@@ -68,9 +68,10 @@ def read(descriptor: int, buffer: memoryview, position: int) -> int:
 
 
 def bring_in(descriptor: int, position: int, size_bytes: int) -> int:
-    """Wait until the bytes are in the cache and return how many there are. Raises OSError.
+    """Wait until the bytes are in the page cache, and return how many of the bytes exist. Raises OSError.
 
-    They are asked for at once, so that the disk gets few large requests, and go nowhere, so that nothing is copied.
+    One call requests all bytes, so that the disk gets few large requests. Then sendfile moves the bytes to /dev/null, without
+    copying them into this process.
     """
     os.posix_fadvise(descriptor, position, size_bytes, os.POSIX_FADV_WILLNEED)
     nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
@@ -87,6 +88,9 @@ def bring_in(descriptor: int, position: int, size_bytes: int) -> int:
 
 
 def drop(descriptor: int, position: int, size_bytes: int) -> None:
-    """Take the bytes' pages out of the cache, as far as they are on the disk and whole; not every system can. Raises OSError."""
+    """Drop the bytes' pages from the page cache: whole pages that are on the disk. Does nothing on systems that can't.
+
+    Raises OSError.
+    """
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(descriptor, position, size_bytes, os.POSIX_FADV_DONTNEED)

@@ -1,12 +1,12 @@
 # ruff: noqa: PTH120 - paths are plain strings here
-"""The data files of one process: which are open, pinned, read or failed, on a disk (log.disk) that does the rest.
+"""Opens, pins, reads and writes the data files of one process, on a `Disk` (log.files.disk) that makes the system calls.
 
 `Storage` keeps at most `max_open_files` descriptors open and closes the least recently used ones (second chance). A
-`DataFile` is a name that is opened when needed. Tests put a simulated disk under it.
-All methods raise OSError. Only `sync`, `sync_directory`, `bring_in`, `drop_cached` and what takes paths (whole files and
-directories) may be called from another thread than the owner's. An owner that must not wait for the disk sets `waits` to
-False while it reads: what is not in the page cache then raises NotCached, which tells what another thread must bring in
-first.
+`DataFile` is a file name with a descriptor that `Storage` opens when needed. Tests put a simulated disk under the storage.
+All methods raise OSError. Only `sync`, `sync_directory`, `bring_in`, `drop_cached` and the methods that take paths (whole files
+and directories) may be called from another thread than the owner's. An owner that must not wait for the disk sets `waits` to
+False while it reads. Bytes that are not in the page cache then raise NotCached, with the places that another thread must read
+into the page cache first.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 DEFAULT_MAX_OPEN_FILES: Final = 512
 NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _BROUGHT_IN: Final = 1024
-"""So many paths are remembered as brought in: their directory entries and inodes need no waiting for."""
+"""Paths remembered as read into the page cache, directory entry and inode included; the oldest is forgotten."""
 _READ: Final = os.O_RDONLY | os.O_CLOEXEC
 _BUFFER_BYTES: Final = 64 << 10
 _READ_BYTES: Final = 64 << 10
@@ -42,15 +42,15 @@ class Storage:
     """Files of one data directory."""
 
     def __init__(self, max_open_files: int = DEFAULT_MAX_OPEN_FILES, disk: Disk | None = None) -> None:
-        """Bound the descriptors kept open; pinned files may exceed the bound. Without `disk` it is the system's."""
+        """Bound the descriptors kept open; pinned files may exceed the bound. Without `disk` use the operating system's."""
         disk = SystemDisk() if disk is None else disk
         self._disk = disk
         self._pread, self._pwritev, self._sendfile = disk.pread, disk.pwritev, disk.sendfile
         self.max_open_files = max_open_files
         self.waits = True
-        """Whether `read` and `check_brought_in` let their caller wait for the disk."""
+        """Whether `read` and `check_brought_in` may wait for the disk; if False, they raise NotCached instead."""
         self.tells_cached = disk.tells_cached
-        """Whether it can be told what would mean to wait; where it can't, everything counts as cached."""
+        """Whether the system reports what is in the page cache. If not, everything counts as cached."""
         self._bytes_written = 0
         self._brought_in: dict[str, None] = {}
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
@@ -62,7 +62,7 @@ class Storage:
 
     @property
     def open_files(self) -> int:
-        """How many data files are open now."""
+        """The number of data files that are open now."""
         return len(self._open_files)
 
     # Data files.
@@ -73,7 +73,7 @@ class Storage:
         self._adopt(file, self._descriptor_of(file.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC))
 
     def write(self, file: DataFile, buffers: Sequence[Buffer], position: int) -> int:
-        """Write the buffers one after the other at `position` with one call; the bytes written may be fewer."""
+        """Write the buffers one after the other at `position` with one system call. Return the bytes written, perhaps fewer."""
         descriptor = file.descriptor
         if descriptor < 0:
             descriptor = self._open(file)
@@ -86,7 +86,7 @@ class Storage:
         return count
 
     def read(self, file: DataFile, size_bytes: int, position: int) -> bytes:
-        """Read up to `size_bytes` at `position`; fewer at the end of the file. Raises NotCached unless `waits`."""
+        """Return up to `size_bytes` bytes at `position`, fewer at the end of the file. Raises NotCached unless `waits`."""
         if not self.waits and self.tells_cached and not self._was_just_written(file, position):
             return self._read_cached(file, size_bytes, position)
         descriptor = file.descriptor
@@ -96,7 +96,7 @@ class Storage:
         return self._pread(descriptor, size_bytes, position)
 
     def send(self, file: DataFile, socket_descriptor: int, position: int, size_bytes: int) -> int:
-        """Send up to `size_bytes` from `position` on to a non-blocking socket, past this process's memory."""
+        """Send up to `size_bytes` from `position` on to a non-blocking socket by sendfile. Return the bytes sent."""
         descriptor = file.descriptor
         if descriptor < 0:
             descriptor = self._open(file)
@@ -108,7 +108,7 @@ class Storage:
         self._disk.ftruncate(file.descriptor if file.descriptor >= 0 else self._open(file), size_bytes)
 
     def sync(self, file: DataFile) -> None:
-        """Make the file's bytes durable. After one failure it fails for ever: a second fsync would lie."""
+        """Make the file's bytes durable. After one failure every later call fails: a second fsync would report false success."""
         if file.failed:
             raise OSError(errno.EIO, "an earlier flush of this file failed", file.path)
         try:
@@ -118,20 +118,21 @@ class Storage:
             raise
 
     def forget_cached(self, file: DataFile) -> None:
-        """Have what is read next come from the disk: after a failed flush the page cache shows what the disk never got.
+        """Drop the file from the page cache, so that later reads return what is on the disk.
 
-        Only flushed pages can be dropped, so `sync` the file first.
+        After a failed flush the page cache may hold bytes that the disk never got. The kernel drops only flushed pages, so
+        `sync` the file first.
         """
         self._disk.drop_cached(file.descriptor if file.descriptor >= 0 else self._open(file), 0, 0)
 
     # The page cache.
 
     def is_cached(self, file: DataFile, position: int, size_bytes: int) -> bool:
-        """Whether reading these bytes, at least one, would not mean to wait for the disk. Looks at samples."""
+        """Return whether these bytes, at least one, can be read without waiting for the disk. Checks samples only."""
         if not self.tells_cached or self._was_just_written(file, position):
             return True
         if file.retired and file.descriptor < 0:
-            return True  # there is nothing to wait for
+            return True  # reading fails at once
         if not self._opens_at_once(file):
             return False
         try:
@@ -142,7 +143,7 @@ class Storage:
 
     @contextlib.contextmanager
     def may_wait(self) -> Iterator[None]:
-        """Let the reads of the block wait for the disk, whatever `waits` says around it."""
+        """Let the reads inside of the `with` block wait for the disk, even if `waits` is False."""
         waits, self.waits = self.waits, True
         try:
             yield
@@ -150,7 +151,10 @@ class Storage:
             self.waits = waits
 
     def check_brought_in(self, paths: Iterable[str]) -> None:
-        """Unless `waits`, raises NotCached if any of these files, read whole and seldom, was not brought in lately."""
+        """Raise NotCached if one of these files was not read into the page cache lately. Does nothing if `waits`.
+
+        For files that are read whole and seldom.
+        """
         if self.waits or not self.tells_cached:
             return
         missing = [Place(path, 0, 0) for path in paths if path not in self._brought_in]
@@ -158,16 +162,16 @@ class Storage:
             raise NotCached(missing)
 
     def brought_in(self, path: str) -> None:
-        """Take note that `bring_in` ran for some of the file."""
+        """Remember that `bring_in` ran for a part of the file."""
         self._brought_in.pop(path, None)
         self._brought_in[path] = None
         if len(self._brought_in) > _BROUGHT_IN:
             del self._brought_in[next(iter(self._brought_in))]
 
     def bring_in(self, place: Place) -> int:
-        """Wait until a place is in the page cache; returns how many bytes of it there are.
+        """Read a place into the page cache. Return how many bytes of the place exist.
 
-        Of a segment that was removed and may still be read, too, for as long as its file is there.
+        This also works for the file of a removed segment, until that file is deleted.
         """
         disk = self._disk
         try:
@@ -182,7 +186,7 @@ class Storage:
             disk.close(descriptor)
 
     def drop_cached(self, place: Place) -> None:
-        """Take what is durable of a place out of the page cache; a file that is gone is fine."""
+        """Drop the durable pages of a place from the page cache. A missing file is no error."""
         with contextlib.suppress(FileNotFoundError):
             descriptor = self._disk.open(place.path, _READ)
             try:
@@ -191,7 +195,7 @@ class Storage:
                 self._disk.close(descriptor)
 
     def _opens_at_once(self, file: DataFile) -> bool:
-        # of a file that this process wrote to the inode is in memory
+        # The inode of a file that this process wrote to is in memory.
         return file.descriptor >= 0 or file.written_from != NEVER or file.path in self._brought_in
 
     def _was_just_written(self, file: DataFile, position: int) -> bool:
@@ -221,7 +225,7 @@ class Storage:
         return bytes(buffer[:count])
 
     def may_pin(self, count: int) -> bool:
-        """Whether so many more can be pinned and the bound still be kept."""
+        """Return whether `count` more files can be pinned without exceeding `max_open_files`."""
         return self._pinned + count <= self.max_open_files
 
     def pin(self, file: DataFile) -> None:
@@ -250,10 +254,10 @@ class Storage:
         self._close(descriptor)
 
     def retire(self, file: DataFile, *, for_readers: bool = False) -> None:
-        """Close it for good: its name may soon be another file's, which must not be taken for it.
+        """Close the file for good. Its name may soon belong to another file, and a read must never return that file's bytes.
 
-        With `for_readers` those who have begun may finish: the bytes stay theirs until the last one lets go, even when
-        the name is gone. At most `max_open_files` files are kept so; the readers of any more fail.
+        With `for_readers` readers that have begun may finish, even after the file's name is gone. At most `max_open_files`
+        retired files are kept open for readers; readers of further files fail.
         """
         if for_readers and file.readers and self._outliving < self.max_open_files:
             with contextlib.suppress(OSError):
@@ -264,7 +268,7 @@ class Storage:
         self.release(file)
 
     def begin_reading(self, file: DataFile) -> None:
-        """Note one who will read on later; it calls `end_reading` once."""
+        """Count a reader that will read on later. The reader must call `end_reading` once."""
         file.readers += 1
 
     def end_reading(self, file: DataFile) -> None:
@@ -278,7 +282,7 @@ class Storage:
     # Whole files and directories.
 
     def read_file(self, path: str) -> bytes:
-        """The whole content. Raises FileNotFoundError."""
+        """Return the whole content. Raises FileNotFoundError."""
         descriptor = self._disk.open(path, _READ)
         try:
             parts = []
@@ -291,7 +295,7 @@ class Storage:
             self._disk.close(descriptor)
 
     def write_file(self, path: str, content: bytes) -> None:
-        """Write the whole content, not durable and not atomic."""
+        """Write the whole content, neither durably nor atomically."""
         descriptor = self._disk.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
             if self._pwritev(descriptor, (content,), 0) != len(content):
@@ -315,7 +319,7 @@ class Storage:
             self._disk.close(descriptor)
 
     def begin_file_system_flush(self, path: str) -> FileSystemFlush | None:
-        """A flush of everything that will be written to the file system of `path` until it is run; None without one."""
+        """Return a flush of everything written to the file system of `path` until the flush runs; None without syncfs."""
         syncfs = self._disk.find_syncfs()
         return None if syncfs is None else FileSystemFlush(self._disk, path, syncfs)
 
@@ -324,12 +328,12 @@ class Storage:
         self._disk.replace(source, target)
 
     def delete(self, path: str) -> None:
-        """Delete one file; one that is gone already is fine."""
+        """Delete one file. A missing file is no error."""
         with contextlib.suppress(FileNotFoundError):
             self._disk.unlink(path)
 
     def make_directory(self, path: str) -> None:
-        """Create the directory and its missing parents, their names durable; one that exists is fine."""
+        """Create the directory and its missing parents, and persist their names. An existing directory is no error."""
         if self._disk.is_directory(path):
             return
         parent = os.path.dirname(path) or "."
@@ -339,7 +343,7 @@ class Storage:
         self.sync_directory(parent)
 
     def make_undurable_directory(self, path: str) -> None:
-        """Create the directory in one that exists; its name is durable once the parent is synced."""
+        """Create the directory inside of an existing one. Its name is durable once the parent is synced."""
         self._disk.mkdir(path)
 
     def delete_directory(self, path: str) -> None:
@@ -347,46 +351,46 @@ class Storage:
         self._disk.rmdir(path)
 
     def list_directory(self, path: str) -> list[str]:
-        """The names in the directory, unordered."""
+        """Return the names in the directory, unordered."""
         return self._disk.list_directory(path)
 
     def some_names(self, path: str, limit: int) -> list[str]:
-        """At most `limit` of the names in the directory, without a look at the others."""
+        """Return at most `limit` of the names in the directory, without listing the others."""
         return self._disk.some_names(path, limit)
 
     def entries(self, path: str) -> list[FileEntry]:
-        """Everything in the directory with its size (0 of a directory) and when it was last modified.
+        """Return every entry of the directory with its size (0 for a directory) and modification time.
 
-        What vanishes meanwhile is left out.
+        Entries that are deleted during the call are left out.
         """
         return self._disk.entries(path)
 
     def list_files(self, path: str) -> dict[str, int]:
-        """The plain files of the directory with their sizes in bytes."""
+        """Return the plain files of the directory with their sizes in bytes."""
         return self._disk.list_files(path)
 
     def size_bytes(self, path: str) -> int:
-        """How large the file is."""
+        """Return the size of the file in bytes."""
         return self._disk.size_bytes(path)
 
     def modified_ms(self, path: str) -> int:
-        """When the file was last modified, in ms."""
+        """Return when the file was last modified, in ms."""
         return self._disk.modified_ms(path)
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
-        """Have the file look as if it was last modified then."""
+        """Set the file's modification time."""
         self._disk.set_modified_ms(path, modified_ms)
 
     def free_bytes(self, path: str) -> int:
-        """How much may still be written to the file system of `path`."""
+        """Return the free space of the file system of `path`, in bytes."""
         return self._disk.free_bytes(path)
 
     def exists(self, path: str) -> bool:
-        """Whether there is anything of this name."""
+        """Return whether a file or directory has this path."""
         return self._disk.exists(path)
 
     def replace_file(self, path: str, content: bytes) -> None:
-        """Write the file anew, atomically and durably: a crash leaves the old content or the new."""
+        """Replace the file's content atomically and durably: a crash leaves the old content or the new."""
         temporary = path + ".tmp"
         self.write_file(temporary, content)
         self.sync_path(temporary)
@@ -394,7 +398,7 @@ class Storage:
         self.sync_directory(os.path.dirname(path))
 
     def lock(self, path: str) -> None:
-        """Lock the file for this process. Raises DirectoryLocked when another holder has it."""
+        """Lock the file for this process. Raises DirectoryLocked when another process holds the lock."""
         descriptor = self._disk.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             self._disk.lock(descriptor)
@@ -406,7 +410,7 @@ class Storage:
         self._locks[path] = descriptor
 
     def unlock(self, path: str) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         descriptor = self._locks.pop(path, None)
         if descriptor is not None:
             self._disk.close(descriptor)
@@ -421,7 +425,7 @@ class Storage:
         return descriptor
 
     def _descriptor_of(self, path: str, flags: int) -> int:
-        """Open a data file; where the process has no descriptor left, instead of another one."""
+        """Open a data file. If the process has no descriptor left, close another data file and try again."""
         try:
             return self._disk.open(path, flags, 0o644)
         except OSError as error:
@@ -464,7 +468,7 @@ class Storage:
 def _close_descriptors(
     close: Callable[[int], None], open_files: dict[DataFile, None], locks: dict[str, int]
 ) -> None:
-    """What a storage that nobody needs any more still had open goes with it."""
+    """Close all descriptors of a storage that was garbage-collected."""
     for descriptor in (*(file.descriptor for file in open_files), *locks.values()):
         with contextlib.suppress(OSError):
             close(descriptor)

@@ -1,8 +1,8 @@
-"""Which versions of its files this release reads, and what it says of one that a later release wrote.
+"""Checks that this release can read the versions of the files in a data directory.
 
 `meta.properties` has the version of the directory as a whole. A release that changes a format, or writes a new kind of file
-or record, raises DIRECTORY_VERSION; so an earlier release finds out before it has changed anything, however few of the
-files it would have looked at. The versions in single files tell of one that was put there by hand.
+or record, raises DIRECTORY_VERSION. So an earlier release refuses the directory before changing anything in it. The versions in
+single files reveal a newer file that somebody copied in by hand.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ if TYPE_CHECKING:
 META: Final = "meta.properties"
 OLDEST_DIRECTORY_VERSION: Final = 1
 DIRECTORY_VERSION: Final = 4
-"""1 is that of all releases before it was raised for the first time; the formats of 2 are the same. 3 has producer names,
-4 has `damaged-batches`."""
+"""The version that this release writes. Versions 1 and 2 have the same formats; 3 adds producer names, 4 `damaged-batches`."""
 
 
 def read_properties(storage: Storage, path: str) -> dict[str, str]:
-    """What `meta.properties` at `path` says. Raises IncompatibleFormat unless this release reads its version, OSError."""
+    """Return the fields of `meta.properties` at `path`. Raises IncompatibleFormat for damage or an unknown version, OSError."""
     try:
         text = storage.read_file(path).decode()
     except UnicodeDecodeError as error:

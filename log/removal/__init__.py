@@ -1,1 +1,1 @@
-"""Which segments go, and how they are removed."""
+"""Decides which segments retention removes, and removes segments."""

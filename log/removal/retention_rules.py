@@ -1,7 +1,7 @@
-"""Which segments go, and why: decided from facts, apart from files and clocks.
+"""Decides which segments to delete, and why, from facts alone: no files, no clock.
 
-Source: Kafka's `UnifiedLog.deleteOldSegments`: what lies below the log start offset, then what is too much, then what is
-too old. Kafka makes three passes; one pass over the segments finds the same, because each rule takes from the front only.
+Source: Kafka's `UnifiedLog.deleteOldSegments`, which removes segments below the log start offset, then by size, then by age.
+Kafka makes three passes. One pass decides the same, because each rule removes from the front only.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 NOT_HELD: Final = 2**63 - 1
-"""The value of `PartitionLog.held_from` of a log in which nothing is held."""
+"""The value of `PartitionLog.held_from` while no records are held."""
 
 
 class SegmentFacts(NamedTuple):
-    """What the decision needs of one segment; `end_offset` is exclusive.
+    """The facts about one segment that the decision needs; `end_offset` is exclusive.
 
-    `largest_timestamp` is that of its records in ms, or when its file was last written if none has a timestamp.
-    The active segment is the one that is written to, always the last.
+    `largest_timestamp` is the largest timestamp of the records in ms; without timestamps, the file's modification time.
     """
 
     base_offset: int
@@ -29,7 +28,7 @@ class SegmentFacts(NamedTuple):
 
 
 class DeletionReason(StrEnum):
-    """Which rule a segment goes by."""
+    """The rule by which a segment is removed."""
 
     LOG_START_OFFSET = "log start offset"
     RETENTION_BYTES = "retention.bytes"
@@ -46,9 +45,9 @@ class DeletedSegment(NamedTuple):
 
 
 class RetentionDecision(NamedTuple):
-    """The oldest segments, which go, each with the rule; and what keeps the next one although a rule applies to it.
+    """The oldest segments to remove, each with the rule, and the reason why the next segment stays although a rule applies.
 
-    `kept_because` is empty when no rule applies to the next one.
+    `kept_because` is empty when no rule applies to the next segment.
     """
 
     doomed: list[tuple[SegmentFacts, DeletionReason]]
@@ -66,10 +65,11 @@ def segments_to_delete(
     high_watermark: int,
     held_from: int = NOT_HELD,
 ) -> RetentionDecision:
-    """Decide on the oldest segments of a log of `size_bytes`, given in order; a limit below 0 keeps for ever.
+    """Decide which of the oldest segments of a log of `size_bytes` to remove. A limit below 0 keeps segments for ever.
 
-    No more of them are looked at than needed. Only from the front and only below the high watermark. The active segment goes by size or time only, and only when
-    it holds something. What reaches beyond `held_from` goes by neither; the log start offset was moved on purpose.
+    `segments` come oldest first and are consumed only as far as needed. Segments are removed from the front and below the high
+    watermark only. The active segment is removed by size or age only, and never while empty. A segment that reaches beyond
+    `held_from` is removed only because of the log start offset, which somebody moved on purpose.
     """
     doomed: list[tuple[SegmentFacts, DeletionReason]] = []
     kept_because = ""
@@ -85,7 +85,7 @@ def segments_to_delete(
             reason = DeletionReason.RETENTION_MS
         else:
             if retention_ms >= 0 and segment.largest_timestamp > now_ms:
-                kept_because = f"its newest record is dated {segment.largest_timestamp}, in the future"
+                kept_because = f"its newest record has timestamp {segment.largest_timestamp}, in the future"
             break
         if segment.end_offset > high_watermark:
             kept_because = "it reaches beyond the high watermark"

@@ -1,4 +1,4 @@
-"""Segments leave in two steps, as in Kafka: renamed to `*.deleted` at once, deleted after `file.delete.delay.ms`.
+"""Removes segments in two steps, as Kafka does: rename to `*.deleted` at once, delete after `file.delete.delay.ms`.
 
 Source: Kafka's `LocalLog.deleteSegmentFiles`.
 """
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def remove_segments(environment: LogEnvironment, segments: Iterable[Segment], due_ms: int) -> None:
-    """Take the segments' names away and have the files deleted from `due_ms` on. Raises OSError.
+    """Rename the segments' files to `*.deleted`, and queue the files for deletion from `due_ms` on. Raises OSError.
 
-    Files left from before a crash are deleted when the log is loaded.
+    A crash may leave such files behind; loading the log deletes them.
     """
     for segment in segments:
         environment.storage.retire(segment.file, for_readers=True)

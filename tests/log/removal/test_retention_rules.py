@@ -119,7 +119,7 @@ class TestReasons:
         decision = decide(now_ms=-7, retention_ms=0)
 
         assert decision.doomed == []
-        assert decision.kept_because == "its newest record is dated 0, in the future"
+        assert decision.kept_because == "its newest record has timestamp 0, in the future"
 
 
 class TestHeldRecords:
