@@ -1,1 +1,1 @@
-"""The segments of a partition log, their indexes, and reading from them."""
+"""The segments of a partition log, their indexes, and their reader."""

@@ -1,4 +1,4 @@
-"""Which aborted transactions a reader must know of, from the transaction indexes of a log's segments.
+"""Finds the aborted transactions that a reader must skip, in the transaction indexes of a log's segments.
 
 Source of the rules: Kafka's `LocalLog.addAbortedTransactions` (KIP-98).
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def add_aborted(segments: SegmentList, aborted: AbortedTransaction) -> None:
-    """Note in the active segment's index a transaction whose marker was just appended."""
+    """Add an aborted transaction whose marker was just appended to the active segment's transaction index."""
     active = segments.active
     if not active.has_aborted:
         segments.aborting.append(active.base_offset)
@@ -27,7 +27,8 @@ def add_aborted(segments: SegmentList, aborted: AbortedTransaction) -> None:
 def aborted_between(segments: SegmentList, first_offset: int, upper_bound: int) -> list[tuple[int, int]]:
     """Return (producer_id, first_offset) of the aborted transactions that reach into [first_offset, upper_bound).
 
-    They come in the order of their markers, which may lie beyond. Costs nothing where nothing was aborted. Raises OSError.
+    The transactions come in the order of their markers, which may lie beyond. Without aborted transactions the call costs
+    nothing. Raises OSError.
     """
     found: list[tuple[int, int]] = []
     if not segments.aborting:
@@ -43,9 +44,10 @@ def aborted_between(segments: SegmentList, first_offset: int, upper_bound: int) 
 def aborted_in(
     segments: SegmentList, offset: int, region: FileRegion, log_end_offset: int
 ) -> list[tuple[int, int]]:
-    """Return the aborted transactions that a reader of `region`, found for `offset`, must know of. Raises OSError.
+    """Return the aborted transactions that a reader of `region`, found for `offset`, must skip. Raises OSError.
 
-    As in Kafka some may lie beyond the region: only the next entry of the offset index tells where its last record lies.
+    Some may lie beyond the region, as in Kafka: the last offset of the region is known only from the next entry of the offset
+    index.
     """
     number = bisect_left(segments.bases, region.segment_base_offset)
     relative_offset = segments.segments[number].offset_after(region.end_position)
@@ -57,7 +59,10 @@ def aborted_in(
 
 
 def aborted_from(segments: SegmentList, marker_offset: int, before_offset: int) -> list[AbortedTransaction]:
-    """Return what markers from `marker_offset` on aborted that begins below `before_offset`. Raises OSError."""
+    """Return the transactions that begin below `before_offset` and were aborted by markers from `marker_offset` on.
+
+    Raises OSError.
+    """
     found: list[AbortedTransaction] = []
     for base_offset in segments.aborting[bisect_left(segments.aborting, marker_offset) :]:
         index = segments.segments[bisect_left(segments.bases, base_offset)].transaction_index()

@@ -1,7 +1,7 @@
-"""The damaged ranges that are known of all partitions of a data directory, kept in one file of it.
+"""Persists the known damaged ranges of all partitions of a data directory in one file.
 
-`damaged-batches`: JSON with `version`, `ranges` per partition directory, and `checksum`, the CRC-32 of `ranges`. It says what a start
-can't see for itself: a clean stop vouches for files that nobody reads again.
+`damaged-batches`: JSON with `version`, `ranges` per partition directory, and `checksum`, the CRC-32 of `ranges`. A start after a
+clean stop does not read the segments again, so only this file tells the start about their damage.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ class _Content(msgspec.Struct):
 
 
 class DamageRegister:
-    """Damaged ranges by partition directory. Without a `root` they are in memory only."""
+    """The damaged ranges by partition directory. Before `load` the register is in memory only."""
 
     def __init__(self) -> None:
-        """Know of no damage."""
+        """Begin without damage."""
         self._ranges: dict[str, tuple[DamagedRange, ...]] = {}
         self._storage: Storage | None = None
         self._path = ""
         self.is_lost = False
-        """Whether the file was damaged itself, so that every log must be checked whole."""
+        """Whether the file itself was damaged. Then every log must be checked from its start."""
 
     def load(self, storage: Storage, root: str) -> None:
-        """Read the file of the data directory `root`, and write there from now on. Raises OSError, IncompatibleFormat."""
+        """Read the file of the data directory `root`, and write changes to it from now on. Raises OSError, IncompatibleFormat."""
         self._storage, self._path = storage, f"{root}/{DAMAGED_BATCHES}"
         if not storage.exists(self._path):
             return
@@ -67,21 +67,21 @@ class DamageRegister:
             if not decoded.is_whole():
                 raise ValueError("its checksum is wrong")  # noqa: TRY301 - as any other damage
         except (msgspec.MsgspecError, UnicodeDecodeError, ValueError) as error:
-            _logger.error("%s can't be read, every log is checked whole: %s", self._path, error)  # noqa: TRY400
+            _logger.error("%s can't be read, every log is checked from its start: %s", self._path, error)  # noqa: TRY400
             self.is_lost = True
             return
         self._ranges = {f"{root}/{name}": tuple(ranges) for name, ranges in decoded.ranges.items()}
 
     def of(self, directory: str) -> tuple[DamagedRange, ...]:
-        """What is damaged of a partition, in ascending order."""
+        """Return the damaged ranges of a partition, in ascending order."""
         return self._ranges.get(directory, ())
 
     def all(self) -> Mapping[str, Sequence[DamagedRange]]:
-        """What is damaged, by partition directory."""
+        """Return all damaged ranges by partition directory."""
         return self._ranges
 
     def note(self, directory: str, ranges: Sequence[DamagedRange], *, is_durable: bool) -> None:
-        """Know these ranges of a partition and no others; the file follows, flushed if `is_durable`. Raises OSError."""
+        """Replace the ranges of a partition and write the file, with a flush if `is_durable`. Raises OSError."""
         if tuple(ranges) == self.of(directory):
             return
         if ranges:
@@ -91,11 +91,11 @@ class DamageRegister:
         self._write(is_durable=is_durable)
 
     def forget(self, directory: str) -> None:
-        """Drop what is known of a partition that goes. Raises OSError."""
+        """Drop the ranges of a partition that is deleted. Raises OSError."""
         self.note(directory, (), is_durable=False)
 
     def found_again(self) -> None:
-        """Every log was checked: write anew a file that was damaged itself. Raises OSError."""
+        """Rewrite a damaged file, after every log was checked. Raises OSError."""
         if self.is_lost:
             self._write(is_durable=True)
             self.is_lost = False

@@ -1,4 +1,4 @@
-"""Looking for damage in a segment that nobody checked when the log was loaded, as a clean stop vouched for it."""
+"""Searches for damage in a segment that the start did not check, because the last stop was clean."""
 
 from __future__ import annotations
 

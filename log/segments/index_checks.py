@@ -1,8 +1,9 @@
-"""Entries of the indexes are believed when the log bears them out: the files have no checksums.
+"""Checks index entries against the batches before use, because Kafka's index files have no checksums.
 
-An entry of the offset index points to a batch that begins at its offset or before, one of the time index says which timestamp
-the batch has that ends with an offset. A bit that flipped in either would begin a read in the middle of a batch, pass over
-records, or have a young segment deleted for an old one. So the header is read, and both are made anew when it says else.
+An offset index entry points to the batch that ends with its offset. A time index entry gives the timestamp of the batch that
+ends with its offset. A flipped bit in an entry could make a read begin in the middle of a batch, skip records, or make retention
+delete a young segment as an old one. So each used entry is compared with the batch's header. If they differ, both indexes are
+rebuilt.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ class Segment(Protocol):
 def checked_entry(
     segment: Segment, find: Callable[[SegmentIndexes], tuple[int, int] | None]
 ) -> tuple[int, int] | None:
-    """The entry that `find` takes of the offset index, when the log bears it out. Raises OSError, NotCached, CorruptRecord.
+    """Return the offset index entry that `find` selects, after checking it. Raises OSError, NotCached, CorruptRecord.
 
-    None also when it is the batches that are damaged: what lies before the damage can still be read from the start.
+    Returns None also when the batches themselves are damaged: batches before the damage can be read from the segment's start.
     """
     entry = find(segment.indexes())
     if entry is None or _bears_out(segment, *entry):
@@ -58,7 +59,10 @@ def checked_entry(
 
 
 def start_for_time(segment: Segment, timestamp_ms: int) -> int:
-    """The relative offset from which on to look for a timestamp later than `timestamp_ms`. Raises as `checked_entry`."""
+    """Return the relative offset from which on to search for a timestamp later than `timestamp_ms`.
+
+    Raises OSError, NotCached, CorruptRecord.
+    """
     timestamp, relative_offset = segment.indexes().time_entry_for(timestamp_ms)
     if timestamp < 0 or has_timestamp(segment, segment.indexes(), timestamp, relative_offset):
         return relative_offset
@@ -70,7 +74,7 @@ def start_for_time(segment: Segment, timestamp_ms: int) -> int:
 
 
 def has_timestamp(segment: Segment, indexes: SegmentIndexes, timestamp: int, relative_offset: int) -> bool:
-    """Whether the batch that ends with the offset has this largest timestamp. Raises OSError, NotCached."""
+    """Return whether a batch ends with the offset and has this largest timestamp. Raises OSError, NotCached."""
     entry = indexes.entry_for(relative_offset)
     if entry is not None and not _bears_out(segment, *entry):
         return False

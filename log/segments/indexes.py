@@ -1,9 +1,9 @@
 """The sparse indexes of one segment, in Kafka's formats.
 
-`.index`: relative_offset int32, position int32; one entry says that the batch at `position` ends with that offset.
+`.index`: relative_offset int32, position int32; an entry says that the batch at `position` ends with that offset.
 `.timeindex`: timestamp int64, relative_offset int32; the largest timestamp up to that offset, inclusive.
-Both grow in memory while the segment is written and go to disk when it rolls or the log closes; after a crash they are
-rebuilt. Indexes of closed segments are read when first needed and kept in an `IndexCache` of bounded size.
+Both indexes grow in memory while batches are appended. The log writes them to disk when it rolls the segment or closes, and
+rebuilds them after a crash. Indexes of closed segments are read when first needed, and kept in an `IndexCache` of bounded size.
 Source: Kafka's `OffsetIndex`, `TimeIndex`.
 """
 
@@ -22,7 +22,7 @@ _TIME_BYTES: Final = TIME_ENTRY.size
 
 
 class SegmentIndexes:
-    """Both indexes of a segment as their bytes; offsets are relative to the segment's base_offset."""
+    """Both indexes of a segment as bytes. Offsets are relative to the segment's base_offset."""
 
     __slots__ = ("offset_entries", "time_entries")
 
@@ -33,21 +33,21 @@ class SegmentIndexes:
 
     @property
     def size_bytes(self) -> int:
-        """Memory taken by the entries."""
+        """The memory that the entries take."""
         return len(self.offset_entries) + len(self.time_entries)
 
     def add_offset(self, relative_offset: int, position: int) -> None:
-        """Note that the batch at `position` ends with `relative_offset`."""
+        """Add an entry: the batch at `position` ends with `relative_offset`."""
         self.offset_entries += OFFSET_ENTRY.pack(relative_offset, position)
 
     def add_time(self, timestamp_ms: int, relative_offset: int) -> None:
-        """Note the largest timestamp so far; one that is not larger than the last entry's is dropped, and so is none (-1)."""
+        """Add the largest timestamp so far. Ignores -1 and a timestamp that is not larger than the last entry's."""
         last = self.last_time()
         if timestamp_ms > (last[0] if last is not None else -1):
             self.time_entries += TIME_ENTRY.pack(timestamp_ms, relative_offset)
 
     def last_time(self) -> tuple[int, int] | None:
-        """The newest (timestamp, relative_offset)."""
+        """Return the newest (timestamp, relative_offset); None without entries."""
         if not self.time_entries:
             return None
         timestamp, relative_offset = TIME_ENTRY.unpack_from(
@@ -56,7 +56,7 @@ class SegmentIndexes:
         return timestamp, relative_offset
 
     def entry_for(self, relative_offset: int) -> tuple[int, int] | None:
-        """The (relative_offset, position) at or before the batch that holds the offset; None when no entry is low enough."""
+        """Return the last (relative_offset, position) whose offset is at most `relative_offset`; None when all are larger."""
         entries = self.offset_entries
         low = bisect_right(
             _numbers(entries, OFFSET_ENTRY), relative_offset, key=_column(entries, OFFSET_ENTRY, 0)
@@ -70,7 +70,7 @@ class SegmentIndexes:
         return relative_offset, position
 
     def time_entry_for(self, timestamp_ms: int) -> tuple[int, int]:
-        """(timestamp, relative offset) to look from on for a later timestamp; (-1, 0) for the start."""
+        """Return (timestamp, relative offset) from which on to search for a later timestamp; (-1, 0) for the start."""
         entries = self.time_entries
         low = bisect_right(_numbers(entries, TIME_ENTRY), timestamp_ms, key=_column(entries, TIME_ENTRY, 0))
         if not low:
@@ -79,26 +79,26 @@ class SegmentIndexes:
         return timestamp, relative_offset
 
     def entry_after(self, position: int) -> tuple[int, int] | None:
-        """The first (relative_offset, position) that is not before `position`; None when all are."""
+        """Return the first (relative_offset, position) at or after `position`; None when all are before."""
         entries = self.offset_entries
         numbers = _numbers(entries, OFFSET_ENTRY)
         return self._entry(bisect_left(numbers, position, key=_column(entries, OFFSET_ENTRY, 1)))
 
     def entry_before(self, position: int) -> tuple[int, int] | None:
-        """The last (relative_offset, position) that is not beyond `position`; None when all are."""
+        """Return the last (relative_offset, position) at or before `position`; None when all are after."""
         entries = self.offset_entries
         numbers = _numbers(entries, OFFSET_ENTRY)
         return self._entry(bisect_right(numbers, position, key=_column(entries, OFFSET_ENTRY, 1)) - 1)
 
     def is_full(self, limit_bytes: int) -> bool:
-        """Whether one of the indexes has reached `segment.index.bytes`; the time index keeps room for one more."""
+        """Return whether an index has reached `segment.index.bytes`. The time index keeps room for one last entry."""
         return (
             len(self.offset_entries) > limit_bytes - _OFFSET_BYTES
             or len(self.time_entries) > limit_bytes - 2 * _TIME_BYTES
         )
 
     def is_sane(self, size_bytes: int) -> bool:
-        """Whether the entries ascend and point into a segment of `size_bytes`."""
+        """Return whether the entries ascend and point into a segment of `size_bytes`."""
         if len(self.offset_entries) % _OFFSET_BYTES or len(self.time_entries) % _TIME_BYTES:
             return False
         previous = (-1, -1)
@@ -117,45 +117,45 @@ class SegmentIndexes:
 
 
 def _numbers(entries: bytearray, entry: struct.Struct) -> range:
-    """The numbers of the whole entries."""
+    """Return the numbers of all whole entries."""
     return range(len(entries) // entry.size)
 
 
 def _column(entries: bytearray, entry: struct.Struct, column: int) -> Callable[[int], int]:
-    """What tells one field of the entry of a number."""
+    """Return a function from an entry's number to one of its fields."""
     size, unpack_from = entry.size, entry.unpack_from
     return lambda number: int(unpack_from(entries, number * size)[column])
 
 
 class SizedIndex(Protocol):
-    """What the cache must know of an index."""
+    """An index that `IndexCache` can keep."""
 
     @property
     def size_bytes(self) -> int:
-        """Memory taken by the entries."""
+        """The memory that the entries take."""
 
 
 Index = TypeVar("Index", bound=SizedIndex)
 
 
 class IndexCache(Generic[Index]):
-    """Indexes of closed segments by path, the least recently used dropped beyond `limit_bytes`."""
+    """Indexes of closed segments by path. Beyond `limit_bytes` the least recently used are evicted."""
 
     def __init__(self, limit_bytes: int = 16 * 1024 * 1024) -> None:
-        """Bound the memory that cached indexes take."""
+        """Bound the memory of the cached indexes."""
         self.limit_bytes = limit_bytes
         self.size_bytes = 0
         self._indexes: OrderedDict[str, Index] = OrderedDict()
 
     def get(self, path: str) -> Index | None:
-        """The indexes of the segment file `path` when they are in memory."""
+        """Return the cached indexes of the segment file `path`; None if they are not in the cache."""
         indexes = self._indexes.get(path)
         if indexes is not None:
             self._indexes.move_to_end(path)
         return indexes
 
     def put(self, path: str, indexes: Index) -> None:
-        """Remember the indexes; others may go."""
+        """Cache the indexes, and evict others if the cache is full."""
         self.drop(path)
         self._indexes[path] = indexes
         self.size_bytes += indexes.size_bytes
@@ -163,7 +163,7 @@ class IndexCache(Generic[Index]):
             self.size_bytes -= self._indexes.popitem(last=False)[1].size_bytes
 
     def drop(self, path: str) -> None:
-        """Forget the indexes of a segment that changes or goes."""
+        """Drop the indexes of a segment that changes or is removed."""
         indexes = self._indexes.pop(path, None)
         if indexes is not None:
             self.size_bytes -= indexes.size_bytes

@@ -1,4 +1,4 @@
-"""Reading batches across the segments of one partition, and remembering where readers and flushes ended."""
+"""Finds batches across the segments of one partition, and remembers the positions where readers and flushes ended."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ NOWHERE_DAMAGED: Final = 2**63 - 1
 
 
 class LogReader:
-    """Reads from the lists of segments and their base offsets, which the log keeps up to date.
+    """Finds batches by the lists of segments and base offsets, which the log keeps up to date.
 
-    A position is (base_offset of the segment, byte in it). Raises CorruptRecord, OSError.
+    A known position is (base_offset of the segment, byte in the file). Raises CorruptRecord, OSError.
     """
 
     __slots__ = (
@@ -51,14 +51,14 @@ class LogReader:
         self._high_watermark_position = _NOWHERE
 
     def remember(self, offset: int, segment_base_offset: int, position: int) -> None:
-        """Note where the batch at `offset` begins: readers come back for the offset at which they, or a flush, ended."""
+        """Remember the position of the batch at `offset`. Readers resume at the offset where they, or a flush, ended."""
         known = self._known_positions
         known[offset] = (segment_base_offset, position)
         if len(known) > _KNOWN_POSITIONS:
             known.popitem(last=False)
 
     def forget_segments(self, base_offsets: list[int]) -> None:
-        """What is known of positions in these segments holds no more."""
+        """Forget the known positions in these segments."""
         gone = set(base_offsets)
         for offset in [offset for offset, place in self._known_positions.items() if place[0] in gone]:
             del self._known_positions[offset]
@@ -66,7 +66,7 @@ class LogReader:
             self._high_watermark_position = _NOWHERE
 
     def high_watermark_moved(self, offset: int, log_end_offset: int) -> None:
-        """Keep where the batches below the high watermark end."""
+        """Remember the position where the batches below the high watermark end."""
         self._high_watermark = offset
         if offset == log_end_offset:
             active = self._segments[-1]
@@ -77,10 +77,10 @@ class LogReader:
     def find(
         self, offset: int, max_bytes: int, upper_bound: int, log_end_offset: int, min_one_batch: bool
     ) -> FileRegion | None:
-        """Batches from the one that holds `offset` on, below `upper_bound` (exclusive), of one segment.
+        """Return the batches of one segment from the one that holds `offset` up to `upper_bound` (exclusive).
 
-        They end before a damaged range. A damaged batch whose header tells its size is found alone; for any other
-        damage CorruptRecord is raised.
+        The region ends before a damaged range. A damaged batch with sound size and offsets is returned alone; any other damage
+        at `offset` raises CorruptRecord.
         """
         index = bisect_right(self._bases, offset) - 1
         while index < len(self._segments):
@@ -131,7 +131,7 @@ class LogReader:
     def _region(
         self, index: int, position: int, end: int, max_bytes: int, upper_bound: int, min_one_batch: bool
     ) -> FileRegion | None:
-        """Batches from `position` on in the segment before the index, at most `max_bytes` of them."""
+        """Return at most `max_bytes` of batches from `position` on, in the segment before the index."""
         segment = self._segments[index - 1]
         readable = FileRegion(self._storage, segment.file, position, end - position, segment.base_offset)
         size_bytes = min(max_bytes, len(readable))
@@ -146,7 +146,7 @@ class LogReader:
         return FileRegion(self._storage, segment.file, position, size_bytes, segment.base_offset)
 
     def find_sound(self, offset: int, max_bytes: int, log_end_offset: int) -> tuple[FileRegion | None, int]:
-        """The next batches at or behind `offset` that are not damaged, and the offset from which on they count."""
+        """Return the next sound batches at or after `offset`, and the offset from which on they count."""
         while offset < log_end_offset:
             damaged = self.damage_at(offset)
             if damaged is None:
@@ -160,7 +160,7 @@ class LogReader:
         return None, offset
 
     def first_damaged_base(self) -> int:
-        """The base offset of the first segment with known damage; NOWHERE_DAMAGED when none has any."""
+        """Return the base offset of the first segment with known damage; NOWHERE_DAMAGED without damage."""
         return next((segment.base_offset for segment in self._segments if segment.damage), NOWHERE_DAMAGED)
 
     def _damaged_region(
@@ -171,7 +171,10 @@ class LogReader:
         upper_bound: int,
         min_one_batch: bool,
     ) -> FileRegion | None:
-        """The bytes of a damaged batch, alone, for the client to find them damaged. Raises CorruptRecord where it could not."""
+        """Return the bytes of a damaged batch, alone, so that the client's CRC check finds the damage.
+
+        Raises CorruptRecord where a client could not recognize the damage.
+        """
         if not damaged.is_framed:
             raise CorruptRecord(f"{segment.file.path} is damaged: {damaged}")
         if damaged.end_offset > upper_bound or (damaged.size_bytes > max_bytes and not min_one_batch):
@@ -181,13 +184,13 @@ class LogReader:
         )
 
     def damage_at(self, offset: int) -> DamagedRange | None:
-        """The damaged range that holds the offset, as far as damage is known."""
+        """Return the known damaged range that holds the offset; None without one."""
         index = max(0, bisect_right(self._bases, offset) - 1)
         damage = self._segments[index].damage
         return range_holding(damage, offset) if damage else None
 
     def _readable_end(self, index: int, upper_bound: int, log_end_offset: int) -> int:
-        """Where in the segment the batches below `upper_bound` end."""
+        """Return the position in the segment where the batches below `upper_bound` end."""
         segment = self._segments[index]
         next_base = self._bases[index + 1] if index + 1 < len(self._bases) else log_end_offset
         if upper_bound >= next_base:

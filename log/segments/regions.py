@@ -1,4 +1,4 @@
-"""What the operations of a partition log answer."""
+"""The results that the operations of a partition log return."""
 
 from __future__ import annotations
 
@@ -16,41 +16,41 @@ _BATCH_LENGTH: Final = slice(8, 12)
 
 
 class Appended(NamedTuple):
-    """Where the records of an accepted batch lie. A duplicate is not written; its answer tells where the original lies."""
+    """The offsets of an accepted batch. A duplicate is not written; its result has the original's offsets."""
 
     base_offset: int
-    """The first offset, or -1 where a topic drops the whole batch by producer names, whose offsets nobody keeps."""
+    """The first offset; -1 if all records are duplicates by producer name, as the originals' offsets are not kept."""
     last_offset: int
-    """The last offset, or -1 likewise."""
+    """The last offset; -1 in the same case."""
     log_append_time_ms: int
-    """The time that the broker gave the records; -1 where the producer's time counts."""
+    """The timestamp that the broker gave the records; -1 where the producer's timestamps count."""
     log_start_offset: int
     is_duplicate: bool
-    """Whether nothing was written, because the log has all the records already."""
+    """Whether the log wrote nothing, because it holds all the records already."""
     answer_after: int
     """The offset that must be durable before the answer may leave."""
 
     @property
     def has_offsets(self) -> bool:
-        """Whether the answer tells offsets."""
+        """Whether the offsets are known."""
         return self.base_offset >= 0
 
 
 class ReadResult(NamedTuple):
-    """Record batches as they are stored; the last one may be cut."""
+    """Record batches as stored; the last batch may be cut."""
 
     records: bytes
 
 
 class FileRegion:
-    """A run of bytes of a segment file that was found and not yet read. Its length is the number of bytes."""
+    """A range of bytes in a segment file, found but not yet read. `len` is the number of bytes."""
 
     __slots__ = ("_file", "_position", "_size_bytes", "_storage", "segment_base_offset")
 
     def __init__(
         self, storage: Storage, file: DataFile, position: int, size_bytes: int, segment_base_offset: int
     ) -> None:
-        """Point at `size_bytes` bytes from `position` on, all of which are in the file."""
+        """Point at `size_bytes` bytes from `position` on. The file must hold all of the bytes."""
         self.segment_base_offset = segment_base_offset
         self._storage = storage
         self._file = file
@@ -62,47 +62,47 @@ class FileRegion:
 
     @property
     def end_position(self) -> int:
-        """The byte of the file after the last one."""
+        """The position in the file after the last byte."""
         return self._position + self._size_bytes
 
     def read(self, start: int = 0, size_bytes: int | None = None) -> bytes:
-        """The bytes from `start` on, all or `size_bytes` of them. Raises OSError."""
+        """Return the bytes from `start` on, all or `size_bytes` of them. Raises OSError."""
         wanted = self._size_bytes - start if size_bytes is None else size_bytes
         return self._storage.read(self._file, wanted, self._position + start)
 
     def first_batch_bytes(self) -> int:
-        """The size of the batch it begins with, which may reach beyond its end. Raises OSError."""
+        """Return the size of the first batch, which may reach beyond the region's end. Raises OSError."""
         head = self.read(0, LOG_OVERHEAD_BYTES)
         return LOG_OVERHEAD_BYTES + int.from_bytes(head[_BATCH_LENGTH], "big")
 
     def place(self, start: int, size_bytes: int) -> Place:
-        """Where `size_bytes` bytes from `start` on lie."""
+        """Return the place of `size_bytes` bytes from `start` on."""
         return Place(self._file.path, self._position + start, size_bytes)
 
     def is_cached(self, start: int, size_bytes: int) -> bool:
-        """Whether `size_bytes` bytes from `start` on can be read without waiting for the disk. Raises OSError."""
+        """Return whether `size_bytes` bytes from `start` on can be read without waiting for the disk. Raises OSError."""
         return self._storage.is_cached(self._file, self._position + start, size_bytes)
 
     def send(self, socket_descriptor: int, start: int, size_bytes: int | None = None) -> int:
-        """Hand the bytes from `start` on, all or `size_bytes` of them, to a socket inside the kernel; returns how many it took.
+        """Send the bytes from `start` on, all or `size_bytes` of them, to a socket by sendfile. Return how many it took.
 
-        Raises BlockingIOError when the socket takes none now, OSError.
+        Raises BlockingIOError when the socket is full, OSError.
         """
         wanted = self._size_bytes - start if size_bytes is None else size_bytes
         return self._storage.send(self._file, socket_descriptor, self._position + start, wanted)
 
     def kept(self) -> KeptRegion:
-        """The same bytes, to be read later: they stay readable until `release`, even if the segment is removed."""
+        """Return a region of the same bytes that stays readable until `release`, even if the segment is removed."""
         return KeptRegion(
             self._storage, self._file, self._position, self._size_bytes, self.segment_base_offset
         )
 
 
 class KeptRegion(FileRegion):
-    """A region for one who reads it by and by. After `release` it can't be read any more.
+    """A region that a reader reads bit by bit, until `release`.
 
-    Where the file could not be kept, because the log was recovered in place or too many readers hold removed files,
-    reading raises OSError: never are other bytes returned.
+    The file is lost to the reader when the log is recovered in place, or when too many readers hold removed files. Reading then
+    raises OSError, and never returns other bytes.
     """
 
     __slots__ = ("_released",)
@@ -110,40 +110,40 @@ class KeptRegion(FileRegion):
     def __init__(
         self, storage: Storage, file: DataFile, position: int, size_bytes: int, segment_base_offset: int
     ) -> None:
-        """As a FileRegion's, and have the file kept."""
+        """Point at the bytes, and count a reader so that the file stays open."""
         super().__init__(storage, file, position, size_bytes, segment_base_offset)
         self._released = False
         storage.begin_reading(file)
 
     def read(self, start: int = 0, size_bytes: int | None = None) -> bytes:
-        """As a FileRegion's. Raises OSError when the bytes are gone."""
+        """Return the bytes from `start` on, all or `size_bytes` of them. Raises OSError, also when the file is lost."""
         self._check()
         return super().read(start, size_bytes)
 
     def send(self, socket_descriptor: int, start: int, size_bytes: int | None = None) -> int:
-        """As a FileRegion's. Raises OSError when the bytes are gone."""
+        """Send the bytes from `start` on to a socket, and return how many it took. Raises OSError, also when the file is lost."""
         self._check()
         return super().send(socket_descriptor, start, size_bytes)
 
     def release(self) -> None:
-        """Need the bytes no more; once more is fine."""
+        """Let the file go. A second call does nothing."""
         if not self._released:
             self._released = True
             self._storage.end_reading(self._file)
 
     def _check(self) -> None:
         file = self._file
-        # a flush may still hold the descriptor of a file whose bytes are rewritten
+        # A flush may still hold the descriptor of a file whose bytes are being rewritten.
         if self._released or (file.retired and not file.outlives_name):
             raise FileNotFoundError(errno.ENOENT, "the records are no longer in the log", file.path)
 
     def __del__(self) -> None:
-        # an answer that was never sent is dropped by its connection without a word
+        # A connection drops an unsent answer without calling `release`.
         self.release()
 
 
 class TimestampAndOffset(NamedTuple):
-    """A record found by time; timestamp in ms."""
+    """A record found by time. The timestamp is in ms."""
 
     timestamp: int
     offset: int

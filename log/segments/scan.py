@@ -1,7 +1,7 @@
-"""Checking every batch of a segment file, and finding the way back behind damaged ones.
+"""Checks every batch of a segment file, and finds the next sound batch after a damaged one.
 
-A batch is sound when magic, size and CRC are right and its offset follows the one before. Where one is not, the next sound
-batch is looked for: behind the damaged batch as its header tells its size, and byte by byte where the header itself is damaged.
+A batch is sound when magic, size and CRC are right and its offset follows the offset before. After an unsound batch the scan
+tries the position that the header's size leads to. If the header itself is damaged, the scan searches byte by byte.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 EVERYWHERE: Final = 2**63 - 1
 CHUNK_BYTES: Final = 1024 * 1024
 MAX_SEARCHED_BYTES: Final = 64 * 1024**3
-"""Bytes whose CRC one search computes; then it gives up, and all up to the end of the file is one damaged range."""
+"""Bytes whose CRC one search computes. Then the search gives up, and the rest of the file is one damaged range."""
 _LATER_MAGIC: Final = MAGIC + 1
-"""The magic that a later release would write. In a durable batch any other one is damage."""
+"""The magic that a later release would write. Any other unknown magic in a durable batch is damage."""
 _OFFSETS_PER_SEGMENT: Final = 2**31
 
 
 class SegmentScan:
-    """Walks over the batches of one segment file, from its beginning.
+    """Scans the batches of one segment file, from the file's beginning.
 
-    `kept_below`: what begins below this offset was durable, so damage there is a damaged range. The walk ends before the first
-    unsound batch at or above it: a torn tail. `gaps_below`: offsets may be missing up to there, as compaction takes records.
-    `limit`: the base offset of the segment after it, where all below was durable.
+    `kept_below`: batches below this offset were durable, so damage among them is a damaged range. The scan ends before the first
+    unsound batch at or above that offset: a torn tail. `gaps_below`: offsets may be missing up to there, because compaction
+    removes records. `limit`: the base offset of the next segment, if all batches below it were durable.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class SegmentScan:
         gaps_below: int = EVERYWHERE,
         limit: int = EVERYWHERE,
     ) -> None:
-        """Scan the file of `size_bytes` by `read(position, size_bytes)`."""
+        """Take the file's size, and `read(position, size_bytes)` to read it."""
         self._read = read
         self._path = path
         self._base_offset = base_offset
@@ -60,12 +60,12 @@ class SegmentScan:
         self._data_from = 0
         self.end = size_bytes
         self.position = 0
-        """Where the next batch begins; after the walk, where the sound and the damaged bytes end."""
+        """The position of the next batch; after the scan, the end of the sound and the damaged bytes."""
         self.next_offset = next_offset
-        """The offset that the next batch must have; after the walk, the end offset of the segment."""
+        """The offset that the next batch must have; after the scan, the end offset of the segment."""
 
     def __iter__(self) -> Iterator[tuple[int, BatchHeader] | DamagedRange]:
-        """Walk on; (position, header) of each sound batch, and the damaged ranges between. Raises OSError, IncompatibleFormat."""
+        """Yield (position, header) of each sound batch, and the damaged ranges between. Raises OSError, IncompatibleFormat."""
         while self.position < self.end:
             batch = self._sound_at(self.position)
             if batch is not None and self._fits(batch):
@@ -83,7 +83,7 @@ class SegmentScan:
             yield damaged
 
     def missing(self) -> DamagedRange | None:
-        """After the walk over the last segment: the offsets that must have been behind its end; None when there are none."""
+        """Return the durable offsets that are missing at the end of the last segment, after the scan; None without any."""
         if self.next_offset >= self._kept_below or self.position < self.end:
             return None
         return DamagedRange(
@@ -99,7 +99,7 @@ class SegmentScan:
     # What is sound.
 
     def _sound_at(self, position: int) -> BatchHeader | None:
-        """The header of the batch there if the batch is whole and its CRC is right."""
+        """Return the header of the batch at `position`; None unless the batch is whole and its CRC is right."""
         head = self._bytes(position, HEADER_BYTES)
         if head is None:
             return None
@@ -110,7 +110,7 @@ class SegmentScan:
         return batch if whole is not None and crc_matches(batch, whole) else None
 
     def _fits(self, batch: BatchHeader) -> bool:
-        """Whether the offsets of a sound batch follow: dense, but for what cleaning may have taken out of durable data."""
+        """Return whether the offsets of a sound batch follow without a gap, or with a gap that cleaning may have left."""
         if batch.last_offset >= self._limit:
             return False
         if batch.base_offset == self.next_offset:
@@ -119,12 +119,15 @@ class SegmentScan:
             return False
         if batch.base_offset < self._kept_below <= batch.last_offset:
             return False  # a flush ends between two batches
-        # No CRC covers the base offset. Where the batch behind it goes back, this one's is damaged.
+        # No CRC covers the base offset. If the next batch has a lower base offset, this batch's is damaged.
         after = self._sound_at(self.position + batch.size_bytes)
         return after is None or not self.next_offset < after.base_offset <= batch.last_offset
 
     def _check_magic(self, highest: int) -> None:
-        """A batch of a magic up to `highest` that a later release wrote is neither cut off nor damaged. Raises IncompatibleFormat."""
+        """Refuse a batch of a later release, with a magic up to `highest`. Such a batch must be neither cut off nor marked as damaged.
+
+        Raises IncompatibleFormat.
+        """
         head = self._bytes(self.position, HEADER_BYTES)
         if head is None:
             return
@@ -137,7 +140,7 @@ class SegmentScan:
             )
 
     def _bytes(self, position: int, size_bytes: int) -> memoryview | None:
-        """That many bytes of the file; None where it ends before them."""
+        """Return `size_bytes` bytes of the file; None where the file ends earlier."""
         if position + size_bytes > self.end:
             return None
         start = position - self._data_from
@@ -152,7 +155,7 @@ class SegmentScan:
     # What is damaged.
 
     def _damaged_here(self) -> DamagedRange:
-        """The damaged range that begins at the position. Raises IncompatibleFormat."""
+        """Return the damaged range that begins at the scan's position. Raises IncompatibleFormat."""
         head = self._bytes(self.position, HEADER_BYTES)
         header = parse_header(head) if head is not None else None
         bound = min(self._limit, self._kept_below)
@@ -194,7 +197,7 @@ class SegmentScan:
         return "the CRC is wrong"
 
     def _behind(self, position: int, bound: int) -> tuple[int, int] | None:
-        """(position, offset) where the log goes on, if a batch that ends at `position` leads there."""
+        """Return (position, offset) of the sound batch at `position`, or of the file's end; None when neither is there."""
         if position == self.end:
             return position, bound
         after = self._sound_at(position)
@@ -203,14 +206,14 @@ class SegmentScan:
         return position, after.base_offset
 
     def _may_follow(self, batch: BatchHeader, bound: int) -> bool:
-        """Whether the batch can be the first sound one behind a damaged range."""
+        """Return whether the batch can be the first sound one after a damaged range."""
         return self.next_offset < batch.base_offset <= bound and batch.last_offset < self._limit
 
     def _search(self, header: BatchHeader | None, bound: int) -> tuple[int, BatchHeader] | None:
-        """The next sound batch, searched byte by byte; None when there is none.
+        """Return the next sound batch, searched byte by byte; None without one.
 
-        A record may hold the bytes of a batch. So a batch up to which the CRC of the damaged one is right, as its length
-        alone is damaged, comes first, then one that is followed by another sound one, then any.
+        A record may hold the bytes of a batch, so the search prefers likely positions. Best is a batch up to which the damaged
+        batch's CRC is right: only the length was damaged. Next comes a batch that another sound batch follows, then any sound one.
         """
         weak = None
         left = MAX_SEARCHED_BYTES
@@ -236,14 +239,14 @@ class SegmentScan:
         return weak
 
     def _ends_at(self, header: BatchHeader, position: int) -> bool:
-        """Whether the CRC of the batch at the present position is right if the batch ends at `position`."""
+        """Return whether the CRC of the batch at the scan's position is right if that batch ends at `position`."""
         if position - self.position < HEADER_BYTES:
             return False
         covered = self._read(self.position + CRC_COVERS_FROM, position - self.position - CRC_COVERS_FROM)
         return bool(crc32c(covered) == header.crc)
 
     def _candidates(self, bound: int) -> Iterator[int]:
-        """Positions behind the present one that look as if a batch with a fitting base offset began there."""
+        """Yield later positions at which the bytes look like a batch with a fitting base offset."""
         first, last = (self.next_offset + 1).to_bytes(8, "big"), min(bound, EVERYWHERE).to_bytes(8, "big")
         same = next((number for number in range(8) if first[number] != last[number]), 8)
         begins = re.compile(

@@ -1,4 +1,4 @@
-"""One segment of a partition log: a run of batches in one file, and its indexes.
+"""One segment of a partition log: consecutive batches in one file, and the indexes of that file.
 
 Source of the roll and index rules: Kafka's `LogSegment`.
 """
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 NEVER: Final = 2**63 - 1
-"""A time (ms) that does not come."""
+"""A time (ms) that never comes."""
 _MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 _LOOKUP_CHUNK_BYTES: Final = 4096
 SCAN_CHUNK_BYTES: Final = 1024 * 1024
 
 
 class Segment:
-    """A log file and what is known of it. Positions and sizes in bytes, timestamps in ms.
+    """A log file with its indexes. Positions and sizes in bytes, timestamps in ms.
 
-    `max_timestamp` and `offset_of_max_timestamp` are None until they are needed from the index of a closed segment.
-    `has_aborted` tells whether a transaction was aborted by a marker in it.
+    A closed segment reads `max_timestamp` and `offset_of_max_timestamp` from the time index on first use.
+    `has_aborted` is True when a marker in the segment aborted a transaction.
     """
 
     __slots__ = (
@@ -75,7 +75,7 @@ class Segment:
         size_bytes: int,
         created_ms: int,
     ) -> None:
-        """Describe a segment file; nothing is opened."""
+        """Describe a segment file, without opening the file."""
         self._environment = environment
         self.directory = directory
         self.base_offset = base_offset
@@ -91,21 +91,21 @@ class Segment:
         self._aborted: TransactionIndex | None = None
         self.has_aborted = False
         self.damage: tuple[DamagedRange, ...] = ()
-        """The damaged ranges that are known, in ascending order. `batches` steps over them."""
+        """The known damaged ranges, in ascending order. `batches` skips them."""
 
     def path(self, suffix: str) -> str:
-        """The path of one of the segment's files."""
+        """Return the path of one of the segment's files."""
         return f"{self.directory}/{offset_name(self.base_offset, suffix)}"
 
     # Writing.
 
     def must_roll(self, batch: BatchHeader, last_offset: int, config: LogConfig, now_ms: int) -> bool:
-        """Whether the batch belongs into a new segment: by size, time, full index, or offsets too far apart.
+        """Return whether the batch belongs into a new segment: by size, time, full index, or offsets too far apart.
 
-        Raises CorruptRecord, OSError when the first batch's timestamp must be read and can't be.
+        Raises CorruptRecord, OSError when a needed timestamp can't be read.
         """
         if self._max_timestamp is None:
-            self._load_max_timestamp()  # before anything is written: it may have to be read
+            self._load_max_timestamp()  # before the write, because reading the index may fail
         if self.size_bytes > config.segment_bytes - batch.size_bytes:
             return True
         if last_offset - self.base_offset > _MAX_RELATIVE_OFFSET:
@@ -119,15 +119,15 @@ class Segment:
         return waited_ms > self._roll_after_ms(config) or self.indexes().is_full(config.segment_index_bytes)
 
     def time_to_roll_ms(self, config: LogConfig, now_ms: int) -> int:
-        """When a segment to which nothing is appended is to be closed all the same; while that is to come, not after it.
+        """Return from when on (ms) to close the segment even without appends. A time in the future may still be too early.
 
-        When its first record is older than segment.ms, and so is the segment itself: records may be of any age when they
-        arrive. NEVER when it is empty. Raises CorruptRecord, OSError.
+        A segment is due when both its first record and the segment itself are older than segment.ms: records may arrive with
+        any age. NEVER for an empty segment. Raises CorruptRecord, OSError.
         """
         if not self.size_bytes:
             return NEVER
         if self._is_found:
-            # it was made before this run, nobody knows when, and last written at this time
+            # An earlier run made the segment at an unknown time; the last write is the best bound.
             self._is_found = False
             self.created_ms = min(self.created_ms, self._environment.storage.modified_ms(self.file.path))
         after_ms = self._roll_after_ms(config)
@@ -140,12 +140,12 @@ class Segment:
         return min(due_ms + 1, NEVER)
 
     def _roll_after_ms(self, config: LogConfig) -> int:
-        """segment.ms less the segment's own share of segment.jitter.ms, which keeps many from rolling at once."""
+        """Return segment.ms less the segment's own share of segment.jitter.ms, which spreads the rolls of many segments."""
         jitter_ms = min(config.segment_jitter_ms, config.segment_ms)
         return config.segment_ms - (crc32(self.file.path.encode()) % jitter_ms if jitter_ms else 0)
 
     def appended(self, batch: BatchHeader, last_offset: int, interval_bytes: int) -> None:
-        """Take account of a batch that was written at the end."""
+        """Add a batch that was written at the end to the size, the timestamps and the indexes."""
         size_bytes = batch.size_bytes
         max_timestamp = batch.max_timestamp
         if max_timestamp > self.max_timestamp:
@@ -162,7 +162,7 @@ class Segment:
         self.size_bytes += size_bytes
 
     def write_indexes(self) -> list[str]:
-        """Write both index files, the largest timestamp last; return their paths, to be made durable by the caller."""
+        """Write both index files, with the largest timestamp as the last entry. Return their paths; the caller persists them."""
         indexes = self._finished_indexes()
         paths = [self.path(OFFSET_INDEX_SUFFIX), self.path(TIME_INDEX_SUFFIX)]
         storage = self._environment.storage
@@ -178,7 +178,7 @@ class Segment:
         return indexes
 
     def index_contents(self) -> dict[str, bytes]:
-        """What belongs into its index files, by suffix; no index of aborted transactions without any."""
+        """Return the content of the index files by suffix, without a transaction index if no transaction was aborted."""
         indexes = self._finished_indexes()
         contents = {
             OFFSET_INDEX_SUFFIX: bytes(indexes.offset_entries),
@@ -189,7 +189,7 @@ class Segment:
         return contents
 
     def write_transaction_index(self) -> list[str]:
-        """Write the index of aborted transactions if this segment holds one in memory; its path, as `write_indexes`."""
+        """Write the transaction index if the segment holds one in memory. Return its path, if any; the caller persists it."""
         if self._aborted is None:
             return []
         path = self.path(TRANSACTION_INDEX_SUFFIX)
@@ -201,14 +201,14 @@ class Segment:
     def add_aborted(
         self, producer_id: int, first_offset: int, last_offset: int, last_stable_offset: int
     ) -> None:
-        """Take account of a marker in this segment that aborted a transaction."""
+        """Add to the transaction index a marker in this segment that aborted a transaction."""
         if self._aborted is None:
             self._aborted = TransactionIndex()
             self.has_aborted = True
         self._aborted.add(producer_id, first_offset, last_offset, last_stable_offset)
 
     def become_closed(self) -> None:
-        """Hand the indexes to the caches: the segment is no longer written to."""
+        """Hand the indexes to the caches, as no more batches will be appended."""
         if self._indexes is not None:
             self._environment.index_cache.put(self.file.path, self._indexes)
             self._indexes = None
@@ -217,7 +217,7 @@ class Segment:
             self._aborted = None
 
     def become_active(self) -> None:
-        """Keep the indexes in memory: the segment is written to."""
+        """Keep the indexes in memory, as batches will be appended."""
         self._indexes = self.indexes()
         self._environment.index_cache.drop(self.file.path)
 
@@ -225,7 +225,7 @@ class Segment:
 
     @property
     def max_timestamp(self) -> int:
-        """The largest timestamp of a batch, -1 without any."""
+        """The largest timestamp of a batch, -1 without timestamps."""
         if self._max_timestamp is None:
             self._load_max_timestamp()
         return self._max_timestamp if self._max_timestamp is not None else NO_TIMESTAMP
@@ -238,7 +238,7 @@ class Segment:
         return self._offset_of_max_timestamp
 
     def indexes(self) -> SegmentIndexes:
-        """Both indexes, read from disk when they are not in memory and rebuilt when they are missing or damaged.
+        """Return both indexes: from memory, or from the disk, or rebuilt when the files are missing or damaged.
 
         Raises CorruptRecord, OSError, NotCached (see `Storage`).
         """
@@ -253,7 +253,7 @@ class Segment:
         try:
             indexes = SegmentIndexes(storage.read_file(paths[0]), storage.read_file(paths[1]))
         except OSError:
-            # Missing, or on a bad sector: the log file has all that is in it.
+            # The file is missing or on a bad sector. The indexes can be rebuilt from the log file.
             indexes = None
         if indexes is None or not indexes.is_sane(self.size_bytes):
             return self.rebuild_indexes()
@@ -261,7 +261,7 @@ class Segment:
         return indexes
 
     def transaction_index(self) -> TransactionIndex:
-        """The index of aborted transactions, read from disk when it is not in memory. Raises OSError."""
+        """Return the transaction index, from memory or from the disk. Raises OSError, NotCached."""
         if self._aborted is not None:
             return self._aborted
         cached = self._environment.transaction_index_cache.get(self.file.path)
@@ -273,21 +273,21 @@ class Segment:
         return cached
 
     def hold_transaction_index(self) -> None:
-        """Keep the index of aborted transactions in memory: the segment is written to. Raises OSError."""
+        """Keep the transaction index in memory, as batches will be appended. Raises OSError."""
         if self.has_aborted:
             self._aborted = self.transaction_index()
             self._environment.transaction_index_cache.drop(self.file.path)
 
     def forget_aborted(self) -> None:
-        """Begin the index of aborted transactions anew."""
+        """Drop the transaction index, to rebuild it with `add_aborted`."""
         self._aborted = None
         self.has_aborted = False
         self._environment.transaction_index_cache.drop(self.file.path)
 
     def rebuild_indexes(self, interval_bytes: int = 4096) -> SegmentIndexes:
-        """Read all batch headers and make the indexes anew, in memory and on disk; return them.
+        """Rebuild both indexes from all batch headers, in memory and on disk, and return them.
 
-        Raises CorruptRecord, OSError, NotCached; nothing is changed then.
+        Raises CorruptRecord, OSError, NotCached; the index files are then unchanged, and the indexes are read again when needed.
         """
         end = self.size_bytes
         self.start_over()
@@ -309,7 +309,9 @@ class Segment:
             for path in self.write_indexes():
                 self._environment.storage.sync_path(path)
         except OSError as error:
-            _logger.warning("%s: the rebuilt indexes stay in memory: %s", self.file.path, error)
+            _logger.warning(
+                "%s: the rebuilt indexes are only in memory, writing them failed: %s", self.file.path, error
+            )
         self.become_closed()
         return rebuilt
 
@@ -319,8 +321,11 @@ class Segment:
             raise CorruptRecord(f"{self.file.path} is damaged at position {position}")
 
     def mend_indexes(self) -> None:
-        """Make anew what a flipped bit has spoiled. Raises as `rebuild_indexes`; nothing is changed then."""
-        _logger.warning("%s: an index says what the batches do not, both are made anew", self.file.path)
+        """Rebuild indexes that contradict the batches, after a flipped bit. Raises CorruptRecord, OSError, NotCached.
+
+        If rebuilding fails, the segment keeps the indexes that it had.
+        """
+        _logger.warning("%s: an index contradicts the batches, both indexes are rebuilt", self.file.path)
         held = self._indexes, self._max_timestamp, self._offset_of_max_timestamp, self._first_timestamp
         since_entry = self._bytes_since_entry
         try:
@@ -333,16 +338,16 @@ class Segment:
             self.become_active()
 
     def read_at(self, position: int, size_bytes: int) -> bytes:
-        """Bytes of the log file. Raises OSError, NotCached."""
+        """Return bytes of the log file. Raises OSError, NotCached."""
         return self._environment.storage.read(self.file, size_bytes, position)
 
     def header_at(self, position: int) -> BatchHeader | None:
-        """The header that begins there, unchecked; None where the file ends before it does. Raises as `read_at`."""
+        """Return the header at `position`, unchecked; None where the file ends within the header. Raises OSError, NotCached."""
         data = self.read_at(position, HEADER_BYTES)
         return parse_header(data) if len(data) == HEADER_BYTES else None
 
     def start_over(self) -> None:
-        """Forget what is known of the content, to fold it in again batch by batch with `appended`."""
+        """Reset size, timestamps and indexes, to fold the batches in again with `appended`."""
         self.size_bytes = 0
         self._indexes = SegmentIndexes()
         self._max_timestamp = NO_TIMESTAMP
@@ -353,9 +358,9 @@ class Segment:
     def batches(
         self, position: int, end: int, chunk_bytes: int = SCAN_CHUNK_BYTES
     ) -> Iterator[tuple[int, BatchHeader]]:
-        """(position, header) of each batch that starts in [position, end), but for damaged ranges that are known.
+        """Yield (position, header) of each batch that starts in [position, end), skipping known damaged ranges.
 
-        Raises CorruptRecord where a header can't be right, OSError.
+        Raises CorruptRecord at a header that can't be right, OSError.
         """
         if self.damage:
             return self._headers_around_damage(position, end, chunk_bytes)
@@ -374,7 +379,7 @@ class Segment:
         yield from self._headers(position, end, chunk_bytes)
 
     def _headers(self, position: int, end: int, chunk_bytes: int) -> Iterator[tuple[int, BatchHeader]]:
-        """(position, header) of each batch that starts in [position, end), where no damage is known."""
+        """Yield (position, header) of each batch that starts in [position, end), a stretch without known damage."""
         storage = self._environment.storage
         next_offset = self.base_offset
         while position + HEADER_BYTES <= end:
@@ -393,20 +398,20 @@ class Segment:
             position += at
 
     def largest_timestamp(self) -> int:
-        """What retention goes by: the largest timestamp, or when the file was last written if no record has one."""
+        """Return the timestamp for retention: the largest of the records, or without one the file's modification time."""
         largest = self.max_timestamp
         return largest if largest >= 0 else self._environment.storage.modified_ms(self.file.path)
 
     def first_timestamp(self) -> int:
-        """The largest timestamp of its first batch, -1 without any. Raises OSError, CorruptRecord."""
+        """Return the largest timestamp of the first batch; -1 for an empty segment. Raises OSError, CorruptRecord."""
         if self._first_timestamp is not None:
             return self._first_timestamp
         return self._read_first_timestamp() if self.size_bytes else NO_TIMESTAMP
 
     def position_of(self, offset: int, end: int) -> int:
-        """The position of the batch or damaged range that holds `offset`, or `end` when it lies beyond.
+        """Return the position of the batch or damaged range that holds `offset`; `end` when the offset lies beyond.
 
-        Raises CorruptRecord where a header can't be right, OSError, NotCached.
+        Raises CorruptRecord at a header that can't be right, OSError, NotCached.
         """
         damaged = range_holding(self.damage, offset) if self.damage else None
         if damaged is not None:
@@ -420,7 +425,7 @@ class Segment:
         return end
 
     def _is_borne_out(self, position: int, batch: BatchHeader, offset: int) -> bool:
-        """Whether the batch found for an offset that is not its first can be the right one: the batch behind it goes on."""
+        """Return whether a batch found for an offset inside of it can be right: the next batch begins at a later offset."""
         behind = position + batch.size_bytes
         if self.damage and range_at(self.damage, behind) is not None:
             return True
@@ -433,17 +438,20 @@ class Segment:
         return len(whole) == batch.size_bytes and crc_matches(batch, whole)
 
     def position_for(self, relative_offset: int) -> int:
-        """The position of a batch at or before the one that holds the offset. Raises as `indexes`."""
+        """Return the position of a batch at or before the one that holds the offset. Raises CorruptRecord, OSError, NotCached."""
         entry = checked_entry(self, lambda indexes: indexes.entry_for(relative_offset))
         return entry[1] if entry is not None else 0
 
     def position_before(self, position: int) -> int:
-        """The position of a batch that is not beyond `position`. Raises as `indexes`."""
+        """Return the position of a batch at or before `position`. Raises CorruptRecord, OSError, NotCached."""
         entry = checked_entry(self, lambda indexes: indexes.entry_before(position))
         return entry[1] if entry is not None else 0
 
     def offset_after(self, position: int) -> int | None:
-        """The relative offset up to which all lies before the next entry's batch; None without one. Raises as `indexes`."""
+        """Return the last relative offset of the first indexed batch at or after `position`; None without such an entry.
+
+        Raises CorruptRecord, OSError, NotCached.
+        """
         entry = checked_entry(self, lambda indexes: indexes.entry_after(position))
         return entry[0] if entry is not None else None
 
@@ -455,7 +463,7 @@ class Segment:
             self._offset_of_max_timestamp = self.base_offset + relative_offset
 
     def _last_time(self) -> tuple[int, int] | None:
-        """The newest entry of the time index. To check all of a large index takes longer than a request may wait."""
+        """Return the newest entry of the time index. Only that entry is checked: a whole index takes longer than a request may."""
         if self._indexes is None and self._environment.index_cache.get(self.file.path) is None:
             storage, path = self._environment.storage, self.path(TIME_INDEX_SUFFIX)
             storage.check_brought_in((path,))
@@ -477,11 +485,11 @@ class Segment:
         return found
 
     def _read_first_timestamp(self) -> int:
-        """The largest timestamp of the first batch that is not damaged; -1 when that is not known."""
+        """Return the largest timestamp of the first batch that is not damaged; -1 when that is unknown."""
         if self.header_at(0) is None:
-            raise CorruptRecord(f"{self.file.path} ends within its first batch")
+            raise CorruptRecord(f"{self.file.path} is damaged: it ends within its first batch")
         found = None
-        with contextlib.suppress(CorruptRecord):  # damage costs no more than a roll at another time
+        with contextlib.suppress(CorruptRecord):  # damage only makes the segment roll at another time
             found = next(self.batches(0, self.size_bytes, _LOOKUP_CHUNK_BYTES), None)
         self._first_timestamp = NO_TIMESTAMP if found is None else found[1].max_timestamp
         return self._first_timestamp

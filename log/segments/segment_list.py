@@ -21,10 +21,10 @@ _CHUNK_BYTES: Final = 16 * 1024
 
 
 class SegmentList:
-    """The segments, ascending by base offset. Only `active`, the last one, is written to.
+    """The segments, ascending by base offset. Batches are appended only to `active`, the last segment.
 
-    Reading raises CorruptRecord, OSError, NotCached (see `Storage`). A segment that was removed stays readable for those
-    who began to read it.
+    Reading raises CorruptRecord, OSError, NotCached (see `Storage`). A removed segment stays readable for readers that have
+    begun to read it.
     """
 
     __slots__ = (
@@ -51,13 +51,13 @@ class SegmentList:
         self.reader = LogReader(environment, self.segments, self.bases)
 
     def __len__(self) -> int:
-        """Return how many segments there are."""
+        """Return the number of segments."""
         return len(self.segments)
 
     # The list.
 
     def add(self, segment: Segment) -> None:
-        """Close the active segment and write to `segment` from here on."""
+        """Close the active segment, and make `segment` the active one."""
         self.active.become_closed()
         self.segments.append(segment)
         self.bases.append(segment.base_offset)
@@ -74,14 +74,14 @@ class SegmentList:
         return dropped
 
     def place_of(self, base_offsets: list[int]) -> slice | None:
-        """Return where these segments are in the list; None when one is missing, or is the active one."""
+        """Return the slice of the list that holds these segments; None when one is missing or is the active segment."""
         start = bisect_left(self.bases, base_offsets[0])
         place = slice(start, start + len(base_offsets))
         is_there = self.bases[place] == base_offsets and place.stop < len(self.bases)
         return place if is_there else None
 
     def replace(self, place: slice, new: Segment) -> None:
-        """Put one segment in the place of several."""
+        """Replace several segments by one."""
         old = self.segments[place]
         self.size_bytes += new.size_bytes - sum(segment.size_bytes for segment in old)
         self.segments[place] = [new]
@@ -90,7 +90,7 @@ class SegmentList:
         self.reader.forget_segments([segment.base_offset for segment in old])
 
     def number_of(self, offset: int) -> int:
-        """Return the index of the segment that holds `offset`, of the first one for an earlier offset."""
+        """Return the index of the segment that holds `offset`; 0 for an offset before the first segment."""
         return max(0, bisect_right(self.bases, offset) - 1)
 
     def end_offset(self, number: int, log_end_offset: int) -> int:
@@ -98,7 +98,7 @@ class SegmentList:
         return self.bases[number + 1] if number + 1 < len(self.bases) else log_end_offset
 
     def count_below(self, offset: int) -> int:
-        """Return how many segments end at or before `offset`, without the active one."""
+        """Return the number of segments that end at or before `offset`, the active one excluded."""
         return max(0, bisect_right(self.bases, offset) - 1)
 
     def holding(self, offset: int) -> Sequence[Segment]:
@@ -110,13 +110,13 @@ class SegmentList:
         return [*self.active.write_indexes(), *self.active.write_transaction_index()]
 
     def retire(self, *, for_readers: bool = False) -> None:
-        """Close the files and drop what is cached of them; with `for_readers` those who began to read may go on."""
+        """Close the files and drop the cached indexes. With `for_readers` readers that have begun may finish."""
         for segment in self.segments:
             self._storage.retire(segment.file, for_readers=for_readers)
             self._environment.forget_indexes(segment.file.path)
 
     def drop_cached(self) -> None:
-        """Take the closed segments out of the page cache, for a reader who read them all and won't again."""
+        """Drop the closed segments from the page cache, after reading them all for the last time."""
         for segment in self.segments[:-1]:
             with contextlib.suppress(OSError):
                 self._storage.forget_cached(segment.file)
@@ -136,8 +136,8 @@ class SegmentList:
     ) -> Iterator[tuple[BatchHeader, memoryview]]:
         """Yield each whole batch from the one that holds `offset` to the log end, `end_offset`, with its bytes.
 
-        About `chunk_bytes` are read at a time. With `skips_damage` the batches behind a damaged one follow; otherwise
-        CorruptRecord is raised there, as it is where no whole batch follows.
+        Reads about `chunk_bytes` at a time. With `skips_damage` the batches after a damaged one follow; otherwise damage raises
+        CorruptRecord. A stretch without a whole batch raises CorruptRecord in any case.
         """
         while offset < end_offset:
             if skips_damage:

@@ -1,4 +1,4 @@
-"""Finding records by time. Only one batch is ever decoded, the one that holds the answer.
+"""Finds records by time, and decodes only the batches that can hold the answer.
 
 Source: Kafka's `UnifiedLog.fetchOffsetByTimestamp`, `LogSegment.findOffsetByTimestamp` (KIP-79, KIP-734).
 """
@@ -34,11 +34,9 @@ def first_not_before(
     timestamp_ms: int,
     log_start_offset: int,
 ) -> TimestampAndOffset | None:
-    """The first record from the log start on whose timestamp is `timestamp_ms` or later.
+    """Return the first record from the log start on whose timestamp is `timestamp_ms` or later.
 
-    Of a batch with more records than may be looked at, its first one.
-
-    Raises LogError, OSError, NotCached.
+    A batch with more records than may be decoded stands for its first record. Raises LogError, OSError, NotCached.
     """
     _check_timestamps(segments, timestamp_ms)
     for segment in segments:
@@ -58,7 +56,10 @@ def first_not_before(
 def first_of_largest(
     environment: SegmentEnvironment, config: LogConfig, segments: Sequence[Segment]
 ) -> TimestampAndOffset | None:
-    """The first record that has the largest timestamp of all, as `first_not_before`. Raises LogError, OSError, NotCached."""
+    """Return the first record with the largest timestamp of all.
+
+    A batch with more records than may be decoded stands for its first record. Raises LogError, OSError, NotCached.
+    """
     holding = [segment for segment in segments if segment.size_bytes]
     _check_timestamps(holding)
     if not holding:
@@ -73,7 +74,10 @@ def first_of_largest(
 
 
 def _check_timestamps(segments: Sequence[Segment], wanted_ms: float = math.inf) -> None:
-    """Raises NotCached for many segments at once whose largest timestamps are not known, up to one that is large enough."""
+    """Raise one NotCached for many segments whose largest timestamps are not in memory.
+
+    Stops at the first segment whose timestamp is `wanted_ms` or later, as no later segment is needed.
+    """
     missing: list[Place] = []
     for segment in segments:
         try:
@@ -88,16 +92,16 @@ def _check_timestamps(segments: Sequence[Segment], wanted_ms: float = math.inf) 
 
 
 def _is_whole(batch: BatchHeader) -> bool:
-    """Whether compaction took no record out of it."""
+    """Return whether the batch still has all its records: compaction removed none."""
     return batch.record_count == batch.last_offset_delta + 1
 
 
 def _first_of_largest_in_batch(
     environment: SegmentEnvironment, config: LogConfig, segment: Segment, position: int, batch: BatchHeader
 ) -> TimestampAndOffset | None:
-    """Looks at the records themselves: without deep validation the header's max_timestamp may be wrong.
+    """Return the first record of the batch with the largest timestamp; None when compaction has emptied the batch.
 
-    None when compaction has emptied the batch.
+    Decodes the records, because without deep validation the header's max_timestamp may be wrong.
     """
     leader_epoch = batch.partition_leader_epoch
     if not batch.record_count:
@@ -130,7 +134,7 @@ def _in_batch(
 def _records(
     environment: SegmentEnvironment, config: LogConfig, segment: Segment, position: int, batch: BatchHeader
 ) -> Iterator[tuple[int, int]]:
-    """(timestamp, offset) of each record of a batch; their headers, of which there may be millions, are not looked at."""
+    """Yield (timestamp, offset) of each record of a batch, without decoding the record headers: there may be millions."""
     data = environment.storage.read(segment.file, batch.size_bytes, position)
     plain = plain_records(batch, memoryview(data), config.max_decompressed_bytes)
     for record in stored_records(batch, plain):

@@ -1,9 +1,9 @@
 """The aborted transactions of one segment, in Kafka's `.txnindex` format.
 
 An entry is: version int16 (0), producer_id int64, first_offset int64, last_offset int64 (the marker's),
-last_stable_offset int64 (as the marker left it). It stands with the segment that holds the marker; the records may lie in
-earlier segments. A segment without aborts has no file. Like the other indexes it grows in memory while the segment is
-written, goes to disk when the segment rolls or the log closes, and is made anew from the log after a crash.
+last_stable_offset int64 (after the marker). The entry belongs to the segment that holds the marker; the records may lie in
+earlier segments. A segment without aborts has no file. Like the other indexes this one grows in memory while batches are
+appended. The log writes it to disk when it rolls the segment or closes, and rebuilds it after a crash.
 Source: Kafka's `TransactionIndex`, `AbortedTxn`.
 """
 
@@ -20,7 +20,7 @@ ENTRY: Final = struct.Struct(">hqqqq")
 
 
 class AbortedTransaction(NamedTuple):
-    """An entry of the index; `last_offset` is the marker's, `last_stable_offset` as the marker left it."""
+    """An entry of the index. `last_offset` is the marker's offset, `last_stable_offset` its value after the marker."""
 
     first_offset: int
     producer_id: int
@@ -29,7 +29,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionIndex:
-    """The entries as their bytes, in the order of their markers."""
+    """The entries as bytes, in the order of their markers."""
 
     __slots__ = ("entries",)
 
@@ -38,16 +38,16 @@ class TransactionIndex:
         self.entries = bytearray(entries)
 
     def __len__(self) -> int:
-        """Return how many transactions were aborted in the segment."""
+        """Return the number of transactions that markers in the segment aborted."""
         return len(self.entries) // ENTRY.size
 
     @property
     def size_bytes(self) -> int:
-        """Memory taken by the entries."""
+        """The memory that the entries take."""
         return len(self.entries)
 
     def add(self, producer_id: int, first_offset: int, last_offset: int, last_stable_offset: int) -> None:
-        """Note that the marker at `last_offset` aborted what began at `first_offset`."""
+        """Add an entry: the marker at `last_offset` aborted the transaction that began at `first_offset`."""
         self.entries += ENTRY.pack(VERSION, producer_id, first_offset, last_offset, last_stable_offset)
 
     def transactions(self) -> Iterator[AbortedTransaction]:
@@ -56,9 +56,9 @@ class TransactionIndex:
             yield AbortedTransaction(first_offset, producer_id, last_offset, stable)
 
     def collect(self, offset: int, upper_bound: int, found: list[tuple[int, int]]) -> bool:
-        """Add (producer_id, first_offset) of each that reaches into [offset, upper_bound) to `found`.
+        """Add (producer_id, first_offset) of each transaction that reaches into [offset, upper_bound) to `found`.
 
-        Returns whether all are found; else one aborted in a later segment may reach there too.
+        Returns whether all are found. If not, a transaction aborted in a later segment may reach there too.
         """
         for number in range(self._first_ending_at(offset), len(self)):
             _, producer_id, first_offset, _, last_stable_offset = ENTRY.unpack_from(
@@ -71,7 +71,7 @@ class TransactionIndex:
         return False
 
     def _first_ending_at(self, offset: int) -> int:
-        """The number of the first entry whose marker is not before `offset`."""
+        """Return the number of the first entry whose marker is at `offset` or later."""
         low, high = 0, len(self)
         while low < high:
             middle = (low + high) // 2
@@ -82,7 +82,7 @@ class TransactionIndex:
         return low
 
     def is_sane(self, base_offset: int, end_offset: int) -> bool:
-        """Whether these can be the entries of a segment with offsets in [base_offset, end_offset)."""
+        """Return whether these can be the entries of a segment with offsets in [base_offset, end_offset)."""
         if len(self.entries) % ENTRY.size:
             return False
         previous = base_offset - 1
