@@ -1,11 +1,11 @@
-"""The file `delayed-records` of a partition: the records that are not due yet, as far as the log was looked through.
+"""Encodes the file `delayed-records` of a partition: the records below `covered_offset` that are not due yet.
 
     magic "SQDR" | version int16 | covered_offset int64 | header_name int16 bytes, UTF-8
           | holds int32 | (offset int64, until_ms int64) … | records int32 | (due_ms int64, offset int64) …
           | CRC-32C of all before, uint32
 
-All below `covered_offset` is durable and decided, so no crash takes back what the file says; the log after it is read again.
-Without a readable file the whole log is.
+All records below `covered_offset` are durable and decided, so no crash makes the file wrong. A start replays the log after that
+offset, or the whole log without a readable file.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ _CRC: Final = struct.Struct(">I")
 
 
 class CorruptDelayedSnapshot(Exception):
-    """The file is damaged; what it says can't be trusted."""
+    """The file is damaged, so its content can't be trusted."""
 
 
 class DelayedSnapshot(NamedTuple):
-    """What waits below `covered_offset`, by the record header of this name."""
+    """The records that wait below `covered_offset`, by the record header `header_name`."""
 
     covered_offset: int
     header_name: str
     holds: list[Hold]
     entries: list[tuple[int, int]]
-    """(due_ms, offset), in no order."""
+    """(due_ms, offset) of the waiting records, unordered."""
 
 
 def encode(snapshot: DelayedSnapshot) -> bytes:
-    """The content of the file."""
+    """Return the content of the file."""
     name = snapshot.header_name.encode()
     content = bytearray(_HEAD.pack(_MAGIC, _VERSION, snapshot.covered_offset, len(name)))
     content += name
@@ -54,7 +54,7 @@ def encode(snapshot: DelayedSnapshot) -> bytes:
 
 
 def decode(content: bytes, path: str) -> DelayedSnapshot:
-    """What the file says. Raises CorruptDelayedSnapshot, IncompatibleFormat; `path` is for their sentences."""
+    """Return the decoded file. Raises CorruptDelayedSnapshot, IncompatibleFormat; `path` is for the messages."""
     covered_offset, name_bytes = _head(content, path)
     try:
         position = _HEAD.size + name_bytes
@@ -67,7 +67,7 @@ def decode(content: bytes, path: str) -> DelayedSnapshot:
 
 
 def check_delayed_snapshot(content: bytes, path: str) -> None:
-    """Raises IncompatibleFormat for a file of a later version; one that is damaged passes."""
+    """Check that this release reads the version of the file. A damaged file passes. Raises IncompatibleFormat."""
     with contextlib.suppress(CorruptDelayedSnapshot):
         _head(content, path)
 

@@ -1,6 +1,6 @@
-"""The records of one partition log that are due later: judged at append, kept in a side file, found again at a start.
+"""Tracks the records of one partition log that are due later: judged at append, saved in a side file, restored at a start.
 
-The log itself holds such records as any others. Whoever delivers them asks `Delays.records` which are due.
+The log stores delayed records like all others. Share groups ask `Delays.records` which of them are due.
 """
 
 from __future__ import annotations
@@ -26,34 +26,34 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 REPLAY_BYTES: Final = 1 << 20
-"""Bytes of the log that are read at a time to find what waits."""
+"""Bytes of the log that one read of a replay takes; the next read continues after them."""
 
 
 class DueTimes(NamedTuple):
-    """When the records of a batch are due."""
+    """The due times of a batch's records."""
 
     later: list[tuple[int, int]]
-    """(offset_delta, due_ms) of those that are due later."""
+    """(offset_delta, due_ms) of the records that are due later."""
     undated: int = 0
-    """How many have a header that tells no time: they are due at once."""
+    """The number of records whose header holds no valid time. Such records are due at once."""
 
 
 NOTHING_DUE_LATER: Final = DueTimes([])
 
 
 class Delays:
-    """A log's view of records that are due later; made where the topic names a record header for it."""
+    """The delayed records of a log whose topic sets `delivery.delay.header`."""
 
     replay_offset: int | None = None
-    """None: all of the log is replayed before it is served."""
+    """Always None: the whole log is replayed before clients may use the log."""
 
     def __init__(
         self, storage: Storage, place: LogPlace, config: LogConfig, limit: DelayedLimit, loaded_at_ms: int
     ) -> None:
-        """Begin with nothing that waits; `loaded_at_ms` is the time by which a replay tells what is due."""
+        """Begin without delayed records. A replay takes `loaded_at_ms` for the present time."""
         self.records = DelayedRecords(limit, config.delivery_delay_hold_ms)
         self.undated_records = 0
-        """Records whose header told no time, since the log was opened."""
+        """The number of records with an invalid due time since the log was opened."""
         self._storage = storage
         self._place = place
         self._config = config
@@ -62,10 +62,10 @@ class Delays:
         self._path = f"{place.directory}/{DELAYED_RECORDS}"
         self._file = SideFile()
         self._captured: tuple[int, int, int] | None = None
-        """What the last capture was made of."""
+        """A fingerprint of the last capture, to skip an equal one."""
 
     def apply(self, config: LogConfig) -> None:
-        """Go on with other limits of the same header."""
+        """Use other limits for the same header from now on."""
         self._config = config
         self.records.hold_ms = config.delivery_delay_hold_ms
 
@@ -89,7 +89,7 @@ class Delays:
                 )
         refusal = self.records.refusal(len(found.later)) if found.later else None
         if refusal is not None:
-            raise DelayedLimitReached(f"No room for records that are due later: {refusal}.")
+            raise DelayedLimitReached(f"No more records that are due later can be tracked: {refusal}.")
         return found
 
     def _due_times(self, batch: BatchHeader, view: memoryview, after_ms: int) -> DueTimes:
@@ -108,7 +108,7 @@ class Delays:
     # Folding in.
 
     def fold_in(self, batch: BatchHeader, view: memoryview, due_times: DueTimes) -> None:
-        """Track the records of a batch that was written, or end the transaction that it ends."""
+        """Track the delayed records of a batch that was written. A marker ends its transaction."""
         if batch.is_control:
             self._end_transaction(batch, view)
             return
@@ -116,7 +116,7 @@ class Delays:
         self._track(batch, due_times, from_offset=0)
 
     def replay(self, batch: BatchHeader, view: memoryview, now_ms: int, high_watermark: int) -> None:  # noqa: ARG002 - the port's
-        """Fold in a batch that lies in the log. What was due when the log was loaded is still held for a while."""
+        """Fold in a batch read from the log. Records that became due shortly before the load are still held for a while."""
         if batch.is_control:
             self._end_transaction(batch, view)
             return
@@ -144,7 +144,7 @@ class Delays:
         if undated:
             self.undated_records += undated
             _logger.warning(
-                "%s: the header %s of %d records of a batch tells no time in ms, they are due at once",
+                "%s: the header %s of %d records of a batch holds no time in ms, these records are due at once",
                 self._place,
                 self._config.delivery_delay_header,
                 undated,
@@ -157,12 +157,12 @@ class Delays:
 
     @property
     def kept_from(self) -> int:
-        """The offset from which neither retention nor TTL may take records."""
+        """The offset from which neither retention nor backlog expiry may remove records."""
         return self.records.held_from
 
     @property
     def next_due_ms(self) -> int:
-        """When the next record is due, or a little earlier; NEVER_DUE when none waits."""
+        """The time at which the next record is due, or a little earlier; NEVER_DUE if no record waits."""
         return self.records.next_due_ms if len(self.records) else NEVER_DUE
 
     def discard_below(self, log_start_offset: int) -> None:
@@ -173,7 +173,7 @@ class Delays:
     # The side file.
 
     def restore(self, log_start_offset: int, log_end_offset: int) -> int:
-        """Take what the side file says; return the offset to replay from. Raises OSError, IncompatibleFormat."""
+        """Load the side file. Return the offset to replay from. Raises OSError, IncompatibleFormat."""
         self._log_start_offset = log_start_offset
         snapshot = self._read_snapshot(log_end_offset)
         if snapshot is None:
@@ -193,7 +193,12 @@ class Delays:
         if snapshot.header_name != self._config.delivery_delay_header:
             return None
         if snapshot.covered_offset > log_end_offset:
-            _logger.warning("%s is of a longer log. The log is read instead.", self._path)
+            _logger.warning(
+                "%s covers offsets up to %d, beyond the log end offset %d. The log is read instead.",
+                self._path,
+                snapshot.covered_offset,
+                log_end_offset,
+            )
             self.delete_file()
             return None
         return snapshot
@@ -203,14 +208,14 @@ class Delays:
         try:
             self._storage.delete(self._path)
         except OSError as error:
-            _logger.warning("%s stays: %s", self._path, error)
+            _logger.warning("%s can't be deleted: %s", self._path, error)
 
     def unsaved_below(self, offset: int) -> bool:  # noqa: ARG002 - the port's
-        """Return False: records that go need not wait any more."""
+        """Return False: a removed record no longer waits, so nothing of it must be saved."""
         return False
 
     def capture(self, covered_offset: int, log_end_offset: int) -> DelaysCapture | None:
-        """Capture what waits below `covered_offset`, where all is decided; None when the last capture says the same."""
+        """Capture the records that wait below `covered_offset`, all decided; None when the last capture had the same."""
         entries = self.records.entries()
         if covered_offset < log_end_offset:
             entries = [entry for entry in entries if entry[1] < covered_offset]
@@ -224,18 +229,18 @@ class Delays:
         return DelaysCapture(self._storage, self._file, self._path, snapshot)
 
     def close(self) -> None:
-        """Give back the room of all that waits, and write no more."""
+        """Release the waiting records' part of the limit, and write no more."""
         self.records.clear()
         self._file.close()
 
 
 class DelaysCapture:
-    """What waited at one moment. `write` may be called in any thread."""
+    """The records that waited at one moment. `write` may be called in any thread."""
 
     __slots__ = ("_file", "_number", "_path", "_snapshot", "_storage")
 
     def __init__(self, storage: Storage, file: SideFile, path: str, snapshot: DelayedSnapshot) -> None:
-        """Begin unwritten."""
+        """Take the content, and the number of the capture."""
         self._storage = storage
         self._file = file
         self._path = path

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class LeaderEpochFile:
-    """Which leader epoch began at which offset. `latest` is the newest epoch, -1 without any."""
+    """The leader epochs with their start offsets, and the file. `latest` is the newest leader epoch, -1 without one."""
 
     __slots__ = ("_epochs", "_path", "_storage", "latest")
 
@@ -25,7 +25,7 @@ class LeaderEpochFile:
         self.latest = epochs.latest
 
     def begin(self, leader_epoch: int, base_offset: int) -> str:
-        """Begin an epoch at an offset and write the file; return its path, which is not durable yet. Raises OSError."""
+        """Begin a leader epoch at an offset and write the file. Return the path, not durable yet. Raises OSError."""
         self._epochs.assign(leader_epoch, base_offset)
         self.latest = self._epochs.latest
         self._storage.write_file(self._path + TEMPORARY_SUFFIX, encode_leader_epochs(self._epochs.entries()))
@@ -33,7 +33,7 @@ class LeaderEpochFile:
         return self._path
 
     def truncate_start(self, log_start_offset: int) -> None:
-        """Forget epochs that ended before the log starts; the file says so when it is written next."""
+        """Forget leader epochs that ended before the log start offset. The file changes when it is written next."""
         self._epochs.truncate_start(log_start_offset)
 
     def at(self, offset: int) -> int:
@@ -41,5 +41,5 @@ class LeaderEpochFile:
         return self._epochs.at(offset)
 
     def end_offset(self, leader_epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """Return (leader_epoch, end_offset) of the largest epoch not above the one asked for; (-1, -1) when unknown."""
+        """Return (leader_epoch, end_offset) of the largest known epoch up to `leader_epoch`; (-1, -1) when unknown."""
         return self._epochs.end_offset(leader_epoch, log_end_offset)

@@ -1,4 +1,4 @@
-"""Which leader_epoch began at which offset of a partition. Source: Kafka's `LeaderEpochFileCache`."""
+"""The leader epochs of a partition with their start offsets. Source: Kafka's `LeaderEpochFileCache`."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class LeaderEpochs:
 
     @property
     def latest(self) -> int:
-        """The newest leader_epoch, -1 without any."""
+        """The newest leader epoch, -1 without one."""
         return self._entries[-1][0] if self._entries else UNDEFINED
 
     def entries(self) -> list[tuple[int, int]]:
-        """All pairs, oldest first."""
+        """Return all pairs, the oldest first."""
         return list(self._entries)
 
     def assign(self, leader_epoch: int, start_offset: int) -> bool:
-        """Note that batches of `leader_epoch` begin at `start_offset`; whether that is news."""
+        """Begin `leader_epoch` at `start_offset`. Return whether the epoch is new."""
         if leader_epoch <= self.latest:
             return False
         while self._entries and self._entries[-1][1] >= start_offset:
@@ -38,23 +38,23 @@ class LeaderEpochs:
         return True
 
     def truncate(self, log_end_offset: int) -> None:
-        """Forget epochs that began at or after the end of the log."""
+        """Forget leader epochs that began at or after the log end offset."""
         while self._entries and self._entries[-1][1] >= log_end_offset:
             self._entries.pop()
 
     def truncate_start(self, log_start_offset: int) -> None:
-        """Forget epochs that ended before the log starts; the one that goes on begins at its start."""
+        """Forget leader epochs that ended before the log start offset. The epoch at that offset then begins there."""
         index = bisect_right(self._entries, log_start_offset, key=lambda entry: entry[1])
         if index:
             self._entries[:index] = [(self._entries[index - 1][0], log_start_offset)]
 
     def at(self, offset: int) -> int:
-        """The leader_epoch of the batch that holds `offset`, -1 when unknown."""
+        """Return the leader epoch of the batch that holds `offset`, -1 when unknown."""
         index = bisect_right(self._entries, offset, key=lambda entry: entry[1])
         return self._entries[index - 1][0] if index else UNDEFINED
 
     def end_offset(self, leader_epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(leader_epoch, end_offset) of the largest known epoch not above the one asked for; (-1, -1) when undefined."""
+        """Return (leader_epoch, end_offset) of the largest known epoch up to `leader_epoch`; (-1, -1) when unknown."""
         if leader_epoch == UNDEFINED or leader_epoch > self.latest:
             return UNDEFINED, UNDEFINED
         if leader_epoch == self.latest:

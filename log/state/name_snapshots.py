@@ -1,8 +1,9 @@
-"""The files in which a partition keeps what it remembers of producer names.
+"""Reads and writes the files with the producer names of a partition.
 
-`<20 digits>.names`: the bytes are seq_validator's; the name tells the log_end_offset they belong to. One is written only after all
-below that offset is durable, whole and under another name first, so no crash makes it say what the log has lost.
-`deduplication-start-checkpoint`: the offset from which on names are remembered, as Kafka's checkpoints of offsets have it.
+`<20 digits>.names`: a snapshot in seq_validator's format. The digits are the log_end_offset of the snapshot. A snapshot is written
+only after all records below that offset are durable, first under a temporary file name. So no crash leaves a snapshot that knows
+more than the log.
+`deduplication-start-checkpoint`: the offset from which names are tracked, in the format of Kafka's offset checkpoints.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ if TYPE_CHECKING:
     from log.place import LogPlace
 
 KEPT_SNAPSHOTS: Final = 2
+"""Snapshots kept per partition; older ones are deleted when a new one is written."""
 _logger = logging.getLogger(__name__)
 
 
 class NamesCapture:
-    """What was remembered when the log ended at `log_end_offset`. `write` may be called in any thread."""
+    """The producer names at the time the log ended at `log_end_offset`. `write` may be called in any thread."""
 
     __slots__ = ("_file", "directory", "log_end_offset", "names", "number", "owner", "storage", "times")
 
@@ -39,7 +41,7 @@ class NamesCapture:
         written: tuple[list[WrittenName], int],
         log_end_offset: int,
     ) -> None:
-        """Begin unwritten; `owner` learns when the snapshot is durable."""
+        """Take the names to write. `saved` reports to `owner` that the snapshot is durable."""
         self.owner = owner
         self.storage = storage
         self.directory = directory
@@ -49,7 +51,7 @@ class NamesCapture:
         self.number = file.next_number()
 
     def write(self) -> None:
-        """Write the snapshot, durably, and drop old ones, once all below the offset is durable. Raises OSError.
+        """Write the snapshot durably, and delete old ones. Call this once all records below the offset are durable. Raises OSError.
 
         Two captures at one offset share a file name, so an older one must not overwrite a newer one.
         """
@@ -64,28 +66,28 @@ class NamesCapture:
             storage.delete(f"{directory}/{offset_name(offset, NAMES_SUFFIX)}")
 
     def saved(self) -> None:
-        """Tell the owner that the snapshot is durable."""
+        """Report to the owner that the snapshot is durable."""
         self.owner.saved(self)
 
 
 class NamesOwner(Protocol):
-    """The memory of names that a capture was taken from."""
+    """The names from which a capture was taken."""
 
     def saved(self, capture: NamesCapture) -> None:
-        """Take note that the capture is durable."""
+        """Record that the capture is durable."""
 
 
 class ReadNames(NamedTuple):
-    """What a snapshot says was remembered when the log ended at `log_end_offset`."""
+    """The content of a snapshot, taken when the log ended at `log_end_offset`."""
 
     names: list[WrittenName]
     log_end_offset: int
 
 
 def newest_names(storage: Storage, directory: str, log_end_offset: int) -> ReadNames | None:
-    """The newest sound snapshot of a log that ends there; None without one.
+    """Return the newest sound snapshot of a log that ends at `log_end_offset`; None without one.
 
-    One that is damaged is passed over: the log after an older one says the same. Raises OSError.
+    A damaged snapshot is ignored: an older snapshot and a longer replay give the same names. Raises OSError.
     """
     offsets = offsets_of(storage.list_directory(directory), NAMES_SUFFIX)
     for offset in reversed(offsets):
@@ -99,14 +101,14 @@ def newest_names(storage: Storage, directory: str, log_end_offset: int) -> ReadN
             continue
         if belongs_to == offset:
             return ReadNames(names, offset)
-        _logger.warning("%s is not used: it says it belongs to offset %d", path, belongs_to)
+        _logger.warning("%s is not used: its content belongs to offset %d", path, belongs_to)
     return None
 
 
 def read_start(storage: Storage, directory: str) -> int | None:
-    """From which offset on names are remembered; None where they never were. Raises OSError.
+    """Return the offset from which names are tracked; None if the log never tracked names. Raises OSError.
 
-    Of a damaged file it is 0: rather too much is read again than too little.
+    Returns 0 for a damaged file: a replay of too many records does less harm than one of too few.
     """
     path = f"{directory}/{DEDUPLICATION_START}"
     if not storage.exists(path):
@@ -119,14 +121,14 @@ def read_start(storage: Storage, directory: str) -> int | None:
 
 
 class StartCapture:
-    """The offset from which names are tracked, to be persisted. `write` may be called in any thread."""
+    """A capture of the offset from which names are tracked. `write` may be called in any thread."""
 
     __slots__ = ("_file", "_offset", "_place", "_saved", "_storage")
 
     def __init__(
         self, storage: Storage, file: SideFile, place: LogPlace, offset: int, saved: Callable[[], None]
     ) -> None:
-        """Begin unwritten; `saved` is called when the offset is durable."""
+        """Take the offset to write. `saved` is called when the offset is durable."""
         self._storage = storage
         self._file = file
         self._place = place
@@ -143,5 +145,5 @@ class StartCapture:
         self._storage.replace_file(f"{place.directory}/{DEDUPLICATION_START}", content)
 
     def saved(self) -> None:
-        """Tell the names that the offset is durable."""
+        """Report that the offset is durable."""
         self._saved()

@@ -1,7 +1,7 @@
-"""What a partition log remembers of producer names: restored from a snapshot, replayed from the log, saved by flushes.
+"""The producer names of a partition log: restored from a snapshot, replayed from the log, captured for flushes.
 
-A record that retention, DeleteRecords or compaction takes may be all that has a name. So the log saves the names first.
-`state/record_rules.py` judges batches by what is remembered here.
+Retention, DeleteRecords or compaction may remove the only record that carries a name. So the log persists the names before such
+a removal. `state/record_rules.py` judges batches by these names.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 REPLAYED_RECORD_BYTES: Final = 100
-"""What a replayed record counts at least: compressed records take as long to decode as others."""
+"""Bytes that a replayed record counts at least. A small compressed record takes as long to decode as a large one."""
 
 
 class Names:
-    """A log's memory of producer names; made where the topic deduplicates.
+    """The producer names of one log of a topic that deduplicates.
 
-    `on_due` is told whether the log should soon be replayed further or saved, because of how much changed.
+    Calls `on_due(True)` when the log needs a further replay or a snapshot, and `on_due(False)` when no more work is due.
     """
 
     @property
@@ -55,53 +55,53 @@ class Names:
         on_due: Callable[[bool], None],
         decided_start: int | None = None,
     ) -> None:
-        """Begin with nothing remembered; `file` is the right to write the log's snapshots.
+        """Begin without names. `file` guards the writes of the log's snapshots.
 
-        `decided_start` is the offset from which names are tracked, where a flush has yet to save it.
+        `decided_start` is the offset from which names are tracked, if no flush has persisted that offset yet.
         """
         self.table = NameTable(topic_names)
         self.topic_names = topic_names
         self.replay_offset: int | None = None
-        """The offset up to which the log was replayed; None when all of it was."""
+        """The offset up to which the log was replayed; None when the whole log was."""
         self.changed = False
-        """Whether something changed since the last capture."""
+        """Whether names changed since the last capture."""
         self.has_gap = False
-        """Whether unread records were deleted. Then the next flush must save: the log can no longer rebuild the names."""
+        """Whether unread records were deleted. Then the next flush must write a snapshot: the log can no longer rebuild the names."""
         self.unsaved_start: int | None = None
-        """The offset from which names are tracked, while no side file tells it."""
+        """The offset from which names are tracked, while no side file holds that offset; otherwise None."""
         self._decided_start = decided_start
         self._start_is_implied = False
-        """Whether a start finds the same offset without the side file."""
+        """Whether the next start finds the same offset without the side file."""
         self._storage = storage
         self._place = place
         self._file = file
         self._on_due = on_due
         self._changed_records = 0
         self._surplus_names = 0
-        """Names forgotten during a replay, as there were too many."""
+        """The number of names evicted during a replay because of the limit."""
         self._unsaved_from: int | None = None
-        """The offset from which records may have names that no durable snapshot tells; None when all names are saved."""
+        """The offset from which records may have names that are in no durable snapshot; None when all names are saved."""
         self._saved_end = 0
-        """Where the log ended for the newest durable snapshot."""
+        """The log end offset of the newest durable snapshot."""
         self._latest: NamesCapture | None = None
         self._saved_number = 0
         self.apply(config)
 
     def apply(self, config: LogConfig) -> None:
-        """Go on with other settings of the topic."""
+        """Use other settings of the topic from now on."""
         self._config = config
         self._headers = configured_headers(config)
         self.topic_names.max_names = config.deduplication_names_max
 
     @property
     def header_names(self) -> tuple[bytes, bytes, bytes]:
-        """The record headers by which names are read now."""
+        """The record headers from which names are decoded now."""
         return self._headers.names
 
     # A start.
 
     def restore(self, log_start_offset: int, log_end_offset: int) -> int:
-        """Take the newest snapshot; return the offset to replay from. Raises OSError."""
+        """Load the newest snapshot. Return the offset to replay from. Raises OSError."""
         newest = newest_names(self._storage, self._place.directory, log_end_offset)
         start_offset = self._tracked_from(log_start_offset, log_end_offset, is_known=newest is not None)
         if newest is not None:
@@ -111,7 +111,7 @@ class Names:
         return start_offset
 
     def _tracked_from(self, log_start_offset: int, log_end_offset: int, *, is_known: bool) -> int:
-        """Return the offset from which names are tracked. The first time a log is deduplicated decides it."""
+        """Return the offset from which names are tracked, which is decided when the log is deduplicated for the first time."""
         start_offset = read_start(self._storage, self._place.directory)
         if start_offset is None:
             start_offset, self.unsaved_start = self._decided_start, self._decided_start
@@ -127,10 +127,10 @@ class Names:
     def begin_replay(
         self, start_offset: int, log_start_offset: int, log_end_offset: int, transactions: Transactions
     ) -> None:
-        """Begin to replay from what `restore` returned; records that are gone already leave a gap."""
+        """Begin the replay at the offset that `restore` returned, or at the log start. Removed records leave a gap."""
         if start_offset < log_start_offset:
             _logger.warning(
-                "%s: the records from %d to %d are gone; producer names that only they had are forgotten",
+                "%s: the records from %d to %d were removed unread; producer names that only they carried are forgotten",
                 self._place,
                 start_offset,
                 log_start_offset - 1,
@@ -144,10 +144,10 @@ class Names:
             self._on_due(True)
 
     def replay(self, batch: BatchHeader, view: memoryview, now_ms: int, high_watermark: int) -> None:
-        """Fold in a batch that lies in the log. The names of a batch that can't be decoded are not remembered.
+        """Fold in a batch read from the log. The names of a batch that can't be decoded are not remembered.
 
-        Raises CorruptRecord for a damaged one: nobody can tell which names it had, so none is taken for new until
-        `seqgate repair` gives the batch up.
+        Raises CorruptRecord for a damaged batch. Its names are unknown, so the log accepts no named records until
+        `seqgate repair` removes the batch.
         """
         if not crc_matches(batch, view):
             raise CorruptRecord(f"The batch at offset {batch.base_offset} is damaged: its CRC is wrong.")
@@ -172,7 +172,7 @@ class Names:
         self._forget_surplus()
 
     def finish_replay(self, log_end_offset: int, transactions: Transactions, high_watermark: int) -> None:
-        """Take the log for replayed. Compaction may have taken markers while the topic did not deduplicate."""
+        """End the replay, and abort transactions without a marker: compaction may have removed markers meanwhile."""
         self.replay_offset = None
         self._forget_transactions(log_end_offset, transactions, high_watermark)
         if self._surplus_names:
@@ -186,7 +186,7 @@ class Names:
             self._on_due(False)
 
     def _forget_surplus(self) -> None:
-        """Forget the longest idle names beyond the limit. A snapshot that is not durable yet may have forgotten them too."""
+        """Evict the longest idle names beyond the limit, with some slack: names evicted before may come back by a replay."""
         config = self._config
         slack = config.deduplication_snapshot_records
         forgotten = self.table.forget_surplus(
@@ -197,12 +197,12 @@ class Names:
             self._surplus_names += forgotten
 
     def _forget_transactions(self, end_offset: int, transactions: Transactions, high_watermark: int) -> None:
-        """Abort the remembered transactions that are no longer open: nobody can tell how they ended."""
+        """Abort the remembered transactions that are no longer open, as their outcome is unknown."""
         for producer_id in self.table.open_transactions():
             transaction = transactions.open_transaction(producer_id)
             if transaction is None or transaction.first_offset >= end_offset:
                 _logger.warning(
-                    "%s: nobody can tell how a transaction of producer %d ended; its records are not remembered",
+                    "%s: the outcome of a transaction of producer %d is unknown; its producer names are not remembered",
                     self._place,
                     producer_id,
                 )
@@ -227,7 +227,7 @@ class Names:
         now_ms: int,
         high_watermark: int,
     ) -> None:
-        """Fold in a batch that was written. A log that is still being replayed finds the end of a transaction by itself."""
+        """Fold in a batch that was written. During a replay a marker is left to the replay, which reaches it later."""
         if batch.is_control:
             if self.replay_offset is None:
                 self._end_transaction(batch, view, high_watermark)
@@ -243,7 +243,7 @@ class Names:
         *,
         is_replay: bool = False,
     ) -> None:
-        """Fold in how far a batch takes its names."""
+        """Fold in the new sequence ids of a batch, by name."""
         self.table.update(
             advances,
             batch.base_offset,
@@ -258,13 +258,13 @@ class Names:
             self._on_due(True)
 
     def raise_epochs(self, advances: Sequence[NameAdvance]) -> None:
-        """Take up the new epochs of names of which a batch had only duplicates; a snapshot of them is due."""
+        """Raise the name epochs of a batch that had only duplicates. A snapshot with the new epochs is then due."""
         self.table.raise_epochs(advances)
         self.changed = True
         self._on_due(True)
 
     def touch(self, advances: Sequence[NameAdvance], duplicates: int, now_ms: int) -> None:
-        """Count a batch of which nothing is stored as activity of its names."""
+        """Count a batch that is not stored as activity of its names."""
         self.table.touch(advances, now_ms)
         self.topic_names.budget.dropped_records += duplicates
         self.changed = True
@@ -289,7 +289,7 @@ class Names:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the whole log was replayed, so that all names are remembered."""
+        """Whether the whole log was replayed, so that all names are known."""
         return self.replay_offset is None
 
     def has_idle(self, now_ms: int) -> bool:
@@ -298,7 +298,7 @@ class Names:
         return self.is_ready and expiration_ms >= 0 and self.table.has_idle(now_ms, expiration_ms)
 
     def expire(self, now_ms: int) -> int:
-        """Forget names that are idle in all open partitions of the topic; return how many.
+        """Forget names that are idle in all open partitions of the topic. Return the number of names.
 
         A name is idle message.deduplication.expiration.ms after its last record.
         """
@@ -310,20 +310,23 @@ class Names:
     # Saving.
 
     def unsaved_below(self, offset: int) -> bool:
-        """Return whether a record before `offset` may have a name that only the log tells: a start does not read it."""
+        """Return whether a record before `offset` may have a name that is in no durable snapshot.
+
+        A start does not read records before the log start, so it would forget such a name.
+        """
         if self._unsaved_from is not None and self._unsaved_from < offset:
             return True
-        # A start that misses records can't tell whether the markers it finds belong to the transactions it remembers.
+        # After a gap a start can't know whether a later marker ends a transaction from the snapshot or a newer one.
         return self._saved_end < offset and bool(self.table.open_transactions())
 
     @property
     def unsaved_from(self) -> int | None:
-        """The offset from which records may have names that no durable snapshot tells; None when all are saved."""
+        """The offset from which records may have names that are in no durable snapshot; None when all names are saved."""
         return self._unsaved_from
 
     @property
     def pending(self) -> NamesCapture | None:
-        """The newest capture, which a ticket may have taken already."""
+        """The newest capture, perhaps already taken by a ticket; None without one."""
         return self._latest
 
     def capture(self, covered_offset: int, log_end_offset: int) -> NamesCapture | None:  # noqa: ARG002 - open transactions are saved as such
@@ -339,7 +342,7 @@ class Names:
         return self._latest
 
     def saved(self, capture: NamesCapture) -> None:
-        """Take note that a capture is durable."""
+        """Record that a capture is durable."""
         if capture.number < self._saved_number:
             return
         self._saved_number = capture.number
@@ -349,7 +352,7 @@ class Names:
         self._unsaved_from = None if is_all else capture.log_end_offset
 
     def capture_start(self) -> StartCapture | None:
-        """Capture the offset from which names are tracked, for the next flush; None when a side file tells it."""
+        """Capture the offset from which names are tracked, for the next flush; None when a side file holds that offset."""
         if self.unsaved_start is None:
             return None
         return StartCapture(self._storage, self._file, self._place, self.unsaved_start, self._start_saved)
@@ -358,10 +361,10 @@ class Names:
         self.unsaved_start = None
 
     def save_start(self) -> None:
-        """Persist the offset from which names are tracked, where a start could not tell it. Raises OSError.
+        """Persist the offset from which names are tracked, if the next start could not find that offset. Raises OSError.
 
-        The flush that follows the beginning of deduplication does it for almost all logs. Named records that come sooner
-        must not wait: a crash could keep them and lose the offset, and a retry would be stored twice.
+        For almost all logs the first flush after deduplication began persists the offset. Call this before the first named record
+        is written earlier. Otherwise a crash could keep the record and lose the offset, and a retry would be stored twice.
         """
         capture = None if self._start_is_implied else self.capture_start()
         if capture is not None:
@@ -369,16 +372,16 @@ class Names:
             self.unsaved_start = None
 
     def discard_below(self, log_start_offset: int) -> None:
-        """Keep all names: they outlive their records."""
+        """Keep all names: names outlive their records."""
 
     def close(self) -> None:
-        """Give the room of all names back."""
+        """Drop all names, and release their part of the budget."""
         self.table.clear()
         self.replay_offset = None
 
 
 def configured_headers(config: LogConfig) -> NameHeaders:
-    """Return the record headers by which the topic reads producer names."""
+    """Return the record headers that carry the topic's producer names."""
     return NameHeaders(
         config.deduplication_name_header.encode(),
         config.deduplication_sequence_header.encode(),
@@ -388,5 +391,5 @@ def configured_headers(config: LogConfig) -> NameHeaders:
 
 
 def transaction_of(batch: BatchHeader) -> int:
-    """Return the producer id of a batch in a transaction, NO_PRODUCER of any other."""
+    """Return the producer id of a transactional batch, NO_PRODUCER for any other batch."""
     return batch.producer_id if batch.attributes & TRANSACTIONAL_FLAG else NO_PRODUCER

@@ -1,4 +1,4 @@
-"""A set of offsets that lie together more often than not, as the ranges that they form."""
+"""A set of offsets, stored as ranges of consecutive offsets."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ _NEVER: Final = 2**63 - 1
 
 
 class OffsetRanges:
-    """Offsets are added in ascending order and taken out in any; all other questions cost a binary search."""
+    """A set of offsets, added in ascending order and removed in any order. A lookup costs a binary search."""
 
     __slots__ = ("_firsts", "_lasts", "count")
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Begin with no offsets."""
         self._firsts = array("q")
         self._lasts = array("q")
         self.count = 0
-        """How many offsets there are."""
+        """The number of offsets in the set."""
 
     def __contains__(self, offset: int) -> bool:
         return self.first_outside(offset) != offset
 
     @property
     def first(self) -> int | None:
-        """The lowest offset; None without any."""
+        """The lowest offset; None for an empty set."""
         return self._firsts[0] if self._firsts else None
 
     def append(self, offset: int) -> None:
-        """Add an offset above all others. Raises ValueError for any other."""
+        """Add an offset above all others. Raises ValueError for a lower one."""
         last = self._lasts[-1] if self._lasts else -1
         if offset <= last:
-            raise ValueError(f"offset {offset} is not above {last}")
+            raise ValueError(f"offset {offset} must be above the last offset {last}")
         if self._lasts and offset == last + 1:
             self._lasts[-1] = offset
         else:
@@ -43,7 +43,7 @@ class OffsetRanges:
         self.count += 1
 
     def discard(self, offset: int) -> bool:
-        """Take an offset out; whether it was there."""
+        """Remove an offset. Return whether the set had it."""
         index = bisect_right(self._firsts, offset) - 1
         if index < 0 or self._lasts[index] < offset:
             return False
@@ -62,7 +62,7 @@ class OffsetRanges:
         return True
 
     def discard_all(self, offsets: Sequence[int]) -> int:
-        """Take offsets out, which are ascending, at the cost of a walk over all ranges; returns how many were there."""
+        """Remove ascending offsets in one pass over all ranges. Return how many of them the set had."""
         firsts, lasts = array("q"), array("q")
         before, self.count = self.count, 0
         taken = iter([*offsets, _NEVER])
@@ -86,7 +86,7 @@ class OffsetRanges:
         return before - self.count
 
     def discard_below(self, offset: int) -> int:
-        """Take out everything below `offset`; returns how many those were."""
+        """Remove all offsets below `offset`. Return the number of offsets removed."""
         end = bisect_left(self._lasts, offset)
         gone = sum(self._lasts[:end]) - sum(self._firsts[:end]) + end
         del self._firsts[:end], self._lasts[:end]
@@ -97,12 +97,12 @@ class OffsetRanges:
         return gone
 
     def first_outside(self, offset: int) -> int:
-        """The first offset from `offset` on that is not in the set."""
+        """Return the first offset from `offset` on that is not in the set."""
         index = bisect_right(self._firsts, offset) - 1
         return offset if index < 0 or self._lasts[index] < offset else self._lasts[index] + 1
 
     def within(self, first_offset: int, last_offset: int) -> list[tuple[int, int]]:
-        """The ranges of the set between two offsets, cut there; all inclusive."""
+        """Return the ranges of the set between two offsets, cut at both; all inclusive."""
         index = bisect_left(self._lasts, first_offset)
         end = bisect_right(self._firsts, last_offset)
         return [

@@ -1,6 +1,6 @@
-"""The transactions of one partition whose outcome its readers do not know yet.
+"""Tracks the transactions of one partition whose outcome readers do not know yet.
 
-They are open, or ended by a marker that is still at or above the high watermark. Every operation costs O(1), amortized.
+Such a transaction is open, or its marker is still at or above the high watermark. Every operation costs O(1), amortized.
 Source: Kafka's `ProducerStateManager` (ongoingTxns, unreplicatedTxns, firstUnstableOffset, lastStableOffset).
 """
 
@@ -14,28 +14,28 @@ if TYPE_CHECKING:
 
 
 class OngoingTransactions:
-    """Transactions by their first offset, which is unique; they begin in ascending order.
+    """Transactions by first offset, which is unique and ascends.
 
-    Holds at most one open transaction per producer, and the markers since the high watermark.
+    Holds at most one open transaction per producer, and the markers from the high watermark on.
     """
 
     __slots__ = ("_ended", "_held", "_open", "_undecided")
 
     def __init__(self, open_transactions: Iterable[tuple[int, int]] = ()) -> None:
-        """Begin with these open ones, (first_offset, producer_id) each, in any order."""
+        """Begin with these open transactions, (first_offset, producer_id) each, in any order."""
         self._open = OrderedDict(sorted(open_transactions))
         self._undecided = OrderedDict.fromkeys(self._open)
         self._ended: deque[tuple[int, int]] = deque()
         self._held: list[tuple[int, int]] = []
 
     def __bool__(self) -> bool:
-        """Whether there may be any; without one all below the high watermark is stable."""
+        """Return whether a transaction may be undecided. If not, all records below the high watermark are stable."""
         return bool(self._undecided) or bool(self._held)
 
     def hold(self, first_offset: int, until_log_start: int) -> None:
-        """Take all from `first_offset` on for undecided until the log starts at `until_log_start` or later.
+        """Treat all records from `first_offset` on as undecided until the log starts at `until_log_start` or later.
 
-        For transactions that were open where a damaged batch begins: their markers may have been in it.
+        This is for transactions that were open at a damaged batch: their markers may have been in that batch.
         """
         self._held.append((first_offset, until_log_start))
 
@@ -44,19 +44,19 @@ class OngoingTransactions:
         self._held = [held for held in self._held if held[1] > log_start_offset]
 
     def __len__(self) -> int:
-        """Return how many are open."""
+        """Return the number of open transactions."""
         return len(self._open)
 
     def begin(self, producer_id: int, first_offset: int) -> None:
-        """A producer's first transactional batch was written at `first_offset`, the end of the log."""
+        """Begin a producer's transaction at `first_offset`, the log end offset before its first batch."""
         self._open[first_offset] = producer_id
         self._undecided[first_offset] = None
 
     def end(self, first_offset: int, marker_offset: int, high_watermark: int) -> int:
-        """A marker at `marker_offset` ended the transaction; return the last stable offset as the marker makes it.
+        """End a transaction by the marker at `marker_offset`. Return the last stable offset after the marker.
 
-        That is where the earliest of the others begins, or the end of the log. It is what Kafka notes in the index of
-        aborted transactions, and takes every marker as if it were already below the high watermark.
+        That is the first offset of the earliest other open transaction, or the offset after the marker. Kafka writes this value
+        into the transaction index, and treats every marker as already below the high watermark.
         """
         del self._open[first_offset]
         self._ended.append((marker_offset, first_offset))
@@ -64,7 +64,7 @@ class OngoingTransactions:
         return next(iter(self._open), marker_offset + 1)
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """The first offset of the earliest one; None when there is none."""
+        """Return the first offset of the earliest undecided transaction; None without one."""
         if self._ended:
             self._forget_decided(high_watermark)
         first = next(iter(self._undecided), None)
@@ -74,7 +74,7 @@ class OngoingTransactions:
         return first
 
     def open_transactions(self) -> list[tuple[int, int]]:
-        """(first_offset, producer_id) of the open ones, the earliest first."""
+        """Return (first_offset, producer_id) of the open transactions, the earliest first."""
         return list(self._open.items())
 
     def _forget_decided(self, high_watermark: int) -> None:

@@ -1,7 +1,7 @@
-"""Snapshots of a partition's producer state: `<20 digits>.snapshot`, named by the log_end_offset they belong to.
+"""Reads and writes snapshots of a partition's producer state: `<20 digits>.snapshot`, named by their log_end_offset.
 
-The bytes are seq_validator's. A snapshot is renamed into place whole; its checksum tells when a power cut left it torn,
-and then the one before it plus a longer replay of the log gives the same state.
+The bytes are in seq_validator's format. A whole snapshot is renamed to its final name. A power cut may still tear the file, which
+its checksum reveals. Then the snapshot before it and a longer replay of the log give the same state.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from log.environment import LogEnvironment
 
 KEPT_SNAPSHOTS: Final = 3
+"""Snapshots of durable data kept per partition; older ones are deleted when a new one is written."""
 _logger = logging.getLogger(__name__)
 
 
 def snapshot_offsets(names: Iterable[str]) -> list[int]:
-    """The offsets of the snapshots among these file names, ascending."""
+    """Return the offsets of the snapshots among these file names, ascending."""
     return offsets_of(names, SNAPSHOT_SUFFIX)
 
 
@@ -34,10 +35,9 @@ def write_snapshot(
     log_end_offset: int,
     recovery_point: int,
 ) -> str:
-    """Write the snapshot and drop old ones; return its path, not yet durable. Raises OSError.
+    """Write the snapshot and delete old ones. Return the path, not durable yet. Raises OSError.
 
-    The newest three that belong to durable data are kept, and all later ones: a crash may take their data, and they
-    with it.
+    The newest KEPT_SNAPSHOTS of durable data stay, and all later ones: a crash may take the later snapshots with their data.
     """
     storage = environment.storage
     path = f"{directory}/{offset_name(log_end_offset, SNAPSHOT_SUFFIX)}"
@@ -58,11 +58,11 @@ def restore_newest(
     log_from: int = 0,
     is_counted: bool = True,
 ) -> tuple[ProducerTable, int | None]:
-    """The table of the newest readable snapshot and its offset; an empty table and None when there is none.
+    """Return the table of the newest readable snapshot and its offset; an empty table and None without a snapshot.
 
-    What an older snapshot lacks is in the log only from `log_from` on. So an older one does not stand in for a newer one
-    that the disk does not give now, which raises its OSError: else retries of what it remembers would be taken for new.
-    Unless `is_counted` its producers do not count against the budget of remembered ones.
+    Raises OSError when the disk can't read a newer snapshot and the log, which begins at `log_from`, can't make up for it. An
+    older snapshot would then lack producers, and their retries would be stored twice. Unless `is_counted`, the producers do not
+    count against the limit of remembered producers.
     """
     unread: OSError | None = None
     limit = environment.producer_limit if is_counted else None
@@ -83,7 +83,7 @@ def restore_newest(
                 table.clear()
                 raise unread
             return table, offset
-        _logger.warning("%s is not used: it says it belongs to offset %d", path, log_end_offset)
+        _logger.warning("%s is not used: its content belongs to offset %d", path, log_end_offset)
         table.clear()
     if unread is not None and log_from:
         raise unread

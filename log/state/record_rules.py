@@ -1,7 +1,7 @@
-"""What a partition log asks of the records of a batch: are they duplicates by producer name, are they due later.
+"""Judges the records of a batch: which are duplicates by producer name, and which are due later.
 
-Topics that neither deduplicate nor delay have no record rules, and pay for one look. A record that was there before is
-acknowledged and not stored. The rest of its batch is stored with the offsets and the sequences that it came with.
+Topics that neither deduplicate nor delay have no record rules, and pay for one check. A duplicate record is acknowledged and not
+stored. The other records of the batch are stored at the offsets and with the sequences of the whole batch.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ _REFUSALS: Final = {
 
 
 class Found(NamedTuple):
-    """What is to be stored of a batch, and what its records tell."""
+    """The findings about a batch: the part to store, and what to fold in afterwards."""
 
     batch: BatchHeader
     view: memoryview
     advances: Sequence[NameAdvance] = ()
-    """How far the batch takes producer names."""
+    """The highest new sequence id of each producer name in the batch."""
     duplicates: int = 0
-    """How many of its records are not stored."""
+    """The number of records that are not stored."""
     due_times: DueTimes = NOTHING_DUE_LATER
     wants_replay: bool = False
-    """Whether the batch has names, and the log must be replayed further before they can be judged."""
+    """Whether the batch has producer names that can't be judged before the log is fully replayed."""
     refused: NameRejectionReason | None = None
     refusal: str = ""
     raises_epochs: bool = False
-    """Whether nothing of the batch is new but an epoch, which must be saved before the batch may be acknowledged."""
+    """Whether the batch has a new name epoch and duplicates. The epoch must be durable before the batch is acknowledged."""
     is_dropped: bool = False
-    """Whether nothing of the batch is to be stored."""
+    """Whether all records of the batch are duplicates, so that nothing is stored."""
     answer_after: int = -1
     """The offset that must be durable before a dropped batch may be acknowledged."""
 
@@ -61,13 +61,13 @@ class RecordRules:
     __slots__ = ("config", "delays", "names")
 
     def __init__(self, config: LogConfig, names: Names | None, delays: Delays | None) -> None:
-        """Judge by what these two remember."""
+        """Take the names and delays to judge by, each None if the topic does not use them."""
         self.config = config
         self.names = names
         self.delays = delays
 
     def judge(self, batch: BatchHeader, view: memoryview, now_ms: int, high_watermark: int) -> Found:
-        """Judge the producer names of a batch, and see what is due later.
+        """Return the findings about a batch: duplicates by producer name, and records due later.
 
         Raises InvalidRecord, UnsupportedCompressionType, DelayedLimitReached.
         """
@@ -107,7 +107,7 @@ class RecordRules:
         return Found(batch, view, advances, len(duplicates))
 
     def settle(self, found: Found, now_ms: int) -> None:
-        """Take note of a batch of which nothing is stored. Raises LogError for one that is refused."""
+        """Finish a batch that is not stored: count duplicates as activity, or raise the LogError of a refusal."""
         names = self.names
         assert names is not None
         if found.refused is not None:
@@ -115,14 +115,14 @@ class RecordRules:
         if found.raises_epochs:
             names.raise_epochs(found.advances)
             raise NamesNotReady(
-                "A new epoch of a producer name came with nothing else that is new; it is being saved. Retry later."
+                "The batch raises the epoch of a producer name and repeats stored records; the epoch is being persisted. Retry later."
             )
         names.touch(found.advances, found.duplicates, now_ms)
 
     def fold_in(
         self, found: Found, batch: BatchHeader, view: memoryview, now_ms: int, high_watermark: int
     ) -> None:
-        """Remember what a batch that was written tells."""
+        """Fold a batch that was written into names and delays."""
         if self.delays is not None:
             self.delays.fold_in(batch, view, found.due_times)
         if self.names is not None:
@@ -133,7 +133,7 @@ class RecordRules:
 def _without(
     batch: BatchHeader, view: memoryview, duplicates: Collection[int], config: LogConfig
 ) -> tuple[BatchHeader, memoryview]:
-    """Return the batch without the records at these offset deltas. An empty batch has no time, as no record has it."""
+    """Return the batch without the records at these offset deltas. A batch without records gets no max_timestamp."""
     if len(duplicates) == batch.record_count:
         batch.max_timestamp = NO_TIMESTAMP
         rewritten = empty_batch(batch)

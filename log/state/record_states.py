@@ -1,4 +1,4 @@
-"""The states of a partition log that decode records: producer names and delays, as the topic's settings ask for them."""
+"""Holds the states of a partition log that decode records: producer names and delays, if the topic's settings ask for them."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 REPLAYED_AT_ONCE_BYTES: Final = 256 * 1024
-"""Bytes of the log that are read at a time to replay names."""
+"""Bytes of the log that one read of a replay for names takes; the next read continues after them."""
 
 
 class ReplayedLog(Protocol):
-    """What the states need of their log."""
+    """The parts of a partition log that the states use."""
 
     log_start_offset: int
     log_end_offset: int
@@ -45,11 +45,11 @@ class ReplayedLog(Protocol):
     def batches(
         self, offset: int, end_offset: int, chunk_bytes: int, *, skips_damage: bool
     ) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Yield the whole batches from an offset on. Raises CorruptRecord, OSError."""
+        """Yield each whole batch between two offsets with its bytes. Raises CorruptRecord, OSError."""
 
 
 class RecordStates:
-    """Names and delays of one log, each None where the topic has none, and the rules made of them."""
+    """The names and delays of one log, each None if the topic does not use them, and the rules that judge by them."""
 
     __slots__ = (
         "_environment",
@@ -82,14 +82,14 @@ class RecordStates:
         self._loaded_at_ms = 0
         self._names_file = SideFile()
         self._unsaved_start: int | None = None
-        """The offset from which names were tracked when deduplication ended, where a flush had yet to save it."""
+        """The offset from which names were tracked when deduplication ended, if no flush had persisted that offset."""
         self.names: Names | None = None
         self.delays: Delays | None = None
         self.rules: RecordRules | None = None
-        """None where records are not decoded at append."""
+        """The rules; None if the topic needs no decoding of records at append."""
 
     def begin(self, config: LogConfig, now_ms: int) -> None:
-        """Make the states of a log that was loaded, anew. Raises OSError, StorageFailed."""
+        """Make the states of a log that was just loaded or reopened. Raises OSError, StorageFailed."""
         self.close()
         self._loaded_at_ms = now_ms
         self._names_file = SideFile()
@@ -106,26 +106,26 @@ class RecordStates:
 
     @property
     def all(self) -> list[DerivedState]:
-        """The states that there are, by the port that they have in common."""
+        """The states that the topic uses, by their common port."""
         states: tuple[DerivedState | None, ...] = self.delays, self.names
         return [state for state in states if state is not None]
 
     @property
     def kept_from(self) -> int:
-        """The offset from which neither retention nor TTL may take records."""
+        """The offset from which neither retention nor backlog expiry may remove records."""
         return min((state.kept_from for state in self.all), default=NOT_KEPT)
 
     def unsaved_below(self, offset: int) -> bool:
-        """Return whether records before `offset` tell something that no durable side file tells."""
+        """Return whether state from records before `offset` is in no durable side file."""
         return any(state.unsaved_below(offset) for state in self.all)
 
     def discard_below(self, log_start_offset: int) -> None:
-        """Forget what belongs to records before the new log start."""
+        """Forget the state of records before the new log start offset."""
         for state in self.all:
             state.discard_below(log_start_offset)
 
     def close(self) -> None:
-        """Forget all, and let no flush in flight write a side file."""
+        """Drop all states, and stop flushes in flight from writing side files."""
         self._names_file.close()
         self._stop_delaying()
         self._stop_deduplicating()
@@ -134,10 +134,10 @@ class RecordStates:
     # Settings.
 
     def change(self, config: LogConfig, before: LogConfig) -> None:
-        """Go on with other settings of the topic. Raises OSError, StorageFailed.
+        """Use other settings of the topic from now on. Raises OSError, StorageFailed.
 
-        A log may be loaded before its topic's settings are known. So a topic that delays now, and did not before, has its
-        log searched for what waits. Names that were remembered when deduplication ended are remembered when it begins again.
+        A log may be loaded before its topic's settings are known. So if the topic delays records now and did not before, the log is
+        replayed for delayed records. If deduplication ends, a snapshot keeps the names for when it begins again.
         """
         if self.delays is not None:
             self.delays.apply(config)
@@ -149,18 +149,18 @@ class RecordStates:
             if config.deduplicates:
                 self._begin_deduplicating(config)
         elif not config.deduplicates:
-            # What is deleted from now on is not replayed for names.
+            # Records that are deleted from now on are not replayed for names, so capture the names now.
             self._capture_all_names()
             self._stop_deduplicating()
         else:
             if configured_headers(config).names != self.names.header_names:
-                # A start would look for the new headers in records that have the old ones.
+                # A replay would search for the new headers in records that have the old ones.
                 self._capture_all_names()
             self.names.apply(config)
         self._make_rules(config)
 
     def alter_delays(self, config: LogConfig) -> None:
-        """Go on with another `delivery.delay.header`, or none. What waits is due; the header holds for records to come."""
+        """Use another `delivery.delay.header`, or none. Waiting records are due at once; the header counts for later records."""
         if self.delays is not None:
             self.delays.delete_file()
         else:
@@ -176,9 +176,10 @@ class RecordStates:
     # Judging.
 
     def judge(self, batch: BatchHeader, view: memoryview, now_ms: int, high_watermark: int) -> Found:
-        """Return what the rules find in a batch, with all prepared that they need. Raises LogError, OSError.
+        """Return the rules' findings about a batch. Raises LogError, OSError.
 
-        Names are replayed a slice further where they are behind. Records that are due make room for others.
+        If the names are not fully replayed, replay one more slice first. If the limit of delayed records is reached, release the
+        records that are due and judge again.
         """
         rules = self.rules
         assert rules is not None
@@ -212,25 +213,25 @@ class RecordStates:
 
     @property
     def delayed(self) -> DelayedRecords | None:
-        """The records that are not due, as of the last `release_due`; None where the topic delays nothing."""
+        """The records that are not due, as of the last `release_due`; None if the topic delays no records."""
         return None if self.delays is None else self.delays.records
 
     @property
     def next_due_ms(self) -> int:
-        """When the next record is due, or a little earlier; NEVER_DUE when none waits."""
+        """The time at which the next record is due, or a little earlier; NEVER_DUE if no record waits."""
         return NEVER_DUE if self.delays is None else self.delays.next_due_ms
 
     @property
     def names_ready(self) -> bool:
-        """Whether the whole log was replayed for names, or none are remembered."""
+        """Whether the whole log was replayed for names, or the topic does not deduplicate."""
         return self.names is None or self.names.is_ready
 
     def name_state(self, name: bytes) -> NameState | None:
-        """Return what is known of a name; None when it is not remembered."""
+        """Return the state of a producer name; None for a name that is not remembered."""
         return None if self.names is None else self.names.table.state(name, self._log.high_watermark)
 
     def name_states(self) -> list[NameState]:
-        """Return what is known of every name, the longest idle first."""
+        """Return the states of all producer names, the longest idle first."""
         return [] if self.names is None else self.names.table.states(self._log.high_watermark)
 
     def has_idle_names(self, now_ms: int) -> bool:
@@ -238,18 +239,18 @@ class RecordStates:
         return self.names is not None and self.names.has_idle(now_ms)
 
     def expire_names(self, now_ms: int) -> int:
-        """Forget names that are idle in all open partitions of the topic; return how many."""
+        """Forget names that are idle in all open partitions of the topic. Return the number of names."""
         return 0 if self.names is None else self.names.expire(now_ms)
 
     def note_whole_topic(self) -> None:
-        """Take note that the names of all partitions of the topic are known."""
+        """Record that the names of all partitions of the topic are known."""
         if self.names is not None:
             self.names.topic_names.is_whole = True
 
     # Delays.
 
     def release_due(self, now_ms: int) -> bool:
-        """Let go of the records that are due, of many the first; whether there were any."""
+        """Release records that are due, the earliest first and a bounded number. Return whether any were due."""
         return self.delays is not None and self.delays.records.release(now_ms)
 
     def _make_delays(self, config: LogConfig) -> Delays:
@@ -261,28 +262,28 @@ class RecordStates:
         return self.delays
 
     def _begin_delaying(self, config: LogConfig) -> None:
-        """Find what waits: from the side file, and from the log after what the side file covers."""
+        """Restore the delayed records from the side file, and replay the log after it."""
         log, delays = self._log, self._make_delays(config)
         offset = delays.restore(log.log_start_offset, log.log_end_offset)
         try:
             for batch, view in log.batches(offset, log.log_end_offset, REPLAY_BYTES, skips_damage=True):
                 delays.replay(batch, view, self._loaded_at_ms, log.high_watermark)
         except CorruptRecord as error:
-            _logger.error("%s: records behind the damage are due at once: %s", self._place, error)  # noqa: TRY400 - the sentence says it
+            _logger.error("%s: records after the damage are due at once: %s", self._place, error)  # noqa: TRY400 - the sentence says it
         except OSError as error:
             self._stop_delaying()
             raise StorageFailed(f"{self._place} can't be read: {error}") from error
         self.capture_delays()
 
     def _stop_delaying(self) -> None:
-        """Take all that waits for due, and hold nothing."""
+        """Treat all waiting records as due, and hold no records."""
         if self.delays is not None:
             self.delays.close()
             self.delays = None
             self._lists.delaying.pop(self._log, None)
 
     def capture_delays(self) -> bool:
-        """Capture what waits, as far as the log is durable and decided, for the next flush; False when that is saved."""
+        """Capture the waiting records below the durable and decided offset, for the next flush. Return False if all are saved."""
         log = self._log
         stable = log.transactions.last_stable_offset(log.high_watermark, log.log_start_offset)
         return self._capture_delays(min(self._unflushed.durable_end_offset, stable))
@@ -299,7 +300,7 @@ class RecordStates:
     # Names.
 
     def _begin_deduplicating(self, config: LogConfig) -> None:
-        """Restore the newest snapshot. The log after it is replayed later, by `replay_names`. Raises OSError."""
+        """Restore the newest snapshot. `replay_names` replays the log after the snapshot later. Raises OSError."""
         log, storage = self._log, self._environment.storage
         topic_names = self._environment.names_of(self._place.topic_id)
         names = Names(
@@ -339,9 +340,9 @@ class RecordStates:
             listed.pop(self._log, None)
 
     def replay_names(self, max_bytes: int, now_ms: int) -> bool:
-        """Replay about `max_bytes` more of the log, at least a batch; whether all is replayed. Raises StorageFailed.
+        """Replay about `max_bytes` more of the log, at least a batch. Return whether the log is fully replayed.
 
-        A record counts 100 bytes at least.
+        A record counts REPLAYED_RECORD_BYTES at least. Raises StorageFailed.
         """
         names, log = self.names, self._log
         if names is None or names.replay_offset is None:
@@ -365,7 +366,7 @@ class RecordStates:
         return names.is_ready
 
     def capture_names(self) -> bool:
-        """Capture the names for the next flush; False when they are saved, or not complete. Raises OSError."""
+        """Capture the names for the next flush. Return False if all are saved or not fully replayed. Raises OSError."""
         names = self.names
         if names is None:
             return False
@@ -382,14 +383,14 @@ class RecordStates:
             self.capture_names()
 
     def capture_all(self) -> None:
-        """Capture everything for the flush of a clean stop, which makes the whole log durable first. Raises OSError."""
+        """Capture all states for the flush of a clean stop, which persists the whole log first. Raises OSError."""
         self.capture_names()
         self._capture_delays(self._log.transactions.first_open_offset(self._log.log_end_offset))
 
     def capture_below(self, offset: int) -> None:
-        """Capture what only records before `offset` tell, for the ticket that is made next. Raises OSError.
+        """Capture the names if records before `offset` have unsaved ones, for the ticket that is made next. Raises OSError.
 
-        Captures again even if an older capture is in flight: the new ticket must not complete before it.
+        Captures again even if an older capture is in flight: the new ticket must not complete before the names are durable.
         """
         if self.names is not None and self.names.unsaved_below(offset):
             self.names.changed = True

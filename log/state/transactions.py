@@ -1,4 +1,4 @@
-"""The transactions of a partition log: which are open, up to where all is decided, and how one that ends is folded in.
+"""Tracks the transactions of a partition log: the open ones, the last stable offset, and the markers that end them.
 
 Source of the rules: Kafka's `UnifiedLog`, `ProducerStateManager` (KIP-98).
 """
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 
 class OpenTransaction(NamedTuple):
-    """A producer's open transaction: under which epoch it writes, and where its first record lies."""
+    """A producer's open transaction: the producer epoch, and the offset of its first record."""
 
     producer_epoch: int
     first_offset: int
 
 
 class Transactions:
-    """The transactions of the producers in a table, which knows each producer's own."""
+    """The transactions of one log. The producer table holds each producer's own transaction."""
 
     __slots__ = ("_producers", "ongoing")
 
     def __init__(self, producers: ProducerTable) -> None:
-        """Begin with the transactions that producers of the table have open."""
+        """Begin with the open transactions of the producers in the table."""
         self._producers = producers
         self.ongoing = OngoingTransactions(
             (entry.current_transaction_first_offset, entry.producer_id)
@@ -41,13 +41,13 @@ class Transactions:
 
     @property
     def has_open(self) -> bool:
-        """Whether a producer of the table has a transaction open."""
+        """Whether a producer has an open transaction."""
         return any(entry.has_open_transaction for entry in self._producers)
 
     def last_stable_offset(self, high_watermark: int, log_start_offset: int) -> int:
         """Return the offset below which every record is decided (exclusive); never above the high watermark.
 
-        A transaction that reaches below the log start, as records were deleted, counts from the log start.
+        If the first records of an open transaction were deleted, the transaction counts from the log start offset.
         """
         if not self.ongoing:
             return high_watermark
@@ -64,7 +64,7 @@ class Transactions:
         return OpenTransaction(entry.producer_epoch, entry.current_transaction_first_offset)
 
     def open_transactions(self) -> list[tuple[int, OpenTransaction]]:
-        """Return (producer_id, transaction) of all that are open, the earliest first."""
+        """Return (producer_id, transaction) of all open transactions, the earliest first."""
         found = []
         for _, producer_id in self.ongoing.open_transactions():
             transaction = self.open_transaction(producer_id)
@@ -73,15 +73,15 @@ class Transactions:
         return found
 
     def first_open_offset(self, log_end_offset: int) -> int:
-        """Return where the earliest open transaction begins; the log end without one."""
+        """Return the first offset of the earliest open transaction; the log end offset without one."""
         return next(iter(self.ongoing.open_transactions()), (log_end_offset,))[0]
 
     def fold_in(
         self, batch: BatchHeader, view: memoryview, now_ms: int, high_watermark: int
     ) -> AbortedTransaction | None:
-        """Fold in a transactional batch that was written; return the transaction that it aborts.
+        """Fold in a transactional batch that was written. Return the transaction that the batch aborts, if any.
 
-        Records may begin a transaction of their producer. A control batch ends it.
+        A batch of records may begin a transaction of its producer. A marker ends the transaction.
         """
         base_offset = batch.base_offset
         if not batch.attributes & CONTROL_FLAG:
