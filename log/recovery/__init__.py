@@ -1,1 +1,1 @@
-"""Loading a partition log from its files after a stop of any kind."""
+"""Loads a partition log from its files after any kind of stop."""

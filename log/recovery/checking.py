@@ -1,8 +1,8 @@
-"""Checking a partition after a crash: every batch from the segment of the recovery point on.
+"""Checks a partition after a crash: every batch from the segment of the recovery point on.
 
-Above the recovery point the log ends before the first batch that is not sound: a write that the crash tore. Below it everything
-was durable, so damage there is kept, and its offsets are never given away again: see `log.segments.damage`.
-Source: Kafka's `LogSegment.recover`, which cuts in both cases, as other replicas have what it cuts.
+Above the recovery point the log ends before the first unsound batch: a write that the crash tore. Below the recovery point all
+batches were durable, so damaged bytes are kept, and their offsets are never assigned again: see `log.segments.damage`.
+Source: Kafka's `LogSegment.recover`, which cuts in both cases, because other replicas have the lost batches.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ _logger = logging.getLogger(__name__)
 
 
 class Checking:
-    """The check of one partition; `listing` has its segments, and only those that may stay afterwards."""
+    """The check of one partition. Afterwards `listing` has only the segments that stay."""
 
     def __init__(self, listing: Listing, recovery_point: int) -> None:
-        """Check, cut off what the crash tore, make durable what is kept. Raises OSError, IncompatibleFormat."""
+        """Check the segments, cut off torn batches, and persist the rest. Raises OSError, IncompatibleFormat."""
         self._listing = listing
         self._storage = listing.storage
         self._recovery_point = recovery_point
-        # Offsets may be missing in what is durable, as compaction takes them out.
+        # Below this offset compaction may have removed offsets.
         self._may_lack = EVERYWHERE if listing.environment.recovery_points_lost else recovery_point
         self.bytes_cut = 0
-        """Bytes that were removed from the end."""
+        """The bytes that were cut off at the end."""
         self._found_damage = False
         self.log_end_offset = self._check()
 
     def _check(self) -> int:
         listing, segments = self._listing, self._listing.segments
         bases = [segment.base_offset for segment in segments]
-        # A segment that ends at the recovery point is checked too: its indexes were written later.
+        # A segment that ends at the recovery point is checked too, because its indexes were written later.
         first = max(0, bisect_left(bases, self._recovery_point) - 1)
         if listing.environment.damage.is_lost:
             first = 0
@@ -53,14 +53,14 @@ class Checking:
             self._read_leader_epochs(segments[:first])
         log_end_offset = self._check_from(first)
         if first and self._found_damage:
-            # the disk is not to be trusted, so the segments before are looked at, too
+            # This disk loses durable data, so the earlier segments are checked too.
             log_end_offset = self._check_from(0)
         self._register()
         if segments and _ends_damaged(segments[-1]):
             self._begin_behind(log_end_offset)
         if not segments and log_end_offset < self._recovery_point:
             _logger.error(
-                "%s has no segment, but was durable up to offset %d: it goes on there",
+                "%s has no segment, but was durable up to offset %d: the log continues there",
                 listing.directory,
                 self._recovery_point,
             )
@@ -73,7 +73,7 @@ class Checking:
         return log_end_offset
 
     def _check_from(self, first: int) -> int:
-        """Check the segments from the index `first` on, remove what can't stay; return the log end offset."""
+        """Check the segments from the index `first` on, and remove those after a cut or a gap. Return the log end offset."""
         segments = self._listing.segments
         next_offset = segments[first].base_offset if segments else 0
         self._listing.leader_epochs.truncate(next_offset)
@@ -81,7 +81,7 @@ class Checking:
         for index in range(first, len(segments)):
             segment = segments[index]
             if segment.base_offset < next_offset or self._may_lack <= next_offset < segment.base_offset:
-                # What was written before this segment is lost, and with it the order of what comes after.
+                # Batches before this segment are lost, so later batches can't keep their order.
                 self._drop_segments_from(index)
                 break
             file_size, is_last = segment.size_bytes, index + 1 == len(segments)
@@ -99,8 +99,8 @@ class Checking:
         return next_offset
 
     def _check_segment(self, segment: Segment, next_offset: int, next_base: int) -> int:
-        """Fold in the sound batches of the segment, set its size to where they end; return the offset after them."""
-        # What is served from here on must be on the disk, and checked as it is there: see `Storage.forget_cached`.
+        """Fold in the sound batches of the segment, and set its size to their end. Return the offset after them."""
+        # Check the bytes that are on the disk, not the page cache: see `Storage.forget_cached`.
         self._sync(segment)
         self._storage.forget_cached(segment.file)
         listing = self._listing
@@ -139,7 +139,7 @@ class Checking:
         return next_offset
 
     def _note(self, segment: Segment, damage: Sequence[DamagedRange], known: dict[int, DamagedRange]) -> None:
-        """Take the damage for that of the segment, with what was found out about it when it was met earlier."""
+        """Set the segment's damaged ranges, and keep the findings about ranges that were known before."""
         noted = []
         for found in damage:
             earlier = known.get(found.position)
@@ -156,13 +156,13 @@ class Checking:
         segment.damage = tuple(noted)
 
     def _register(self) -> None:
-        """Note what is damaged, durably, before anything is written behind it: missing bytes are not seen again."""
+        """Persist the damaged ranges before batches are written after them: a later check can't see missing bytes."""
         listing = self._listing
         damage = [found for segment in listing.segments for found in segment.damage]
         listing.environment.damage.note(listing.directory, damage, is_durable=True)
 
     def _begin_behind(self, offset: int) -> None:
-        """Begin a segment behind one that ends in damage: nothing sound could be found behind it again."""
+        """Begin a segment after one that ends in damage: a scan could not find sound batches after that damage."""
         listing = self._listing
         closing = listing.segments[-1]
         for path in closing.write_indexes():
@@ -173,7 +173,7 @@ class Checking:
         listing.segments.append(segment)
 
     def _read_leader_epochs(self, segments: Sequence[Segment]) -> None:
-        """Take the leader epochs of durable segments from their batches, as the checkpoint is missing."""
+        """Read the leader epochs of durable segments from their batches, because the checkpoint is missing."""
         for segment in segments:
             try:
                 for _, batch in segment.batches(0, segment.size_bytes):

@@ -1,4 +1,4 @@
-"""What a clean stop leaves of a partition log, and whether its files are still like that."""
+"""The facts that a clean stop records about a partition log, and the check whether they still hold."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CleanStop:
-    """What a clean stop left of one partition; it holds only while the files still look like that."""
+    """The facts that a clean stop recorded about one partition. They hold only while the files have not changed."""
 
     log_end_offset: int
     active_base_offset: int
     active_size_bytes: int
     size_bytes: int
-    """Bytes of all segments."""
+    """The bytes of all segments."""
     oldest_timestamp: int = -1
-    """What retention goes by in the oldest segment (ms); -1 when unknown."""
+    """The timestamp (ms) of the oldest segment for retention; -1 when unknown."""
     has_open_transactions: bool = False
 
 
 def clean_stop(segments: SegmentList, log_end_offset: int, *, has_open_transactions: bool) -> CleanStop:
-    """Return what a log leaves that stops now."""
+    """Return the facts about a log that stops now."""
     first, active = segments.segments[0], segments.active
     try:
         oldest_timestamp = first.largest_timestamp() if segments.size_bytes else -1
@@ -43,7 +43,7 @@ def clean_stop(segments: SegmentList, log_end_offset: int, *, has_open_transacti
 
 
 def is_as(stop: CleanStop, segments: SegmentList, log_end_offset: int) -> bool:
-    """Return whether the log is as it was stopped."""
+    """Return whether the log is unchanged since the clean stop."""
     return (
         log_end_offset == stop.log_end_offset
         and segments.active.base_offset == stop.active_base_offset

@@ -1,4 +1,4 @@
-"""What lies in the directory of a partition before anything of the records is read."""
+"""Lists the directory of a partition and reads its small files, before any records are read."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _logger = logging.getLogger(__name__)
 
 
 class Listing:
-    """The segments of a partition and what its small files say; left-over files are deleted on the way."""
+    """The segments of a partition and the content of its small files. Making the listing deletes left-over files."""
 
     def __init__(self, environment: LogEnvironment, directory: str, config: LogConfig, now_ms: int) -> None:
-        """List the directory, finish swaps of compaction that were interrupted. Raises OSError, IncompatibleFormat."""
+        """List the directory, and finish interrupted swaps of compaction. Raises OSError, IncompatibleFormat."""
         self.environment = environment
         self.storage = environment.storage
         self.directory = directory
@@ -46,10 +46,10 @@ class Listing:
         self.files: dict[str, int] = {}
         self.leader_epochs = LeaderEpochs()
         self.saved_epochs: list[tuple[int, int]] | None = None
-        """What the checkpoint says, None when there is no readable one."""
+        """The leader epochs in the checkpoint; None without a readable checkpoint."""
         self.log_start_offset = 0
         self.doubted: set[int] = set()
-        """Base offsets of segments whose index of aborted transactions can't be taken as it is."""
+        """The base offsets of segments whose transaction index must be rebuilt."""
         self._list_segments()
         self._read_checkpoints()
         self._drop_removed_segments()
@@ -78,14 +78,14 @@ class Listing:
             aborted_bytes = files.get(offset_name(base_offset, TRANSACTION_INDEX_SUFFIX))
             segment.has_aborted = bool(aborted_bytes)
             if aborted_bytes == 0:
-                # nobody writes an empty one: a crash kept its name and took its bytes
+                # The log never writes an empty transaction index: a crash kept its name and lost its bytes.
                 self.doubted.add(base_offset)
             self.segments.append(segment)
 
     def _drop_removed_segments(self) -> None:
-        """Segments are removed one by one: a crash may have brought some of them back, with holes between them.
+        """Remove segments below the log start offset: a crash may have brought back some removed ones, with gaps between.
 
-        One that no snapshot covers was never removed, whatever the log start says, and its producers are in it alone.
+        Keep a segment that no producer snapshot covers. Such a segment was never removed, and only it knows its producers.
         """
         if len(self.segments) < 2 or self.segments[1].base_offset > self.log_start_offset:
             return
@@ -115,7 +115,7 @@ class Listing:
                 _logger.warning("%s Leader epochs are read from the log.", error)
 
     def _take_known_damage(self) -> None:
-        """Tell each segment which of its damage was found earlier, but for what was deleted since."""
+        """Give each segment its registered damaged ranges, without ranges that were deleted since."""
         for segment in self.segments:
             segment.damage = tuple(
                 found

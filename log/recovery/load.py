@@ -1,7 +1,7 @@
-"""Bringing a partition's state back from its files.
+"""Loads the state of a partition from its files.
 
-After a clean stop nothing of the record data is read. After a crash every batch from the segment of the recovery point
-on is checked by its CRC: see `log.recovery.checking`. What is kept is made durable before it is served.
+After a clean stop no record data is read. After a crash every batch from the segment of the recovery point on is checked by its
+CRC: see `log.recovery.checking`. Batches are persisted before clients may read them.
 Source: Kafka's `LogLoader`.
 """
 
@@ -46,7 +46,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class LoadedLog:
-    """The state of a partition as its files tell it; everything in it is durable."""
+    """The state of a partition, loaded from its files. All of it is durable."""
 
     segments: list[Segment]
     producers: ProducerTable
@@ -54,15 +54,15 @@ class LoadedLog:
     log_start_offset: int
     log_end_offset: int
     bytes_cut: int = 0
-    """Bytes of torn batches that were removed from the end."""
+    """The bytes of torn batches that were cut off at the end."""
     clean_stop: CleanStop | None = None
-    """The clean stop that the files are still those of."""
+    """The clean stop that still describes the files; None after a check."""
     damage: list[DamagedRange] = field(default_factory=list)
-    """What is damaged below the end of the log, in ascending order."""
+    """The damaged ranges below the log end offset, in ascending order."""
 
 
 def new_log(environment: LogEnvironment, directory: str, config: LogConfig, now_ms: int) -> LoadedLog:
-    """The state of a partition that has no files yet; the first segment is made, not durable. Raises OSError."""
+    """Return the state of a new partition, and create its first segment, not durable yet. Raises OSError."""
     segment = Segment(environment, directory, 0, 0, now_ms)
     environment.storage.create(segment.file)
     segment.become_active()
@@ -134,10 +134,10 @@ class _Loader:
         self.log_end_offset = 0
         self.bytes_cut = 0
         self.trusted = True
-        """Whether a clean stop vouches for the files; `check` trusts nothing."""
+        """Whether a clean stop vouches for the files. After `check` none does."""
 
     def trusts(self, clean_stop: CleanStop) -> bool:
-        """Whether the files are still those of the clean stop; the log then ends where it says."""
+        """Return whether the files are unchanged since the clean stop, and take the log end offset from it."""
         if not self.segments:
             return False
         active = self.segments[-1]
@@ -149,7 +149,7 @@ class _Loader:
             or clean_stop.log_end_offset < self.log_start_offset
             or (size_bytes and self.listing.saved_epochs is None)
         ):
-            _logger.warning("%s is not as the clean stop left it, it is checked", self.directory)
+            _logger.warning("%s has changed since the clean stop, so the log is checked", self.directory)
             return False
         try:
             active.become_active()
@@ -161,13 +161,13 @@ class _Loader:
         return True
 
     def check(self, recovery_point: int) -> None:
-        """Check what the crash may have torn."""
+        """Check all batches that the crash may have torn."""
         self.trusted = False
         checking = Checking(self.listing, recovery_point)
         self.log_end_offset, self.bytes_cut = checking.log_end_offset, checking.bytes_cut
 
     def drop_snapshots_of_lost_batches(self) -> None:
-        """They must not come back when the log has grown again, to the same size even, after a crash that took the batches."""
+        """Delete snapshots beyond the log end offset: the log may grow to their offsets again, with other batches."""
         files = self.listing.files
         beyond = [
             offset_name(offset, suffix)
@@ -182,7 +182,7 @@ class _Loader:
             self.storage.sync_directory(self.directory)
 
     def begin_anew(self, offset: int) -> None:
-        """Put one empty segment at `offset` in place of what is there."""
+        """Replace all segments by one empty segment at `offset`."""
         segment = Segment(self.environment, self.directory, offset, 0, self.listing.now_ms)
         self.storage.create(segment.file)
         self.storage.sync_directory(self.directory)
@@ -192,10 +192,10 @@ class _Loader:
         self.log_end_offset = offset
 
     def load_transaction_indexes(self, undecided: Undecided) -> None:
-        """Take the indexes of aborted transactions as they are, or make those anew that can't be right."""
+        """Check the transaction indexes, and rebuild those that can't be right."""
         doubtful = self.listing.doubted
         for segment in self.segments[:-1]:
-            # who removed the one index to have it rebuilt will have removed the other one too
+            # Somebody who deleted the offset index to rebuild it has perhaps deleted the transaction index too.
             if (
                 offset_name(segment.base_offset, OFFSET_INDEX_SUFFIX) not in self.listing.files
                 and self.trusted
@@ -211,7 +211,7 @@ class _Loader:
         false = not_borne_out(self.segments)
         if false:
             _logger.warning(
-                "%s: an index of aborted transactions says what the log does not, it is made anew",
+                "%s: a transaction index contradicts the log and is rebuilt",
                 self.directory,
             )
             self._rebuild_transaction_indexes(
@@ -231,5 +231,5 @@ class _Loader:
         )
 
     def end_offsets(self) -> list[int]:
-        """Where each segment ends, exclusive."""
+        """Return the end offset of each segment, exclusive."""
         return [*(segment.base_offset for segment in self.segments[1:]), self.log_end_offset]

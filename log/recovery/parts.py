@@ -1,4 +1,4 @@
-"""What a replay meets in a segment: batches, and damaged ranges in their place between them."""
+"""Iterates over a segment for a replay: batches, with the damaged ranges between them in order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def parts_of(segment: Segment, position: int = 0) -> Iterator[tuple[int, BatchHeader] | DamagedRange]:
-    """(position, header) of each batch from `position` on, and the damaged ranges there. Raises CorruptRecord, OSError."""
+    """Yield (position, header) of each batch from `position` on, and the damaged ranges. Raises CorruptRecord, OSError."""
     ahead = [found for found in segment.damage if found.position >= position]
     for at, batch in segment.batches(position, segment.size_bytes):
         while ahead and ahead[0].position < at:

@@ -1,4 +1,4 @@
-"""Bringing the producer state of a partition back: the newest readable snapshot, and the batches of the log after it.
+"""Restores the producer state of a partition: the newest readable snapshot, then a replay of the batches after it.
 
 Source: Kafka's `UnifiedLog.rebuildProducerState`.
 """
@@ -41,10 +41,10 @@ def load_producers(
     is_snapshot_durable: bool,
     now_ms: int,
 ) -> ProducerTable:
-    """The producer state at the end of `segments`, each with its end offset (exclusive). Raises OSError.
+    """Return the producer state at the end of `segments`, each with its end offset (exclusive). Raises OSError.
 
-    `snapshots` are the offsets of those that belong to this log; the one used is durable afterwards. Where a power cut
-    spoiled the one of the last segment, there is a new one. `undecided` learns of the damage on the way.
+    `snapshots` are the offsets of the log's snapshots; the one that is restored is durable afterwards. If no snapshot covers the
+    closed segments, a new one is written. `undecided` records the damaged ranges that the replay passes.
     """
     storage = environment.storage
     log_from = segments[0][0].base_offset if segments else 0
@@ -52,7 +52,7 @@ def load_producers(
     start = from_offset or 0
     try:
         if from_offset is not None and not is_snapshot_durable:
-            # it may lie in the page cache only, and soon be all that remembers the producers of deleted segments
+            # The snapshot may be in the page cache only, and soon be the only copy of the producers of deleted segments.
             path = f"{directory}/{offset_name(from_offset, SNAPSHOT_SUFFIX)}"
             make_durable(storage, path, storage.read_file(path))
             storage.sync_directory(directory)
@@ -60,9 +60,9 @@ def load_producers(
             if end_offset > start:
                 _replay(storage, segment, start, producers, undecided, now_ms)
                 if segment is not segments[-1][0]:
-                    storage.forget_cached(segment.file)  # old data, which whoever wants it reads again
+                    storage.forget_cached(segment.file)  # readers rarely need old segments
         if len(segments) > 1 and len(producers) and start < segments[-1][0].base_offset:
-            # Else nothing would remember the producers of closed segments once these are deleted.
+            # Otherwise the producers of closed segments would be forgotten once the segments are deleted.
             log_end_offset = segments[-1][1]
             path = write_snapshot(environment, directory, producers, log_end_offset, log_end_offset)
             storage.sync_path(path)

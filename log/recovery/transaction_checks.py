@@ -1,11 +1,11 @@
-"""Entries of the indexes of aborted transactions are believed when the log bears them out: Kafka's format has no checksum.
+"""Checks the entries of transaction indexes against the log, because Kafka's format has no checksum.
 
-A bit that flipped in one would hide committed records or show aborted ones. So there is a marker of an abort at the last
-offset, the first offset is where a batch of that producer begins, and no entry says that all before an offset is decided
-where a later one tells of more. What compaction or retention took away speaks against nothing.
+A flipped bit in an entry would hide committed records or show aborted ones. So an entry is believed if an abort marker is at its
+last offset, a batch of the producer begins at its first offset, and its last stable offset does not contradict later entries. A
+batch that compaction or retention removed contradicts no entry.
 
-Two first offsets are told apart by nothing but a look at all between them: one that begins another batch of the same
-producer is believed. And a log of very many aborted transactions must not hold up its loading.
+A wrong first offset at which another batch of the same producer begins is believed: only a scan of all batches between would
+find the error. A limit on checked entries keeps the load of a log with very many aborted transactions short.
 """
 
 from __future__ import annotations
@@ -25,12 +25,15 @@ if TYPE_CHECKING:
     from log.segments.segment import Segment
 
 MOST_LOOKED_UP: Final = 1_000
-"""Entries of one log, the newest, that are compared with batches when it is loaded: some 0.1 s."""
+"""Entries checked when a log is loaded, the newest first, in about 0.1 s; older entries are not checked."""
 _NEVER: Final = 2**63 - 1
 
 
 def not_borne_out(segments: Sequence[Segment]) -> set[int]:
-    """Base offsets of those of all segments whose entries can't be true; each has a sane index, or none. Raises OSError."""
+    """Return the base offsets of the segments with entries that contradict the log. Raises OSError.
+
+    `segments` are all segments of the log, each with a sane transaction index or none.
+    """
     found: set[int] = set()
     begun: dict[int, int] = {}
     earliest = _NEVER
@@ -57,7 +60,7 @@ def not_borne_out(segments: Sequence[Segment]) -> set[int]:
 
 
 def _is_abort(segment: Segment, producer_id: int, offset: int) -> bool:
-    """Whether a marker at this offset aborts; True also where the log is damaged, from which nothing can be made anew."""
+    """Return whether an abort marker is at this offset. True also where the log is damaged: it can't rebuild the entry there."""
     try:
         found = _batch_of(segment, offset)
     except CorruptRecord:
@@ -74,7 +77,7 @@ def _is_abort(segment: Segment, producer_id: int, offset: int) -> bool:
 
 
 def _is_begin(segments: Sequence[Segment], producer_id: int, offset: int) -> bool:
-    """Whether a transactional batch of the producer begins there, or nothing is there any more, or the log is damaged."""
+    """Return whether a transactional batch of the producer begins at `offset`. True also if it was removed or is damaged."""
     number = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
     if number < 0:
         return True
@@ -90,7 +93,7 @@ def _is_begin(segments: Sequence[Segment], producer_id: int, offset: int) -> boo
 
 
 def _batch_of(segment: Segment, offset: int) -> tuple[int, BatchHeader] | None:
-    """The position and header of the first batch that does not end before the offset. Raises CorruptRecord, OSError."""
+    """Return the position and header of the first batch that ends at `offset` or later. Raises CorruptRecord, OSError."""
     position = segment.position_of(offset, segment.size_bytes)
     header = segment.header_at(position)
     return (position, header) if header is not None else None

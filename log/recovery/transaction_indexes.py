@@ -1,4 +1,4 @@
-"""Making the indexes of aborted transactions anew from the log.
+"""Rebuilds transaction indexes from the log.
 
 Source: Kafka's `LogSegment.recover`, which replays the producer state for the same reason.
 """
@@ -33,13 +33,13 @@ _Aborted = tuple[int, int, int, int]
 
 
 def has_sane_index(segment: Segment, end_offset: int) -> bool:
-    """Whether the segment has no aborted transactions, or an index of them that can be read and makes sense."""
+    """Return whether the segment has no aborted transactions, or a readable and plausible transaction index."""
     if not segment.has_aborted:
         return True
     try:
         return segment.transaction_index().is_sane(segment.base_offset, end_offset)
     except OSError as error:
-        _logger.warning("%s is made anew: %s", segment.path(TRANSACTION_INDEX_SUFFIX), error)
+        _logger.warning("%s can't be read and is rebuilt: %s", segment.path(TRANSACTION_INDEX_SUFFIX), error)
         return False
 
 
@@ -52,10 +52,10 @@ def rebuild_transaction_indexes(
     snapshots: Sequence[int],
     undecided: Undecided,
 ) -> None:
-    """Make the indexes of the `doubted` segments, which are some of `segments`, in this order. Raises OSError.
+    """Rebuild the transaction indexes of the `doubted` segments, some of `segments` and in their order. Raises OSError.
 
-    Those of closed segments are durable then; that of the last one stays in memory. What is open where the first of
-    them begins is read from the newest of the `snapshots` (their offsets) before it, and from the log after that.
+    The indexes of closed segments are durable afterwards; the active segment's stays in memory. The transactions that are open
+    where the first doubted segment begins come from the newest earlier of the `snapshots` (offsets), and from the log after it.
     """
     first, last = doubted[0].base_offset, doubted[-1].base_offset
     table, covered = restore_newest(
@@ -103,7 +103,7 @@ def _write(environment: LogEnvironment, directory: str, doubted: Sequence[Segmen
 
 
 def _known_in_damage(segment: Segment) -> list[_Aborted] | None:
-    """The aborts that the segment's present index tells of in its damaged ranges; None without an index that makes sense."""
+    """Return the aborts that the segment's present index has in damaged ranges; None without a plausible index."""
     if not segment.damage or not segment.has_aborted or not has_sane_index(segment, _EVERYWHERE):
         return None
     entries = ENTRY.iter_unpack(segment.transaction_index().entries)
@@ -115,7 +115,7 @@ def _known_in_damage(segment: Segment) -> list[_Aborted] | None:
 
 
 class _Follower:
-    """Follows the transactions through the log and notes the aborted ones."""
+    """Follows the transactions through the log, and adds the aborted ones to the indexes."""
 
     def __init__(
         self, environment: LogEnvironment, open_transactions: dict[int, int], undecided: Undecided
@@ -128,9 +128,9 @@ class _Follower:
         )
 
     def read(self, segment: Segment, start: int, known: Sequence[_Aborted] | None, *, is_noted: bool) -> None:
-        """Follow what lies in the segment from the offset `start` on; note what it aborts if `is_noted`.
+        """Follow the transactions in a segment from the offset `start` on. Add its aborts to the index if `is_noted`.
 
-        `known` are the aborts whose markers are damaged; None when that can't be told.
+        `known` are the aborts whose markers are damaged; None when they are unknown.
         """
         try:
             for part in parts_of(segment):
@@ -152,7 +152,7 @@ class _Follower:
     def _pass(
         self, segment: Segment, found: DamagedRange, known: Sequence[_Aborted] | None, *, is_noted: bool
     ) -> None:
-        """Note the aborts in a damaged range that an earlier index tells of; without one all that is open is undecided."""
+        """Add the aborts in a damaged range from an earlier index. Without such an index all open transactions are undecided."""
         if not is_noted:
             return
         if known is None:

@@ -1,8 +1,8 @@
-"""What a damaged batch leaves unknown: which producers wrote it, and which transactions ended in it.
+"""Tracks what a damaged batch leaves unknown: the producers that wrote it, and the transactions that ended in it.
 
-Where that has to be read from the log past the damage, it errs on the side of refusing. A producer of which nothing is known at or
-behind the damage may not go on in its epoch, and what was open where the damage begins stays undecided to readers of committed
-records, until `seqgate repair` gives the damaged batch up.
+A replay that has to pass the damage refuses rather than guesses. A producer without a known batch at or after the damage may not
+continue with its producer epoch. Transactions that were open at the damage stay undecided for readers of committed records, until
+`seqgate repair` removes the damaged batch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Undecided:
-    """The damaged ranges that replays of one log passed, and what was open there."""
+    """The damaged ranges that replays of one log passed, and the transactions that were open there."""
 
     def __init__(self) -> None:
         """Begin before any replay."""
@@ -28,7 +28,7 @@ class Undecided:
         self._unknown_producers: set[tuple[int, int]] = set()
 
     def passed(self, found: DamagedRange, open_from: Iterable[int]) -> None:
-        """A replay passes the range while transactions are open that began at these offsets."""
+        """Record that a replay passed the range while transactions with these first offsets were open."""
         key = found.segment_base_offset, found.position
         first_offset = min(open_from, default=NO_TRANSACTION)
         earlier = self._first_offsets.get(key, NO_TRANSACTION)
@@ -38,7 +38,7 @@ class Undecided:
             )
 
     def passed_by_producers(self, found: DamagedRange, producers: ProducerTable) -> None:
-        """The replay of the producers passes the range."""
+        """Record that the replay of the producers passed the range."""
         self._unknown_producers.add((found.segment_base_offset, found.position))
         self.passed(
             found,
@@ -46,7 +46,7 @@ class Undecided:
         )
 
     def note(self, segments: Sequence[Segment], producers: ProducerTable) -> list[DamagedRange]:
-        """Mark the ranges, have the producers doubted that may have written them; return all ranges."""
+        """Write the findings into the segments' ranges, and mark producers that may have written there. Return all ranges."""
         for segment in segments:
             segment.damage = tuple(self._marked(found) for found in segment.damage)
         damage = [found for segment in segments for found in segment.damage]
