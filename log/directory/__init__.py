@@ -1,1 +1,1 @@
-"""The data directory: all partition logs, their checkpoints, closing, deletion and leaks."""
+"""The data directory of a gateway: all partition logs, their checkpoints, closing, deletion and leaks."""

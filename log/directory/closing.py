@@ -1,4 +1,4 @@
-"""Closing the logs of a data directory: one by one, side by side, or with one flush for all, by how many they are."""
+"""Closes the logs of a data directory: one by one, in parallel, or with one flush for all, depending on their number."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 FEW: Final = 16
-"""So many are closed one by one."""
+"""The number of logs below which logs are closed one by one."""
 MANY: Final = 1000
-"""From so many on one flush of the whole file system takes less time than one for each file."""
+"""The number of logs from which one flush of the whole file system is faster than a flush per file."""
 _AT_ONCE: Final = 64
 _THREADS: Final = 8
 
@@ -26,7 +26,7 @@ _THREADS: Final = 8
 def close_logs(
     storage: Storage, path: str, logs: Sequence[PartitionLog], *, clean: bool
 ) -> list[tuple[CleanStop | None, int]]:
-    """Close the logs, in their order: (what each leaves, up to where it is durable). Never raises for the disk."""
+    """Close the logs. Return (clean stop or None, recovery point) of each, in the same order. Never raises OSError."""
     flush = _begin_common_flush(storage, path) if clean and len(logs) >= MANY else None
     if flush is not None:
         return _close_with(flush, logs)
@@ -45,7 +45,7 @@ def _begin_common_flush(storage: Storage, path: str) -> FileSystemFlush | None:
 
 
 def _close_with(flush: FileSystemFlush, logs: Sequence[PartitionLog]) -> list[tuple[CleanStop | None, int]]:
-    """One flush for the indexes and snapshots of all logs; records that were not flushed get one of their own."""
+    """Close with one flush for the indexes and snapshots of all logs. A log with unflushed records gets its own flush."""
     closed = []
     for log in logs:
         durable_end_offset = log.recovery_point
@@ -64,7 +64,7 @@ def _close_with(flush: FileSystemFlush, logs: Sequence[PartitionLog]) -> list[tu
 
 
 def _close_side_by_side(logs: Sequence[PartitionLog]) -> Iterator[CleanStop | None]:
-    """Many flushes at a time."""
+    """Close the logs with several flushes in parallel."""
     with ThreadPoolExecutor(_THREADS, "close") as threads:
         for first in range(0, len(logs), _AT_ONCE):
             some = logs[first : first + _AT_ONCE]

@@ -1,6 +1,6 @@
-"""Looking for damage in every segment of a data directory that no gateway has open. Changes nothing.
+"""Searches every segment of a data directory that no gateway has open for damage. Changes no file.
 
-A gateway looks only where a crash may have torn something, or where a reader meets damage.
+A running gateway checks only segments that a crash may have torn, or in which a reader meets damage.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class DamagedPartition(NamedTuple):
-    """A partition and its damaged ranges, in ascending order; all below `durable_end_offset` was durable."""
+    """A partition and its damaged ranges, in ascending order. All batches below `durable_end_offset` were durable."""
 
     name: str
     durable_end_offset: int

@@ -1,4 +1,4 @@
-"""What lies in a data directory and belongs to nothing: names compared with what is known. Opens nothing, removes nothing.
+"""Finds files in a data directory that belong to nothing, by their names alone. Opens no file, removes no file.
 
     partition without a topic       a partition's directory, but there is no such topic or partition
     segment without a partition     a segment's files outside of any partition, or unknown to the partition that is open
@@ -6,9 +6,9 @@
     snapshot without a segment      producer state beyond the end of the log, or of segments long deleted
     temporary file                  written to be renamed, and never renamed
     left to be deleted              `*.deleted` or `*-delete`, but nothing waits to delete it
-    unknown                         no name that is used here
+    unknown                         a name that the gateway does not use
 
-What changed lately is passed over: it may be in the making.
+Files that changed lately are ignored: the gateway may still be writing them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _OF_THE_SYSTEM: Final = "lost+found"
 
 
 class LeakKind(StrEnum):
-    """What belongs to nothing."""
+    """The kind of a file that belongs to nothing."""
 
     PARTITION = "partition without a topic"
     SEGMENT = "segment without a partition"
@@ -60,7 +60,10 @@ class LeakKind(StrEnum):
 
 
 class FileLeak(NamedTuple):
-    """`path` is relative to the data directory. What is not `removable` may hold records: a person must look at it."""
+    """A file that belongs to nothing. `path` is relative to the data directory.
+
+    A file that is not `removable` may hold records, so a person must decide about it.
+    """
 
     kind: LeakKind
     path: str
@@ -70,7 +73,7 @@ class FileLeak(NamedTuple):
 
 
 class OpenPartition(NamedTuple):
-    """What an open log knows of its files."""
+    """The facts that an open log knows about its files."""
 
     base_offsets: Collection[int]
     log_end_offset: int
@@ -85,7 +88,7 @@ def leaks_of_directory(
     waits: Callable[[str], bool],
     before_ms: int,
 ) -> Iterator[FileLeak]:
-    """What belongs to nothing in the data directory itself; `waits` tells of a path that is going to be deleted."""
+    """Yield the leaks in the data directory itself. `waits` returns whether a path is queued for deletion."""
     for entry in entries:
         name = entry.name
         if name in known_names or name == _OF_THE_SYSTEM or entry.modified_ms > before_ms or waits(name):
@@ -122,9 +125,9 @@ def leaks_of_partition(
     waits: Callable[[str], bool],
     before_ms: int,
 ) -> Iterator[FileLeak]:
-    """What belongs to nothing in a partition's directory; `opened` is None for one whose log is not open.
+    """Yield the leaks in a partition's directory; `opened` is None if the log is not open.
 
-    While compaction puts files in place, all but temporary ones are left alone; while it writes, what it wrote.
+    During a swap of compaction only temporary files count. While a cleaning runs, its files do not count.
     """
     names = {entry.name for entry in entries}
     is_cleaning = any(
@@ -159,13 +162,13 @@ def leaks_of_partition(
             if is_known:
                 continue
             kind = LeakKind.SEGMENT if has_log else LeakKind.INDEX
-        # records are never thrown away unseen
+        # Never remove records without a person's decision.
         removable = kind is not LeakKind.SEGMENT and not entry.name.endswith(SWAP_SUFFIX)
         yield FileLeak(kind, path, entry.size_bytes, is_directory=False, removable=removable)
 
 
 def _stale_snapshots(names: Iterable[str], opened: OpenPartition | None) -> set[str]:
-    """Snapshots beyond the end of the log, and those below its start that the next roll would drop as well."""
+    """Return snapshots beyond the log end offset, and old ones that the next snapshot would delete as well."""
     if opened is None:
         return set()
     parsed = {name: found[0] for name in names if (found := parse_offset_name(name)) is not None}

@@ -2,9 +2,9 @@
 
     .lock                               held while the gateway runs
     meta.properties                     version of all formats, cluster.id, node.id, directory.id (as Kafka's)
-    .kafka_cleanshutdown, stored-logs   what the last clean stop left of each log; see `log.stored_logs`
-    recovery-point-offset-checkpoint    how far each log is known to be durable (Kafka's format, version 0)
-    TOPIC-PARTITION/                    one partition; `*-delete` while it waits to be deleted
+    .kafka_cleanshutdown, stored-logs   the facts of the last clean stop; see `log.directory.stored_logs`
+    recovery-point-offset-checkpoint    the recovery point of each log (Kafka's format, version 0)
+    TOPIC-PARTITION/                    one partition; `*-delete` while the directory waits for deletion
 
 Source: Kafka's `LogManager`, `CleanShutdownFileHandler`, `MetaProperties`.
 """
@@ -61,17 +61,17 @@ CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
 KNOWN_NAMES: Final = frozenset(
     {LOCK, META, CLEAN_SHUTDOWN, STORED_LOGS, RECOVERY_POINTS, CLEANER_OFFSETS, DAMAGED_BATCHES}
 )
-"""Files of the data directory itself; a sweep takes any other for a leak."""
+"""Files of the data directory itself. A sweep reports any other file as a leak."""
 FILES_PER_STEP: Final = 200
-"""Files deleted in one call of `delete_pending`, so that a large topic holds nobody up."""
+"""Files deleted in one call of `delete_pending`; the rest go with the next call."""
 _UNKNOWN: Final = StoredLog(None, None, 0)
 
 
 class LogDirectory:
-    """All partition logs of one data directory. Belongs to one thread.
+    """All partition logs of one data directory. Use it in one thread only.
 
-    A log is opened when it is first asked for. At the start only those are opened, and so checked, whose files are not
-    as the last clean stop left them.
+    `get` opens a log on first use. At the start only logs whose files have changed since the last clean stop are opened, and so
+    checked.
     """
 
     def __init__(self, path: Path, environment: LogEnvironment, now_ms: Callable[[], int]) -> None:
@@ -81,7 +81,7 @@ class LogDirectory:
         self.cluster_id = ""
         self.directory_id = ""
         self.was_clean = False
-        """Whether the last stop was clean, so that nothing had to be recovered."""
+        """Whether the last stop was clean, so that no log had to be recovered."""
         self._now_ms = now_ms
         self._storage = environment.storage
         self._config = LogConfig()
@@ -91,7 +91,7 @@ class LogDirectory:
         self._prepared_points: tuple[dict[tuple[str, int], StoredLog], dict[tuple[str, int], int]] = {}, {}
         self._written_points: dict[tuple[str, int], int] = {}
         self._gathering: list[dict[tuple[str, int], int]] = []
-        """What checkpoints under way have seen so far."""
+        """The recovery points that unfinished checkpoints have gathered."""
         self._checkpoint_lock = threading.Lock()
 
     @classmethod
@@ -105,10 +105,10 @@ class LogDirectory:
         config: LogConfig | None = None,
         producer_limit: ProducerLimit | None = None,
     ) -> LogDirectory:
-        """Lock the directory, see what is in it, and recover what needs it.
+        """Lock the directory, find its logs, and recover those that need it.
 
-        Logs are loaded with `config` until `update_config` tells theirs. Raises DirectoryLocked, OSError, and, before
-        anything is changed, IncompatibleFormat (a later release wrote something, or it belongs to another node).
+        Logs use `config` until they get the settings of their topics. Raises DirectoryLocked, OSError, and, before changing any
+        file, IncompatibleFormat: a later release wrote a file, or the directory belongs to another node.
         """
         environment = LogEnvironment(storage=storage, producer_limit=producer_limit)
         directory = cls(path, environment, now_ms)
@@ -141,7 +141,7 @@ class LogDirectory:
         self.directory_id = fields.get("directory.id", "")
         self._check_formats()
         if int(fields["version"]) < DIRECTORY_VERSION:
-            # before anything that an earlier release does not read is written
+            # Raise the version before writing a file that an earlier release can't read.
             self._write_identity(node_id)
 
     def _write_identity(self, node_id: int) -> None:
@@ -155,7 +155,7 @@ class LogDirectory:
         self._storage.replace_file(str(self.path / META), "\n".join(lines).encode())
 
     def _check_formats(self) -> None:
-        """Whether every file of the directory itself can be read; raises IncompatibleFormat before anything is changed."""
+        """Check the versions of the directory's own files, before changing any file. Raises IncompatibleFormat, OSError."""
         check_stored_logs(self._storage, str(self.path))
         for name in (RECOVERY_POINTS, CLEANER_OFFSETS):
             path = str(self.path / name)
@@ -188,16 +188,13 @@ class LogDirectory:
         )
 
     def _may_stay_closed(self, name: str, stored: StoredLog) -> bool:
-        """Whether the log is as its clean stop left it; each is looked at after a crash, none after a clean stop."""
+        """Return whether the log is unchanged since its clean stop. Only a start after a crash looks at the log's files."""
         if stored.topic_id is None or self.environment.damage.is_lost:
             return False
         return self.was_clean or looks_unchanged(self._storage, str(self.path / name), stored)
 
     def _recover(self, key: tuple[str, int]) -> int:
-        """Open the log, unless the disk fails or a later release wrote it: it is then tried again when it is asked for.
-
-        Returns the bytes cut.
-        """
+        """Open the log. Return the bytes cut off. If the disk fails or a later release wrote the log, the next `get` retries."""
         try:
             log = self.get(*key)
         except (IncompatibleFormat, OSError) as error:
@@ -233,17 +230,17 @@ class LogDirectory:
         return log
 
     def _make_durable(self, directory: str) -> None:
-        """Have the disk know the topic id: a crash may have come before the first flush, which may have failed, too."""
+        """Persist the topic id: the crash may have come before the first flush, or that flush may have failed."""
         path = f"{directory}/{PARTITION_METADATA}"
         make_durable(self._storage, path, self._storage.read_file(path))
 
     def _read_topic_id(self, directory: str, known: uuid.UUID | None) -> uuid.UUID | None:
-        """The topic id of a partition directory; None for one that a crash left half made, which is put out of the way.
+        """Return the topic id of a partition directory; None without one, after removing the directory or setting it aside.
 
-        A damaged one is written anew where the clean stop before this start told it: `known`.
+        A damaged topic id is replaced by `known`, the topic id of the clean stop before this start.
 
-        What the directory says is durable before any record is acknowledged. Records in one that does not say whose they
-        are were never that, or somebody changed the directory: nothing of them is deleted.
+        The topic id is durable before any record is acknowledged. A directory with records and no topic id was therefore never
+        acknowledged, or somebody changed it. It is set aside, not deleted.
         """
         path = f"{directory}/{PARTITION_METADATA}"
         try:
@@ -270,7 +267,7 @@ class LogDirectory:
     def _read_recovery_points(self) -> dict[tuple[str, int], int]:
         path = str(self.path / RECOVERY_POINTS)
         if not self._storage.exists(path):
-            # nothing is compacted before it was written once
+            # No log is compacted before the recovery points were written once.
             self.environment.recovery_points_lost = self._storage.exists(str(self.path / CLEANER_OFFSETS))
             return {}
         try:
@@ -285,9 +282,9 @@ class LogDirectory:
     # Partitions.
 
     def get(self, topic: str, partition: int, *, is_mended: bool = True) -> PartitionLog | None:
-        """The log of a partition, opened if it was not; None when there is none. Raises OSError, IncompatibleFormat.
+        """Return the log of a partition, and open the log if necessary; None without one. Raises OSError, IncompatibleFormat.
 
-        Unless `is_mended`, a damaged topic id is not taken from the clean stop before this start.
+        Unless `is_mended`, a damaged topic id is not replaced by that of the clean stop before this start.
         """
         key = topic, partition
         log = self._logs.get(key)
@@ -298,25 +295,25 @@ class LogDirectory:
         return log
 
     def logs(self) -> Iterator[PartitionLog]:
-        """All logs that are open, in no order."""
+        """Return all open logs, unordered."""
         return iter(list(self._logs.values()))
 
     def stored(self) -> Mapping[tuple[str, int], StoredLog]:
-        """What is known of the logs that are not open, by topic and partition. Not to be changed by the caller."""
+        """Return the logs that are not open, by topic and partition. Do not change the mapping."""
         return self._stored
 
     def size_bytes(self, topic: str, partition: int) -> int:
-        """Bytes of a partition's segments, 0 when there is none; opens nothing."""
+        """Return the bytes of a partition's segments, without opening the log; 0 for an unknown partition."""
         log = self._logs.get((topic, partition)) or self._stored.get((topic, partition))
         return 0 if log is None else log.size_bytes
 
     def is_empty(self, topic: str, partition: int) -> bool:
-        """Whether a partition surely has no records; opens nothing."""
+        """Return whether a partition surely has no records, without opening the log."""
         stored = self._stored.get((topic, partition))
         return self.size_bytes(topic, partition) == 0 and (stored is None or stored.stop is not None)
 
     def damage(self) -> Iterator[tuple[str, int, DamagedRange]]:
-        """What is known to be damaged, by topic and partition, but for what was deleted since."""
+        """Yield (topic, partition, damaged range) of all known damage, without ranges that were deleted since."""
         for path, ranges in sorted(self.environment.damage.all().items()):
             key = parse_partition_directory(path.rpartition("/")[2])
             if key is None or (key not in self._logs and key not in self._stored):
@@ -333,13 +330,13 @@ class LogDirectory:
         return len(self._logs) + len(self._stored)
 
     def create(self, topic: str, topic_id: uuid.UUID, partition: int, config: LogConfig) -> PartitionLog:
-        """A new, empty log, durable with its first flush. Raises OSError, ValueError when there is one already."""
+        """Create an empty log, durable with its first flush. Raises OSError, ValueError if the partition has a log already."""
         key = topic, partition
         if key in self._logs or key in self._stored:
-            raise ValueError(f"{topic}-{partition} exists")
+            raise ValueError(f"{topic}-{partition} exists already")
         directory = str(self.path / f"{topic}-{partition}")
         if self._storage.exists(directory):
-            # What a failed creation or deletion left must not become the new topic's records.
+            # Files that a failed creation or deletion left must not become records of the new topic.
             self._deletion.remove(directory, 0)
         if key in self._written_points or key in self._prepared_points[1] or key in self._prepared_points[0]:
             # The recovery point of the log that had this name must not vouch for the new one.
@@ -360,33 +357,33 @@ class LogDirectory:
         return log
 
     def delete(self, topic: str, partition: int) -> None:
-        """Take a partition away; its files go by and by. Raises OSError."""
+        """Delete a partition: rename its directory now, and delete the files later. Raises OSError."""
         delay_ms = self._let_go((topic, partition))
         if delay_ms is not None:
             self._deletion.remove(str(self.path / f"{topic}-{partition}"), self._now_ms() + delay_ms)
 
     def set_aside(self, topic: str, partition: int) -> str:
-        """Take a partition away and keep its files, under the name that is returned. Raises OSError."""
+        """Remove a partition but keep its files. Return the new path of its directory. Raises OSError."""
         self._let_go((topic, partition))
         return self._deletion.set_aside(str(self.path / f"{topic}-{partition}"))
 
     def _let_go(self, key: tuple[str, int]) -> int | None:
-        """Know a log no more; how long its files are to stay (ms), None when it was not known."""
+        """Close and forget a log. Return the time (ms) for which its files stay; None for an unknown log."""
         self.environment.damage.forget(str(self.path / f"{key[0]}-{key[1]}"))
         log = self._logs.pop(key, None)
         for gathered in self._gathering:
-            gathered.pop(key, None)  # it must not vouch for another log of this name
+            gathered.pop(key, None)  # this recovery point must not vouch for a later log of the same name
         if log is not None:
             log.close(clean=False)
             return log.config.file_delete_delay_ms
         return None if self._stored.pop(key, None) is None else self._config.file_delete_delay_ms
 
     def opened(self, topic: str, partition: int) -> PartitionLog | None:
-        """The log of a partition if it is open."""
+        """Return the log of a partition if it is open; otherwise None."""
         return self._logs.get((topic, partition))
 
     def delete_stray(self, topic: str, partition: int) -> None:
-        """Delete a partition's directory, whether or not its log is known. Raises OSError."""
+        """Delete a partition's directory, even if its log is unknown. Raises OSError."""
         key = topic, partition
         if key in self._logs or key in self._stored:
             self.delete(topic, partition)
@@ -394,22 +391,22 @@ class LogDirectory:
             self._deletion.remove(str(self.path / f"{topic}-{partition}"), self._now_ms())
 
     def delete_pending(self, now_ms: int) -> int:
-        """Delete a bounded number of files whose delay is over, in this thread; returns how many.
+        """Delete up to FILES_PER_STEP files whose delay is over, in this thread. Return the number of files deleted.
 
         A gateway that serves requests prepares and completes tickets of `environment.deletions` instead.
         """
         return self.environment.delete_due(now_ms, FILES_PER_STEP)
 
-    # The end, and what is noted on the way.
+    # Checkpoints and the close.
 
     def checkpoint(self) -> None:
-        """Note how far every log is durable, so that a crash re-reads little. Raises OSError."""
+        """Write the recovery points of all logs, so that a start after a crash reads little. Raises OSError."""
         for _ in self.gather_checkpoint():
             pass
         self.write_checkpoint()
 
     def gather_checkpoint(self) -> Iterator[None]:
-        """See how far every log is durable, log by log, so that the caller can do other things between."""
+        """Gather the recovery points, and yield after each log so that the caller can do other work between."""
         opened: dict[tuple[str, int], int] = {}
         self._gathering.append(opened)
         try:
@@ -422,9 +419,9 @@ class LogDirectory:
             self._gathering.remove(opened)
 
     def write_checkpoint(self) -> None:
-        """Write what was gathered last; any thread may. A damaged `stored-logs` must cost no recovery point, so all are in it.
+        """Write the recovery points that were gathered last. Any thread may call. Raises OSError.
 
-        Raises OSError.
+        The file has the points of closed logs too, so that a damaged `stored-logs` loses no recovery point.
         """
         with self._checkpoint_lock:
             stored, opened = self._prepared_points
@@ -434,9 +431,9 @@ class LogDirectory:
                 self._written_points = points
 
     def close(self, *, clean: bool = True) -> None:
-        """Close all logs and give the lock back; a clean close leaves the marker when every log closed cleanly.
+        """Close all logs and release the lock. If every log closed cleanly, write `.kafka_cleanshutdown`.
 
-        Never raises for the disk: without the marker the next start checks what there is.
+        Never raises OSError: without that file the next start checks the logs.
         """
         stored_logs = {f"{topic}-{index}": stored for (topic, index), stored in self._stored.items()}
         all_clean = clean and all(stored.stop is not None for stored in self._stored.values())
@@ -452,7 +449,11 @@ class LogDirectory:
                 self.write_checkpoint()
                 write_stored_logs(self._storage, str(self.path), stored_logs, all_clean=all_clean)
         except OSError as error:
-            logger.warning("%s: the clean stop can't be noted, the next start checks: %s", self.path, error)
+            logger.warning(
+                "%s: the clean stop can't be recorded, so the next start checks the logs: %s",
+                self.path,
+                error,
+            )
         finally:
             self._logs.clear()
             self._stored.clear()
@@ -460,7 +461,7 @@ class LogDirectory:
 
 
 def _fresh_id() -> str:
-    """A random id in Kafka's base64 form; one that begins with a dash would look like an option."""
+    """Return a random id in Kafka's base64 form, never with a leading dash, which would look like an option."""
     text = "-"
     while text.startswith("-"):
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")

@@ -1,4 +1,4 @@
-"""Partitions leave in two steps, as in Kafka: their directory becomes `*-delete` at once, its files go by and by.
+"""Deletes partitions in two steps, as Kafka does: rename the directory to `*-delete` at once, delete its files later.
 
 Source: Kafka's `LogManager.asyncDelete`, `UnifiedLog.logDeleteDirName`.
 """
@@ -18,10 +18,10 @@ _LONGEST_NAME_KEPT: Final = 180
 
 
 class PartitionDeletion:
-    """The `*-delete` directories of one data directory; the environment's queue has them deleted."""
+    """Renames partition directories to `*-delete`, and queues them in the environment's deletion queue."""
 
     def __init__(self, environment: LogEnvironment, path: Path) -> None:
-        """Begin with none; `found` tells of those from before the start."""
+        """Take the data directory. `found` queues the files that an earlier run left."""
         self._storage = environment.storage
         self._queue = environment.deletions
         self._path = path

@@ -1,7 +1,7 @@
-"""Giving damaged batches up: the one way to take them out of a log, for a data directory that no gateway has open.
+"""Removes damaged batches from the logs of a data directory that no gateway has open; no other code removes them.
 
-The segment is written again without them, and takes the place of the old file in one step. Its other batches keep their offsets;
-those of the damaged ones are missing from then on, as compaction leaves them.
+The repair rewrites a segment without its damaged batches, and replaces the old file by one rename. The other batches keep their
+offsets. The offsets of the damaged batches are missing afterwards, as after compaction.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def give_up(storage: Storage, root: str, partition: DamagedPartition, now_ms: in
     directory = f"{root}/{partition.name}"
     register = DamageRegister()
     register.load(storage, root)
-    # first, as its positions are not those of the new files
+    # Clear the register first: its positions do not fit the new files.
     register.note(directory, (), is_durable=True)
     for base_offset in sorted({found.segment_base_offset for found in partition.ranges}):
         ranges = [found for found in partition.ranges if found.segment_base_offset == base_offset]
@@ -71,18 +71,18 @@ def _rewrite(
 
 
 def _kept(ranges: Sequence[DamagedRange], size_bytes: int) -> list[tuple[int, int]]:
-    """(start, end) of the bytes of a file that are in none of the ranges."""
+    """Return (start, end) of the bytes of a file that are in none of the ranges."""
     starts = [0, *(found.position + found.size_bytes for found in ranges)]
     ends = [*(found.position for found in ranges), size_bytes]
     return list(zip(starts, ends, strict=True))
 
 
 def _copy(storage: Storage, old: DataFile, start: int, end: int, new: DataFile, written: int) -> int:
-    """Copy bytes of one file behind those of another; return how many that one has then."""
+    """Append bytes of one file to another. Return the new size of the other."""
     while start < end:
         data = storage.read(old, min(_COPIED_AT_ONCE_BYTES, end - start), start)
         if not data or storage.write(new, (data,), written) != len(data):
-            raise OSError(f"{new.path} could not be written; is the disk full?")
+            raise OSError(f"{new.path} can't be written; check that the disk is not full")
         start += len(data)
         written += len(data)
     return written

@@ -1,13 +1,13 @@
-"""What is known of partition logs without opening them, so that a start costs little however many there are.
+"""Records the facts about partition logs at a clean stop, so that the next start need not open the logs.
 
-    .kafka_cleanshutdown    left by a stop in which every log closed cleanly, gone while the gateway runs
-    stored-logs             the same of the last clean stop, for the start after a crash: a log whose files still look
-                            like that was not written to since
+    .kafka_cleanshutdown    written by a stop in which every log closed cleanly; a running gateway has no such file
+    stored-logs             the facts of the last clean stop, for a start after a crash: a log whose files still have
+                            the same sizes was not written to since
 
-Both are JSON: `version`, and `logs`: by partition directory [topic id, log end offset, base offset of the newest
+Both files are JSON: `version`, and `logs`: by partition directory [topic id, log end offset, base offset of the newest
 segment, its bytes, bytes of all segments, largest timestamp of the oldest segment, whether a transaction is open], and
-`checksum`: what is trusted without a look must not have a bit flipped.
-Source: Kafka's `CleanShutdownFileHandler`, which says only that all is well.
+`checksum`, because the next start trusts these facts without a check.
+Source: Kafka's `CleanShutdownFileHandler`, which only records that the stop was clean.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Content(msgspec.Struct):
     version: int
     logs: dict[str, _Row]
     checksum: int | None = None
-    """CRC-32 of `logs` as they are encoded; earlier releases wrote none, and pass it over."""
+    """The CRC-32 of the encoded `logs`. Earlier releases wrote none, and ignore it."""
 
     def is_whole(self) -> bool:
         return self.checksum in {None, crc32(msgspec.json.encode(self.logs))}
@@ -60,7 +60,7 @@ class _ContentOfVersion1(msgspec.Struct):
 
 
 class StoredLog(NamedTuple):
-    """A partition log that is not open. `topic_id` and `stop` are None where nothing can be trusted."""
+    """A partition log that is not open. `topic_id` and `stop` are None if no clean stop vouches for the log."""
 
     topic_id: uuid.UUID | None
     stop: CleanStop | None
@@ -68,11 +68,11 @@ class StoredLog(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all segments; 0 when unknown."""
+        """The bytes of all segments; 0 when unknown."""
         return 0 if self.stop is None else self.stop.size_bytes
 
     def may_outlive_retention(self, config: LogConfig, now_ms: int) -> bool:
-        """Whether retention may have something to delete, so that the log should be opened to see."""
+        """Return whether retention may have a segment to remove, so that the log should be opened."""
         stop = self.stop
         if stop is None:
             return True
@@ -84,10 +84,10 @@ class StoredLog(NamedTuple):
 
 
 def read_stored_logs(storage: Storage, root: str) -> tuple[dict[str, StoredLog], bool]:
-    """What the last clean stop left, by partition directory, and whether nothing ran since.
+    """Return the stored logs of the last clean stop, by partition directory, and whether the last stop was clean.
 
-    The marker of that stop is gone afterwards: from here on only another one may say that all is well. Raises
-    IncompatibleFormat for a later version's, OSError.
+    Removes the file of the clean stop, so that only the next clean stop vouches for the logs again. Raises IncompatibleFormat
+    for a file of a later release, OSError.
     """
     marker, kept = f"{root}/{CLEAN_SHUTDOWN}", f"{root}/{STORED_LOGS}"
     found = _read(storage, marker)
@@ -96,18 +96,18 @@ def read_stored_logs(storage: Storage, root: str) -> tuple[dict[str, StoredLog],
         storage.sync_directory(root)
         return found, True
     storage.delete(marker)
-    # without its topic id, a log of the same name and size may be of another topic that came since
+    # Without a topic id, a log of the same name and size may belong to a newer topic.
     found = _read(storage, kept) or {}
     return {name: stored for name, stored in found.items() if stored.topic_id is not None}, False
 
 
 def peek_stored_logs(storage: Storage, root: str) -> dict[str, StoredLog]:
-    """What the last clean stop left, by partition directory; changes nothing. Raises IncompatibleFormat, OSError."""
+    """Return the stored logs of the last clean stop, by partition directory, changing no file. Raises IncompatibleFormat, OSError."""
     return _read(storage, f"{root}/{CLEAN_SHUTDOWN}") or _read(storage, f"{root}/{STORED_LOGS}") or {}
 
 
 def check_stored_logs(storage: Storage, root: str) -> None:
-    """Raises IncompatibleFormat when a later release wrote one of the two files, OSError; changes nothing."""
+    """Check that this release reads the versions of both files, changing neither. Raises IncompatibleFormat, OSError."""
     for name in (CLEAN_SHUTDOWN, STORED_LOGS):
         path = f"{root}/{name}"
         if storage.exists(path):
@@ -135,18 +135,18 @@ def _read(storage: Storage, path: str) -> dict[str, StoredLog] | None:
             return {name: StoredLog(None, CleanStop(*row), row[0]) for name, row in first.items()}
         decoded = msgspec.json.decode(content, type=_Content)
         if not decoded.is_whole():
-            _logger.warning("%s is damaged, everything is checked", path)
+            _logger.warning("%s is damaged, so every log is checked", path)
             return None
         rows = decoded.logs
         ids = {text: uuid.UUID(text) for text in {row[0] for row in rows.values()}}
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError) as error:
-        _logger.warning("%s can't be read, everything is checked: %s", path, error)
+        _logger.warning("%s can't be read, so every log is checked: %s", path, error)
         return None
     return {name: StoredLog(ids[row[0]], CleanStop(*row[1:]), row[1]) for name, row in rows.items()}
 
 
 def write_stored_logs(storage: Storage, root: str, logs: Mapping[str, StoredLog], *, all_clean: bool) -> None:
-    """Note what is left of each log that has a stop; as the marker when that goes for all of them. Raises OSError."""
+    """Write the facts of each log that closed cleanly, as `.kafka_cleanshutdown` if all logs did. Raises OSError."""
     rows = {
         name: (
             stored.topic_id.hex,
@@ -168,7 +168,7 @@ def write_stored_logs(storage: Storage, root: str, logs: Mapping[str, StoredLog]
 
 
 def looks_unchanged(storage: Storage, directory: str, stored: StoredLog) -> bool:
-    """Whether the files of a partition have the topic and the sizes that the clean stop left. Raises OSError."""
+    """Return whether a partition's files still have the topic id and the sizes of the clean stop. Raises OSError."""
     stop = stored.stop
     if stop is None:
         return False
