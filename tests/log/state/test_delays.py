@@ -121,7 +121,7 @@ class TestAppending:
         environment.delayed_limit.change(3, 100)
         log = open_log(tmp_path, CONFIG, environment=environment)
         send(log, 10, 20, 30)
-        with pytest.raises(DelayedLimitReached, match="No room"):
+        with pytest.raises(DelayedLimitReached, match="No more records"):
             send(log, 40)
         send(log, None)
         log.append(batch(40), now_ms=NOW_MS + 10)

@@ -223,7 +223,9 @@ class TestTurningItOnAndOff:
         log = again(log, LARGE)
         assert known(log) == (7, 7)
 
-    def test_what_went_meanwhile_is_told(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def test_records_removed_meanwhile_are_reported(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
         log = open_log(tmp_path, CONFIG)
         send(log, 1)
         settings.update_config(log, replace(CONFIG, deduplicates=False))
@@ -232,7 +234,7 @@ class TestTurningItOnAndOff:
             flush(log)
         delete_records(log, 30)
         settings.update_config(log, CONFIG)
-        assert "are gone" in caplog.text
+        assert "were removed unread" in caplog.text
         log.record_states.replay_names(1 << 20, NOW_MS)
         # nothing but memory has all of it now
         assert log in log.lists.due_for_snapshot

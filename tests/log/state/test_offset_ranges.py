@@ -60,5 +60,5 @@ def test_only_above_all_others() -> None:
     ranges = OffsetRanges()
     ranges.append(5)
     for offset in (5, 4):
-        with pytest.raises(ValueError, match="not above 5"):
+        with pytest.raises(ValueError, match="must be above the last offset 5"):
             ranges.append(offset)

@@ -107,7 +107,7 @@ class TestAppending:
 
     def test_a_new_epoch_fences_although_all_that_came_with_it_was_known(self, log: PartitionLog) -> None:
         send(log, 1, epoch=3)
-        with pytest.raises(NamesNotReady, match="it is being saved"):
+        with pytest.raises(NamesNotReady, match="the epoch is being persisted"):
             send(log, 1, epoch=4)
         with pytest.raises(NameFenced, match="newest known is 4"):
             send(log, 2, epoch=3)
