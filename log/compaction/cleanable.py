@@ -1,9 +1,9 @@
-"""What of a log can be cleaned now, and whether that is worth it.
+"""Decides which part of a log can be cleaned now, and whether to clean it.
 
-From the log's start up to `first_dirty_offset` it was cleaned before. From there on up to `first_uncleanable_offset` it can
-be: whole closed segments, decided (below the last stable offset), durable, and older than `min.compaction.lag.ms`.
-It is cleaned when the part of its bytes that is dirty exceeds `min.cleanable.dirty.ratio`, or when something of it has
-waited for `max.compaction.lag.ms`. Source: Kafka's `LogCleanerManager.cleanableOffsets`, `maxCompactionDelay`, `LogToClean`.
+The log was cleaned before from its start up to `first_dirty_offset`. From there up to `first_uncleanable_offset` the log can be
+cleaned: whole closed segments, decided (below the last stable offset), durable, and older than `min.compaction.lag.ms`.
+A cleaning is due when the dirty share of the bytes exceeds `min.cleanable.dirty.ratio`, or when a dirty record has waited for
+`max.compaction.lag.ms`. Source: Kafka's `LogCleanerManager.cleanableOffsets`, `maxCompactionDelay`, `LogToClean`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class SegmentAge(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CompactionRules:
-    """A topic's settings. Times in ms."""
+    """A topic's settings for compaction. Times in ms."""
 
     min_dirty_ratio: float
     min_lag_ms: int
@@ -34,7 +34,7 @@ class CompactionRules:
 
 @dataclass(frozen=True, slots=True)
 class Cleanable:
-    """What can be cleaned; `reason` says why it should be now, None when it should not."""
+    """The range that can be cleaned. `reason` says why a cleaning is due now, None when it is not."""
 
     first_dirty_offset: int
     first_uncleanable_offset: int
@@ -42,7 +42,7 @@ class Cleanable:
     dirty_ratio: float
     reason: str | None
     checkpoint_was_wrong: bool
-    """Whether the offset that the last cleaning left could not be one of this log."""
+    """Whether the end offset of the last cleaning lies outside of this log."""
 
 
 def cleanable(
@@ -55,9 +55,10 @@ def cleanable(
     decided_end_offset: int,
     now_ms: int,
 ) -> Cleanable:
-    """Judge a log by its closed segments. Offsets with `end` in their names are exclusive.
+    """Return the cleanable range of a log, from facts about its closed segments. Offsets with `end` in their names are exclusive.
 
-    `clean_end_offset` is what the last cleaning left, None before the first; nothing from `decided_end_offset` on is touched.
+    `clean_end_offset` is where the last cleaning ended, None before the first. Segments that end after `decided_end_offset` are
+    not cleaned.
     """
     first_dirty = log_start_offset if clean_end_offset is None else clean_end_offset
     is_wrong = not log_start_offset <= first_dirty <= log_end_offset

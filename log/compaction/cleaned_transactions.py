@@ -1,4 +1,4 @@
-"""The transactions that a cleaning passes: what was aborted goes, and a marker stays as long as something of it is there.
+"""Follows the transactions during a cleaning: aborted records are dropped, and a marker stays while it has records left.
 
 Source: Kafka's `CleanedTransactionMetadata` (KIP-98).
 """
@@ -13,9 +13,9 @@ from log.segments.transaction_index import AbortedTransaction
 
 
 class CleanedTransactions:
-    """Follows the batches of a log from its start on, in order.
+    """The transactions at one place of a log, whose batches come in order from the log's start.
 
-    Holds the transactions that are under way at one place of the log, and the aborted ones announced for what follows.
+    Holds the transactions that are open at that place, and aborted ones that are announced for later batches.
     """
 
     __slots__ = ("_aborted", "_announced", "_committed", "_seen")
@@ -24,16 +24,16 @@ class CleanedTransactions:
         self._announced: list[AbortedTransaction] = []
         self._aborted: dict[int, AbortedTransaction] = {}
         self._seen: set[int] = set()
-        """Producers whose aborted transaction has a batch that was passed."""
+        """The producers whose aborted transaction still has batches in the log."""
         self._committed: set[int] = set()
 
     def announce(self, aborted: Iterable[AbortedTransaction]) -> None:
-        """Tell of aborted transactions before their first batch comes; one may be told of more than once."""
+        """Announce aborted transactions before their first batch comes. Announcing one twice is no error."""
         for transaction in aborted:
             heapq.heappush(self._announced, transaction)
 
     def is_aborted(self, producer_id: int, last_offset: int, *, is_transactional: bool) -> bool:
-        """Take in a batch of records that ends at `last_offset`; whether it was aborted."""
+        """Take in a batch of records that ends at `last_offset`. Return whether the batch was aborted."""
         self._begin(last_offset)
         if not is_transactional:
             return False
@@ -46,10 +46,10 @@ class CleanedTransactions:
     def end(
         self, producer_id: int, offset: int, marker: EndMarker | None
     ) -> tuple[bool, AbortedTransaction | None]:
-        """Take in a control batch; whether nothing is left of what its marker ended, and the entry that must stay.
+        """Take in a control batch. Return whether its transaction has no batches left, and the index entry that must stay.
 
-        `marker` is None for a batch that was emptied before, which nobody needs. The entry belongs into the index of
-        aborted transactions beside the marker.
+        `marker` is None for a batch that an earlier cleaning emptied. The entry belongs into the transaction index of the
+        marker's segment.
         """
         self._begin(offset)
         if marker is None:

@@ -1,7 +1,7 @@
-"""Cleaning one log: a pass over its dirty section for the newest offset of each key, a pass that writes what stays.
+"""Cleans one log in two passes: one over the dirty section for the newest offset of each key, one that writes what stays.
 
-The log is only read; what is written are `*.cleaned` files beside it, durable when they are told of, which `swap` puts in
-place. Memory: the map of keys, two buffers, one batch, and the indexes of one segment.
+The cleaner only reads the log, and writes `*.cleaned` files beside it. The files are durable before they are reported, and `swap`
+puts them in place. Memory: the offset map, two buffers, one batch, and the indexes of one segment.
 Source: Kafka's `Cleaner.doClean`, `buildOffsetMap`, `cleanSegments`.
 """
 
@@ -51,10 +51,10 @@ def clean(
     salt: bytes,
     report: Callable[[CleanedSegment], None],
 ) -> CleaningFinished:
-    """Clean as the job says; each segment is reported when it is durable. `salt` is for the map of keys.
+    """Clean the log of the job, and report each cleaned segment when it is durable. `salt` is for the offset map.
 
     Raises CorruptRecord, InvalidRecord, UnsupportedCompressionType when the log can't be cleaned, ValueError without
-    room for a key, OSError. What was written and not reported is then left behind as `*.cleaned` files.
+    room for a key, OSError. `*.cleaned` files that were written and not reported then stay behind.
     """
     return _Cleaner(storage, job, throttle, salt, report).run()
 
@@ -133,7 +133,7 @@ class _Cleaner:
     # The first pass.
 
     def fill_map(self) -> None:
-        """Note the newest offsets of keys from first_dirty_offset on, until the map is full."""
+        """Map each key from first_dirty_offset on to its newest offset, until the map is full."""
         dirty = [segment for segment in self.job.segments if segment.end_offset > self.job.first_dirty_offset]
         aborted = _Aborted(self.storage, self.job, dirty)
         transactions = CleanedTransactions()
@@ -145,7 +145,7 @@ class _Cleaner:
             self.map.account_for(segment.end_offset - 1)
 
     def fill_map_from(self, segment: JobSegment, transactions: CleanedTransactions) -> bool:
-        """Whether all of the segment could be noted."""
+        """Map the keys of a segment. Return whether the map had room for all."""
         first_dirty_offset = self.job.first_dirty_offset
         put = self.map.put
         for header, batch in self.batches(segment):
@@ -194,7 +194,7 @@ class _Cleaner:
         self.bytes_kept += output.size_bytes
 
     def batches(self, segment: JobSegment | SourceSegment) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """The batches of a segment, each checked. Raises CorruptRecord, OSError."""
+        """Yield the batches of a segment, after checking each. Raises CorruptRecord, OSError."""
         path = f"{self.job.directory}/{offset_name(segment.base_offset, LOG_SUFFIX)}"
         file = DataFile(path)
         position, size_bytes = 0, segment.size_bytes
@@ -225,7 +225,7 @@ class _Cleaner:
                     raise CorruptRecord(f"{path} ends within the batch at position {position + at}")
                 wanted = self.job.limits.read_bytes if at else needed
                 if at:
-                    # old data, which must not push out what is written now
+                    # Old data must not evict newly written pages from the page cache.
                     self.storage.drop_cached(Place(path, position, at))
                 position += at
                 self.bytes_read += at
@@ -235,12 +235,12 @@ class _Cleaner:
 
 
 def _fits(header: BatchHeader, next_offset: int, end_offset: int) -> bool:
-    """Whether this can be a batch of a segment that goes on with `next_offset` and ends before `end_offset`."""
+    """Return whether this can be the next batch of a segment, between `next_offset` and `end_offset`."""
     return header.is_plausible and next_offset <= header.base_offset and header.last_offset < end_offset
 
 
 class _Aborted:
-    """The aborted transactions of a log, told of where they begin, read from the index files as they are needed."""
+    """The aborted transactions of a log, by where they begin. The index files are read when needed."""
 
     def __init__(self, storage: Storage, job: CleaningJob, segments: Sequence[JobSegment]) -> None:
         self.storage = storage
@@ -250,7 +250,7 @@ class _Aborted:
         self.entries: dict[int, list[AbortedTransaction]] = {}
 
     def beginning_in(self, base_offset: int, end_offset: int) -> Iterator[AbortedTransaction]:
-        """Those with a first offset in [base_offset, end_offset); of the first segment also the earlier ones."""
+        """Yield the transactions that begin in [base_offset, end_offset); for the first segment also earlier ones."""
         start = -1 if base_offset == self.first_base_offset else base_offset
         for passed in [known for known in self.entries if known < base_offset]:
             del self.entries[passed]
@@ -280,7 +280,7 @@ class _Aborted:
 
 
 class _Output:
-    """The segment that is written in place of a group of them."""
+    """The cleaned segment that replaces a group of segments."""
 
     def __init__(
         self,
@@ -294,7 +294,7 @@ class _Output:
         self.job = job
         self.base_offset = base_offset
         self.throttle = throttle
-        # It only keeps the indexes; the data goes to a file of another name.
+        # This segment only keeps the indexes; the data goes to a file of another name.
         self.segment = Segment(environment, job.directory, base_offset, 0, job.now_ms)
         self.file = DataFile(self.path(LOG_SUFFIX))
         self.pending: list[bytes | memoryview] = []
@@ -313,7 +313,7 @@ class _Output:
     def append(self, batch: bytes | memoryview) -> None:
         header = parse_header(batch)
         self.segment.appended(header, header.last_offset, self.job.index_interval_bytes)
-        # what was read goes when the next part of the source comes
+        # Copy the bytes: the source's buffer is reused for its next part.
         self.pending.append(bytes(batch))
         self.pending_bytes += header.size_bytes
         if self.pending_bytes >= _SECTION_OF_ONE_WRITE:
@@ -335,7 +335,7 @@ class _Output:
             )
 
     def finish(self, sources: list[int], modified_ms: int) -> CleanedSegment:
-        """Make all its files durable."""
+        """Write the rest and the indexes, make all files durable, and return the cleaned segment."""
         if self.pending:
             self._write()
         self.storage.sync(self.file)

@@ -1,4 +1,4 @@
-"""What the gateway and the process that cleans tell each other."""
+"""The messages between the gateway and the process that cleans."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from log.segments.transaction_index import AbortedTransaction
 
 JOB_VERSION: Final = 1
-"""Raised with every change of these messages: the process that cleans may have been started from files that are newer."""
+"""Raised with every change of these messages: after an upgrade the process may start from newer files than the gateway."""
 
 
 class JobSegment(msgspec.Struct, frozen=True, array_like=True):
@@ -22,7 +22,7 @@ class JobSegment(msgspec.Struct, frozen=True, array_like=True):
 
 
 class JobLimits(msgspec.Struct, frozen=True):
-    """What one cleaning may take: of memory for the map of keys, of a read, and of the disk in a second (0: no limit)."""
+    """The limits of one cleaning: memory for the offset map, bytes per read, and disk bytes per second (0: no limit)."""
 
     map_bytes: int
     map_load_factor: float
@@ -31,11 +31,11 @@ class JobLimits(msgspec.Struct, frozen=True):
 
 
 class CleaningJob(msgspec.Struct, frozen=True):
-    """One log to be cleaned, as `PartitionLog.cleaning_job` describes it. Times in ms, offsets exclusive at their end.
+    """The cleaning of one log, made by `log.cleaning.begin_cleaning`. Times in ms, end offsets exclusive.
 
-    All segments from the start of the log to `round_end_offset`; what lies from `first_dirty_offset` on has not been
-    cleaned before. `producers` are (producer_id, last_offset, producer_epoch) of those that are remembered. `token` makes
-    the names of the files that are written unique.
+    `segments` are all segments from the log's start to `round_end_offset`. The offsets from `first_dirty_offset` on were not
+    cleaned before. `producers` are (producer_id, last_offset, producer_epoch) of the remembered producers. `token` makes the
+    names of the written files unique.
     """
 
     directory: str
@@ -45,7 +45,7 @@ class CleaningJob(msgspec.Struct, frozen=True):
     round_end_offset: int
     producers: list[tuple[int, int, int]]
     aborted_later: list[AbortedTransaction]
-    """Aborted by markers beyond `round_end_offset`."""
+    """The transactions that markers from `round_end_offset` on abort."""
     now_ms: int
     delete_retention_ms: int
     segment_bytes: int
@@ -61,22 +61,25 @@ class _JobVersion(msgspec.Struct):
 
 
 class UnknownJobVersion(Exception):
-    """The job comes from a gateway of another release than this process; the message is a sentence."""
+    """The job comes from a gateway of another release than this process."""
 
 
 class CleanedSegment(msgspec.Struct, frozen=True, tag="segment"):
-    """One segment that takes the place of `sources`, which are neighbours; its files are durable."""
+    """A cleaned segment that replaces the neighbouring segments `sources`. Its files are durable."""
 
     base_offset: int
     sources: list[int]
     suffixes: list[str]
-    """Of its files."""
+    """The suffixes of the segment's files."""
     size_bytes: int
     has_aborted: bool
 
 
 class CleaningFinished(msgspec.Struct, frozen=True, tag="finished"):
-    """All segments were told of. The log is clean up to `clean_end_offset`, which the map of keys may have limited."""
+    """The cleaning is done, and all segments are reported. The log is clean up to `clean_end_offset`.
+
+    A full offset map may have limited that offset.
+    """
 
     clean_end_offset: int
     keys: int
@@ -88,9 +91,9 @@ class CleaningFinished(msgspec.Struct, frozen=True, tag="finished"):
 
 
 class CleaningFailed(msgspec.Struct, frozen=True, tag="failed"):
-    """The cleaning was given up. When the log itself can't be cleaned (`is_corrupt`), trying again is of no use.
+    """The cleaning failed. If the log itself can't be cleaned (`is_corrupt`), a retry fails again.
 
-    When the disk refused (`is_of_disk`: it is full, say) it will do again some day.
+    If the disk failed (`is_of_disk`), because it is full for example, a later retry may succeed.
     """
 
     reason: str
@@ -106,11 +109,11 @@ decode_report: msgspec.msgpack.Decoder[CleaningReport] = msgspec.msgpack.Decoder
 
 
 def decode_job(frame: bytes) -> CleaningJob:
-    """The job in a frame. Raises UnknownJobVersion."""
+    """Return the job in a frame. Raises UnknownJobVersion."""
     version = msgspec.msgpack.decode(frame, type=_JobVersion).version
     if version != JOB_VERSION:
         raise UnknownJobVersion(
-            f"the gateway asks in version {version} and the process that cleans was started from files of version "
+            f"the gateway sent a cleaning job of version {version}, and the process that cleans reads version "
             f"{JOB_VERSION}; restart the gateway"
         )
     return _decode_job(frame)

@@ -1,9 +1,9 @@
-"""Which records of a log stay when it is cleaned: decided batch by batch, from the batch's bytes.
+"""Decides which records stay when a log is cleaned, batch by batch, from the batch's bytes.
 
-A record stays when no newer one has its key; one without a value (a tombstone) until its batch's delete horizon, which is
-set when the batch is first cleaned; aborted ones never. A transaction marker stays while something of its transaction is
-there, and from then on until its own horizon. A batch that loses all its records stays empty when it is the last one of a
-producer that is remembered, or the last one cleaned: its offsets and sequences are needed.
+A record stays unless a newer record has the same key. A tombstone (a record without a value) stays until its batch's delete
+horizon, which the first cleaning of the batch sets. Aborted records never stay. A transaction marker stays while batches of its
+transaction are left, and then until its own horizon. A batch that loses all records stays as an empty one if its offsets and
+sequences are needed: as the last batch of a remembered producer, or the last batch of the cleaning.
 Source: Kafka's `Cleaner.cleanInto`, `MemoryRecords.filterTo` (KIP-98, KIP-534).
 """
 
@@ -28,14 +28,14 @@ from log.format.record_batch import BatchHeader
 from log.segments.transaction_index import AbortedTransaction
 
 LastOfProducer = tuple[int, int]
-"""(last_offset of its newest batch or -1 when it only has a marker, producer_epoch)."""
+"""(last_offset of the producer's newest batch, -1 if the producer only has a marker; producer_epoch)."""
 
 
 @dataclass(slots=True)
 class KeptRecords:
     """The rules of one cleaning, applied to the batches of a log in order. Times in ms.
 
-    `producers` are those the partition remembers. `round_end_offset` (exclusive) is where the cleaning ends.
+    `producers` are the remembered producers of the partition. `round_end_offset` (exclusive) is where the cleaning ends.
     """
 
     offset_map: OffsetMap
@@ -46,13 +46,13 @@ class KeptRecords:
     limit_bytes: int = DEFAULT_DECOMPRESSED_BYTES
     transactions: CleanedTransactions = field(default_factory=CleanedTransactions)
     aborted_kept: list[AbortedTransaction] = field(default_factory=list)
-    """The transactions that the markers kept since it was last emptied have aborted."""
+    """The aborted transactions whose markers were kept since the list was last cleared."""
     records_read: int = 0
     records_kept: int = 0
     keyless_records: int = 0
 
     def of_batch(self, header: BatchHeader, batch: memoryview) -> bytes | memoryview | None:
-        """What stays of `batch`: itself when all does, a smaller one, or None.
+        """Return `batch` itself if all of it stays, a smaller batch, or None if nothing stays.
 
         Raises InvalidRecord, UnsupportedCompressionType.
         """
@@ -60,12 +60,12 @@ class KeptRecords:
         horizon_ms = delete_horizon_ms(header)
         is_last = self._is_last_of_producer(header)
         if header.is_control:
-            # an emptied control batch has no marker to read
+            # An emptied control batch has no marker.
             marker = read_end_marker(batch) if header.record_count else None
             is_spent, entry = self.transactions.end(header.producer_id, header.last_offset, marker)
             if entry is not None:
                 self.aborted_kept.append(entry)
-            # the last marker of a producer without batches has the only word on its epoch
+            # If a producer has no batches left, only its last marker holds the producer epoch.
             is_dropped = is_spent and horizon_ms is not None and horizon_ms <= self.now_ms and not is_last
             if marker is None and header.record_count:
                 is_spent = is_dropped = False  # a control record that this version does not know

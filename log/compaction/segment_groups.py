@@ -1,6 +1,6 @@
-"""Which segments are cleaned into one, so that cleaning does not leave ever more and ever smaller ones.
+"""Groups segments that a cleaning merges into one. Otherwise cleanings would leave ever more and smaller segments.
 
-Source: Kafka's `Cleaner.groupSegmentsBySize`, which has no limit to their number.
+Source: Kafka's `Cleaner.groupSegmentsBySize`, which does not limit the segments in a group.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from typing import Final, NamedTuple
 
 _MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 _MAX_SEGMENTS: Final = 100
-"""All of a group leave in one step of the event loop, four files each."""
+"""Segments in one group; further ones begin a new group. One step of the event loop removes all of a group, four files each."""
 
 
 class SourceSegment(NamedTuple):
-    """A closed segment; `end_offset` is exclusive, `index_bytes` that of the larger index."""
+    """A closed segment; `end_offset` is exclusive, `index_bytes` is the size of the larger index."""
 
     base_offset: int
     end_offset: int
@@ -25,7 +25,7 @@ class SourceSegment(NamedTuple):
 def grouped_segments(
     segments: Sequence[SourceSegment], *, max_bytes: int, max_index_bytes: int
 ) -> list[list[SourceSegment]]:
-    """Neighbours together as long as one segment can hold them all as they are, and they are not too many."""
+    """Return groups of neighbours, each small enough for one segment even if the cleaning drops no records."""
     groups: list[list[SourceSegment]] = []
     size_bytes = index_bytes = 0
     for segment in segments:

@@ -1,4 +1,4 @@
-"""Putting cleaned segments in the place of those they were made from, so that a crash leaves the ones or the others.
+"""Swaps cleaned segments in for their sources, so that a crash leaves either the sources or the cleaned segment.
 
 | step                                                  | what a crash leaves                                      |
 |-------------------------------------------------------|----------------------------------------------------------|
@@ -9,12 +9,12 @@
 | the directory is made durable                         | the new one                                              |
 | `*.swap` is renamed to the final names                | the new one                                              |
 
-A `.log.swap` is whole, so a start may always finish the swap, but for one that was damaged since while what it was made from is
-there: it deletes what the batches of the new segment cover, and makes the indexes anew. An old segment of which nothing was
-kept behind the last batch of the new one may come back by that; it is cleaned again, as the end of the cleaning was not noted
-yet. One without batches may be right, and one that was cut between two batches looks so: the indexes, which were durable before
-the log got its name, tell what must be in it. Source: Kafka's `LocalLog.replaceSegments`, `LogLoader`; the two barriers are
-ours, since renames may reach the disk in any order.
+A `.log.swap` was whole when it got its name, so a start finishes the swap: it deletes the sources whose offsets the new segment's
+batches cover, and rebuilds the indexes. A source after the last kept batch may so come back. The next cleaning cleans it again,
+because the end of this cleaning was not recorded yet. If the `.log.swap` was damaged since and its sources are still there, the
+start deletes the `.log.swap` instead. A cleaned segment without batches may be right, but so looks one that was cut between two
+batches. The cleaned indexes tell them apart: they were durable before the log got its name.
+Source: Kafka's `LocalLog.replaceSegments`, `LogLoader`. The two directory flushes are ours: renames may reach the disk in any order.
 """
 
 from __future__ import annotations
@@ -50,24 +50,24 @@ _logger = logging.getLogger(__name__)
 
 
 class SwapTicket:
-    """A swap that has begun. `run` may be called in any thread; then `PartitionLog.finish_swap`, or `abandon_swap`."""
+    """A swap that has begun. `run` may be called in any thread; call `finish_swap` or `abandon_swap` of `log.cleaning` next."""
 
     __slots__ = ("_directory", "_storage", "cleaned", "generation")
 
     def __init__(self, storage: Storage, directory: str, cleaned: CleanedSegment, generation: int) -> None:
-        """Name the directory whose names are to be made durable."""
+        """Take the directory whose names `run` makes durable."""
         self._storage = storage
         self._directory = directory
         self.cleaned = cleaned
         self.generation = generation
 
     def run(self) -> None:
-        """Make the names durable. Raises OSError."""
+        """Make the names in the directory durable. Raises OSError."""
         self._storage.sync_directory(self._directory)
 
 
 def rename_to_swap(storage: Storage, directory: str, cleaned: CleanedSegment, token: str) -> None:
-    """The first step. Raises OSError; then nothing of it stays unless deleting fails as well."""
+    """Take the first step: rename `*.cleaned` to `*.swap`. Raises OSError, after deleting the renamed files if possible."""
     try:
         for suffix in reversed(cleaned.suffixes):
             storage.rename(
@@ -81,25 +81,25 @@ def rename_to_swap(storage: Storage, directory: str, cleaned: CleanedSegment, to
 
 
 def delete_swap(storage: Storage, directory: str, cleaned: CleanedSegment) -> None:
-    """Undo the first step. Raises OSError."""
+    """Undo the first step: delete the `*.swap` files. Raises OSError."""
     for suffix in cleaned.suffixes:
         storage.delete(swap_path(directory, cleaned.base_offset, suffix))
 
 
 def rename_to_final(storage: Storage, directory: str, cleaned: CleanedSegment) -> None:
-    """The last step. Raises OSError."""
+    """Take the last step: rename `*.swap` to the final names. Raises OSError."""
     for suffix in reversed(cleaned.suffixes):
         path = swap_path(directory, cleaned.base_offset, suffix)
         storage.rename(path, path.removesuffix(SWAP_SUFFIX))
 
 
 def swap_path(directory: str, base_offset: int, suffix: str) -> str:
-    """Where a file waits to take its place."""
+    """Return the path of a segment's file with the suffix `.swap`."""
     return f"{directory}/{offset_name(base_offset, suffix)}{SWAP_SUFFIX}"
 
 
 def delete_cleaned(storage: Storage, directory: str, token: str) -> None:
-    """Delete what the cleaning of this token left behind, if the directory is still there. Raises OSError."""
+    """Delete the `*.cleaned` files of the cleaning with this token, if the directory is still there. Raises OSError."""
     end = f".{token}{CLEANED_SUFFIX}"
     with contextlib.suppress(FileNotFoundError):
         for name in storage.list_directory(directory):
@@ -108,10 +108,10 @@ def delete_cleaned(storage: Storage, directory: str, token: str) -> None:
 
 
 def finish_swaps(environment: LogEnvironment, directory: str, names: Collection[str]) -> set[int]:
-    """At a start: delete what cleanings left unfinished, and finish the swaps that a crash has interrupted.
+    """Finish the swaps that a crash interrupted, at a start, and delete the files of unfinished cleanings.
 
-    `names` are the files of the directory. Returns the base offsets of segments whose indexes were deleted, to be made
-    anew. Raises OSError.
+    `names` are the files of the directory. Returns the base offsets of segments whose indexes were deleted and must be rebuilt.
+    Raises OSError.
     """
     storage = environment.storage
     swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
@@ -122,14 +122,14 @@ def finish_swaps(environment: LogEnvironment, directory: str, names: Collection[
             continue
         _finish_swap(environment, directory, parsed[0], names)
         doubted.add(parsed[0])
-    # They go after that: a start that is repeated after a crash has to find the same indexes.
+    # Delete the cleaned files last: if this start crashes, the next one must find the same indexes.
     for name in names:
         if name.endswith(CLEANED_SUFFIX):
             storage.delete(f"{directory}/{name}")
     for name in swaps:
         parsed = parse_offset_name(name.removesuffix(SWAP_SUFFIX))
         if parsed is not None and parsed[1] != LOG_SUFFIX:
-            # Whether the log it belongs to got its final name, nobody knows: its indexes are made anew.
+            # The log may already have its final name or not, so rebuild its indexes.
             storage.delete(f"{directory}/{name}")
             _delete_files(storage, directory, parsed[0], _INDEX_SUFFIXES)
             doubted.add(parsed[0])
@@ -143,12 +143,12 @@ _INDEX_SUFFIXES = tuple(suffix for suffix in SEGMENT_SUFFIXES if suffix != LOG_S
 
 @dataclass(frozen=True, slots=True)
 class _Contents:
-    """What a segment file holds up to the first damage."""
+    """The sound batches at the front of a segment file."""
 
     end_offset: int
     size_bytes: int
     is_sound: bool
-    """Whether nothing comes after that."""
+    """Whether the file ends after these batches."""
 
 
 def _finish_swap(
@@ -160,13 +160,13 @@ def _finish_swap(
     is_sound = contents.is_sound and _is_all_there(storage, directory, base_offset, contents, names)
     if not is_sound:
         if storage.exists(f"{directory}/{offset_name(base_offset, LOG_SUFFIX)}"):
-            _logger.error("%s is damaged and not used: what it was made from is still there", swapped)
+            _logger.error("%s is damaged and not used: its source segments are still there", swapped)
             storage.delete(swapped)
             return
         contents = _cut_before_the_next(environment, directory, base_offset, contents)
     end_offset = max(contents.end_offset, base_offset + 1)
     _logger.info(
-        "%s: the cleaned segment for offsets %d to %d takes its place after a crash",
+        "%s: the cleaned segment for offsets %d to %d is swapped in after a crash",
         directory,
         base_offset,
         end_offset - 1,
@@ -187,7 +187,7 @@ def _delete_files(storage: Storage, directory: str, base_offset: int, suffixes: 
 def _is_all_there(
     storage: Storage, directory: str, base_offset: int, contents: _Contents, names: Collection[str]
 ) -> bool:
-    """Whether the sound batches are all that the indexes of the cleaned segment know of. Raises OSError."""
+    """Return whether the sound batches are all batches that the cleaned segment's indexes know. Raises OSError."""
     offset_entries = _cleaned_contents(
         storage, directory, offset_name(base_offset, OFFSET_INDEX_SUFFIX), names
     )
@@ -220,7 +220,10 @@ def _has_batch_that_ends_with(storage: Storage, file: DataFile, contents: _Conte
 
 
 def _cleaned_contents(storage: Storage, directory: str, name: str, names: Collection[str]) -> list[bytes]:
-    """What cleanings wrote for the file `name`: it was renamed before its log, but the disk may not have it so."""
+    """Return the contents that cleanings wrote for the file `name`, under its `.swap` name or its `.cleaned` names.
+
+    The file was renamed before its log, but that rename may not have reached the disk.
+    """
     if name + SWAP_SUFFIX in names:
         return [storage.read_file(f"{directory}/{name}{SWAP_SUFFIX}")]
     return [
@@ -233,7 +236,7 @@ def _cleaned_contents(storage: Storage, directory: str, name: str, names: Collec
 def _cut_before_the_next(
     environment: LogEnvironment, directory: str, base_offset: int, contents: _Contents
 ) -> _Contents:
-    """Have a damaged cleaned segment end where one begins that is still there, which is whole. Raises OSError."""
+    """Truncate a damaged cleaned segment before the next source segment that still exists. Raises OSError."""
     storage = environment.storage
     parsed = [parse_offset_name(name) for name in storage.list_files(directory)]
     later = [found[0] for found in parsed if found and found[1] == LOG_SUFFIX and found[0] > base_offset]
@@ -255,9 +258,9 @@ def _cut_before_the_next(
 def _contents_of(
     environment: LogEnvironment, directory: str, base_offset: int, path: str, before: int | None = None
 ) -> _Contents:
-    """The sound batches at the front of a segment file that does not have its final name yet, and end below `before`.
+    """Return the sound batches at the front of a segment file at `path`, up to the first that reaches `before`.
 
-    Its batches lie one behind the other up to the end of the file. Raises OSError.
+    Raises OSError.
     """
     storage = environment.storage
     size_bytes = storage.list_files(directory)[path.rpartition("/")[2]]

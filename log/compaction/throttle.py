@@ -1,4 +1,4 @@
-"""Keeping to a number of bytes per second, by waiting. Source: Kafka's `Throttler`."""
+"""Limits a cleaning to a number of bytes per second, by sleeping. Source: Kafka's `Throttler`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 
 class Throttle:
-    """Counts bytes from its first one on; `bytes_per_s` 0 means no limit."""
+    """A limit on bytes per second since it was made; `bytes_per_s` 0 means no limit."""
 
     __slots__ = ("_bytes_per_s", "_clock", "_done", "_sleep", "_started")
 
     def __init__(
         self, bytes_per_s: float, clock: Callable[[], float], sleep: Callable[[float], object]
     ) -> None:
-        """Take a clock in seconds and what waits for some of them."""
+        """Take the limit, a clock in seconds, and a function that sleeps for seconds."""
         self._bytes_per_s = bytes_per_s
         self._clock = clock
         self._sleep = sleep
@@ -21,7 +21,7 @@ class Throttle:
         self._done = 0
 
     def count(self, size_bytes: int) -> None:
-        """Wait for as long as these bytes may take."""
+        """Count bytes, and sleep if they came faster than the limit."""
         self._done += size_bytes
         if self._bytes_per_s <= 0:
             return

@@ -1,7 +1,7 @@
-"""The process that cleans logs, apart from the one that serves them: decoding records takes long.
+"""The process that cleans logs, apart from the gateway, because decoding records takes long.
 
-Reads jobs from standard input and writes reports to standard output (see `job`), until the input ends. It has no state of
-its own, so that it can be killed at any time.
+The process reads jobs from standard input and writes reports to standard output (see `job`), until the input ends. It keeps no
+state, so it can be killed at any time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SALT_BYTES: Final = 16
 
 
 def main(parent_id: int) -> None:
-    """Serve the process `parent_id`, which started this one, and die with it."""
+    """Serve the process `parent_id`, which started this process, and exit when that process ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _die_with(parent_id)
     with contextlib.suppress(OSError):
@@ -43,7 +43,7 @@ def main(parent_id: int) -> None:
 
 
 def serve(jobs: BinaryIO, reports: BinaryIO) -> None:
-    """Do the jobs one after the other."""
+    """Run the jobs one after the other."""
 
     def send(report: CleaningReport) -> None:
         frame = encode_report(report)
@@ -70,7 +70,7 @@ def _done(job: CleaningJob, send: Callable[[CleaningReport], None]) -> CleaningR
 
 
 def _die_with(parent_id: int) -> None:
-    """Only Linux has the call; elsewhere the end of the input comes after the job under way."""
+    """Kill this process when its parent ends. Only Linux can; elsewhere this process ends after its present job."""
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent_id:

@@ -12,7 +12,7 @@ from log.compaction.worker import serve
 @pytest.mark.parametrize("fields", [{}, {"version": JOB_VERSION + 1, "logs": []}])
 def test_a_job_of_another_release_is_refused_by_its_version(fields: dict[str, object]) -> None:
     frame = msgspec.msgpack.encode(fields)
-    with pytest.raises(UnknownJobVersion, match=r"asks in version \d .* restart the gateway"):
+    with pytest.raises(UnknownJobVersion, match=r"cleaning job of version \d.* restart the gateway"):
         decode_job(frame)
 
 
