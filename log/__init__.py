@@ -7,8 +7,10 @@ from log.config import LogConfig
 from log.directory.log_directory import LogDirectory
 from log.durability.durability import Durability, LocalDurability
 from log.durability.flush_ticket import FlushTicket
+from log.environment import LogEnvironment
 from log.errors import (
     CorruptRecord,
+    DelayedLimitReached,
     DirectoryLocked,
     IncompatibleFormat,
     InvalidProducerEpoch,
@@ -17,6 +19,9 @@ from log.errors import (
     InvalidTxnState,
     LogError,
     MalformedBatch,
+    NameLimitReached,
+    NamesNotReady,
+    NameUndecided,
     OffsetOutOfRange,
     OutOfOrderSequence,
     ProducerLimitReached,
@@ -29,10 +34,12 @@ from log.errors import (
 )
 from log.files.data_file import NotCached, Place
 from log.files.deletion_queue import DeletionTicket
+from log.files.file_names import parse_partition_directory
 from log.files.storage import Storage
 from log.partition_log import PartitionLog
 from log.removal.retention_rules import NOT_HELD, DeletedSegment, DeletionReason
 from log.retention import RemovalTicket
+from log.segments.damage import DamagedRange
 from log.segments.regions import (
     Appended,
     FileRegion,
@@ -40,12 +47,16 @@ from log.segments.regions import (
     ReadResult,
     TimestampAndOffset,
 )
+from log.state.delayed_records import NEVER_DUE
 from log.state.transactions import OpenTransaction
 
 __all__ = [
+    "NEVER_DUE",
     "NOT_HELD",
     "Appended",
     "CorruptRecord",
+    "DamagedRange",
+    "DelayedLimitReached",
     "DeletedSegment",
     "DeletionReason",
     "DeletionTicket",
@@ -62,8 +73,12 @@ __all__ = [
     "LocalDurability",
     "LogConfig",
     "LogDirectory",
+    "LogEnvironment",
     "LogError",
     "MalformedBatch",
+    "NameLimitReached",
+    "NameUndecided",
+    "NamesNotReady",
     "NotCached",
     "OffsetOutOfRange",
     "OpenTransaction",
@@ -85,6 +100,7 @@ __all__ = [
     "lookups",
     "markers",
     "measures",
+    "parse_partition_directory",
     "retention",
     "settings",
 ]

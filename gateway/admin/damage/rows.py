@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.admin.damage.messages import DamagedRow
-from log.segments.damage import DamagedRange
+from log import DamagedRange
 
 
 def damaged_row(topic: str, partition: int, found: DamagedRange) -> DamagedRow:

@@ -14,10 +14,16 @@ from gateway.admin.request import ControlError
 from gateway.admin.stored_data import locked, metadata_directory
 from gateway.config import Config
 from gateway.runtime.topics.topic_lifecycle import topic_policy
-from log import DirectoryLocked, IncompatibleFormat, LogDirectory, LogError, Storage
+from log import (
+    DirectoryLocked,
+    IncompatibleFormat,
+    LogDirectory,
+    LogError,
+    Storage,
+    parse_partition_directory,
+)
 from log.directory.damage_scan import DamagedPartition, scan_directory
 from log.directory.repair import give_up
-from log.files.file_names import parse_partition_directory
 
 
 def repair(data_dir: Path, config: Config, *, apply: bool, now_ms: int) -> Repair:

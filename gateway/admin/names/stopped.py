@@ -14,8 +14,7 @@ from gateway.admin.names.messages import NamePage, NamesRequest
 from gateway.admin.request import ControlError
 from gateway.admin.stopped_gateway import StoppedGateway
 from gateway.admin.stored_data import metadata_directory
-from log import Storage
-from log.files.file_names import parse_partition_directory
+from log import Storage, parse_partition_directory
 from log.state.name_snapshots import newest_names
 from seq_validator.names import NameState, WrittenName
 

@@ -20,8 +20,18 @@ from gateway.protocol.produce_codec import ProduceRow, encode_produce_response
 from gateway.runtime.coordinators.operations import Unavailable
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.services import Services
-from log import Appended, InvalidRecord, LogError, MalformedBatch, StorageFailed, measures
-from log.errors import DelayedLimitReached, NameLimitReached, NamesNotReady, NameUndecided
+from log import (
+    Appended,
+    DelayedLimitReached,
+    InvalidRecord,
+    LogError,
+    MalformedBatch,
+    NameLimitReached,
+    NamesNotReady,
+    NameUndecided,
+    StorageFailed,
+    measures,
+)
 from log.format.record_batch import HEADER_BYTES, parse_header
 
 logger = logging.getLogger(__name__)

@@ -39,8 +39,7 @@ from gateway.runtime.coordinators.operations import Unavailable
 from gateway.runtime.coordinators.share_sessions import ShareSession
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.partition import Partition
-from log import LogError, PartitionLog
-from log.state.delayed_records import NEVER_DUE
+from log import NEVER_DUE, LogError, PartitionLog
 
 API_KEY: Final = 78
 FIRST_WITH_STRICT_LIMIT: Final = 2

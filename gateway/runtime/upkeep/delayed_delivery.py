@@ -9,8 +9,7 @@ from typing import Final
 
 from gateway.runtime.loop.clock import Clock
 from gateway.runtime.partitions.registry import Partitions
-from log import LogDirectory, settings
-from log.partition_log import PartitionLog
+from log import LogDirectory, PartitionLog, settings
 
 RUN_EVERY_S: Final = 1.0
 SNAPSHOTS_AT_ONCE: Final = 10

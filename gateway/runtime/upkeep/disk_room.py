@@ -15,8 +15,7 @@ from gateway.config import Config
 from gateway.runtime.loop.clock import Clock
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.topics.metadata_log import MetadataLog
-from log import LogDirectory, LogError
-from log.partition_log import PartitionLog
+from log import LogDirectory, LogError, PartitionLog
 
 logger = logging.getLogger(__name__)
 

@@ -16,8 +16,7 @@ from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions, TopicPartitions
 from gateway.runtime.upkeep.names_replay import REPLAY_BYTES, is_behind
-from log import LogDirectory, LogError, settings
-from log.partition_log import PartitionLog
+from log import LogDirectory, LogError, PartitionLog, settings
 
 logger = logging.getLogger(__name__)
 
