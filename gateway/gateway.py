@@ -43,11 +43,13 @@ from seq_validator import ProducerLimit
 logger = logging.getLogger(__name__)
 
 SWITCH_INTERVAL_S = 0.0002
-"""How long a flush that is over may wait for the event loop to let its thread go on."""
+"""Time (s) after which a thread must yield to another, so that the thread of a finished flush continues soon."""
 GC_THRESHOLD = 50_000
-"""Objects here live per request or for ever; the default of 700 would look at them all the time."""
+"""Python's threshold for its garbage collector. Objects here live for one request or for ever; the default of 700 would
+scan them all the time.
+"""
 STOP_TIMEOUT_S = 10.0
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # constant of glibc's malloc.h
 KEPT_BLOCK_BYTES = 32 << 20
 KEPT_FREE_BYTES = 16 << 20
 EVERY_INTERFACE = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not bound
@@ -79,12 +81,12 @@ class Gateway:
 
     @property
     def services(self) -> Services:
-        """What the parts share, from when the metadata is read."""
+        """Return the parts that all others share; they exist once the metadata is read."""
         assert self._services is not None
         return self._services
 
     async def start(self) -> None:
-        """Recover the data, then listen. Raises StartFailed; nothing of it runs any more then, and the lock is free."""
+        """Recover the data, then listen. Raises StartFailed; then all parts are stopped again, and the lock is free."""
         config = self.config
         self._flusher = Flusher(asyncio.get_running_loop(), machine=self.machine)
         follow_flusher(config, self._flusher)
@@ -107,7 +109,7 @@ class Gateway:
             raise
 
     async def _put_together(self, handles_limit: int) -> None:
-        """Make all parts from what the metadata tells; those that do nothing before they are begun."""
+        """Make all parts from the replayed metadata; they do nothing until they are begun."""
         loop = asyncio.get_running_loop()
         config, flusher, log_directory = self.config, self._flusher, self._log_directory
         services, self._lifecycle, self._store = await compose(
@@ -126,16 +128,16 @@ class Gateway:
         self._services = services
 
     async def _begin(self) -> None:
-        """Begin to serve, listening last. Raises StartFailed."""
+        """Begin to serve; the listeners begin last. Raises StartFailed."""
         services = self.services
         self._start_coordinators()
-        # a claim is written down: not before it is known that this release can read everything
+        # claiming a block writes to the metadata: do it only when this release can read all of it
         if not await services.producer_ids.start():
             logger.warning("no producer ids yet: %s", services.producer_ids.state().last_error)
         services.cold_reads.start()
         services.backlog.start()
         services.disk_room.start()
-        # before the first request: what is full takes nothing
+        # before the first request, so that a full disk takes no batch
         await services.backlog.measure_all_safely()
         for listener in self.config.listeners:
             await self._listen(listener)
@@ -205,7 +207,7 @@ class Gateway:
     async def stop(self) -> None:
         """Answer what is in flight, make everything durable, leave a clean-shutdown marker.
 
-        After a start that was refused before anything was written, what a clean stop said of the directory goes on.
+        After a start that failed before anything was written, the marker of the last clean stop stays valid.
         """
         if self._services is not None:
             await self._stop_services(self._services)
@@ -283,7 +285,7 @@ def _address(endpoint: Endpoint) -> str:
 
 
 def _keep_freed_memory() -> None:
-    """Have the C library keep the memory of large answers instead of mapping and unmapping it for each fetch.
+    """Let the C library keep the memory of large answers instead of mapping and unmapping it for each fetch.
 
     A megabyte mapped anew costs 256 page faults, more than filling it. Only glibc has the call.
     """
@@ -299,7 +301,7 @@ def _open_files_limit() -> int:
 
 
 def _raise_open_files_limit() -> None:
-    """Connections and segments need file handles; take what the system allows without asking."""
+    """Raise the limit of open files as far as the system allows: connections and segments need file handles."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = min(hard, 1 << 20) if hard != resource.RLIM_INFINITY else 1 << 20
     if soft < wanted:

@@ -3,7 +3,8 @@
 Offset -1 means the high watermark. The new start is durable before the answer. Where a request names a partition twice,
 its last offset counts, as in Kafka. The request's time-out is ignored: in Kafka it concerns other replicas only. A
 topic whose cleanup.policy is `compact` refuses the request. With an empty cleanup.policy this API is the only way to
-delete records. Source: Kafka's ReplicaManager.deleteRecords, Partition.deleteRecordsOnLeader.
+delete records.
+Source: Kafka's ReplicaManager.deleteRecords, Partition.deleteRecordsOnLeader.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 Readers of committed records (isolation_level 1) get the records below the last stable offset, and the list of aborted
 transactions that they must filter out. Sessions (v7), leader epochs (v9), log truncation checks (v12) and topic ids
-(v13) as in Kafka. A fetch that must wait holds back later requests of its own connection only. Source: Kafka's
-KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages, FetchSession, KIP-74, KIP-227; UnifiedLog.lastStableOffset,
-LocalLog.addAbortedTransactions, KIP-98.
+(v13) as in Kafka. A fetch that must wait holds back later requests of its own connection only.
+Source: Kafka's KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages, FetchSession, KIP-74, KIP-227;
+UnifiedLog.lastStableOffset, LocalLog.addAbortedTransactions, KIP-98.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """OffsetForLeaderEpoch (key 23, versions 2–4): return the offset at which a leader epoch ends.
 
-Consumers use it to find out whether what they read was truncated. Source: Kafka's
-ReplicaManager.lastOffsetForLeaderEpoch, UnifiedLog.endOffsetForEpoch (KIP-101, KIP-320).
+Consumers use it to find out whether what they read was truncated.
+Source: Kafka's ReplicaManager.lastOffsetForLeaderEpoch, UnifiedLog.endOffsetForEpoch (KIP-101, KIP-320).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What each group is limited to: its own configurations, else the settings for all groups.
+"""The limits of each group: the group's own configurations, or else the settings for all groups.
 
-Asked with every heartbeat and fetch, so the answers are kept until a configuration of the group changes.
+Every heartbeat and fetch needs them, so the limits of a group are kept until its configurations change.
 """
 
 from __future__ import annotations
@@ -27,17 +27,18 @@ from log import PartitionLog, lookups
 
 @dataclass(frozen=True, slots=True)
 class ShareReading:
-    """How a share group reads partitions: where it begins, and how far it may go."""
+    """Where a share group begins to read a partition, and how far it may read."""
 
     offset_reset: str
     is_committed_only: bool
 
     def end_offset(self, log: PartitionLog) -> int:
-        """Before it records can be acquired."""
+        """Return the offset before which records can be acquired."""
         return log.last_stable_offset if self.is_committed_only else log.high_watermark
 
     def first_offset(self, log: PartitionLog, now_ms: int) -> int:
-        """Where to begin in a partition that was never read; at the end where no record is as young as asked for.
+        """Return the offset at which a group begins in a partition that it never read; the end if no record is young
+        enough.
 
         Raises:
             LogError: the log can't be read.
@@ -53,7 +54,7 @@ class ShareReading:
 
 @dataclass(frozen=True, slots=True)
 class GroupRules:
-    """All that holds for one group."""
+    """The limits of one group."""
 
     consumer: ConsumerLimits
     share_group: ShareGroupLimits
@@ -63,18 +64,18 @@ class GroupRules:
 
 
 class GroupConfigs:
-    """Looks up what holds for a group."""
+    """Looks up the limits of a group."""
 
     def __init__(self, config: Config, metadata_log: MetadataLog) -> None:
         self._config = config
         self._metadata_log = metadata_log
         self._rules: dict[str, GroupRules] = {}
-        """Of the groups that have configurations of their own."""
+        """The limits of the groups that have configurations of their own."""
         self._for_all = self._made("")
         metadata_log.add_listener(self._metadata_changed)
 
     def of(self, group_id: str) -> GroupRules:
-        """What holds for a group now."""
+        """Return the limits of a group now."""
         if group_id not in self._metadata_log.image.configured(GROUP_RESOURCE):
             return self._for_all
         rules = self._rules.get(group_id)
@@ -83,11 +84,11 @@ class GroupConfigs:
         return rules
 
     def consumer_limits(self, group_id: str) -> ConsumerLimits:
-        """Of a group of the consumer protocol."""
+        """Return the limits of a group of the consumer protocol."""
         return self.of(group_id).consumer
 
     def share_limits(self, group_id: str) -> ShareGroupLimits:
-        """Of a share group, but for what its members acquire."""
+        """Return the limits of a share group, without those of acquired records."""
         return self.of(group_id).share_group
 
     async def _metadata_changed(self, records: Sequence[MetadataRecord]) -> None:

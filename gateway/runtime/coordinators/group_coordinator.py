@@ -79,7 +79,7 @@ class GroupCoordinator:
             min_session_timeout_ms=config.int("group.min.session.timeout.ms"),
             max_session_timeout_ms=config.int("group.max.session.timeout.ms"),
         )
-        # of three bytes a character, with a group id and a topic name of the greatest length
+        # three bytes a character, with a group id and a topic name of the greatest length
         self._largest_offset_bytes = 3 * config.int("offset.metadata.max.bytes") + (1 << 15) + (1 << 10)
         self._topics = RegisteredTopics(partitions)
         self.shards = CoordinatorShards(
@@ -152,32 +152,32 @@ class GroupCoordinator:
     # Groups.
 
     def _loaded(self, group_id: str) -> LoadedShard[GroupShard]:
-        """The shard that holds a group. Raises Unavailable, also of an id that stands for a producer name."""
+        """Return the shard that holds a group. Raises Unavailable, also for an id that stands for a producer name."""
         if is_name_group(group_id):
             raise Unavailable(ErrorCode.invalid_group_id)
         return self.shards.of(group_id)
 
     def loaded_shards(self) -> list[GroupShard]:
-        """All shards that hold anything, for those who list groups; one that can't be loaded is left out."""
+        """Return all shards that hold records, to list groups; a shard that can't be loaded is left out."""
         self.shards.load_stored()
         return [loaded.shard for loaded in self.shards if loaded.is_current]
 
     def find(self, group_id: str) -> ClassicGroup | None:
-        """A group as it is now. Raises Unavailable."""
+        """Return a group as it is now. Raises Unavailable."""
         return self._loaded(group_id).shard.groups.get(group_id)
 
     def find_consumer_group(self, group_id: str) -> ConsumerGroup | None:
-        """A group of the consumer protocol as it is now. Raises Unavailable."""
+        """Return a group of the consumer protocol as it is now. Raises Unavailable."""
         return self._loaded(group_id).shard.consumers.groups.get(group_id)
 
     def find_share_group(self, group_id: str) -> ShareGroup | None:
-        """A share group as it is now. Raises Unavailable."""
+        """Return a share group as it is now. Raises Unavailable."""
         return self._loaded(group_id).shard.shares.groups.get(group_id)
 
     # Operations.
 
     async def join(self, group_id: str, request: Join) -> JoinReply:
-        """JoinGroup. Raises Unavailable."""
+        """Carry out JoinGroup. Raises Unavailable."""
         waiter: asyncio.Future[Reply] = self._loop.create_future()
         await self.run(group_id, lambda shard, effects: shard.join(group_id, request, waiter, effects))
         reply = await waiter
@@ -190,7 +190,7 @@ class GroupCoordinator:
         protocol: tuple[str | None, str | None],
         assignments: dict[str, bytes],
     ) -> SyncReply:
-        """SyncGroup. Raises Unavailable."""
+        """Carry out SyncGroup. Raises Unavailable."""
         waiter: asyncio.Future[Reply] = self._loop.create_future()
         await self.run(
             member.group_id,
@@ -201,7 +201,7 @@ class GroupCoordinator:
         return reply
 
     def heartbeat(self, member: Committer) -> ErrorCode:
-        """Heartbeat, answered at once: it changes nothing that the log holds. Raises Unavailable."""
+        """Carry out Heartbeat, at once: a heartbeat changes nothing that the log holds. Raises Unavailable."""
         loaded = self._loaded(member.group_id)
         error = loaded.shard.heartbeat(member, self._clock.now_ms())
         if error is ErrorCode.rebalance_in_progress:
@@ -211,17 +211,17 @@ class GroupCoordinator:
     async def leave(
         self, group_id: str, leaving: Sequence[tuple[str, str | None]]
     ) -> ErrorCode | list[ErrorCode]:
-        """LeaveGroup. Raises Unavailable."""
+        """Carry out LeaveGroup. Raises Unavailable."""
         return await self.run(group_id, lambda shard, effects: shard.leave(group_id, leaving, effects))
 
     async def consumer_heartbeat(self, request: Heartbeat) -> HeartbeatReply:
-        """ConsumerGroupHeartbeat of a checked request. Raises HeartbeatRefused, Unavailable."""
+        """Carry out a ConsumerGroupHeartbeat that is checked. Raises HeartbeatRefused, Unavailable."""
         return await self.run(
             request.group_id, lambda shard, effects: shard.consumer_heartbeat(request, effects)
         )
 
     async def commit(self, committer: Committer, records: Sequence[OffsetCommitRecord]) -> ErrorCode:
-        """Commit offsets durably; the error is that of all of them. Raises Unavailable."""
+        """Commit offsets durably; return one error for all of them. Raises Unavailable."""
         loaded = self._loaded(committer.group_id)
         return await self.shards.run(loaded, self._commit(loaded, committer, records))
 
@@ -309,15 +309,18 @@ class GroupCoordinator:
             self.shards.follow(partition.index, TransactionEnd(producer[0], is_commit))
 
     def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
-        """Whether a member may fetch its group's offsets. Raises Unavailable."""
+        """Return the error if a member may not fetch its group's offsets. Raises Unavailable."""
         return self._loaded(group_id).shard.check_fetch(group_id, member_id, member_epoch)
 
     async def read(self, group_id: str, look: Callable[[GroupShard], T]) -> T:
-        """What `look` finds in the shard of a group, once everything that it can have seen is durable. Raises Unavailable."""
+        """Return the result of `look` in the shard of a group, once everything that `look` can have seen is durable.
+
+        Raises Unavailable.
+        """
         return await self.shards.run(self._loaded(group_id), lambda shard, _: Change(look(shard)))
 
     async def durable_shard(self, group_id: str) -> GroupShard:
-        """The shard of a group once everything it holds is durable; to be read before the next await. Raises Unavailable."""
+        """Return the shard of a group once its state is durable. Read it before the next await. Raises Unavailable."""
         return await self.read(group_id, lambda shard: shard)
 
     async def run(self, group_id: str, operation: Callable[[GroupShard, Effects], T]) -> T:
@@ -329,7 +332,7 @@ class GroupCoordinator:
         return await self.shards.run(loaded, self._with_effects(loaded, group_id, operation))
 
     async def metadata_changed(self, records: Sequence[MetadataRecord]) -> None:
-        """Have groups check their topics again, and forget the offsets of deleted topics."""
+        """Make groups check their topics again, and forget the offsets of deleted topics."""
         if any(isinstance(record, TopicRecord | PartitionRecord | RemoveTopicRecord) for record in records):
             for loaded in self.shards:
                 loaded.shard.consumers.topics_changed()
@@ -340,7 +343,7 @@ class GroupCoordinator:
             try:
                 self._apply(loaded, None, lambda shard, effects: shard.forget_topics_but(topics, effects))
             except Unavailable:
-                continue  # the shard is loaded anew, and cleaned when its offsets are old
+                continue  # the shard is loaded again, and cleaned when its offsets are old
 
     def _with_effects(
         self,
@@ -348,7 +351,7 @@ class GroupCoordinator:
         group_id: str | None,
         operation: Callable[[GroupShard, Effects], T],
     ) -> Operation[GroupShard, T]:
-        """Make an operation of a group's own that folds in what it changes, and sets the timer of the group."""
+        """Make an operation on a group that folds in the changes and sets the timer of the group."""
 
         def judge(shard: GroupShard, now_ms: int) -> Change[T]:
             effects = Effects(now_ms)
@@ -367,13 +370,13 @@ class GroupCoordinator:
         group_id: str | None,
         operation: Callable[[GroupShard, Effects], None],
     ) -> None:
-        """Carry out at once what nobody waits for. Raises Unavailable."""
+        """Carry out an operation that no request waits for. Raises Unavailable."""
         self.shards.apply(loaded, self._with_effects(loaded, group_id, operation))
 
     # Time.
 
     def clock_was_set(self, by_ms: int) -> None:
-        """Move all deadlines with the clock, so that nobody's time ends sooner or later than before."""
+        """Move all deadlines with the clock, so that no time-out ends sooner or later than before."""
         now_ms = self._clock.now_ms()
         for loaded in self.shards:
             loaded.shard.clock_was_set(by_ms)
@@ -382,7 +385,7 @@ class GroupCoordinator:
                 self._timers.set(loaded, group_id, now_ms)
 
     def _expire(self, loaded: LoadedShard[GroupShard], group_id: str) -> None:
-        with contextlib.suppress(Unavailable):  # whoever asks next loads the shard anew
+        with contextlib.suppress(Unavailable):  # the next request loads the shard again
             self._apply(loaded, group_id, lambda shard, effects: shard.expire(group_id, effects))
 
     def _clean_later(self) -> None:

@@ -1,4 +1,4 @@
-"""Moves groups forward over what they have not read, durably, and counts what they skip."""
+"""Moves groups forward past records that they have not read, durably, and counts the skipped records."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from gateway.runtime.partitions.partition import Partition
 logger = logging.getLogger(__name__)
 
 OFFSETS_AT_ONCE = 16
-"""Offsets committed by one batch; the largest of them fit."""
+"""Offsets that one batch commits; the largest of them still fit into it."""
 
 Readers = dict[TopicPartition, list[Reader]]
 
 
 class GroupMoves:
-    """Carries out moves by the coordinators of the groups."""
+    """Carries out the moves with the coordinators of the groups."""
 
     def __init__(self, groups: GroupCoordinator, shares: ShareCoordinator) -> None:
         self._groups = groups
@@ -35,7 +35,7 @@ class GroupMoves:
         self.skipped = SkippedRecords()
 
     async def carry_out(self, moves: Sequence[tuple[Partition, Move]], readers: Readers) -> None:
-        """Move whoever can be moved, and have `readers` tell where they are then."""
+        """Move the groups that can be moved, and update `readers` with their new offsets."""
         by_group: dict[str, list[tuple[Partition, Move]]] = {}
         shares = []
         for partition, move in moves:

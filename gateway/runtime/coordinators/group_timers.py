@@ -11,7 +11,7 @@ from gateway.runtime.coordinators.shard import LoadedShard
 
 
 class GroupTimers:
-    """Calls `due` with a shard and a group of it when the group has something to do."""
+    """Calls `due` with a shard and one of its groups when a deadline of the group is reached."""
 
     def __init__(self, due: Callable[[LoadedShard[GroupShard], str], None]) -> None:
         self._due = due

@@ -1,6 +1,6 @@
-"""Requests that wait before they are carried out, in the order they came; bounded in number, bytes and time.
+"""Holds requests before they are carried out, in the order they came; limited in number, bytes and time.
 
-One connection has at most one of them, because its later requests begin only after it.
+A connection has at most one held request, because its later requests begin only after that.
 """
 
 from __future__ import annotations
@@ -11,25 +11,27 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 SHARE_OF_TIMEOUT: Final = 0.9
-"""A client whose time-out is over has hung up; it should have an answer before."""
+"""The share of a client's time-out for which its request is held. A client hangs up at its time-out, so the answer must
+come earlier.
+"""
 IMPATIENT_S: Final = 0.05
-"""What a client had sent behind a request that waited in vain does not wait anew."""
+"""For this time after a request was held in vain, requests that its client had sent behind it are not held."""
 
 
 class Room(Protocol):
-    """The memory of requests that are not done."""
+    """The memory that held requests may use."""
 
     def try_acquire(self, size: int) -> bool:
-        """Take `size` bytes if there is room now."""
+        """Take `size` bytes if there is room now; return whether there was."""
 
     def try_keep(self, size: int) -> bool:
-        """Take `size` bytes if there is room now, or if nobody else has taken any so."""
+        """Take `size` bytes if there is room now, or if no other held request has taken any; return whether it did."""
 
     def release_kept(self, size: int) -> None:
-        """Give them back."""
+        """Give back the bytes that `try_keep` took."""
 
     def release(self, size: int) -> None:
-        """Give them back."""
+        """Give back the bytes that `try_acquire` took."""
 
 
 class _NoLimit:
@@ -48,7 +50,9 @@ class _NoLimit:
 
 @dataclass(slots=True, eq=False)
 class HeldRequest:
-    """`may_go` tells whether it need wait no longer, `go` carries it out, whether it may or its time is over."""
+    """A held request: `may_go` tells whether it need not wait any more; `go` carries it out, also when its time is
+    over.
+    """
 
     sender: object
     size_bytes: int
@@ -58,7 +62,10 @@ class HeldRequest:
 
 
 class HeldRequests:
-    """`room` is the memory that requests share. It and the limits may be set at any time; nothing waits before."""
+    """The requests that are held. `room` is the memory that they share.
+
+    `room` and the limits may be set at any time; before that no request is held.
+    """
 
     def __init__(self) -> None:
         self.max_requests = 0
@@ -69,7 +76,7 @@ class HeldRequests:
         self.held_bytes = 0
         self.room: Room = _NoLimit()
         self.timed_out = 0
-        """Requests whose time was over, since the start."""
+        """The number of requests whose time was over, since the start."""
 
     def __len__(self) -> int:
         return len(self._held)
@@ -82,7 +89,7 @@ class HeldRequests:
         may_go: Callable[[], bool],
         go: Callable[[], None],
     ) -> HeldRequest | None:
-        """Have a request wait; None when it can't, and is to be carried out as it is now."""
+        """Hold a request; None when it can't be held and must be carried out now."""
         loop = asyncio.get_running_loop()
         wait_s = min(timeout_ms * SHARE_OF_TIMEOUT, self.max_wait_ms) / 1000
         if wait_s <= 0 or self._impatient.get(sender, 0.0) > loop.time():
@@ -98,7 +105,7 @@ class HeldRequests:
         return held
 
     def look_again(self) -> None:
-        """Carry out what may be now."""
+        """Carry out the requests that need not wait any more."""
         if self._impatient:
             now_s = asyncio.get_running_loop().time()
             self._impatient = {sender: until for sender, until in self._impatient.items() if until > now_s}
@@ -107,12 +114,12 @@ class HeldRequests:
                 self._carry_out(held)
 
     def end_all(self) -> None:
-        """Carry out everything, as if its time were over."""
+        """Carry out all requests, as if their time were over."""
         for held in list(self._held):
             self._time_is_over(held)
 
     def drop(self, held: HeldRequest) -> None:
-        """Its sender is gone: carry it out never."""
+        """Drop a request whose sender is gone; it is never carried out."""
         if held in self._held:
             del self._held[held]
             self._give_back(held)

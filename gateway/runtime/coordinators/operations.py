@@ -87,7 +87,7 @@ class _Asked:
             settle(waiter, reply)
 
     def fail(self, error: Exception) -> None:
-        """Refuse the operation, and those who wait for what it would have answered them."""
+        """Refuse the operation, and the requests that wait for its answer."""
         self.error = error
         if self.answered is not None:
             self.answered(None, error)
@@ -173,7 +173,7 @@ class Operations(Generic[S]):
             partition.when_decided(last_offset, decided)
 
     def refuse(self, loaded: LoadedShard[S]) -> None:
-        """Answer all who wait for a round of this shard with NOT_COORDINATOR."""
+        """Answer all requests that wait for a round of this shard with NOT_COORDINATOR."""
         for one in self._asked.pop(loaded, ()):
             one.fail(Unavailable(ErrorCode.not_coordinator))
 
@@ -181,7 +181,7 @@ class Operations(Generic[S]):
 
     def _flush_finished(self) -> None:
         if self._asked:
-            # those who were answered now read what is durable, before the next round changes it
+            # the callbacks of answered requests read durable state, before the next round changes it
             self._schedule()
 
     def _schedule(self) -> None:
@@ -254,7 +254,9 @@ class Operations(Generic[S]):
 
 
 def _answer(asked: Sequence[_Asked], error: Unavailable | None) -> None:
-    """Answer the operations of a round, and who else waits for them: it is durable, or was lost with an error."""
+    """Answer the operations of a round and all other requests that wait for it: the batch is durable, or it was lost
+    with an error.
+    """
     for one in asked:
         if one.error is None:
             if error is None:
@@ -264,7 +266,7 @@ def _answer(asked: Sequence[_Asked], error: Unavailable | None) -> None:
 
 
 def settle(waiter: Waiter, answer: object, error: Exception | None = None) -> None:
-    """Give a request that waits its answer, or the reason why there is none, unless its client is gone."""
+    """Give a waiting request its answer or its error, unless its client is gone."""
     assert isinstance(waiter, asyncio.Future)
     if waiter.done():
         return
@@ -272,4 +274,4 @@ def settle(waiter: Waiter, answer: object, error: Exception | None = None) -> No
         waiter.set_result(answer)
     else:
         waiter.set_exception(error)
-        waiter.exception()  # its client may be gone
+        waiter.exception()  # the client may be gone

@@ -52,18 +52,18 @@ class LoadedShard(Generic[S]):
         self._codec = codec
         self._batch = OpenBatch(partition, codec.encode)
         self.failed = False
-        """Whether the state is ahead of the log: it must be loaded anew."""
+        """Whether the state is ahead of the log, so that it must be loaded again."""
         self.lost = False
-        """Whether the coordinator was told that the shard failed."""
+        """Whether the coordinator has learned that the shard failed."""
         self.needed_bytes = 0
-        """About what the log would hold if it were rewritten now."""
+        """The estimated size of the log if it were rewritten now."""
         self.is_rewritten = False
         self._end_offset = 0
-        """The state has all records of the log below this offset, and no others."""
+        """The state contains all records of the log below this offset, and no others."""
 
     @property
     def is_current(self) -> bool:
-        """Whether the log still holds what the state has: a log that was reopened may end earlier."""
+        """Whether the log still holds every record of the state: a log that was reopened may end earlier."""
         log = self.partition.log
         return not self.failed and not log.offline and log.log_end_offset >= self._end_offset
 
@@ -102,11 +102,11 @@ class LoadedShard(Generic[S]):
         return self._end_offset > before
 
     def size_of(self, records: Iterable[Any]) -> int:
-        """About how many bytes a batch of these records takes."""
+        """Estimate how many bytes a batch of these records takes."""
         return size_of(self._codec.encode, records)
 
     async def persisted(self, last_offset: int) -> bool:
-        """Wait until what was written up to an offset is durable; False when it will not be."""
+        """Wait until the log is durable up to an offset; False when its flush fails."""
         if await self.partition.persisted(last_offset):
             return True
         self.failed = True

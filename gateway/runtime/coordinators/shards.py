@@ -1,7 +1,8 @@
 """All partitions of one internal topic, each with the state machine that lives in it.
 
 A shard is loaded when an operation first needs it. A shard whose log could not be written, or lost what was written, is
-dropped: its state is ahead of the log, so the next operation loads it anew. Source: Kafka's `CoordinatorRuntime`.
+dropped: its state is ahead of the log, so the next operation loads it anew.
+Source: Kafka's `CoordinatorRuntime`.
 """
 
 from __future__ import annotations
@@ -87,14 +88,14 @@ class CoordinatorShards(Generic[S]):
     # Loading.
 
     def of(self, owner: str) -> LoadedShard[S]:
-        """The shard that holds the state of a group or a transactional id. Raises Unavailable."""
+        """Return the shard that holds the state of a group or a transactional id. Raises Unavailable."""
         index = self._internal_topics.index_for(self.topic.name, owner)
         if index is None:
             raise Unavailable
         return self.at(index)
 
     def at(self, index: int) -> LoadedShard[S]:
-        """The shard of one partition. Raises Unavailable."""
+        """Return the shard of one partition. Raises Unavailable."""
         name = self.topic.name
         partition = self._partitions.get(name, index)
         loaded = self._loaded.get(index)
@@ -111,7 +112,7 @@ class CoordinatorShards(Generic[S]):
             raise Unavailable from error
 
     def _load(self, partition: Partition) -> LoadedShard[S]:
-        """Raises LogError, IncompatibleFormat."""
+        """Load a shard from its log. Raises LogError, IncompatibleFormat."""
         loaded = LoadedShard(partition, self._fresh_state(), self.topic.codec)
         loaded.load(self._clock.now_ms())
         self._loaded[partition.index] = loaded
@@ -133,7 +134,7 @@ class CoordinatorShards(Generic[S]):
                 self.at(partition.index)
 
     def _stored(self) -> Iterator[Partition]:
-        """The partitions that hold records."""
+        """Return the partitions that hold records."""
         topic = self._partitions.by_name.get(self.topic.name)
         for partition in topic.with_records() if topic is not None else ():
             if partition.log.log_end_offset > partition.log.log_start_offset:
@@ -170,11 +171,11 @@ class CoordinatorShards(Generic[S]):
         return self._operations.apply(loaded, operation)
 
     async def persisted(self, loaded: LoadedShard[S], last_offset: int) -> None:
-        """Wait until what was written up to an offset is durable. Raises Unavailable when it will not be."""
+        """Wait until the log is durable up to an offset. Raises Unavailable when its flush fails."""
         await self._operations.persisted(loaded, last_offset)
 
     def check_current(self, loaded: LoadedShard[S]) -> None:
-        """Raises Unavailable for a shard whose log no longer has what its state has."""
+        """Refuse a shard whose log no longer holds every record of its state. Raises Unavailable."""
         if not loaded.is_current:
             self.lose(loaded)
             raise Unavailable(ErrorCode.not_coordinator)

@@ -1,4 +1,4 @@
-"""Changes of the delivery state of share groups, with the records that say what the log must hold of them."""
+"""Changes of the delivery state of share groups, with the records that make the changes durable."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def changed(
     act: Callable[[SharePartition], Sequence[StateBatch]],
     wake: Callable[[SharePartitionKey], None],
 ) -> Change[None]:
-    """Change the delivery state of a partition that is known; call `wake` if anything has changed."""
+    """Change the delivery state of a known partition; call `wake` if the state has changed."""
     found = states.partitions[key]
     before = found.start_offset
     batches = tuple(act(found))
@@ -29,7 +29,7 @@ def changed(
 
 
 def forgetting(keys: Sequence[SharePartitionKey]) -> Operation[ShareStates, None]:
-    """Return the operation that forgets those of the partitions that are known."""
+    """Return the operation that forgets the known ones of these partitions."""
 
     def operation(states: ShareStates, _: int) -> Change[None]:
         return Change(None, [ShareSnapshot(key, None) for key in keys if key in states.partitions])
@@ -43,6 +43,6 @@ def expire(found: SharePartition, now_ms: int, limits: ShareLimits) -> Sequence[
 
 
 def go_on_at(found: SharePartition, offset: int) -> Sequence[StateBatch]:
-    """Move the start offset; no other state must be stored for that."""
+    """Move the start offset forward; this changes no other stored state."""
     found.log_starts_at(offset)
     return ()

@@ -1,7 +1,9 @@
-"""Share groups of this node: their partitions' delivery state, and the sessions of their fetches.
+"""Share groups of this node: the delivery state of their partitions, and their share sessions.
 
-Their members live with all other groups in `__consumer_offsets`, where the group coordinator has them. Delivery state lives in `__share_group_state`: every acknowledgement, release and lock that ran out is appended
-there, and answered when it is durable. Source: Kafka's `SharePartitionManager`, `ShareCoordinatorService`.
+Their members are stored in `__consumer_offsets`, as those of all groups, and belong to the group coordinator. Delivery
+state lives in `__share_group_state`: every acknowledgement, release and expired lock is appended there, and answered
+when it is durable.
+Source: Kafka's `SharePartitionManager`, `ShareCoordinatorService`.
 """
 
 from __future__ import annotations
@@ -71,7 +73,7 @@ class ShareCoordinator:
         groups.on_gone_sharer = self.release_member
         self.sessions: dict[tuple[str, str], ShareSession] = {}
         self._leaving: set[str] = set()
-        """Groups that are being deleted."""
+        """The groups that are being deleted."""
         self.waiters = ShareWaiters()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = NEVER
@@ -90,7 +92,7 @@ class ShareCoordinator:
         )
 
     def limits(self, group_id: str) -> ShareLimits:
-        """What a group may acquire, and for how long."""
+        """Return how many records a group may acquire, and for how long."""
         return self._group_configs.of(group_id).share
 
     # Beginning and end.
@@ -100,11 +102,11 @@ class ShareCoordinator:
         await self.shards.ensure_topic()
 
     def start(self) -> None:
-        """Load what is stored. Raises IncompatibleFormat."""
+        """Load the stored state. Raises IncompatibleFormat."""
         self.shards.load_at_start()
 
     def stop(self) -> None:
-        """Let everyone who waits look again."""
+        """Wake every fetch that waits: the gateway stops."""
         if self._timer is not None:
             self._timer.cancel()
         self.waiters.wake_all()
@@ -115,18 +117,18 @@ class ShareCoordinator:
         return self.shards.of(key.spread_text())
 
     def known(self, group_id: str) -> dict[SharePartitionKey, SharePartition]:
-        """All partitions that a group ever read."""
+        """Return all partitions that a group has ever read."""
         known: dict[SharePartitionKey, SharePartition] = {}
         for loaded in self.shards:
             known |= loaded.shard.groups.get(group_id, {})
         return known
 
     def find(self, key: SharePartitionKey) -> SharePartition | None:
-        """A partition's delivery state. Raises Unavailable."""
+        """Return the delivery state of a partition. Raises Unavailable."""
         return self._loaded(key).shard.partitions.get(key)
 
     async def open(self, key: SharePartitionKey, partition: Partition) -> SharePartition:
-        """The delivery state of a partition; one that is new begins where the group's configurations say.
+        """Return the delivery state of a partition; a new partition begins where the group's configurations say.
 
         Raises Unavailable, LogError.
         """
@@ -143,13 +145,13 @@ class ShareCoordinator:
         return found
 
     async def begin_at(self, key: SharePartitionKey, start_offset: int) -> None:
-        """Begin, or begin anew, at an offset, durably. Raises Unavailable."""
+        """Begin at an offset durably, also in a partition that the group has read. Raises Unavailable."""
         await self._begin(key, start_offset, anew=True)
 
     async def _begin(self, key: SharePartitionKey, start_offset: int, *, anew: bool) -> None:
         def operation(states: ShareStates, now_ms: int) -> Change[None]:
             if not anew and key in states.partitions:
-                return Change(None)  # another fetch was quicker
+                return Change(None)  # another fetch has created the state meanwhile
             return Change(None, [ShareSnapshot(key, ShareState(start_offset, (), 0, now_ms))])
 
         await self.shards.run(self._loaded(key), operation)
@@ -164,14 +166,16 @@ class ShareCoordinator:
                 await self.shards.run(loaded, forgetting(of_shard[start : start + _KEYS_PER_STEP]))
 
     async def metadata_changed(self, records: Sequence[MetadataRecord]) -> None:
-        """Forget the state of topics that are gone."""
+        """Forget the state of deleted topics."""
         if not any(isinstance(record, RemoveTopicRecord) for record in records):
             return
         topics = self._partitions.by_id
         gone = [
             key for loaded in self.shards for key in loaded.shard.partitions if key.topic_id not in topics
         ]
-        with contextlib.suppress(Unavailable):  # nobody reads it, and it goes with its group at the latest
+        with contextlib.suppress(
+            Unavailable
+        ):  # a failure is harmless: nobody reads this state, and it is forgotten with its group at the latest
             await self.forget(gone)
 
     # Acknowledging.
@@ -179,7 +183,7 @@ class ShareCoordinator:
     async def acknowledge(
         self, key: SharePartitionKey, member_id: str, said: Sequence[Acknowledgement]
     ) -> None:
-        """Take acknowledgements durably. Raises Unavailable, InvalidRecordState."""
+        """Store acknowledgements durably. Raises Unavailable, InvalidRecordState."""
         limits = self.limits(key.group_id)
 
         def operation(states: ShareStates, now_ms: int) -> Change[None]:
@@ -195,9 +199,9 @@ class ShareCoordinator:
         await self.shards.run(self._loaded(key), operation)
 
     async def skip_to(self, key: SharePartitionKey, offset: int) -> int:
-        """Move a group on to `offset` in a partition that it reads, durably; returns how many records it skips.
+        """Move a group forward to `offset` in a partition that it reads, durably; return how many records it skips.
 
-        Skipped records that a member has acquired are done. Raises Unavailable.
+        Skipped records count as done, also those that a member has acquired. Raises Unavailable.
         """
 
         def operation(states: ShareStates, _: int) -> Change[int]:
@@ -211,11 +215,11 @@ class ShareCoordinator:
         return await self.shards.run(self._loaded(key), operation)
 
     def acquired(self, found: SharePartition) -> None:
-        """Offsets were acquired: have their locks run out in time."""
+        """Set the timer for the locks of records that were just acquired."""
         self._wake_at(found.next_deadline_ms())
 
     def release_member(self, group_id: str, member_id: str) -> None:
-        """A member is gone: what it acquired can be acquired by others."""
+        """Release the records that a member acquired: the member is gone."""
         session = self.sessions.pop((group_id, member_id), None)
         if session is not None:
             session.peer.forget_gone(session)
@@ -224,7 +228,7 @@ class ShareCoordinator:
             self._change_in_background(key, lambda found, _: found.release(member_id, limits))
 
     def begin_session(self, group_id: str, member_id: str, peer: Peer) -> ShareSession:
-        """A session in place of any that the member has; it ends when the connection does (ShareSessionCache)."""
+        """Return a new share session in place of the member's old one. It ends with the connection (ShareSessionCache)."""
         key = group_id, member_id
         session = ShareSession(peer)
         before = self.sessions.pop(key, None)
@@ -235,7 +239,7 @@ class ShareCoordinator:
         return session
 
     def release_strangers(self) -> None:
-        """End the sessions of those who are in no group: nobody would notice that they are gone.
+        """End the share sessions of clients that are in no group: no heartbeat would reveal that they are gone.
 
         Raises Unavailable.
         """
@@ -259,16 +263,19 @@ class ShareCoordinator:
     def _change_in_background(
         self, key: SharePartitionKey, act: Callable[[SharePartition, int], Sequence[StateBatch]]
     ) -> None:
-        """Change the delivery state as `_change` does; what a lost shard knew beyond its log was never promised."""
+        """Change the delivery state as `_change` does, without waiting.
+
+        A change that is lost with its shard was never acknowledged.
+        """
         with contextlib.suppress(Unavailable):
             self._change(key, act)
 
     # Groups.
 
     async def heartbeat(self, request: ShareHeartbeat) -> HeartbeatReply:
-        """ShareGroupHeartbeat of a checked request. Raises HeartbeatRefused, Unavailable.
+        """Carry out a ShareGroupHeartbeat that is checked. Raises HeartbeatRefused, Unavailable.
 
-        What one who leaves acquired goes with its share session.
+        The records that a leaving member has acquired are released with its share session.
         """
         if request.member_epoch == JOINING:
             self._check_stays(request.group_id)
@@ -282,11 +289,11 @@ class ShareCoordinator:
         )
 
     def group(self, group_id: str) -> ShareGroup | None:
-        """A group as it is now, with members or without. Raises Unavailable."""
+        """Return a group as it is now, with members or without. Raises Unavailable."""
         return self._groups.find_share_group(group_id)
 
     async def begin_group(self, key: SharePartitionKey, topic: str, start_offset: int) -> None:
-        """Have a group begin at an offset, whether or not anybody ever joined it. Raises Unavailable."""
+        """Let a group begin at an offset, whether or not a member ever joined it. Raises Unavailable."""
         self._check_stays(key.group_id)
         place = key.topic_id, key.partition
         await self._groups.run(
@@ -295,13 +302,13 @@ class ShareCoordinator:
         await self.begin_at(key, start_offset)
 
     def begun(self, group_id: str) -> set[Place]:
-        """All partitions that a group was given or read. Raises Unavailable."""
+        """Return all partitions that a group was given or has read. Raises Unavailable."""
         group = self.group(group_id)
         given = set() if group is None else set(group.begun)
         return given | {(key.topic_id, key.partition) for key in self.known(group_id)}
 
     async def forget_topic(self, group_id: str, topic_id: uuid.UUID) -> None:
-        """Have a group without members forget a topic durably. Raises Unavailable."""
+        """Forget a topic durably on behalf of a group without members. Raises Unavailable."""
         await self.forget([key for key in self.known(group_id) if key.topic_id == topic_id])
         await self._groups.run(
             group_id, lambda shard, effects: shard.shares.forget_topic(group_id, topic_id, effects)
@@ -310,7 +317,7 @@ class ShareCoordinator:
     async def delete(self, group_id: str) -> ErrorCode | None:
         """Forget a group without members durably; None when there is no such group. Raises Unavailable.
 
-        Until that is done nobody joins it: a member would find the group, but nothing of where it stood.
+        Until the group is forgotten, no member may join: it would find the group without its offsets.
         """
         group = self.group(group_id)
         if group is None:
@@ -325,7 +332,10 @@ class ShareCoordinator:
             self._leaving.discard(group_id)
 
     def _check_stays(self, group_id: str) -> None:
-        """Raises Unavailable while the group is being deleted: the client asks again in a moment, and it is gone."""
+        """Refuse a group that is being deleted.
+
+        Raises Unavailable: the client asks again in a moment, and then the group is gone.
+        """
         if group_id in self._leaving:
             raise Unavailable(ErrorCode.coordinator_load_in_progress)
 
@@ -335,7 +345,7 @@ class ShareCoordinator:
             group_id, lambda shard, effects: shard.shares.delete(group_id, effects)
         )
         if error is ErrorCode.none:
-            # strangers may have read on meanwhile
+            # clients that are in no group may have acquired records meanwhile
             for key in [key for key in self.sessions if key[0] == group_id]:
                 self.release_member(*key)
             await self.forget(list(self.known(group_id)))
@@ -353,19 +363,19 @@ class ShareCoordinator:
         self._timer = asyncio.get_running_loop().call_later(delay_s, self._due)
 
     def now_ms(self) -> int:
-        """The time that its deadlines are of."""
+        """Return the time by which lock deadlines are measured."""
         return self._clock.now_ms()
 
     def clock_was_set(self, by_ms: int) -> None:
-        """Have no lock run out sooner or later than it would have."""
+        """Move the deadlines of all locks with the clock, so that no lock ends sooner or later than before."""
         for loaded in self.shards:
             for found in loaded.shard.partitions.values():
                 found.clock_was_set(by_ms)
-        # the timer under way is as early as before
+        # the present timer fires as early as before
         self._timer_at_ms = moved(self._timer_at_ms, by_ms)
 
     def _due(self) -> None:
-        """Give up locks that ran out."""
+        """Release the locks that ran out."""
         now_ms = self._clock.now_ms()
         self._timer_at_ms = NEVER
         next_ms = NEVER

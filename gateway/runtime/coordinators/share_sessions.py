@@ -1,4 +1,4 @@
-"""The share sessions of members, and the fetches that wait for records of a partition to become available."""
+"""The share sessions of members, and the fetches that wait for available records of a partition."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Peer(Protocol):
 
 @dataclass(slots=True, eq=False)
 class ShareSession:
-    """What one member fetches; the epoch of the session rises with every fetch."""
+    """The partitions that one member fetches; every fetch raises the session epoch."""
 
     peer: Peer
-    """The connection that the session began on, and ends with."""
+    """The connection on which the session began; the session ends with it."""
     epoch: int = 1
     places: OrderedDict[tuple[uuid.UUID, int], None] = field(default_factory=OrderedDict)
 
@@ -53,11 +53,11 @@ class ShareWaiters:
                 del self._waiters[key]
 
     def wake(self, key: SharePartitionKey) -> None:
-        """Call back everyone who waits for a partition."""
+        """Call back every fetch that waits for a partition."""
         for wake in list(self._waiters.get(key, ())):
             wake()
 
     def wake_all(self) -> None:
-        """Call back everyone: the gateway stops."""
+        """Call back every fetch: the gateway stops."""
         for key in list(self._waiters):
             self.wake(key)

@@ -1,8 +1,10 @@
-"""The transaction coordinator of this node: whose requests go on at once, and whose wait until something is durable.
+"""The transaction coordinator of this node: decides about transactions, and which requests must wait until a record is
+durable.
 
 A change is appended to `__transaction_state` and replayed in the same turn. An end is decided when its record is
-durable; then all markers are written, and the record that it is complete follows without anybody waiting for it: lost in
-a crash, the markers are written again. Whoever has the answer to an EndTxn can therefore begin the next transaction.
+durable. Then all markers are written, and at last the record that the end is complete. No request waits for that last
+record: if a crash loses it, the markers are written again. A producer with the answer to its EndTxn can therefore begin
+the next transaction.
 Source: Kafka's `TransactionCoordinator`, `TransactionStateManager`.
 """
 
@@ -81,7 +83,7 @@ class TransactionCoordinator:
         self.endings = TransactionEndings()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._open_at_start: list[OpenInPartition] | None = None
-        """Looked for once for all shards that the start loads."""
+        """The open transactions of all partitions, collected once for all shards that the start loads."""
         self.shards = CoordinatorShards(
             StateTopic(
                 TRANSACTION_STATE_TOPIC,
@@ -111,11 +113,11 @@ class TransactionCoordinator:
     # Beginning and end.
 
     async def ensure_topic(self) -> None:
-        """Create `__transaction_state` when the first transactional id is looked for. Raises Unavailable."""
+        """Create `__transaction_state` when the first transactional id is looked up. Raises Unavailable."""
         await self.shards.ensure_topic()
 
     def start(self) -> None:
-        """Load what is stored, finish what was decided, and look for what takes too long from now on.
+        """Load the stored state, finish the ends that were decided, and begin to time out transactions.
 
         Raises IncompatibleFormat.
         """
@@ -130,7 +132,7 @@ class TransactionCoordinator:
         self._repeat("forget", interval, self.forget_expired)
 
     def stop(self) -> None:
-        """Serve no more; what was decided goes on with the next start."""
+        """Stop serving; ends that were decided continue with the next start."""
         for timer in self._timers.values():
             timer.cancel()
         self.shards.lose_all()
@@ -143,7 +145,7 @@ class TransactionCoordinator:
         self._timers[name] = asyncio.get_running_loop().call_later(interval_ms / 1000, run)
 
     def _resume(self, loaded: _Loaded) -> None:
-        """Finish what was decided, and have take part again what a crash has left out."""
+        """Finish the ends that were decided, and add the partitions whose records a crash has lost."""
         shard = loaded.shard
         if not shard.transactions:
             return
@@ -168,7 +170,9 @@ class TransactionCoordinator:
         self._state.lost(list(loaded.shard.transactions))
 
     def _adopt(self, loaded: _Loaded, transactional_id: str, one: OpenInPartition) -> None:
-        """A batch outlived a crash and the record that its partition takes part did not: write it anew."""
+        """Add a partition to its transaction again: its batch outlived a crash, and the record that it takes part did
+        not.
+        """
         current = loaded.shard.transactions[transactional_id]
         is_current = one.producer == (current.producer_id, current.producer_epoch)
         if not is_current or one.place in current.partitions or not one.is_open:
@@ -191,19 +195,19 @@ class TransactionCoordinator:
     # State.
 
     def find(self, transactional_id: str) -> Transaction | None:
-        """A transactional id as it is now. Raises Unavailable."""
+        """Return a transactional id as it is now. Raises Unavailable."""
         return self._state.of(transactional_id).shard.transactions.get(transactional_id)
 
     def all(self) -> list[tuple[str, Transaction]]:
-        """Every transactional id; those of a shard that can't be loaded are left out."""
+        """Return every transactional id; those of a shard that can't be loaded are left out."""
         return self._state.all()
 
     def unpersisted(self, transactional_id: str) -> tuple[Partition, int] | None:
-        """The partition and offset of an id's newest record, while that is not durable."""
+        """Return the partition and offset of an id's newest record, while that record is not durable."""
         return self._state.unpersisted(transactional_id)
 
     async def _fresh_producer_id(self) -> int:
-        """Another producer id. Raises Unavailable."""
+        """Return a new producer id. Raises Unavailable."""
         try:
             return await self._producer_ids.next_producer_id()
         except NoProducerIds as error:
@@ -213,9 +217,10 @@ class TransactionCoordinator:
     # Producers.
 
     async def begin_producer(self, transactional_id: str, timeout_ms: int, claimed: Producer) -> Producer:
-        """InitProducerId: who the producer is from now on; all before it are fenced. Raises TransactionRefused, Unavailable.
+        """Carry out InitProducerId: return the producer id and epoch from now on, and fence all earlier producers.
+        Raises TransactionRefused, Unavailable.
 
-        An open transaction is aborted first, and its end is awaited.
+        An open transaction is aborted first, and the request waits for its end.
         """
         rules.check_begin(transactional_id, timeout_ms, self.limits)
 
@@ -241,7 +246,7 @@ class TransactionCoordinator:
         return await self.endings.retry(transactional_id, attempt)
 
     def _check_room(self, current: Transaction | None) -> None:
-        """Raises TransactionRefused for one transactional id too many."""
+        """Refuse a new transactional id when there are too many. Raises TransactionRefused."""
         if current is None and self._state.count >= self.limits.max_transactional_ids:
             raise TransactionRefused(ErrorCode.policy_violation)
 
@@ -254,7 +259,7 @@ class TransactionCoordinator:
         places: frozenset[TopicPartition],
         client_version: int,
     ) -> None:
-        """AddPartitionsToTxn, durably. Raises TransactionRefused, Unavailable."""
+        """Carry out AddPartitionsToTxn, durably. Raises TransactionRefused, Unavailable."""
         loaded = self._state.of(transactional_id)
         self._add(loaded, transactional_id, producer, places, client_version)
         found = self.unpersisted(transactional_id)
@@ -265,7 +270,10 @@ class TransactionCoordinator:
     async def add_offsets(
         self, transactional_id: str, producer: Producer, group_id: str, client_version: int
     ) -> None:
-        """AddOffsetsToTxn: the partition of the group's offsets takes part. Raises TransactionRefused, Unavailable."""
+        """Carry out AddOffsetsToTxn: the partition with the group's offsets takes part.
+
+        Raises TransactionRefused, Unavailable.
+        """
         index = self._internal_topics.index_for(OFFSETS_TOPIC, group_id)
         if index is None:
             raise Unavailable
@@ -273,15 +281,15 @@ class TransactionCoordinator:
         await self.add_partitions(transactional_id, producer, places, client_version)
 
     def check_partition(self, transactional_id: str, producer: Producer, place: TopicPartition) -> None:
-        """Whether a partition takes part in the producer's transaction. Raises TransactionRefused, Unavailable."""
+        """Check that a partition takes part in the producer's transaction. Raises TransactionRefused, Unavailable."""
         rules.check_partition(self.find(transactional_id), producer, place)
 
     def verify_or_add(
         self, transactional_id: str, producer: Producer, place: TopicPartition, client_version: int
     ) -> tuple[Partition, int] | None:
-        """Before a batch is appended: its partition must take part, or does from now on (clients of version 2).
+        """Check before an append that the partition takes part in the transaction, or add it (transaction version 2).
 
-        Returns what has to be persisted as well before the batch is acknowledged, a partition and an offset.
+        Returns the partition and offset of the record that must be durable, too, before the batch is acknowledged.
         Raises TransactionRefused, Unavailable.
         """
         loaded = self._state.of(transactional_id)
@@ -311,7 +319,8 @@ class TransactionCoordinator:
     # Ends.
 
     async def end(self, transactional_id: str, request: EndRequest) -> Producer:
-        """EndTxn: decided durably, and as a rule complete; who the producer is from now on.
+        """Carry out EndTxn: decide the end durably, and as a rule complete it. Return the producer id and epoch from
+        now on.
 
         Raises TransactionRefused, Unavailable.
         """
@@ -341,9 +350,9 @@ class TransactionCoordinator:
     def _begin_ending(
         self, transactional_id: str, decided: Written, left: Sequence[OpenInPartition] = ()
     ) -> asyncio.Task[None]:
-        """Go on with what was decided, whoever waits for it.
+        """Write the markers of a decided end in a task of its own.
 
-        What a crash has `left` open may be the next transaction's, and then takes part in that.
+        The transactions that a crash has `left` open may belong to the next transaction, and are then added to it.
         """
         work = self._end(transactional_id, decided, left)
         return self.endings.begin(transactional_id, decided.loaded, work)
@@ -357,14 +366,14 @@ class TransactionCoordinator:
             for one in left:
                 self._adopt(loaded, transactional_id, one)
         except Unavailable:
-            return  # the shard is loaded anew, and that begins the end anew
+            return  # the shard is loaded again, and loading begins the end again
 
     # Time.
 
     def abort_overdue(self) -> None:
         """Abort the open transactions that take longer than their producers asked for.
 
-        What was lost with its log is loaded anew here at the latest, so that no decided end is left undone.
+        Shards that were lost with their log are loaded again here at the latest, so that every decided end is finished.
         """
         self.shards.load_stored()
         now_ms = self._clock.now_ms()
@@ -382,7 +391,7 @@ class TransactionCoordinator:
                 self._begin_ending(transactional_id, written)
 
     def forget_expired(self) -> None:
-        """Forget the transactional ids that nobody has used for long."""
+        """Forget the transactional ids that have not been used for long."""
         expiration_ms = self._config.int("transactional.id.expiration.ms")
         for loaded in self.shards:
             if not loaded.is_current:

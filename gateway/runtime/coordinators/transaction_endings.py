@@ -1,6 +1,6 @@
-"""The ends of transactions that are decided and not complete yet, and the requests that wait for them.
+"""Finishes the ends of transactions that are decided and not complete; requests can wait for them.
 
-Kafka answers such requests with CONCURRENT_TRANSACTIONS, and its clients come again after a while; here they wait.
+Kafka answers such requests with CONCURRENT_TRANSACTIONS, and its clients retry after a while; here the requests wait.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from gateway.coordinator.transaction.rules import TransactionRefused
 T = TypeVar("T")
 
 END_WAIT_S: Final = 5.0
-"""How long a request waits for the markers of a transaction before it answers without."""
+"""Time that a request waits for the markers of a transaction; then it is answered without them."""
 
 
 class TransactionEndings:
-    """By transactional id the task that finishes its end, and on whose behalf (a loaded shard) it does."""
+    """The tasks that finish the ends, by transactional id, each with its owner (a loaded shard)."""
 
     def __init__(self) -> None:
         self._running: dict[str, tuple[object, asyncio.Task[None]]] = {}
@@ -28,7 +28,7 @@ class TransactionEndings:
     def begin(
         self, transactional_id: str, owner: object, work: Coroutine[Any, Any, None]
     ) -> asyncio.Task[None]:
-        """Go on with what was decided, whoever waits for it."""
+        """Start the task that finishes an end."""
         ending = asyncio.get_running_loop().create_task(work)
         self._running[transactional_id] = owner, ending
         ending.add_done_callback(lambda _: self._forget(transactional_id, ending))
@@ -39,14 +39,14 @@ class TransactionEndings:
             del self._running[transactional_id]
 
     def give_up(self, owner: object) -> None:
-        """Stop what goes on for an owner."""
+        """Cancel the tasks of an owner."""
         for transactional_id, (of, ending) in list(self._running.items()):
             if of is owner:
                 ending.cancel()
                 del self._running[transactional_id]
 
     async def retry(self, transactional_id: str, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Try, and once more whenever the end that was in the way is complete. Raises what the attempt does."""
+        """Try, and retry whenever the end that was in the way is complete. Raises the errors of the attempt."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + END_WAIT_S
         while True:
@@ -61,11 +61,11 @@ class TransactionEndings:
                 await wait_for_end(running[1], left_s)
 
     async def finish(self) -> None:
-        """Wait until all are complete."""
+        """Wait until all ends are complete."""
         while self._running:
             await asyncio.wait({ending for _, ending in self._running.values()})
 
 
 async def wait_for_end(ending: asyncio.Task[None], timeout_s: float | None = None) -> None:
-    """Wait a while; the end goes on whether or not it is reached."""
+    """Wait for an end, but not for long; the task continues in any case."""
     await asyncio.wait({ending}, timeout=END_WAIT_S if timeout_s is None else timeout_s)

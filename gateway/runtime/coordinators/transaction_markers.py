@@ -1,7 +1,7 @@
-"""Writing the markers that end a transaction, into every partition that took part in it.
+"""Writes the markers that end a transaction into every partition that took part.
 
-All are appended in one turn of the event loop and share a flush. A partition that can't be written holds up nothing but
-its own transaction: it is tried again, ever more rarely. One that is gone needs no marker.
+All are appended in one turn of the event loop and share a flush. A partition that can't be written delays only its own
+transactions: the write is retried at growing intervals. A deleted partition needs no marker.
 Source: Kafka's `TransactionMarkerChannelManager`.
 """
 
@@ -29,7 +29,9 @@ FIRST_RETRY_S: Final = 0.05
 LAST_RETRY_S: Final = 5.0
 
 MarkerListener = Callable[[Partition, Producer, bool], None]
-"""Told at once, before it is durable, of each marker that was appended: where, whose, and whether it commits."""
+"""Called for each appended marker, before the marker is durable: with its partition, its producer, and whether it
+commits.
+"""
 
 
 class TransactionMarkers:
@@ -44,7 +46,7 @@ class TransactionMarkers:
     def append(
         self, partition: Partition, producer: Producer, *, commit: bool, coordinator_epoch: int
     ) -> int:
-        """Append one marker; returns its offset. Raises LogError."""
+        """Append one marker; return its offset. Raises LogError."""
         info = partition.append_end_marker(
             *producer, commit=commit, coordinator_epoch=coordinator_epoch, now_ms=self._clock.now_ms()
         )
@@ -53,7 +55,7 @@ class TransactionMarkers:
         return info.last_offset
 
     async def write(self, decided: Transaction, coordinator_epoch: int) -> None:
-        """Write the markers of a decided transaction; returns when all are durable."""
+        """Write the markers of a decided transaction; return when all are durable."""
         due = decided.partitions
         delay_s = FIRST_RETRY_S
         while True:
@@ -72,7 +74,7 @@ class TransactionMarkers:
     async def _write_once(
         self, decided: Transaction, due: Iterable[TopicPartition], coordinator_epoch: int
     ) -> frozenset[TopicPartition]:
-        """Write all that can be; returns where it has to be tried again."""
+        """Write all markers that can be written; return the partitions that must be retried."""
         written: list[tuple[TopicPartition, Partition, int]] = []
         left = set()
         for place in sorted(due):
@@ -108,7 +110,7 @@ class TransactionMarkers:
             and found is not None
             and found.producer_epoch == producer.producer_epoch
         ):
-            return None  # it was written before a crash, and the next transaction has begun here since
+            return None  # the marker was written before a crash, and the next transaction has begun in this partition since
         try:
             return self.append(
                 partition,

@@ -1,4 +1,4 @@
-"""What partitions know of transactions, to be held against what the coordinator knows when it loads its state.
+"""Compares the open transactions of the partitions with those of the coordinator when it loads its state.
 
 A batch and the record that its partition takes part are flushed independently, so that a crash may keep only the batch.
 """
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class OpenInPartition(NamedTuple):
-    """A transaction that a partition itself had open."""
+    """A transaction that was open in a partition's log."""
 
     partition: Partition
     producer: Producer
@@ -32,13 +32,13 @@ class OpenInPartition(NamedTuple):
 
     @property
     def is_open(self) -> bool:
-        """Whether it still has."""
+        """Whether the transaction is still open in the partition."""
         found = self.partition.log.transactions.open_transaction(self.producer.producer_id)
         return found is not None and found.producer_epoch == self.producer.producer_epoch
 
 
 def open_in_partitions(partitions: Partitions) -> list[OpenInPartition]:
-    """All that the partitions have open now."""
+    """Return all transactions that are open in the partitions now."""
     return [
         OpenInPartition(partition, Producer(producer_id, found.producer_epoch))
         for partition in partitions
@@ -48,7 +48,7 @@ def open_in_partitions(partitions: Partitions) -> list[OpenInPartition]:
 
 
 def owners(shard: TransactionShard) -> dict[int, str]:
-    """Transactional ids by producer id, the one included that is to follow when the present end is complete."""
+    """Return the transactional ids by producer id, including the next producer id of a transaction that is ending."""
     found = dict(shard.by_producer_id)
     for transactional_id in shard.decided:
         next_producer_id = shard.transactions[transactional_id].next_producer_id
@@ -58,7 +58,7 @@ def owners(shard: TransactionShard) -> dict[int, str]:
 
 
 def warn_of_strangers(found: Iterable[OpenInPartition], shards: Iterable[TransactionShard]) -> None:
-    """Tell of open transactions that nobody will end."""
+    """Log the open transactions that nobody will end."""
     known = {producer_id for shard in shards for producer_id in owners(shard)}
     for one in found:
         if one.is_open and one.producer.producer_id not in known:

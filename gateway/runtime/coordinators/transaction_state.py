@@ -1,4 +1,4 @@
-"""The state of all transactional ids: where each of them lives, and which of their records are not durable yet."""
+"""The state of all transactional ids: the shard of each, and which of their records are not durable yet."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gateway.runtime.topics.internal_topics import InternalTopics
 
 
 class Written(NamedTuple):
-    """A state of a transactional id, and where its record lies."""
+    """A state of a transactional id, and the partition and offset of its record."""
 
     loaded: LoadedShard[TransactionShard]
     value: Transaction
@@ -32,17 +32,19 @@ class TransactionState:
         self._shards = shards
         self._internal_topics = internal_topics
         self._unpersisted: dict[str, tuple[Partition, int]] = {}
-        """The newest record of an id, where it is not known to be durable."""
+        """The partition and offset of an id's newest record, for the ids whose newest record is not known to be
+        durable.
+        """
 
     def of(self, transactional_id: str) -> LoadedShard[TransactionShard]:
-        """The shard of a transactional id. Raises Unavailable."""
+        """Return the shard of a transactional id. Raises Unavailable."""
         if self._internal_topics.index_for(self._shards.topic.name, transactional_id) is None:
             # clients then look for the coordinator, which creates the topic
             raise Unavailable(ErrorCode.not_coordinator)
         return self._shards.of(transactional_id)
 
     def all(self) -> list[tuple[str, Transaction]]:
-        """Every transactional id; those of a shard that can't be loaded are left out."""
+        """Return every transactional id; those of a shard that can't be loaded are left out."""
         self._shards.load_stored()
         return [
             item for loaded in self._shards if loaded.is_current for item in loaded.shard.transactions.items()
@@ -50,7 +52,7 @@ class TransactionState:
 
     @property
     def count(self) -> int:
-        """How many transactional ids are known."""
+        """Return the number of known transactional ids."""
         return sum(len(loaded.shard.transactions) for loaded in self._shards)
 
     def apply(
@@ -59,9 +61,9 @@ class TransactionState:
         transactional_id: str,
         judge: Callable[[Transaction | None, int], Transaction | None],
     ) -> Written | None:
-        """Have `judge` decide at a time (ms) what the transactional id becomes; None where it stays as it is.
+        """Replace the state of a transactional id with the one that `judge` decides on at a time (ms).
 
-        Raises Unavailable, and what `judge` raises.
+        Returns None where `judge` changes nothing. Raises Unavailable, and the errors of `judge`.
         """
 
         def operation(shard: TransactionShard, now_ms: int) -> Change[Transaction | None]:
@@ -81,12 +83,12 @@ class TransactionState:
         self.lost(transactional_ids)
 
     def lost(self, transactional_ids: Sequence[str]) -> None:
-        """Wait for no record of these transactional ids any more."""
+        """Forget which records of these transactional ids are not durable."""
         for transactional_id in transactional_ids:
             self._unpersisted.pop(transactional_id, None)
 
     def unpersisted(self, transactional_id: str) -> tuple[Partition, int] | None:
-        """The partition and offset of an id's newest record, while that is not durable."""
+        """Return the partition and offset of an id's newest record, while that record is not durable."""
         found = self._unpersisted.get(transactional_id)
         if found is not None and found[0].is_persisted(found[1]):
             del self._unpersisted[transactional_id]

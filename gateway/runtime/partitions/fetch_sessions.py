@@ -1,7 +1,8 @@
 """Fetch sessions (KIP-227): the partitions that a consumer asked for, and the last answer for each.
 
 A session lets a consumer name only the partitions whose position changed, and lets the gateway answer only the
-partitions that have news. Source: Kafka's FetchSession and FetchManager.
+partitions that have news.
+Source: Kafka's FetchSession and FetchManager.
 """
 
 from __future__ import annotations
