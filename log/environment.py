@@ -20,25 +20,27 @@ if TYPE_CHECKING:
 
 
 class DelayedLimit:
-    """How many records may wait to be due, in one partition and in all of a process."""
+    """The limits on delayed records, in one partition and in the whole process."""
 
     def __init__(self, max_per_partition: int = 100_000, max_in_all: int = 1_000_000) -> None:
-        """Begin with none."""
+        """Begin with no records counted."""
         self.max_per_partition = max_per_partition
         self.max_in_all = max_in_all
         self.in_all = 0
 
     def change(self, max_per_partition: int, max_in_all: int) -> None:
-        """Go on with other limits."""
+        """Use other limits from now on."""
         self.max_per_partition = max_per_partition
         self.max_in_all = max_in_all
 
     def refusal(self, in_partition: int, adding: int) -> str | None:
-        """Why a partition may not track so many more records; None when it may."""
+        """Return why a partition may not track `adding` more records; None when it may."""
         if in_partition + adding > self.max_per_partition:
-            return f"{in_partition} records of the partition are not due yet, and it may have {self.max_per_partition}"
+            return f"{in_partition} records of the partition are not due yet, at most {self.max_per_partition} are allowed"
         if self.in_all + adding > self.max_in_all:
-            return f"{self.in_all} records are not due yet, and the gateway may have {self.max_in_all}"
+            return (
+                f"{self.in_all} records of the gateway are not due yet, at most {self.max_in_all} are allowed"
+            )
         return None
 
 

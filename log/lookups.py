@@ -28,7 +28,7 @@ def offset_of_max_timestamp(log: PartitionLog) -> TimestampAndOffset | None:
 
 
 def aborted_in(log: PartitionLog, offset: int, region: FileRegion | None) -> list[tuple[int, int]]:
-    """Return (producer_id, first_offset) of the aborted transactions that a reader of `region`, found for `offset`, meets.
+    """Return (producer_id, first_offset) of the aborted transactions that a reader of `region`, found for `offset`, must skip.
 
     Raises LogError.
     """

@@ -20,9 +20,9 @@ def end_marker(
     coordinator_epoch: int,
     now_ms: int,
 ) -> bytes:
-    """Return the batch that commits or aborts what the producer has open, to be appended at once, not as a client's.
+    """Return the marker that commits or aborts the producer's open transaction. Append it at once, not as a client's batch.
 
-    The batch may be appended without anything open. The producer goes on under `producer_epoch`. Raises
+    A marker without an open transaction may be appended too. The producer continues with `producer_epoch`. Raises
     InvalidProducerEpoch for an epoch older than the known one, TransactionCoordinatorFenced for an older
     coordinator_epoch, StorageFailed.
     """

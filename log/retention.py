@@ -44,7 +44,7 @@ class RemovalTicket(NamedTuple):
     log_start: LogStart
     new_start: int
     reasons: Mapping[int, DeletionReason]
-    """By base offset why segments go; a segment without a reason goes because it lies below the log start offset."""
+    """The reasons of retention by base offset; a segment without an entry is removed because of the log start offset."""
 
 
 def roll_by_time(log: PartitionLog, now_ms: int) -> bool:

@@ -1,4 +1,4 @@
-"""Changing the settings of a partition log while it serves, and saving what its record states remember."""
+"""Changes the settings of an open partition log, and captures its record states."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 
 def update_config(log: PartitionLog, config: LogConfig) -> None:
-    """Go on with another configuration of the topic. Raises StorageFailed when the log can't be read for it.
+    """Use another configuration of the topic from now on. Raises StorageFailed when the log can't be replayed for it.
 
-    The log is offline when its side files can't be read or written.
+    Takes the log offline when its side files can't be read or written.
     """
     before, log.config = log.config, config
     if log.offline:
@@ -24,22 +24,22 @@ def update_config(log: PartitionLog, config: LogConfig) -> None:
 
 
 def alter_delays(log: PartitionLog, config: LogConfig) -> None:
-    """Go on with another `delivery.delay.header`, or none. What waits is due; the header holds for records to come."""
+    """Use another `delivery.delay.header`, or none. Waiting records are due at once; the header counts for later records."""
     log.config = config
     if not log.offline:
         log.record_states.alter_delays(config)
 
 
 def capture_names(log: PartitionLog) -> bool:
-    """Capture the producer names for the next flush; False when they are saved, not complete, or the log is offline."""
+    """Capture the producer names for the next flush. Return False if all are saved or not fully replayed, or the log is offline."""
     return not log.offline and log.record_states.capture_names()
 
 
 def capture_delays(log: PartitionLog) -> bool:
-    """Capture what waits to be due for the next flush; False when that is saved, or the log is offline."""
+    """Capture the delayed records for the next flush. Return False if all are saved, or the log is offline."""
     return not log.offline and log.record_states.capture_delays()
 
 
 def expire_producers(log: PartitionLog, now_ms: int) -> int:
-    """Forget producers that are idle for producer.id.expiration.ms; return how many."""
+    """Forget producers that are idle for producer.id.expiration.ms. Return the number of producers."""
     return log.producers.expire(now_ms, log.config.producer_id_expiration_ms)

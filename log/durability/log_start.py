@@ -49,7 +49,7 @@ class LogStart:
 
 
 class LogStartCapture:
-    """A new log start offset, for a ticket to persist after all that remembers the records that go."""
+    """A new log start offset. A ticket persists it last, after the derived state from the records to remove."""
 
     __slots__ = ("_log_start", "_offset")
 
@@ -59,7 +59,7 @@ class LogStartCapture:
         self._offset = offset
 
     def write(self) -> None:
-        """Advance the file, durably. Raises OSError."""
+        """Persist the new log start offset. Raises OSError."""
         self._log_start.advance(self._offset)
 
     def saved(self) -> None:

@@ -71,7 +71,7 @@ def new_log(environment: LogEnvironment, directory: str, config: LogConfig, now_
 
 
 def persist_directory(storage: Storage, place: LogPlace) -> None:
-    """Write the topic id of a partition directory anew, durably, and make the directory's name durable. Raises OSError."""
+    """Rewrite and persist the topic id of a partition directory, and persist the directory's name. Raises OSError."""
     storage.replace_file(f"{place.directory}/{PARTITION_METADATA}", encode_partition_metadata(place.topic_id))
     storage.sync_directory(str(Path(place.directory).parent))
 

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 
 def check_partition(storage: Storage, directory: str, names: Collection[str]) -> None:
-    """Whether the files of a partition, `names`, are of versions that this release reads; changes nothing.
+    """Check that this release reads the versions of a partition's files, `names`, without changing any.
 
-    What is damaged passes, and snapshots that can't be read: they have rules of their own. Raises IncompatibleFormat, OSError.
+    Damaged files and unreadable snapshots pass, as the code that loads them handles both. Raises IncompatibleFormat, OSError.
     """
     for name in (LEADER_EPOCHS, LOG_START_OFFSET, DEDUPLICATION_START):
         if name in names:
@@ -53,12 +53,12 @@ def _check_newest(
     newer_version: Callable[[bytes], int | None],
     read: str,
 ) -> None:
-    """A later release has written the newest snapshot, whoever wrote the others."""
+    """Check the newest snapshot only: if a later release wrote any snapshot, it wrote the newest one."""
     if not offsets:
         return
     path = f"{directory}/{offset_name(offsets[-1], suffix)}"
     version = None
-    with contextlib.suppress(OSError):  # whoever wants it decides what goes without it
+    with contextlib.suppress(OSError):  # the code that restores the snapshot handles an unreadable file
         version = newer_version(storage.read_file(path))
     if version is not None:
         raise IncompatibleFormat(f"{path} has version {version}; this program reads versions {read}.")

@@ -36,7 +36,7 @@ class DeletionReason(StrEnum):
 
 
 class DeletedSegment(NamedTuple):
-    """A segment that went, and by which rule; `end_offset` is exclusive."""
+    """A removed segment, and the rule that removed it. `end_offset` is exclusive."""
 
     base_offset: int
     end_offset: int

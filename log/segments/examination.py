@@ -16,9 +16,9 @@ _logger = logging.getLogger(__name__)
 
 
 def examine(environment: SegmentEnvironment, segment: Segment, end_offset: int) -> bool:
-    """Check all batches of a durable segment, which ends at `end_offset`; whether damage was found that was not known.
+    """Check all batches of a durable segment that ends at `end_offset`. Return whether the check found new damage.
 
-    It waits for the disk, once for a damaged segment: to begin anew after each part that is not cached takes longer.
+    The check waits for the disk, once per damaged segment: starting over after each part that is not cached would take longer.
     Raises OSError, IncompatibleFormat.
     """
     scan = SegmentScan(

@@ -116,7 +116,7 @@ class LogReader:
             raise CorruptRecord(f"{segment.file.path} has no batch with offset {offset}")
 
     def _is_damage_found(self, index: int, log_end_offset: int) -> bool:
-        """Check a segment whose headers can't be right, once; whether damage was found that was not known."""
+        """Check a segment whose headers can't be right, once. Return whether the check found new damage."""
         segment = self._segments[index]
         if self._examined.get(segment.base_offset) == segment.size_bytes:
             return False

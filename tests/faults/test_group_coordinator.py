@@ -121,7 +121,7 @@ async def test_a_join_that_waits_is_answered_when_others_notice() -> None:
 
 
 async def test_what_nobody_waited_for_is_undone_with_the_log() -> None:
-    """A state that is ahead of the log it was reopened with is not told."""
+    """The coordinator does not answer from a state that is ahead of the reopened log."""
     disk = new_disk()
     disk.chance = None
     async with open_on(disk, *ONE_PARTITION) as node:

@@ -21,9 +21,9 @@ def test_the_process_reports_that_and_goes_on() -> None:
     jobs = io.BytesIO((len(frame).to_bytes(4, "big") + frame) * 2)
     reports = io.BytesIO()
     serve(jobs, reports)
-    told = reports.getvalue()
-    half = len(told) // 2
-    assert told[:half] == told[half:]
-    report = decode_report.decode(told[4:half])
+    sent = reports.getvalue()
+    half = len(sent) // 2
+    assert sent[:half] == sent[half:]
+    report = decode_report.decode(sent[4:half])
     assert isinstance(report, CleaningFailed)
     assert (report.is_corrupt, report.is_of_disk) == (False, False)

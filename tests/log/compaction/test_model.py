@@ -184,15 +184,15 @@ class Life:
                 assert NOW_MS <= record.timestamp <= header.max_timestamp <= self.now_ms + 4
 
     def check_aborted(self) -> None:
-        """A reader of committed records is told of every aborted transaction that still has records."""
+        """A reader of committed records gets every aborted transaction that still has records."""
         log = self.log
-        told = set(aborted_between(log.segments, 0, log.log_end_offset))
-        producers = {producer_id for producer_id, _ in told}
+        aborted = set(aborted_between(log.segments, 0, log.log_end_offset))
+        producers = {producer_id for producer_id, _ in aborted}
         for kept in stored(log):
             if self.outcomes.get(kept.offset) is False:
                 (producer_id,) = {owner for one, owner in self.written if one.offset == kept.offset}
                 assert producer_id in producers
-                assert any(first <= kept.offset for owner, first in told if owner == producer_id)
+                assert any(first <= kept.offset for owner, first in aborted if owner == producer_id)
 
 
 def table(records: list[Kept]) -> dict[bytes | None, bytes]:

@@ -352,7 +352,7 @@ class TestReading:
         flush(log)
         assert [known(log, f"app {number}")[1] for number in range(30)] == [-1] * 15 + [1] * 15
         assert caplog.text.count("more producer names than may be remembered") == 1
-        assert settings.capture_names(log), "which is written down at once"
+        assert settings.capture_names(log), "the next flush writes a snapshot"
         assert log.environment.name_budget.in_all == 15
 
     def test_those_of_all_partitions_together_are_bounded_as_well(self, tmp_path: Path) -> None:
