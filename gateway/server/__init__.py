@@ -1,1 +1,1 @@
-"""Sockets: listeners, connections, and the way from a frame to its handler."""
+"""Sockets: listeners, connections, and the dispatch of frames to handlers."""

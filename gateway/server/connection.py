@@ -28,7 +28,7 @@ from gateway.server.record_sender import RecordSender
 logger = logging.getLogger(__name__)
 
 _size_of = Struct(">i").unpack_from
-# what keeps a connection from beginning requests, as bits
+# the reasons why a connection begins no requests, as bits
 HELD_BACK: Final = 1
 TOO_MANY: Final = 2
 NOT_READ: Final = 4
@@ -122,7 +122,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             return reader.direct_buffer() or self._server.receive_buffer
         except MemoryError:
-            # what comes in is not looked at any more; the transport can't be closed while it asks for a buffer
+            # the bytes are dropped; the transport can't be closed while it asks for a buffer
             self._stops |= CLOSING
             self._server.loop.call_soon(self.abort, NO_MEMORY)
             return self._server.receive_buffer
@@ -133,7 +133,7 @@ class Connection(asyncio.BufferedProtocol):
         if reader.between_frames and not self._stops and nbytes > SIZE_BYTES:
             received = self._server.received
             if _size_of(received)[0] + SIZE_BYTES == nbytes <= reader.max_bytes:
-                # nearly always one whole request, and nothing else
+                # the usual case: the bytes are one whole request
                 self._begin(received[SIZE_BYTES:nbytes])
                 return
         if self._stops & CLOSING:
@@ -175,7 +175,7 @@ class Connection(asyncio.BufferedProtocol):
             callback()
 
     def when_gone(self, key: Hashable, callback: Callable[[], None]) -> None:
-        """Call back once when the client has hung up, at once if it has; a key has one callback."""
+        """Call back once when the client has hung up, at once if it already has. A key has one callback."""
         if self._stops & GONE:
             callback()
             return
@@ -184,7 +184,7 @@ class Connection(asyncio.BufferedProtocol):
         self._gone_callbacks[key] = callback
 
     def forget_gone(self, key: Hashable) -> None:
-        """Call nobody back for this key."""
+        """Drop the callback of this key."""
         if self._gone_callbacks is not None:
             self._gone_callbacks.pop(key, None)
 
@@ -214,7 +214,7 @@ class Connection(asyncio.BufferedProtocol):
         reader = self._reader
         left = REQUESTS_PER_TURN
         now_s = self._server.loop.time
-        until_s = None  # the clock is not looked at for one request
+        until_s = None  # reading the clock would cost too much for a single request
         while position < end and not self._stops:
             if not left or (until_s is not None and now_s() >= until_s):
                 self._yield_turn()
@@ -270,7 +270,7 @@ class Connection(asyncio.BufferedProtocol):
         self._held = data
 
     def _yield_turn(self) -> None:
-        """Let other connections go first: thousands of small requests fit into one receive buffer."""
+        """Let other connections go first: one receive buffer may hold thousands of small requests."""
         self._stops |= OTHERS_FIRST
         self._server.loop.call_soon(self._take_turn)
 
@@ -302,7 +302,7 @@ class Connection(asyncio.BufferedProtocol):
             self.close(str(error))
             return
         except Exception:
-            # this may run on behalf of another connection, which must not suffer from it
+            # another connection may have called this method: an error must not reach it
             logger.exception("a request of %s can't be begun", self.peer_host)
             self.close("its request failed in the gateway")
             return
@@ -334,7 +334,7 @@ class Connection(asyncio.BufferedProtocol):
             self._stops |= TOO_MANY
 
     def _write_ready(self) -> None:
-        """Write every answer that is ready and not behind one that is not."""
+        """Write the answers that are ready, up to the first that is not."""
         answers = self._answers
         while answers and answers[0].answer is not None:
             answer = answers.popleft()

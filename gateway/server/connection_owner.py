@@ -1,4 +1,4 @@
-"""What a connection needs of the server that accepted it."""
+"""The interface of a server that its connections use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a frame to its handler."""
+"""Decodes frames and begins their requests with the right handler."""
 
 from __future__ import annotations
 
@@ -40,27 +40,28 @@ _START = Struct(">Iih")
 _unpack_start = _START.unpack_from
 _VERSION_BITS = 16
 LARGE_REQUEST_BYTES = 32 << 10
-"""A request of so many bytes names so much that it is read in a thread, unless it is mostly records."""
+"""A request of at least this size may name so many things that a thread decodes it, unless most of it is records."""
 LONG_S = 0.005
-"""When a handler works longer than this, waiting left out, its answer is large, and a thread encodes it."""
+"""When a handler works longer than this, not counting the time it waits, its answer is large, and a thread encodes it.
+"""
 
 
 class Dispatcher:
-    """Knows the APIs served, reads requests and begins them."""
+    """Knows the served APIs, decodes requests and begins them."""
 
     def __init__(self, apis: Sequence[Api], services: Services) -> None:
         self._apis = {api.key: api for api in apis}
         self._services = services
         self._schemas: dict[tuple[int, int], tuple[Api, RequestSchema]] = {}
         self._repeats: dict[int, Repeats] = {}
-        """By api key and version, as one number."""
+        """The repeats of each API key and version, which are combined into one number."""
         self._tasks: set[asyncio.Task[None]] = set()
         self.requests = 0
 
     def begin(self, frame: memoryview, peer: Peer) -> Answer | Deferred | None:
-        """Begin one request; returns its answer, where it will be, or None when there is none.
+        """Begin one request; return its answer, the future of its answer, or None when it has no answer.
 
-        Raises MalformedRequest or CloseConnection when only closing the connection is left.
+        Raises MalformedRequest or CloseConnection when the connection must be closed.
         """
         self.requests += 1
         if len(frame) >= _START.size:
@@ -91,7 +92,7 @@ class Dispatcher:
             peer,
         )
         if len(frame) >= LARGE_REQUEST_BYTES and (api.begin is None or api.names_much):
-            # the memory of the frame is needed for others meanwhile
+            # copy the frame, so that its memory is free for other requests
             return self._begin_large(api, context, schema, bytes(frame), position)
         request = schema.read(frame, position)[0]
         try:
@@ -132,7 +133,9 @@ class Dispatcher:
         return found
 
     def _refuse_api_versions(self, correlation_id: int) -> Answer:
-        """An ApiVersions version too new gets v0 with error 35 and the versions of ApiVersions itself (KIP-511)."""
+        """Refuse an ApiVersions version that is too new, in version 0, with error 35 and the versions of ApiVersions
+        itself (KIP-511).
+        """
         api = self._apis[API_VERSIONS]
         row = (API_VERSIONS, api.min_version, api.max_version)
         body = int(ErrorCode.unsupported_version).to_bytes(2, "big") + (1).to_bytes(4, "big")
@@ -176,7 +179,7 @@ class Dispatcher:
     def _begin_large(
         self, api: Api, context: RequestContext, schema: RequestSchema, frame: bytes, position: int
     ) -> Deferred:
-        """Begin a request that is not read yet."""
+        """Begin a request that a thread decodes."""
         deferred = Deferred(holds_back=True)
 
         async def begin_when_read() -> None:
@@ -207,7 +210,7 @@ class Dispatcher:
     async def _read(
         self, api: Api, context: RequestContext, schema: RequestSchema, frame: bytes, position: int
     ) -> Any:
-        """The request, read in a thread; None of a malformed one."""
+        """Decode the request in a thread; return None for a malformed one."""
         try:
             request, _ = await asyncio.to_thread(schema.read, memoryview(frame), position)
         except MalformedRequest as error:
@@ -218,7 +221,7 @@ class Dispatcher:
         return request
 
     async def _answer(self, api: Api, context: RequestContext, request: Any) -> bytes | None:
-        """The frame of the answer; None when a bug kept it from being made."""
+        """Return the frame of the answer; None when a bug prevented it."""
         assert api.handle is not None
         try:
             work: Timed[Any] = Timed(api.handle(context, request), self._services.loop.time)
@@ -232,5 +235,5 @@ class Dispatcher:
 
     @property
     def running(self) -> int:
-        """Administrative requests in progress."""
+        """Return the number of administrative requests in progress."""
         return len(self._tasks)

@@ -1,7 +1,7 @@
-"""Coroutines that begin at once, without a task, and get one only when they must wait.
+"""Coroutines that begin at once, and get a task only when they must wait.
 
-Most requests of the coordinators are answered without waiting for anything, and a task costs as much as they do.
-Python 3.12 has this as `eager_task_factory`.
+Most requests of the coordinators are answered without waiting for anything, and a task costs as much as they do. Python
+3.12 has this as `eager_task_factory`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Finished(Generic[T]):
-    """A coroutine that ended in its first step, with what it returned."""
+    """A coroutine that ended in its first step, with its result."""
 
     __slots__ = ("value",)
 
@@ -23,14 +23,14 @@ class Finished(Generic[T]):
 
 
 class Waiting(Generic[T]):
-    """A coroutine that waits; awaited in a task it goes on, and returns what it returns."""
+    """A coroutine that waits; a task that awaits it resumes it and returns its result."""
 
     __slots__ = ("_first", "_work")
 
     def __init__(self, work: Coroutine[Any, Any, T], first: Any) -> None:
         self._work = work
         self._first = first
-        """What it waits for, not yet told to any task."""
+        """The future for which it waits, which no task has seen yet."""
 
     def __await__(self) -> Generator[Any, Any, T]:
         yielded = self._first
@@ -49,9 +49,9 @@ class Waiting(Generic[T]):
 
 
 def begin(work: Coroutine[Any, Any, T]) -> Finished[T] | Waiting[T]:
-    """Run a coroutine up to where it first waits. It has no current task until then: no timeouts, no task groups.
+    """Run a coroutine until it first waits. Until then it has no current task and can't use timeouts or task groups.
 
-    Raises what it raises.
+    Raises the errors of the coroutine.
     """
     try:
         first = work.send(None)
@@ -61,7 +61,7 @@ def begin(work: Coroutine[Any, Any, T]) -> Finished[T] | Waiting[T]:
 
 
 class Timed(Generic[T]):
-    """A coroutine that counts how long its own steps take, without the time in which it waits."""
+    """A coroutine that measures how long its own steps take, without the time in which it waits."""
 
     __slots__ = ("_now_s", "_work", "busy_s")
 

@@ -1,7 +1,7 @@
-"""Cuts the bytes of one connection into frames without copying what arrives whole.
+"""Cuts the bytes of one connection into frames without copying frames that arrive whole.
 
-Complete frames are handed on as views of the receive buffer that all connections share. Only a frame that
-arrives in parts gets memory of its own, which grows with what really arrives, as far as its connection allows.
+Complete frames are handed on as views of the receive buffer that all connections share. Only a frame that arrives in
+parts gets memory of its own. This memory grows with the bytes that really arrive, as far as its connection allows.
 """
 
 from __future__ import annotations
@@ -10,32 +10,34 @@ from gateway.protocol.frames import MalformedRequest
 
 SIZE_BYTES = 4
 FIRST_PART_BYTES = 8 << 10
-"""A frame in parts starts with so much memory, or a few times what came of it at once, whatever size it announces."""
+"""Memory with which a frame in parts starts, or a few times its first bytes if these are more, whatever size it
+announces.
+"""
 GROWTH = 4
-"""Memory grows to so many times what has come; each growth copies it."""
+"""Factor by which memory exceeds the bytes that have come; each growth copies them."""
 DIRECT_BYTES = 16 << 10
-"""With more than this missing, the socket is read straight into the frame's own memory."""
+"""With more bytes than this missing, the socket is read straight into the frame's own memory."""
 
 
 class FrameReader:
-    """The frame that is under way on one connection."""
+    """The incomplete frame of one connection."""
 
     __slots__ = ("_filled", "_frame", "_prefix", "between_frames", "frame_size", "frames", "max_bytes")
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         self.between_frames = True
-        """Whether nothing of the next frame has come."""
+        """Whether no byte of the next frame has come."""
         self._prefix = b""
         self._frame: bytearray | None = None
         self._filled = 0
         self.frame_size = -1
-        """Size of the frame under way; −1 while its size has not arrived."""
+        """The size of the incomplete frame; −1 while its size has not arrived."""
         self.frames = 0
-        """Frames in parts that are whole, since the start."""
+        """The number of completed frames that came in parts, since the start."""
 
     def direct_buffer(self) -> memoryview | None:
-        """Where the socket may write straight to, when much is missing."""
+        """Return the memory that the socket may write straight to, when many bytes are missing."""
         frame = self._frame
         if frame is None or self.frame_size - self._filled < DIRECT_BYTES or self._filled == len(frame):
             return None
@@ -43,31 +45,31 @@ class FrameReader:
 
     @property
     def arrived_bytes(self) -> int:
-        """How much of the frame under way has come, its size included."""
+        """Return how many bytes of the incomplete frame have come, its size field included."""
         return len(self._prefix) if self._frame is None else SIZE_BYTES + self._filled
 
     @property
     def growth_bytes(self) -> int:
-        """By how much the frame's memory must grow before it can take up more."""
+        """Return by how many bytes the frame's memory must grow before it can take more bytes."""
         frame = self._frame
         if frame is None or self._filled < len(frame):
             return 0
         return min(self.frame_size, GROWTH * len(frame)) - len(frame)
 
     def grow(self) -> None:
-        """Have room for `growth_bytes` more."""
+        """Make room for `growth_bytes` more bytes."""
         assert self._frame is not None
         grown = bytearray(len(self._frame) + self.growth_bytes)
         grown[: self._filled] = self._frame
         self._frame = grown
 
     def wrote_direct(self, size: int) -> memoryview | None:
-        """The socket wrote `size` bytes to the direct buffer; the frame if it is complete."""
+        """Count `size` bytes that the socket wrote to the direct buffer; return the frame if it is complete."""
         self._filled += size
         return self._complete()
 
     def next_size(self, view: memoryview, position: int) -> tuple[int, int]:
-        """The size of the next frame (−1 if it has not arrived) and the position after it.
+        """Return the size of the next frame (−1 if it has not arrived) and the position after this field.
 
         Raises MalformedRequest for a size that is negative or over the limit.
         """
@@ -89,7 +91,7 @@ class FrameReader:
         return size, position + missing
 
     def start(self, size: int, memory_bytes: int = FIRST_PART_BYTES) -> None:
-        """Begin a frame that is not whole yet, with so much memory."""
+        """Begin an incomplete frame; its memory has at first `memory_bytes` at most."""
         self.frame_size = size
         self.between_frames = False
         self._frame = bytearray(min(size, memory_bytes))
@@ -100,9 +102,9 @@ class FrameReader:
         return self._frame is not None
 
     def add(self, view: memoryview, position: int) -> tuple[memoryview | None, int]:
-        """Take up bytes for the frame in parts, as many as it has memory for.
+        """Copy bytes into the frame in parts, as many as it has memory for.
 
-        The frame if it is complete now, and the position after them.
+        Return the frame if it is complete now, and the position after the copied bytes.
         """
         frame = self._frame
         assert frame is not None

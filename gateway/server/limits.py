@@ -1,4 +1,4 @@
-"""The limits of connections, as the settings say now."""
+"""The limits of connections, as set now."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gateway.config import Config
 
 
 class ConnectionLimits(NamedTuple):
-    """See the settings of the same names in `docs/configuration.md`."""
+    """The limits of connections; `docs/configuration.md` describes the settings of the same names."""
 
     request_max_bytes: int
     response_backlog_bytes: int

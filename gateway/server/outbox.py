@@ -1,6 +1,6 @@
-"""The way of small answers to their sockets: together, at the end of the event loop's turn.
+"""Writes small answers to their sockets together, at the end of the event loop's turn.
 
-A send that wakes a sleeping client costs several times one that does not, so clients are woken once for many.
+A send that wakes a sleeping client costs several times as much as another send, so one wake-up serves many answers.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 
 TOGETHER = 128
-"""With so many waiting they leave before the turn ends: the clients then work while the gateway does."""
+"""With this many waiting answers they are written before the turn ends, so that clients work while the gateway does."""
 
 
 class Outbox:
@@ -19,7 +19,7 @@ class Outbox:
         self._waiting: list[tuple[asyncio.Transport, bytes]] = []
 
     def write(self, transport: asyncio.Transport, frame: bytes) -> None:
-        """Have an answer written, after those given before it."""
+        """Write an answer with the next flush, after the answers given before it."""
         waiting = self._waiting
         if not waiting:
             self._loop.call_soon(self.flush)
@@ -28,9 +28,9 @@ class Outbox:
             self.flush()
 
     def flush(self) -> None:
-        """Write what waits; the answers of connections that went away meanwhile are dropped."""
+        """Write the waiting answers; those of closed connections are dropped."""
         waiting, self._waiting = self._waiting, []
         for transport, frame in waiting:
-            # uvloop raises on a write to a transport whose end is over, which would cost the others theirs
+            # uvloop raises on a write to a closed transport; the answers of other connections must still be written
             if not transport.is_closing():
                 transport.write(frame)

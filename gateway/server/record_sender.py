@@ -1,9 +1,9 @@
-"""The way of answers with many records to one socket.
+"""Sends answers with many records to one socket.
 
-The records go from the segment file to the socket inside the kernel (sendfile) as far as the socket takes them.
-The rest stays in the file until the socket has room again, so a slow reader costs the gateway a small buffer and
-no more, however large its answer is. Records that are not in the page cache are brought in first, by others: the
-socket waits, the event loop does not.
+The records go from the segment file to the socket inside the kernel (sendfile) as far as the socket takes them. The
+rest stays in the file until the socket has room again, so a slow reader costs the gateway a small buffer and no more,
+however large its answer is. Records that are not in the page cache are first read into it by other threads: the socket
+waits, the event loop does not.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from gateway.runtime.partitions.cold_reads import BLOCK_BYTES, ColdReads, Wanted
 from log import FileRegion, KeptRegion
 
 HANDED_OVER_BYTES: Final = 64 << 10
-"""So much goes through the transport's own buffer, for it to tell when the socket has room again."""
+"""Bytes that are given to the transport when the socket is full, so that the transport reports when it has room again.
+"""
 BYTES_PER_TURN: Final = 4 << 20
-"""A reader as fast as the gateway lets the others go first after so many."""
+"""Bytes sent in one turn; then other connections go first, although this reader would take more."""
 
 
 class RecordSender:
-    """Sends pieces in order past a transport, which must not be written to until all are gone."""
+    """Sends pieces in order past a transport. Nothing else may write to the transport until all pieces are sent."""
 
     __slots__ = (
         "_cold_reads",
@@ -49,12 +50,12 @@ class RecordSender:
     ) -> None:
         """`backlog_bytes` is the transport's usual limit of bytes that wait to be written.
 
-        `go_on` is called when `send` would do more because what it had to wait for is in memory.
+        `go_on` is called when `send` can continue, because the records that it waited for are in the page cache.
         """
         self._cold_reads = cold_reads
         self._go_on = go_on
         self._ready = 0
-        """Up to which byte of the first piece the disk need not be waited for."""
+        """The end of the bytes of the first piece that are known to be in the page cache."""
         self._wanted: Wanted | None = None
         self._transport = transport
         self.backlog_bytes = backlog_bytes
@@ -64,24 +65,25 @@ class RecordSender:
             if shared is None
             else socket.socket(shared.family, shared.type, shared.proto, fileno=shared.fileno())
         )
-        """None where the transport is all there is: records then go through its buffer, a little at a time."""
+        """None where the transport has no socket: its records are then sent through its buffer, a little at a time."""
         self._pieces: deque[bytes | FileRegion] = deque()
         self._sent = 0
         self._waits = False
 
     def is_done(self) -> bool:
-        """Whether nothing is left to send."""
+        """Whether no piece is left to send."""
         return not self._pieces
 
     def add(self, pieces: Sequence[bytes | FileRegion]) -> None:
-        """Send these after the others."""
+        """Send these pieces after the others."""
         self._pieces.extend(pieces)
 
     def send(self) -> bool:
-        """Give the socket what it takes. True when it would take more, but others should go first.
+        """Send as much as the socket takes. Returns True when it would take more, but other connections should go
+        first.
 
-        When the socket is full the transport holds a little, and calls `resume_writing` once that is gone.
-        Raises OSError: the answer is begun and can't be finished.
+        When the socket is full the transport holds a little, and calls `resume_writing` once that is sent. Raises
+        OSError when an answer that has begun can't be finished.
         """
         left = BYTES_PER_TURN
         while self._pieces and self._wanted is None and not self._transport.get_write_buffer_size():
@@ -95,7 +97,7 @@ class RecordSender:
         return False
 
     def close(self) -> None:
-        """Forget what is left; the socket is the transport's to close."""
+        """Drop the pieces that are left; the transport closes the socket."""
         for piece in self._pieces:
             if isinstance(piece, KeptRegion):
                 piece.release()
@@ -106,13 +108,13 @@ class RecordSender:
             self._socket.detach()
 
     def _tell_when_drained(self, wanted: bool) -> None:
-        """Have `resume_writing` called when the transport's buffer is empty, or as usual."""
+        """Make the transport call `resume_writing` when its buffer is empty, or at its usual limit again."""
         if wanted is not self._waits:
             self._waits = wanted
             self._transport.set_write_buffer_limits(high=0 if wanted else self.backlog_bytes)
 
     def _send_now(self, limit: int) -> int:
-        """How many bytes the socket took."""
+        """Send to the socket; return how many bytes it took."""
         total = 0
         try:
             while self._pieces and total < limit:
@@ -127,7 +129,7 @@ class RecordSender:
         return total
 
     def _get_ready(self, piece: bytes | FileRegion) -> bool:
-        """Whether there is something of the piece that can be sent without waiting for the disk."""
+        """Whether some bytes of the piece can be sent without waiting for the disk."""
         cold_reads = self._cold_reads
         if cold_reads is None or not cold_reads.is_on or not isinstance(piece, FileRegion):
             self._ready = len(piece)
@@ -152,7 +154,9 @@ class RecordSender:
         return False
 
     def _brought_in(self, ready: int) -> None:
-        """Go on without asking again: where memory is so short that it is gone already, the disk is waited for."""
+        """Continue, and do not ask the page cache again: where memory is so short that it dropped the records, `send`
+        waits for the disk.
+        """
         self._wanted = None
         self._ready = ready
         self._go_on()
@@ -179,7 +183,7 @@ class RecordSender:
             part = piece[self._sent : self._sent + size]
         self._advance(len(part), len(piece))
         self._ready = (
-            0  # it may be long until the socket has room again, and what is cached now may not be then
+            0  # the socket may stay full for long, and by then the page cache may have dropped the records
         )
         self._transport.write(part)
 

@@ -1,8 +1,8 @@
 """How many bytes of incomplete requests all connections may hold together (Kafka's MemoryPool).
 
-What counts is what has really come, not what a request announces: a connection asks for room piece by piece, as its
-request arrives. When there is no room it waits, without reading; whoever began first may always go on, so that room
-comes free. So there are never more bytes than the limit and one whole request.
+Only bytes that have come count, not the size that a request announces: a connection asks for room piece by piece, as
+its request arrives. Without room the connection waits and does not read. The request that began first may always grow,
+so that it ends and frees its room. The bytes therefore never exceed the limit by more than one whole request.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ class RequestMemory:
         self.used_bytes = 0
         self._kept_bytes = 0
         self._held: dict[Hashable, int] = {}
-        """What each request under way has, in the order in which they began."""
+        """The room of each incomplete request, in the order in which the requests began."""
         self._waiting: dict[Hashable, tuple[int, Callable[[], None]]] = {}
 
     def acquire(self, holder: Hashable, size: int, granted: Callable[[], None]) -> bool:
-        """True when `holder` has room for `size` more bytes now; otherwise `granted` is called once it has."""
+        """Return True when `holder` has room for `size` more bytes now; otherwise call `granted` once it has."""
         held = self._held.setdefault(holder, 0)
         if not (self._is_first(holder) or (not self._waiting and self._fits(size))):
             self._waiting[holder] = size, granted
@@ -32,13 +32,15 @@ class RequestMemory:
         return True
 
     def give_back(self, holder: Hashable) -> None:
-        """Its request is whole, or will never be: it needs no room and waits for none."""
+        """Give back the room of a holder whose request is whole or will never be; the holder waits for no room any
+        more.
+        """
         self._waiting.pop(holder, None)
         self.used_bytes -= self._held.pop(holder, 0)
         self._grant()
 
     def held_bytes(self, holder: Hashable) -> int:
-        """How much room a holder has."""
+        """Return how much room a holder has."""
         return self._held.get(holder, 0)
 
     def is_waiting(self, holder: Hashable) -> bool:
@@ -46,14 +48,14 @@ class RequestMemory:
         return holder in self._waiting
 
     def try_acquire(self, size: int) -> bool:
-        """Take room if there is some now and nobody waits for it."""
+        """Take room if there is some now and no connection waits for it."""
         if self._waiting or not self._fits(size):
             return False
         self.used_bytes += size
         return True
 
     def try_keep(self, size: int) -> bool:
-        """Take room for what is kept of a request that is whole, if there is some, or if nothing else is kept."""
+        """Take room for a whole request that is kept, if there is some, or if no other request is kept."""
         if not self.try_acquire(size):
             if self._kept_bytes:
                 return False

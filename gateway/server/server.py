@@ -1,4 +1,4 @@
-"""Listeners and the connections they accept."""
+"""Accepts connections on listeners and keeps them within their limits."""
 
 from __future__ import annotations
 
@@ -25,16 +25,20 @@ from gateway.server.unread_answers import UnreadAnswers
 logger = logging.getLogger(__name__)
 
 STALLED_S = 10.0
-"""A request in parts of which nothing more came for so long gives way when memory is short."""
+"""A request in parts that has been stalled for this time is dropped when memory is short."""
 KEEPALIVE_IDLE_S = 120
 KEEPALIVE_INTERVAL_S = 30
 KEEPALIVE_PROBES = 4
-"""A silent client is asked for after the first, and given up after so many unanswered askings."""
+"""Keepalive probes for a silent client, the first after KEEPALIVE_IDLE_S; a client that answers none of them is
+dropped.
+"""
 HELD_SHARE = 4
-"""Up to a fourth of the memory of requests may be of those that came before their turn."""
+"""Bytes that came before their turn may fill a fourth of the memory of requests; beyond it, connections read little at
+a time.
+"""
 LITTLE_BYTES = 4 << 10
 RECEIVE_BUFFER_BYTES = 256 << 10
-"""The one buffer all sockets are read into; the event loop reads one socket at a time."""
+"""The size of the one buffer that all sockets are read into; the event loop reads one socket at a time."""
 
 
 class Server:
@@ -49,7 +53,7 @@ class Server:
         *,
         handles_limit: int = sys.maxsize,
     ) -> None:
-        """Without `cold_reads` records that are not in the page cache are waited for.
+        """Without `cold_reads` the event loop waits for records that are not in the page cache.
 
         The process may open `handles_limit` files and sockets together.
         """
@@ -62,7 +66,7 @@ class Server:
         self._whole_buffer = self.receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self.received = self.receive_buffer.toreadonly()
         self.held_bytes = 0
-        """What connections keep that came while no more of their requests may be begun."""
+        """Bytes that connections keep which came while no more of their requests may begin."""
         self.outbox = Outbox(loop)
         self.unread = UnreadAnswers()
         self.refused_connections = 0
@@ -80,14 +84,14 @@ class Server:
             connection.limits_changed()
 
     def count_held(self, more_bytes: int) -> None:
-        """Connections keep so much more. When it is much, little is read of each at once until it is less."""
+        """Count more bytes that connections keep. When they keep much, each reads little at a time."""
         self.held_bytes += more_bytes
         limit_bytes = self.memory.limit_bytes
         is_much = 0 <= limit_bytes < HELD_SHARE * self.held_bytes
         self.receive_buffer = self._whole_buffer[:LITTLE_BYTES] if is_much else self._whole_buffer
 
     async def listen(self, listener: Listener) -> int:
-        """Start to accept on one listener; returns the port, which port 0 leaves to the system.
+        """Start to accept on one listener; return its port, which the system chooses for port 0.
 
         Raises OSError when the address can't be bound.
         """
@@ -100,7 +104,7 @@ class Server:
         )
         for bound_socket in bound.sockets:
             self._set_options(bound_socket)
-            # accepted sockets inherit it; one that began with BBR would go on pacing
+            # accepted sockets inherit the algorithm; a connection that began with BBR would keep its pacing
             self.suit_peer(bound_socket, bound_socket.getsockname()[0])
         self._servers.append(bound)
         if self._idle_timer is None:
@@ -108,8 +112,8 @@ class Server:
         return int(bound.sockets[0].getsockname()[1])
 
     def _set_options(self, bound_socket: socket.socket) -> None:
-        """Accepted sockets inherit these of the listening one."""
-        # a client whose machine went away while it waits for an answer is never heard of otherwise
+        """Set the options that accepted sockets inherit from the listening one."""
+        # without keepalive, nobody notices that the machine of a client which waits for an answer is gone
         bound_socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if hasattr(socket, "TCP_KEEPIDLE"):
             for option, value in (
@@ -124,10 +128,10 @@ class Server:
             bound_socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.limits.receive_buffer_bytes)
 
     def suit_peer(self, connected: socket.socket, peer_host: str) -> None:
-        """Spare a client on this machine the congestion control that a network needs."""
+        """Set the congestion control for a client on this machine, which needs no control made for a network."""
         wanted = self.limits.loopback_congestion_control
         if wanted and hasattr(socket, "TCP_CONGESTION") and _is_loopback(peer_host):
-            # the system may lack it or keep it for itself
+            # the system may lack the algorithm or reserve it
             with contextlib.suppress(OSError):
                 connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, wanted.encode())
 
@@ -135,7 +139,7 @@ class Server:
         return len(self._connections)
 
     def admit(self, connection: Connection) -> bool:
-        """Whether a new connection is within the limits."""
+        """Count a new connection and return True, or return False when it exceeds a limit."""
         limit = self._config.int("max.connections")
         overrides = parse_overrides(self._config.str("max.connections.per.ip.overrides"))
         per_host = overrides.get(connection.peer_host, self._config.int("max.connections.per.ip"))
@@ -155,7 +159,7 @@ class Server:
         return False
 
     def dismiss(self, connection: Connection) -> None:
-        """A connection is gone."""
+        """Stop counting a connection that is gone."""
         self._connections.pop(connection, None)
         self._per_host[connection.peer_host] -= 1
         if not self._per_host[connection.peer_host]:
@@ -188,7 +192,7 @@ class Server:
         self._idle_timer = self.loop.call_later(max(0.05, min(idle_s / 4, STALLED_S / 2)), self.close_idle)
 
     def _drop_vanished(self) -> None:
-        """Drop those whose client hung up behind a long poll with more requests after it, which nobody reads."""
+        """Drop connections whose client has hung up during a long poll with more requests after it, which nobody reads."""
         waiting = {
             connection.fileno(): connection for connection in self._connections if connection.waits_unread
         }
@@ -211,7 +215,7 @@ class Server:
             connection.drain()
 
     async def finish(self, timeout_s: float) -> None:
-        """Let the requests in flight be answered, then hang up."""
+        """Wait until the requests in flight are answered, then close the connections."""
         deadline_s = self.loop.time() + timeout_s
         while any(connection.has_work for connection in self._connections):
             if self.loop.time() > deadline_s:

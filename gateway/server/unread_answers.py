@@ -1,7 +1,8 @@
-"""How many bytes of answers all connections together may leave unread.
+"""Limits the bytes of unread answers of all connections together.
 
-A connection with much unread begins no further request, but what it asked for before may be large, and there may be
-thousands of them. Beyond the limit the one with the most unread is dropped, again and again, until the rest fits.
+A connection with many unread bytes begins no further request, but the answers that it already asked for may be large,
+and there may be thousands of connections. Beyond the limit, the connection with the most unread bytes is dropped, again
+and again, until the rest fits.
 """
 
 from __future__ import annotations
@@ -10,27 +11,27 @@ from typing import Protocol
 
 
 class Reader(Protocol):
-    """A connection whose client reads, or does not."""
+    """A connection whose answers may stay unread."""
 
     def abort(self, reason: str) -> None:
-        """Close at once; what the client did not read is lost."""
+        """Close at once; answers that the client has not read are lost."""
 
 
 class UnreadAnswers:
-    """A budget of `limit_bytes`. One reader alone may have more unread, as much as its answers are large."""
+    """A budget of `limit_bytes`. A single reader may exceed it by any amount."""
 
     def __init__(self, limit_bytes: int = 0) -> None:
         self.limit_bytes = limit_bytes
         self.total_bytes = 0
         self.dropped = 0
-        """Readers that were dropped since the start."""
+        """The number of readers dropped since the start."""
         self._unread: dict[Reader, int] = {}
 
     def __len__(self) -> int:
         return len(self._unread)
 
     def note(self, reader: Reader, unread_bytes: int) -> None:
-        """So much waits for a reader now."""
+        """Set how many bytes wait for a reader now."""
         self.total_bytes += unread_bytes - self._unread.get(reader, 0)
         self._unread[reader] = unread_bytes
         while self.total_bytes > self.limit_bytes and len(self._unread) > 1:
@@ -40,5 +41,5 @@ class UnreadAnswers:
             largest.abort("it reads its answers too slowly, and others need the memory")
 
     def forget(self, reader: Reader) -> None:
-        """It has read what waited, or is gone."""
+        """Forget a reader that has read its answers, or is gone."""
         self.total_bytes -= self._unread.pop(reader, 0)
