@@ -82,13 +82,13 @@ def unknown_records_that_raise(patch: pytest.MonkeyPatch) -> None:
 
 
 def _without_the_metadatas_topics() -> bytes:
-    """The metadata log of a directory that was stopped, without all but its first batch."""
-    files = start_up.directories()[0]
+    """The metadata log of a gateway that was killed, without all but its first batch: a torn tail took the rest."""
+    files = start_up.directories()[1]
     names = sorted(files)
     name = next(name for name in names if name.startswith(start_up.METADATA) and name.endswith(".log"))
     first_bytes = 12 + int.from_bytes(files[name][8:12], "big")
     assert first_bytes < 256
-    return b"\0" + steps_of((names.index(name), REPLACE, 0, files[name][:first_bytes]))
+    return b"\1" + steps_of((names.index(name), REPLACE, 0, files[name][:first_bytes]))
 
 
 FAULTS: list[tuple[str, Plant, Callable[[], bytes], str]] = [
@@ -105,7 +105,7 @@ FAULTS: list[tuple[str, Plant, Callable[[], bytes], str]] = [
         "accepts what can't be read",
     ),
     ("named_batches", duplicates_stored, lambda: list(named_batches.seeds())[1], "other records"),
-    ("partition_files", index_without_proof, lambda: base64.b64decode("AAoBAA8B6w=="), "has lost"),
+    ("partition_files", index_without_proof, lambda: base64.b64decode("AAoBAA8B6w=="), "nothing of its records was damaged"),
     ("start_up", unknown_partitions_deleted, _without_the_metadatas_topics, "were deleted"),
     ("requests", error_in_the_dispatcher, lambda: request(random.Random(1)), "planted"),
     ("control_requests", status_that_fails, lambda: b"\n", "planted|no longer"),
