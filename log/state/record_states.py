@@ -53,13 +53,13 @@ class RecordStates:
 
     __slots__ = (
         "_environment",
+        "_former_names",
         "_lists",
         "_loaded_at_ms",
         "_log",
         "_names_file",
         "_place",
         "_unflushed",
-        "_unsaved_start",
         "delays",
         "names",
         "rules",
@@ -81,8 +81,8 @@ class RecordStates:
         self._log = log
         self._loaded_at_ms = 0
         self._names_file = SideFile()
-        self._unsaved_start: int | None = None
-        """The offset from which names were tracked when deduplication ended, if no flush had persisted that offset."""
+        self._former_names: Names | None = None
+        """The names when deduplication ended, which perhaps no flush has persisted yet."""
         self.names: Names | None = None
         self.delays: Delays | None = None
         self.rules: RecordRules | None = None
@@ -93,7 +93,7 @@ class RecordStates:
         self.close()
         self._loaded_at_ms = now_ms
         self._names_file = SideFile()
-        self._unsaved_start = None
+        self._former_names = None
         if config.delivery_delay_header:
             self._begin_delaying(config)
         if config.deduplicates:
@@ -310,7 +310,7 @@ class RecordStates:
             topic_names,
             self._names_file,
             self._set_due,
-            self._unsaved_start,
+            self._former_names,
         )
         with storage.may_wait():
             start_offset = names.restore(log.log_start_offset, log.log_end_offset)
@@ -329,7 +329,7 @@ class RecordStates:
 
     def _stop_deduplicating(self) -> None:
         if self.names is not None:
-            self._unsaved_start = self.names.unsaved_start
+            self._former_names = self.names
             self.names.close()
             self.names = None
         for listed in (

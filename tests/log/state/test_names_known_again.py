@@ -25,7 +25,7 @@ from tests.log.deduplicated import (
     send,
     values,
 )
-from tests.log.support import NOW_MS, delete_records, flush, open_log, persist
+from tests.log.support import NOW_MS, delete_records, flush, open_log, persist, remove
 
 
 @pytest.fixture
@@ -240,3 +240,40 @@ class TestTurningItOnAndOff:
         assert log in log.lists.due_for_snapshot
         assert settings.capture_names(log)
         assert log not in log.lists.due_for_snapshot
+
+    def test_turned_off_and_on_again_while_a_removal_is_in_flight(self, log: PartitionLog) -> None:
+        send(log, 1, 2)
+        flush(log)
+        settings.update_config(log, OFF)
+        ticket = retention.prepare_delete_records(log, 2, NOW_MS)
+        assert ticket is not None
+        settings.update_config(log, LARGE)
+        remove(log, ticket)
+        assert log.log_start_offset == 2
+        assert send(log, 2).base_offset == -1
+        send(log, 3)
+        assert settings.capture_names(log)
+        flush(log)
+        assert known(again(log)) == (3, 3)
+
+    def test_turned_off_and_on_again_before_the_flush_no_record_goes_unsaved(self, log: PartitionLog) -> None:
+        send(log, 1, 2)
+        flush(log)
+        settings.update_config(log, OFF)
+        settings.update_config(log, LARGE)
+        assert known(log) == (2, 2)
+        assert log.record_states.unsaved_below(1)
+        flush(log)
+        delete_records(log, 2)
+        assert not log.record_states.unsaved_below(2)
+        assert known(again(log)) == (2, 2)
+
+    def test_names_that_are_saved_are_in_memory_once(self, log: PartitionLog) -> None:
+        send(log, 1, 2)
+        assert settings.capture_names(log)
+        names = log.record_states.names
+        assert names is not None
+        assert names.pending is not None
+        flush(log)
+        assert names.pending is None
+        assert names.unsaved_from is None
