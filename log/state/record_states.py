@@ -161,13 +161,11 @@ class RecordStates:
 
     def alter_delays(self, config: LogConfig) -> None:
         """Use another `delivery.delay.header`, or none. Waiting records are due at once; the header counts for later records."""
-        if self.delays is not None:
-            self.delays.delete_file()
-        else:
-            Delays(
-                self._environment.storage, self._place, config, self._environment.delayed_limit, 0
-            ).delete_file()
+        environment = self._environment
+        delays = self.delays or Delays(environment.storage, self._place, config, environment.delayed_limit, 0)
+        # Close the side file first. Otherwise a flush in flight could bring that file back.
         self._stop_delaying()
+        delays.delete_file()
         if config.delivery_delay_header:
             self._make_delays(config)
             self.capture_delays()

@@ -16,7 +16,15 @@ from log.format.records import NewRecord, build_batch
 from log.recovery.clean_stop import CleanStop
 from log.removal.retention_rules import NOT_HELD
 from log.state.delays import Delays
-from tests.log.support import NOW_MS, append_end_marker, delete_old_segments, delete_records, flush, open_log
+from tests.log.support import (
+    NOW_MS,
+    append_end_marker,
+    delete_old_segments,
+    delete_records,
+    flush,
+    open_log,
+    persist,
+)
 
 CONFIG = LogConfig(
     segment_bytes=600,
@@ -353,6 +361,24 @@ class TestConfiguration:
         log = again(log, self.OFF)
         settings.alter_delays(log, CONFIG)
         assert waiting(log) == {}
+
+    def test_turned_off_no_flush_in_flight_brings_the_file_back(
+        self, log: PartitionLog, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        send(log, 1_000)
+        flush(log)
+        assert settings.capture_delays(log)
+        ticket = log.prepare_flush()
+        assert ticket is not None
+        delete = Storage.delete
+
+        def delete_while_the_flush_runs(storage: Storage, path: str) -> None:
+            delete(storage, path)
+            persist(ticket)
+
+        monkeypatch.setattr(Storage, "delete", delete_while_the_flush_runs)
+        settings.alter_delays(log, replace(CONFIG, delivery_delay_header=""))
+        assert not (Path(log.directory) / DELAYED_RECORDS).exists()
 
     def test_with_another_header_everything_is_due(self, log: PartitionLog) -> None:
         other = replace(CONFIG, delivery_delay_header="not.before")
