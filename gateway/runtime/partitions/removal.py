@@ -26,9 +26,12 @@ async def remove(partition: Partition, ticket: RemovalTicket, now_ms: int) -> Se
 
 
 async def persist_files(partition: Partition) -> None:
-    """Make everything durable that the partition has written. When the disk fails, the partition goes offline."""
+    """Persist everything that the partition has written, with what flushes in flight carry.
+
+    When the disk fails, the partition goes offline. Do not cancel this: the log waits for its ticket.
+    """
     log = partition.log
-    ticket = log.prepare_flush()
+    ticket = log.prepare_flush(counts_out=True)
     if ticket is None:
         return
     error = await _commit(partition, ticket)

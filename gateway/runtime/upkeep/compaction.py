@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final
 
 from gateway.config import Config
 from gateway.metadata.records import ConfigRecord, MetadataRecord, RemoveTopicRecord
@@ -42,6 +42,8 @@ logger = logging.getLogger(__name__)
 _LEAST_PAUSE_S: Final = 0.005
 _MAX_FAILURES: Final = 3
 """Failed cleanings in a row, for reasons that are not the disk's, after which a partition is left alone."""
+_MAX_FLUSHES: Final = 3
+"""Flushes of a partition's files before its cleaning; where others came meanwhile it is cleaned another time."""
 _UNLIMITED: Final = 1e18
 
 
@@ -74,20 +76,21 @@ class Compaction:
         self._task: asyncio.Task[None] | None = None
         self._cleaner = cleaner
         self._workers: dict[Cleaner, None] = {}
-        self._swaps: set[asyncio.Task[None]] = set()
+        self._begun: set[asyncio.Task[None]] = set()
+        """What must come to its end even when the job is stopped."""
 
     def start(self) -> None:
         self._progress.load()
         self._task = asyncio.create_task(self._run(), name="compaction")
 
     async def stop(self) -> None:
-        """Kill the processes, and finish a swap that has begun."""
+        """Kill the processes, and finish a flush or swap that has begun."""
         for worker in self._workers:
             worker.kill()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        await asyncio.gather(*self._swaps, return_exceptions=True)
+        await asyncio.gather(*self._begun, return_exceptions=True)
 
     async def metadata_changed(self, records: Sequence[MetadataRecord]) -> None:
         """Check all partitions again after a configuration changed, and forget deleted topics."""
@@ -197,9 +200,8 @@ class Compaction:
 
     async def _clean(self, partition: Partition, worker: Cleaner, threads: int) -> bool:
         """Clean a partition; return whether it is cleaner now."""
-        if not partition.closed and partition.log.unflushed.has_files:
-            # What remembers the producers must not be lost together with what they wrote.
-            await persist_files(partition)
+        if not await self._persist_files(partition):
+            return False
         found = None if partition.closed else self._cleanable(partition)
         progress = self._progress.of(partition)
         if found is None or found.first_uncleanable_offset > progress.durable_end_offset:
@@ -234,6 +236,25 @@ class Compaction:
             self._failed(partition, outcome)
         return False
 
+    async def _persist_files(self, partition: Partition) -> bool:
+        """Persist what remembers the producers: it must not be lost together with what they wrote.
+
+        Return False where other files came again and again meanwhile: the partition is cleaned another time.
+        """
+        unflushed = partition.log.unflushed
+        for _ in range(_MAX_FLUSHES):
+            if partition.closed or unflushed.is_durable:
+                break
+            await self._to_the_end(persist_files(partition))
+        return unflushed.is_durable
+
+    async def _to_the_end(self, work: Coroutine[Any, Any, None]) -> None:
+        """Wait for the work, which goes on when the task is cancelled; `stop` waits for it then."""
+        begun = asyncio.create_task(work)
+        self._begun.add(begun)
+        begun.add_done_callback(self._begun.discard)
+        await asyncio.shield(begun)
+
     def _limits(self, threads: int) -> JobLimits:
         config = self._config
         bytes_per_s = config.double("log.cleaner.io.max.bytes.per.second")
@@ -249,10 +270,7 @@ class Compaction:
 
         Raises _GivenUp, StorageFailed, OSError.
         """
-        swap = asyncio.create_task(self._swap(partition, cleaning, cleaned))
-        self._swaps.add(swap)
-        swap.add_done_callback(self._swaps.discard)
-        await asyncio.shield(swap)
+        await self._to_the_end(self._swap(partition, cleaning, cleaned))
 
     async def _swap(self, partition: Partition, cleaning: Cleaning, cleaned: CleanedSegment) -> None:
         log = partition.log

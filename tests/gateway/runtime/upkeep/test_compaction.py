@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,9 +16,17 @@ from gateway.config import load_config
 from gateway.runtime.loop.machine import Machine
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.upkeep.compaction import Compaction
-from log import Storage
+from log import FlushTicket, LocalDurability, Storage
 from log.compaction.job import CleaningFailed
+from log.environment import LogEnvironment
 from tests.gateway.handlers.support import FixedClock
+from tests.log.support import NOW_MS, batch, flush, open_log
+
+
+def compaction_in(path: Path) -> Compaction:
+    directory: Any = SimpleNamespace(path=path, environment=SimpleNamespace(storage=Storage()))
+    lifecycle: Any = None
+    return Compaction(load_config(), FixedClock(), Partitions(), directory, lifecycle, Machine().cleaner)
 
 
 @pytest.mark.parametrize(
@@ -30,12 +41,66 @@ from tests.gateway.handlers.support import FixedClock
 def test_when_a_partition_is_left_alone(
     tmp_path: Path, failed: CleaningFailed, times: int, left_alone: bool
 ) -> None:
-    directory: Any = SimpleNamespace(path=tmp_path, environment=SimpleNamespace(storage=Storage()))
-    lifecycle: Any = None
-    compaction = Compaction(
-        load_config(), FixedClock(), Partitions(), directory, lifecycle, Machine().cleaner
-    )
+    compaction = compaction_in(tmp_path)
     partition: Any = SimpleNamespace(topic="t", index=0, topic_id=uuid.UUID(int=1))
     for _ in range(times):
         compaction._failed(partition, failed)
     assert compaction._progress.of(partition).uncleanable is left_alone
+
+
+class HeldDurability(LocalDurability):
+    """Holds every commit until `go_on` is set, and notes the files."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = threading.Event()
+        self.go_on = threading.Event()
+        self.paths: list[str] = []
+
+    def commit(self, tickets: Sequence[FlushTicket]) -> list[OSError | None]:
+        self.begun.set()
+        assert self.go_on.wait(10)
+        self.paths += [path for ticket in tickets for path in ticket.paths]
+        return super().commit(tickets)
+
+
+def rolled(directory: Path, durability: HeldDurability) -> tuple[Any, FlushTicket]:
+    """A partition with a closed segment, and the flush in flight that carries its side files."""
+    log = open_log(directory, environment=LogEnvironment(Storage(), durability=durability))
+    log.append(batch(producer_id=4, base_sequence=0), now_ms=NOW_MS)
+    flush(log)
+    log.roll(NOW_MS)
+    in_flight = log.prepare_flush()
+    assert in_flight is not None
+    partition = SimpleNamespace(
+        topic="t", index=0, topic_id=log.topic_id, log=log, closed=False, flush_finished=lambda: None
+    )
+    return partition, in_flight
+
+
+async def test_what_remembers_the_producers_is_durable_before_a_cleaning(tmp_path: Path) -> None:
+    durability = HeldDurability()
+    durability.go_on.set()
+    partition, in_flight = rolled(tmp_path / "log", durability)
+    compaction = compaction_in(tmp_path)
+    assert not await compaction._persist_files(partition)
+    assert f"{partition.log.directory}/{1:020d}.snapshot" in durability.paths
+    durability.commit([in_flight])
+    partition.log.complete_flush(in_flight)
+    assert await compaction._persist_files(partition)
+
+
+async def test_a_stop_waits_for_the_flush_before_a_cleaning(tmp_path: Path) -> None:
+    durability = HeldDurability()
+    partition, _ = rolled(tmp_path / "log", durability)
+    compaction = compaction_in(tmp_path)
+    worker: Any = None
+    compaction._task = asyncio.create_task(compaction._clean(partition, worker, 1))  # type: ignore[assignment]
+    await asyncio.to_thread(durability.begun.wait, 10)
+    stopping = asyncio.create_task(compaction.stop())
+    await asyncio.sleep(0)
+    assert partition.log.unflushed.tickets_out == 2
+    durability.go_on.set()
+    await stopping
+    assert partition.log.unflushed.tickets_out == 1
+    assert not partition.log.offline
