@@ -83,7 +83,8 @@ class Names:
         """The offset from which records may have names that are in no durable snapshot; None when all names are saved."""
         self._saved_end = 0
         """The log end offset of the newest durable snapshot."""
-        self._latest = None if former is None else former.pending
+        self.pending = None if former is None else former.pending
+        """The newest capture, perhaps already taken by a ticket; None when that capture is durable."""
         self._saved_number = 0
         self.apply(config)
 
@@ -103,7 +104,7 @@ class Names:
     def restore(self, log_start_offset: int, log_end_offset: int) -> int:
         """Load the newest snapshot. Return the offset to replay from. Raises OSError."""
         newest = newest_names(self._storage, self._place.directory, log_end_offset)
-        latest = self._latest or newest
+        latest = self.pending or newest
         start_offset = self._tracked_from(log_start_offset, log_end_offset, is_known=latest is not None)
         if newest is not None:
             self._saved_end = newest.log_end_offset
@@ -330,11 +331,6 @@ class Names:
         """The offset from which records may have names that are in no durable snapshot; None when all names are saved."""
         return self._unsaved_from
 
-    @property
-    def pending(self) -> NamesCapture | None:
-        """The newest capture, perhaps already taken by a ticket; None when that capture is durable."""
-        return self._latest
-
     def capture(self, covered_offset: int, log_end_offset: int) -> NamesCapture | None:  # noqa: ARG002 - open transactions are saved as such
         """Capture all names for the next flush; None when nothing changed, or the log is still being replayed."""
         if not self.is_ready or not (self.changed or self.table.has_forgotten):
@@ -342,10 +338,10 @@ class Names:
         self.changed = self.has_gap = False
         self._changed_records = 0
         self._on_due(False)
-        self._latest = NamesCapture(
+        self.pending = NamesCapture(
             self, self._storage, self._place.directory, self._file, self.table.written(), log_end_offset
         )
-        return self._latest
+        return self.pending
 
     def saved(self, capture: NamesCapture) -> None:
         """Record that a capture is durable."""
@@ -354,10 +350,10 @@ class Names:
         self._saved_number = capture.number
         self._saved_end = max(self._saved_end, capture.log_end_offset)
         self.table.is_written(capture.times)
-        is_all = not self.changed and capture is self._latest
+        is_all = not self.changed and capture is self.pending
         self._unsaved_from = None if is_all else capture.log_end_offset
-        if capture is self._latest:
-            self._latest = None
+        if capture is self.pending:
+            self.pending = None
 
     def capture_start(self) -> StartCapture | None:
         """Capture the offset from which names are tracked, for the next flush; None when a side file holds that offset."""
