@@ -105,7 +105,12 @@ FAULTS: list[tuple[str, Plant, Callable[[], bytes], str]] = [
         "accepts what can't be read",
     ),
     ("named_batches", duplicates_stored, lambda: list(named_batches.seeds())[1], "other records"),
-    ("partition_files", index_without_proof, lambda: base64.b64decode("AAoBAA8B6w=="), "nothing of its records was damaged"),
+    (
+        "partition_files",
+        index_without_proof,
+        lambda: base64.b64decode("AAoBAA8B6w=="),
+        "nothing of its records was damaged",
+    ),
     ("start_up", unknown_partitions_deleted, _without_the_metadatas_topics, "were deleted"),
     ("requests", error_in_the_dispatcher, lambda: request(random.Random(1)), "planted"),
     ("control_requests", status_that_fails, lambda: b"\n", "planted|no longer"),

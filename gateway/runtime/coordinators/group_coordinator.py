@@ -226,10 +226,7 @@ class GroupCoordinator:
         return await self.shards.run(loaded, self._commit(loaded, committer, records))
 
     def begin_commit(
-        self,
-        committer: Committer,
-        records: Sequence[OffsetCommitRecord],
-        answer: Callable[[ErrorCode], None],
+        self, committer: Committer, records: Sequence[OffsetCommitRecord], answer: Callable[[ErrorCode], None]
     ) -> None:
         """Commit offsets as `commit` does, without a task: `answer` is called with the error once they are durable."""
         try:
@@ -244,10 +241,7 @@ class GroupCoordinator:
         self.shards.ask(loaded, self._commit(loaded, committer, records), answered)
 
     def _commit(
-        self,
-        loaded: LoadedShard[GroupShard],
-        committer: Committer,
-        records: Sequence[OffsetCommitRecord],
+        self, loaded: LoadedShard[GroupShard], committer: Committer, records: Sequence[OffsetCommitRecord]
     ) -> Operation[GroupShard, ErrorCode]:
         def judge(shard: GroupShard, now_ms: int) -> Change[ErrorCode]:
             error = shard.check_commit(committer, now_ms)

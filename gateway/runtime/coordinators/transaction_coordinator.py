@@ -1,5 +1,4 @@
-"""The transaction coordinator of this node: decides about transactions, and which requests must wait until a record is
-durable.
+"""The transaction coordinator of this node: decides about transactions, and which requests wait for durable records.
 
 A change is appended to `__transaction_state` and replayed in the same turn. An end is decided when its record is
 durable. Then all markers are written, and at last the record that the end is complete. No request waits for that last
@@ -218,9 +217,8 @@ class TransactionCoordinator:
 
     async def begin_producer(self, transactional_id: str, timeout_ms: int, claimed: Producer) -> Producer:
         """Carry out InitProducerId: return the producer id and epoch from now on, and fence all earlier producers.
-        Raises TransactionRefused, Unavailable.
 
-        An open transaction is aborted first, and the request waits for its end.
+        An open transaction is aborted first; the request waits for its end. Raises TransactionRefused, Unavailable.
         """
         rules.check_begin(transactional_id, timeout_ms, self.limits)
 
@@ -307,20 +305,17 @@ class TransactionCoordinator:
         places: frozenset[TopicPartition],
         client_version: int,
     ) -> None:
-        max_partitions = self.limits.max_partitions
-        self._state.apply(
-            loaded,
-            transactional_id,
-            lambda current, now_ms: rules.add_partitions(
-                current, producer, places, client_version, max_partitions, now_ms
-            ),
-        )
+        most = self.limits.max_partitions
+
+        def judge(current: Transaction | None, now_ms: int) -> Transaction | None:
+            return rules.add_partitions(current, producer, places, client_version, most, now_ms)
+
+        self._state.apply(loaded, transactional_id, judge)
 
     # Ends.
 
     async def end(self, transactional_id: str, request: EndRequest) -> Producer:
-        """Carry out EndTxn: decide the end durably, and as a rule complete it. Return the producer id and epoch from
-        now on.
+        """Carry out EndTxn: decide the end durably, and as a rule complete it; return the producer id and epoch to use next.
 
         Raises TransactionRefused, Unavailable.
         """
