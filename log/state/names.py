@@ -83,7 +83,7 @@ class Names:
         """The offset from which records may have names that are in no durable snapshot; None when all names are saved."""
         self._saved_end = 0
         """The log end offset of the newest durable snapshot."""
-        self.pending = None if former is None else former.pending
+        self.pending: NamesCapture | None = None if former is None else former.pending
         """The newest capture, perhaps already taken by a ticket; None when that capture is durable."""
         self._saved_number = 0
         self.apply(config)
