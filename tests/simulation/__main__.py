@@ -1,6 +1,6 @@
 """Runs seeds of the whole-gateway simulation: `--seed 7` replays that one, `--seeds 100` or `--seconds 60` run many.
 
-Prints every seed that shows a breach, and how to replay it; at the end one line of JSON with the counts of all.
+Prints every seed that shows a breach, and how to replay it; the last line is JSON with the counts of all seeds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from itertools import count, islice, takewhile
 
 HASH_SEED = "0"
-"""The order of sets of strings depends on it, and a replay must not."""
+"""PYTHONHASHSEED of the runs. The order of sets of strings depends on it, and a replay must have the same order."""
 
 
 def main() -> int:
@@ -66,7 +66,7 @@ def _run_many(arguments: argparse.Namespace) -> int:
     breaches: list[str] = []
     seeds = _seeds(arguments)
     with ProcessPoolExecutor(arguments.jobs) as pool:
-        # one job each is under way, so that the seeds end with the time
+        # one job per worker, so that no job is left when the time is over
         running = {pool.submit(_told, seed) for seed in islice(seeds, arguments.jobs)}
         while running:
             for future in [future for future in running if future.done()]:

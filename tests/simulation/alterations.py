@@ -1,6 +1,6 @@
-"""One thing at a time that is wrong in a sound history: each stands for a way a gateway could break a promise.
+"""Breaks one thing at a time in a sound history, as a faulty gateway could.
 
-An alteration returns the altered events, or None where the history has nothing of the kind.
+An alteration returns the altered events, or None where the history has nothing that it could break.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _final_from(history: History) -> int:
 
 
 def _without(events: list[Event], name: RecordName, *, begin: int = 0) -> list[Event]:
-    """The record is in no answer from this event on."""
+    """Remove the record from all answers from this event on."""
     value = name.encode()
 
     def strip(event: Event) -> Event:
@@ -43,7 +43,7 @@ def _without(events: list[Event], name: RecordName, *, begin: int = 0) -> list[E
 
 
 def _kept(history: History) -> list[RecordName]:
-    """Acknowledged records that must be in the last reading."""
+    """Return the acknowledged records that must be in the last reading."""
     facts = Facts(history)
     return sorted(
         name
@@ -85,7 +85,7 @@ def double_a_record(history: History, chance: Random) -> list[Event] | None:
 
 
 def swap_two_records(history: History, chance: Random) -> list[Event] | None:
-    """Of one producer and partition, as if they had always been so: only their acknowledgements know better."""
+    """Swap two records of one producer and partition in all answers; only their acknowledgements tell the right order."""
     facts = Facts(history)
     by_owner: dict[tuple[str, int, TopicPartition], list[RecordName]] = {}
     for name in _kept(history):
@@ -126,7 +126,7 @@ def answer_another_offset(history: History, chance: Random) -> list[Event] | Non
 
 
 def go_back(history: History, chance: Random) -> list[Event] | None:
-    """An answer tells an older high watermark, last stable offset or log start than was told before it was asked for."""
+    """Answer with a high watermark, last stable offset or log start below one that was answered before."""
     what = chance.choice(("high_watermark", "last_stable_offset", "log_start_offset"))
     told: dict[TopicPartition, list[tuple[int, int]]] = {}
     found: list[tuple[int, int]] = []
@@ -148,7 +148,7 @@ def go_back(history: History, chance: Random) -> list[Event] | None:
 
 
 def leave_out_of_an_answer(history: History, chance: Random) -> list[Event] | None:
-    """A consumer misses a record in the middle of what it got, and not because its transaction may be aborted."""
+    """Remove a record from the middle of an answer; its transaction can't be aborted, so nothing explains the gap."""
     kept = {name.encode(): name for name in _kept(history)}
     found = [
         (index, row)
@@ -185,7 +185,7 @@ def change_a_value(history: History, chance: Random) -> list[Event] | None:
 
 
 def show_aborted(history: History, chance: Random) -> list[Event] | None:
-    """A consumer of committed records gets one whose transaction was never asked to commit."""
+    """Show a record of a transaction that was never asked to commit to a consumer of committed records."""
     facts = Facts(history)
     found = []
     for index, event in enumerate(history.events):
@@ -210,7 +210,7 @@ def show_aborted(history: History, chance: Random) -> list[Event] | None:
 
 
 def halve_a_transaction(history: History, chance: Random) -> list[Event] | None:
-    """No consumer of committed records ever gets one record of a transaction that was committed with others."""
+    """Hide one record of a committed transaction from all consumers of committed records."""
     facts = Facts(history)
     together: dict[object, list[RecordName]] = {}
     for name in facts.visible:
@@ -261,7 +261,7 @@ def lose_committed_offsets(history: History, chance: Random) -> list[Event] | No
 
 
 def offset_is_unsure(history: History, event: OffsetsFetched, partition: TopicPartition) -> bool:
-    """Whether no commit of the partition had been answered when this was asked for: -1 could be right."""
+    """Whether no commit of the partition had been answered at this time, so that -1 could be right."""
     facts = Facts(history)
     answered = any(
         partition in dict(other.offsets) and other.at_ms < event.asked_at_ms

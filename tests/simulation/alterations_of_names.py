@@ -1,6 +1,6 @@
-"""One thing at a time that is wrong in a sound history of named applications, each a way a gateway could break a promise.
+"""Breaks one thing at a time in a sound history of named applications, as a faulty gateway could.
 
-As in `alterations`: the altered events, or None where the history has nothing of the kind.
+As in `alterations`, each function returns the altered events, or None where it finds nothing to break.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ def _strict(history: History, partition: TopicPartition) -> bool:
 
 
 def _stored(history: History) -> list[tuple[TopicPartition, int, LineName]]:
-    """What the last reading found committed, where nothing is deleted and deduplication is always on."""
+    """Return the lines that the last reading found committed, of topics where nothing is deleted and deduplication is
+    always on.
+    """
     facts = Facts(history)
     return [
         (partition, offset, line)
@@ -31,7 +33,7 @@ def _stored(history: History) -> list[tuple[TopicPartition, int, LineName]]:
 
 
 def _with_rows(event: Event, partition: TopicPartition, rows: dict[int, bytes | None]) -> Event:
-    """Other values at these offsets, or none, if the answer is about them."""
+    """Replace the values at these offsets, or remove them, in an answer that contains them."""
     if not isinstance(event, Fetched) or event.partition != partition:
         return event
     kept = tuple(
@@ -41,7 +43,7 @@ def _with_rows(event: Event, partition: TopicPartition, rows: dict[int, bytes | 
 
 
 def lose_a_line(history: History, chance: Random) -> list[Event] | None:
-    """One that is acknowledged or below another of its name, from every answer."""
+    """Remove a line that is acknowledged, or that lies below another of its name, from every answer."""
     lines = Lines(Facts(history))
     found = [
         (partition, offset)
@@ -56,7 +58,7 @@ def lose_a_line(history: History, chance: Random) -> list[Event] | None:
 
 
 def double_a_line(history: History, chance: Random) -> list[Event] | None:
-    """The same line where another one is, in every answer."""
+    """Put a line a second time at the place of another line, in every answer."""
     stored = _stored(history)
     if len(stored) < 2:
         return None
@@ -69,7 +71,7 @@ def double_a_line(history: History, chance: Random) -> list[Event] | None:
 
 
 def swap_two_lines(history: History, chance: Random) -> list[Event] | None:
-    """Of one name and partition, as if they had always been so; their acknowledgements tell no offsets."""
+    """Swap two lines of one name and partition in all answers; their acknowledgements tell no offsets."""
     stored = _stored(history)
     pairs = [
         (partition, (one, line), (two, other))
@@ -133,7 +135,7 @@ def show_an_aborted_line(history: History, chance: Random) -> list[Event] | None
 
 
 def _told(history: History, *, last: bool) -> list[tuple[int, int]]:
-    """The events that tell of a name, with the rows in them that must be exact at the end, or never too high."""
+    """Return the events that report a name, with the rows that must be exact at the end, or must never be too high."""
     events = history.events
     final = next(index for index, event in enumerate(events) if isinstance(event, FinalRead))
     return [
@@ -156,7 +158,7 @@ def _tell(history: History, index: int, row: int, sequence: int) -> list[Event]:
 
 
 def tell_too_much(history: History, chance: Random) -> list[Event] | None:
-    """A sequence id that nothing is stored of."""
+    """Report a sequence id of which no record is stored."""
     found = _told(history, last=False)
     if not found:
         return None
@@ -167,7 +169,7 @@ def tell_too_much(history: History, chance: Random) -> list[Event] | None:
 
 
 def tell_too_little(history: History, chance: Random) -> list[Event] | None:
-    """Of the last answer: the name is forgotten, or what came last."""
+    """Forget the name, or its newest record, in the last answer."""
     found = _told(history, last=True)
     if not found:
         return None
@@ -178,7 +180,7 @@ def tell_too_little(history: History, chance: Random) -> list[Event] | None:
 
 
 def fence_the_newest(history: History, chance: Random) -> list[Event] | None:
-    """A life is fenced and nobody has a newer epoch."""
+    """Fence a life although no life has a newer epoch."""
     found = [
         (index, event)
         for index, event in enumerate(history.events)
@@ -198,7 +200,7 @@ def fence_the_newest(history: History, chance: Random) -> list[Event] | None:
 
 
 def store_what_is_fenced(history: History, chance: Random) -> list[Event] | None:
-    """Lines of a newer epoch had been there before those of another life."""
+    """Put lines of a newer epoch before the acknowledged lines of another life."""
     found = [(partition, offset, line) for partition, offset, line in _stored(history) if line.name == "b"]
     facts = Facts(history)
     pairs = [

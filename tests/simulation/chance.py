@@ -1,4 +1,4 @@
-"""All chance from one seed, also where production code asks the system for it."""
+"""Draws all random numbers from one seed, also where production code asks the system for them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from unittest import mock
 
 @contextmanager
 def seeded(chance: random.Random) -> Iterator[None]:
-    """Ids and random numbers come from `chance` as long as this is open."""
+    """Take ids and random numbers from `chance` while this context is open."""
     state = random.getstate()
     random.seed(chance.getrandbits(64))
     ids = random.Random(chance.getrandbits(64))

@@ -1,4 +1,7 @@
-"""Judge a history: one function per promise, each pure. All sentences name the time, the records and the offsets."""
+"""Judges a history: one pure function per promise.
+
+Every breach is a sentence with the time, the records and the offsets.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,9 @@ from tests.simulation.history import History, Refused, Unexpected
 
 
 def unexpected(facts: Facts) -> list[str]:
-    """What no client should meet, refusals of a producer's batches that it can't explain among them."""
+    """Find answers that no client should get, including refusals of a producer's batches that the producer can't
+    explain.
+    """
     return [f"{event.at_ms} ms: {event.client}: {event.sentence}" for event in facts.all(Unexpected)] + [
         f"{event.at_ms} ms: {event.producer}/{event.incarnation} was refused sequence {event.base_sequence} of "
         f"producer id {event.producer_id}, epoch {event.producer_epoch}, in {place(event.partition)}: {event.error}"
@@ -73,12 +78,12 @@ CHECKERS: Final[dict[str, Checker]] = {
 
 
 def check(history: History) -> dict[str, list[str]]:
-    """The breaches that each checker found, by its name; those that found none are left out."""
+    """Return the breaches that each checker found, by its name; checkers without a breach are left out."""
     facts = Facts(history)
     found = {name: checker(facts) for name, checker in CHECKERS.items()}
     return {name: breaches for name, breaches in found.items() if breaches}
 
 
 def breaches(history: History) -> list[str]:
-    """Every breach in a sentence that begins with the promise it breaks."""
+    """Return every breach as a sentence that begins with the promise it breaks."""
     return [f"{name}: {sentence}" for name, sentences in check(history).items() for sentence in sentences]

@@ -34,7 +34,7 @@ class _Commit:
 
 
 def committed_offsets(facts: Facts) -> list[str]:
-    """Committed offsets that were lost, went back, or that nobody committed."""
+    """Find committed offsets that were lost, that went back, or that nobody committed."""
     commits = _commits(facts)
     breaches = []
     for event in facts.all(OffsetsFetched):
@@ -74,7 +74,7 @@ def _may_be_latest(commit: _Commit, of_cell: list[_Commit], read_asked_at_ms: fl
 
 
 def _commits(facts: Facts) -> dict[Cell, list[_Commit]]:
-    """All commits of each group and partition, after the one of -1 that each begins with."""
+    """Return all commits of each group and partition, after an initial commit of -1."""
     commits: dict[Cell, list[_Commit]] = defaultdict(lambda: [_Commit(-1, -1, -1, happened=True)])
     for cell, commit in [*_plain(facts), *_transactional(facts)]:
         commits[cell].append(commit)
@@ -116,7 +116,7 @@ def _transactional(facts: Facts) -> Iterator[tuple[Cell, _Commit]]:
 
 
 def _check_transactions(facts: Facts, commits: dict[Cell, list[_Commit]]) -> list[str]:
-    """Of a transaction whose offsets were seen, the records are there too."""
+    """Find transactions whose offsets were seen and whose records are missing."""
     breaches = []
     for (group, partition), of_cell in commits.items():
         for commit in of_cell:

@@ -7,7 +7,10 @@ from tests.simulation.history import Acknowledged, TopicPartition
 
 
 def dense(facts: Facts) -> list[str]:
-    """Offsets are dense but for compaction; under read_uncommitted aborted records count as records."""
+    """Find gaps in the last reading.
+
+    Only compaction may leave gaps; under read_uncommitted, aborted records count as records.
+    """
     breaches = []
     for partition, reading in facts.uncommitted.items():
         breaches += _check_ends(partition, reading)

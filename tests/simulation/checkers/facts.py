@@ -1,4 +1,4 @@
-"""A history put in order once for all checkers: who sent what, what was told, what the last reading found."""
+"""Sorts a history once for all checkers: what clients sent, what they were answered, and what the last reading found."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.simulation.history import (
 )
 
 NEVER = math.inf
-LATEST, EARLIEST = -1, -2  # of ListOffsets
+LATEST, EARLIEST = -1, -2  # special timestamps of ListOffsets
 OneEvent = TypeVar("OneEvent", bound=Event)
 
 
@@ -53,16 +53,16 @@ class TransactionName(NamedTuple):
 
 @dataclass
 class Transaction:
-    """What its producer asked for and was told. Times are NEVER for what did not happen."""
+    """A transaction as its producer knows it. Times are NEVER for events that did not happen."""
 
     commit_asked_at_ms: float = NEVER
     ends: list[TransactionEnded] = field(default_factory=list)
     offsets: dict[tuple[str, TopicPartition], int] = field(default_factory=dict)
-    """Per group and partition, of the commit that was asked for."""
+    """The committed offsets by group and partition."""
 
     @property
     def end(self) -> bool | None:
-        """Whether it was committed, as far as its producer knows."""
+        """Return whether the transaction was committed, None if its producer does not know."""
         return self.ends[0].commit if self.ends else None
 
 
@@ -80,7 +80,7 @@ class Reading:
 
 
 class Facts:
-    """Each attribute is computed when it is asked for first."""
+    """Facts of a history; each attribute is computed on first use."""
 
     def __init__(self, history: History) -> None:
         self.history = history
@@ -91,10 +91,10 @@ class Facts:
             self._by_type[type(event)].append(event)
 
     def all(self, kind: type[OneEvent]) -> list[OneEvent]:
-        """The events of a kind in their order."""
+        """Return the events of one kind, in order."""
         return self._by_type[kind]  # type: ignore[return-value]
 
-    # What producers did and were told.
+    # Producers
 
     @cached_property
     def sent(self) -> dict[RecordName, Sent]:
@@ -106,7 +106,7 @@ class Facts:
 
     @cached_property
     def acknowledged(self) -> dict[RecordName, Acknowledged]:
-        """The first acknowledgement of each record."""
+        """Return the first acknowledgement of each record."""
         return {event.name: event for event in reversed(self.all(Acknowledged))}
 
     @cached_property
@@ -115,13 +115,13 @@ class Facts:
 
     @cached_property
     def incarnations(self) -> dict[IncarnationName, GotProducerId]:
-        """The first producer id and epoch of each."""
+        """Return the first producer id and producer epoch of each incarnation."""
         answers = reversed(self.all(GotProducerId))
         return {IncarnationName(event.producer, event.incarnation): event for event in answers}
 
     @cached_property
     def transactions(self) -> dict[TransactionName, Transaction]:
-        """Every transaction that its producer asked to end."""
+        """Return every transaction that its producer asked to end."""
         found: dict[TransactionName, Transaction] = defaultdict(Transaction)
         for asked in self.all(TransactionEnding):
             transaction = found[TransactionName(asked.producer, asked.incarnation, asked.transaction)]
@@ -136,21 +136,21 @@ class Facts:
 
     @cached_property
     def acknowledged_in(self) -> dict[TransactionName, list[Acknowledged]]:
-        """The acknowledged records of each transaction."""
+        """Return the acknowledged records of each transaction."""
         found: dict[TransactionName, list[Acknowledged]] = defaultdict(list)
         for event in self.acknowledged.values():
             if event.name.transaction:
                 found[transaction_of(event.name)].append(event)
         return found
 
-    # What consumers were given.
+    # Consumers
 
     @cached_property
     def _names(self) -> dict[bytes, RecordName | None]:
         return {}
 
     def name(self, value: bytes) -> RecordName | None:
-        """The record of this value; None when nobody sent it."""
+        """Return the record of this value; None when no producer sent it."""
         if value not in self._names:
             try:
                 name = RecordName.decode(value)
@@ -165,7 +165,7 @@ class Facts:
         return {}
 
     def line(self, value: bytes) -> LineName | None:
-        """The line of this value; None when nobody sent it."""
+        """Return the line of this value; None when no application sent it."""
         if value not in self._lines:
             try:
                 line = LineName.decode(value)
@@ -183,22 +183,22 @@ class Facts:
 
     @cached_property
     def uncommitted(self) -> dict[TopicPartition, Reading]:
-        """The last reading of everything."""
+        """Return the last reading of all records."""
         return _readings(self._final_events, read_committed=False)
 
     @cached_property
     def committed(self) -> dict[TopicPartition, Reading]:
-        """The last reading of what is committed."""
+        """Return the last reading of the committed records."""
         return _readings(self._final_events, read_committed=True)
 
     @cached_property
     def stored(self) -> dict[RecordName, int]:
-        """Where the last reading found each record; the first place of a doubled one."""
+        """Return where the last reading found each record; of a record that is there twice, the first place."""
         return self._places(self.uncommitted)
 
     @cached_property
     def visible(self) -> dict[RecordName, int]:
-        """Where the last reading of what is committed found each record."""
+        """Return where the last reading of committed records found each record."""
         return self._places(self.committed)
 
     def _places(self, readings: dict[TopicPartition, Reading]) -> dict[RecordName, int]:
@@ -212,7 +212,7 @@ class Facts:
 
     @cached_property
     def first_read_committed(self) -> dict[RecordName, Fetched]:
-        """The first answer of committed records that had each record."""
+        """Return the first answer of committed records that contained each record."""
         found: dict[RecordName, Fetched] = {}
         for event in self.all(Fetched):
             if event.read_committed:
@@ -224,7 +224,7 @@ class Facts:
 
     @cached_property
     def first_visible_ms(self) -> dict[TransactionName, int]:
-        """When a record of each transaction was first given out as committed."""
+        """Return when a consumer of committed records first got a record of each transaction."""
         found: dict[TransactionName, int] = {}
         for name, event in self.first_read_committed.items():
             if name.transaction:
@@ -237,7 +237,7 @@ class Facts:
         return [event.at_ms for event in self.all(GatewayCrashed)]
 
     def next_crash_ms(self, at_ms: int) -> float:
-        """When the gateway that was asked at this time died; no request outlives it."""
+        """Return when the gateway that was asked at this time crashed; no request outlives a crash."""
         index = bisect_left(self._crashes, at_ms)
         return self._crashes[index] if index < len(self._crashes) else NEVER
 
@@ -250,14 +250,16 @@ class Facts:
         return latest
 
     def may_give_way(self, name: RecordName, offset: int) -> bool:
-        """Whether compaction may take this record, also between the two last readings: a later one of its key is committed."""
+        """Whether compaction may remove this record, also between the two last readings: a later record of its key is
+        committed.
+        """
         sent = self.sent[name]
         if sent.partition.topic not in self.compacted:
             return False
         return self._latest_of_keys.get((sent.partition, sent.key), -1) > offset
 
     def may_be_gone(self, partition: TopicPartition, offset: int) -> bool:
-        """Whether what was at this offset was deleted on purpose."""
+        """Whether the record at this offset was deleted on purpose."""
         reading = self.uncommitted.get(partition)
         return (
             reading is not None
@@ -278,18 +280,21 @@ def incarnation_of(name: RecordName) -> IncarnationName:
 
 
 def told(name: RecordName) -> str:
-    """A record in a sentence."""
+    """Describe a record in a sentence."""
     return name.encode().decode()
 
 
 def place(partition: TopicPartition, offset: int | None = None) -> str:
-    """A partition, or an offset in it, in a sentence."""
+    """Describe a partition, or an offset in it, in a sentence."""
     where = f"{partition.topic}-{partition.partition}"
     return where if offset is None else f"offset {offset} of {where}"
 
 
 def _readings(events: Iterable[Event], *, read_committed: bool) -> dict[TopicPartition, Reading]:
-    """One that is empty has no answers with records: then its ends were listed, and are the same."""
+    """Return the last readings by partition.
+
+    An empty partition has no answers with records; its listed start and end are equal.
+    """
     readings: dict[TopicPartition, Reading] = {}
     for event in events:
         if not isinstance(event, Fetched | OffsetListed) or event.read_committed != read_committed:

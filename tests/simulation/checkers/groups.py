@@ -1,4 +1,4 @@
-"""A partition has one owner at a time in a group, and who is of an older generation commits nothing.
+"""A partition has one owner at a time in a group, and a member of an older generation can't commit.
 
 Owners of different generations overlap when the older one is heard of again in its generation: it had not let go. (A
 member of the consumer protocol takes up the next epoch only when it has given up what it must, and a member that was
@@ -14,7 +14,7 @@ from tests.simulation.history import Assigned, OffsetsCommitted, OffsetsCommitti
 
 
 def owners(facts: Facts) -> list[str]:
-    """Partitions with two owners at a time in one generation or member epoch; generations that go back."""
+    """Find partitions with two owners at a time in one generation or member epoch, and generations that go back."""
     breaches = []
     held: dict[tuple[str, int], dict[TopicPartition, tuple[str, int]]] = defaultdict(dict)
     generations: dict[tuple[str, str], int] = {}
@@ -41,7 +41,7 @@ def owners(facts: Facts) -> list[str]:
 
 
 def early_owners(facts: Facts) -> list[str]:
-    """Partitions that went to a member while another still took part in an older generation in which it had them."""
+    """Find partitions that went to a member while another member of an older generation still owned them."""
     breaches = []
     last: dict[tuple[str, str], Assigned] = {}
     taken: dict[tuple[str, str], list[tuple[TopicPartition, Assigned]]] = defaultdict(list)
@@ -64,7 +64,7 @@ def early_owners(facts: Facts) -> list[str]:
 
 
 def old_generations(facts: Facts) -> list[str]:
-    """Commits of members of classic groups that were asked for when a later generation had its assignment already."""
+    """Find commits by members of classic groups that began after a later generation had its assignment."""
     answered = {
         (event.group, event.member, event.asked_at_ms): event for event in facts.all(OffsetsCommitted)
     }

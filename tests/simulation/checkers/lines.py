@@ -1,4 +1,4 @@
-"""The lines of named applications put in order once for their checkers."""
+"""Sorts the lines of named applications once for their checkers."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Stream(NamedTuple):
 
 
 class Lines:
-    """Each attribute is computed when it is asked for first."""
+    """The lines of a history; each attribute is computed on first use."""
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
 
     @cached_property
     def keys(self) -> dict[Stream, dict[int, bytes]]:
-        """The key of each line that was ever sent, by its sequence id."""
+        """Return the key of each line that was ever sent, by its sequence id."""
         found: dict[Stream, dict[int, bytes]] = defaultdict(dict)
         for event in self.facts.all(LineSent):
             found[Stream(event.line.name, event.partition)][event.line.sequence] = event.key
@@ -40,7 +40,7 @@ class Lines:
 
     @cached_property
     def acknowledged(self) -> list[LineAcknowledged]:
-        """Those that count: of no transaction, or of one that is known to be committed."""
+        """Return the acknowledged lines outside of transactions, or in transactions that are known to be committed."""
         return [event for event in self.facts.all(LineAcknowledged) if self.counts(event.line)]
 
     @cached_property
@@ -51,13 +51,13 @@ class Lines:
         return not line.transaction or self.end_of(line) is True
 
     def end_of(self, line: LineName) -> bool | None:
-        """Whether its transaction was committed, as far as is known."""
+        """Return whether the line's transaction was committed, None if that is not known."""
         transaction = self.facts.transactions.get(transaction_of(line))
         return transaction.end if transaction else None
 
     @cached_property
     def visible(self) -> dict[Stream, dict[int, int]]:
-        """Where the last reading of what is committed found each sequence id; the first place of a doubled one."""
+        """Return where the last reading of committed records found each sequence id; of a doubled one, the first place."""
         found: dict[Stream, dict[int, int]] = defaultdict(dict)
         for partition, reading in self.facts.committed.items():
             for offset, line in lines_of(self.facts, reading):
@@ -70,7 +70,7 @@ class Lines:
 
     @cached_property
     def off_ms(self) -> dict[str, list[tuple[float, float]]]:
-        """From when to when deduplication may have been off, by topic."""
+        """Return the spans of time in which deduplication may have been off, by topic."""
         found: dict[str, list[tuple[float, float]]] = defaultdict(list)
         for event in self.facts.all(DeduplicationSwitched):
             if not event.on:
@@ -85,7 +85,7 @@ class Lines:
         What is deleted is older than all that is there, so a line below one that is left is not.
         """
         visible, partition = self.visible[stream], stream.partition
-        # where deduplication was off for a while older lines may stand behind newer ones
+        # after a time without deduplication, older lines may stand behind newer ones
         is_in_order = partition.topic not in self.facts.history.switched
         if partition.topic in self.facts.compacted:
             keys = self.keys[stream]
@@ -100,7 +100,7 @@ class Lines:
 
 
 def lines_of(facts: Facts, reading: Reading | Fetched) -> list[tuple[int, LineName]]:
-    """The lines among the records, with their offsets."""
+    """Return the lines among the records, with their offsets."""
     found = ((offset, facts.line(value)) for offset, value in reading.records)
     return [(offset, line) for offset, line in found if line is not None]
 
@@ -110,5 +110,5 @@ def transaction_of(line: LineName) -> TransactionName:
 
 
 def told_line(line: LineName) -> str:
-    """A line in a sentence."""
+    """Describe a line in a sentence."""
     return line.encode().decode()

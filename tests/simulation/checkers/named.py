@@ -1,4 +1,6 @@
-"""Every line of a named application is stored once, in order, whoever sent it how often; what is aborted counts for nothing."""
+"""Every line of a named application is stored once and in order, however often and by whomever it is sent; aborted
+lines do not count.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from tests.simulation.history import Fetched, TopicPartition
 
 
 def named_lost(facts: Facts) -> list[str]:
-    """Lines that were acknowledged, as new ones or as duplicates, and lines below one that is stored, that are not there."""
+    """Find missing lines: acknowledged ones, as new or as duplicate, and lines below one that is stored."""
     lines = Lines(facts)
     breaches, missed = [], set()
     for event in lines.acknowledged:
@@ -37,7 +39,7 @@ def named_lost(facts: Facts) -> list[str]:
 
 
 def named_places(facts: Facts) -> list[str]:
-    """Lines that are elsewhere than at the offset of their acknowledgement, or in a partition they were not sent to."""
+    """Find lines that are not at the offset of their acknowledgement, or in a partition to which they were not sent."""
     lines = Lines(facts)
     breaches = []
     for partition, reading in facts.uncommitted.items():
@@ -54,7 +56,9 @@ def named_places(facts: Facts) -> list[str]:
 
 
 def named_doubled(facts: Facts) -> list[str]:
-    """Lines that were read as committed at more than one place, but where deduplication was off when one could be written."""
+    """Find lines that were read as committed at several places, unless deduplication was off when one of them could be
+    written.
+    """
     lines = Lines(facts)
     breaches = []
     places: dict[tuple[str, TopicPartition, int], dict[int, LineName]] = defaultdict(dict)
@@ -80,7 +84,7 @@ def _may_be_doubled(
         return False
     reading = lines.facts.uncommitted.get(partition)
     if reading is not None and reading.log_start_offset:
-        return True  # what was deleted while it was off is not remembered
+        return True  # lines deleted while deduplication was off are not remembered
     return any(_may_be_written_when_off(lines, partition.topic, each) for each in (*known.values(), line))
 
 
@@ -91,7 +95,7 @@ def _may_be_written_when_off(lines: Lines, topic: str, line: LineName) -> bool:
 
 
 def named_order(facts: Facts) -> list[str]:
-    """Committed lines of a name that stand in a partition after one with a higher sequence id."""
+    """Find committed lines of a name that stand in a partition after one with a higher sequence id."""
     breaches = []
     for partition, reading in facts.committed.items():
         if partition.topic in facts.history.switched:
@@ -109,7 +113,7 @@ def named_order(facts: Facts) -> list[str]:
 
 
 def named_aborted(facts: Facts) -> list[str]:
-    """Lines that were read as committed, and their transaction was aborted or not asked to commit by then."""
+    """Find lines that were read as committed although their transaction was aborted, or not asked to commit by then."""
     breaches = []
     for event in facts.all(Fetched):
         if not event.read_committed:

@@ -1,4 +1,4 @@
-"""What the gateway tells of a producer name is true, and who has an older epoch of it is fenced off, and nobody else."""
+"""The gateway reports the right state of a producer name, and fences exactly the lives with an older epoch."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from tests.simulation.history import FinalRead, TopicPartition
 
 
 def names_told(facts: Facts) -> list[str]:
-    """Sequence ids that were told as persisted and are not stored; that went back; or that came behind what was known.
+    """Find wrong sequence ids: reported as persisted and not stored, lower than one reported before, or lower than a
+    known one.
 
-    At the end, when all is quiet, it is the highest that is stored.
+    At the end of the run, when nothing is in flight, the reported sequence id is the highest that is stored.
     """
     lines = Lines(facts)
     breaches = []
@@ -42,7 +43,7 @@ def _is_stored(lines: Lines, stream: Stream, sequence: int) -> bool:
 
 
 class _KnownBefore:
-    """The highest sequence id that was acknowledged outside of transactions, or told, by a time."""
+    """The highest sequence id that was reported, or acknowledged outside of transactions, by a time."""
 
     def __init__(self, lines: Lines) -> None:
         self._acknowledged: dict[Stream, Told] = defaultdict(Told)
@@ -77,7 +78,7 @@ def _check_last(facts: Facts, lines: Lines) -> list[str]:
 
 
 def names_fenced(facts: Facts) -> list[str]:
-    """Lives that were fenced though no newer epoch was ever sent, and lines of an older epoch behind those of a newer one."""
+    """Find lives that were fenced without a newer epoch, and lines of an older epoch behind those of a newer one."""
     breaches = []
     newest: dict[tuple[str, TopicPartition], int] = {}
     for event in facts.history.events:
@@ -112,7 +113,7 @@ def _check_log(facts: Facts) -> list[str]:
 
 
 def _check_late(facts: Facts) -> list[str]:
-    """Acknowledged lines of an older epoch that left only after one of a newer epoch was stored."""
+    """Find acknowledged lines of an older epoch that were sent only after one of a newer epoch was stored."""
     lines = Lines(facts)
     stored: dict[Stream, list[tuple[int, int]]] = defaultdict(list)
     for partition, reading in facts.uncommitted.items():

@@ -1,4 +1,4 @@
-"""The records of an incarnation are stored in the order in which they were sent, and none that was not given up is skipped."""
+"""The records of an incarnation are stored in the order in which they were sent, without gaps but for those given up."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from tests.simulation.history import RecordName, TopicPartition
 
 
 def order(facts: Facts) -> list[str]:
-    """Also across the epochs of one incarnation. What was sent before the first stored one may have been deleted."""
+    """Find records out of order, or skipped, also across the producer epochs of one incarnation.
+
+    Records sent before the first stored one may have been deleted.
+    """
     numbers = _numbers(facts)
     breaches = []
     for partition, reading in facts.uncommitted.items():
@@ -41,7 +44,7 @@ def _may_miss_some(facts: Facts, partition: TopicPartition, reading: Reading, *,
 
 
 def _numbers(facts: Facts) -> dict[tuple[IncarnationName, TopicPartition], list[int]]:
-    """What each incarnation sent to each partition and did not give up, ascending."""
+    """Return the numbers that each incarnation sent to each partition and did not give up, ascending."""
     numbers: dict[tuple[IncarnationName, TopicPartition], list[int]] = defaultdict(list)
     for name, sent in facts.sent.items():
         if name not in facts.given_up:

@@ -1,4 +1,4 @@
-"""Producer ids and epochs are given once for ever, and who holds an older one is fenced off."""
+"""A producer id with its epoch is given out once, and the holder of an older one is fenced."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from tests.simulation.history import GotProducerId, TopicPartition
 def producer_ids(facts: Facts) -> list[str]:
     """An id belongs to one incarnation or one transactional id; an (id, epoch) to one incarnation.
 
-    Of one transactional id, an answer asked for after another had arrived has a later epoch, or another id.
+    If a request for a transactional id began after an answer had arrived, its own answer has a later producer epoch, or
+    another id.
     """
     breaches = []
     owners: dict[int, tuple[str, GotProducerId]] = {}
@@ -90,7 +91,7 @@ def fencing(facts: Facts) -> list[str]:
 
 
 def _fences(facts: Facts) -> dict[IncarnationName, GotProducerId]:
-    """The answer to a newer incarnation that came first, of each that has one."""
+    """Return, for each incarnation, the first answer to a newer one."""
     fences: dict[IncarnationName, GotProducerId] = {}
     answers: dict[str, list[GotProducerId]] = defaultdict(list)
     for event in facts.all(GotProducerId):
@@ -104,7 +105,9 @@ def _fences(facts: Facts) -> dict[IncarnationName, GotProducerId]:
 
 
 def _is_newer(answer: GotProducerId, other: GotProducerId) -> bool:
-    """Whether `other` went to another incarnation, with a later epoch of the id or asked for when `answer` was there."""
+    """Whether `other` went to a newer incarnation: with a later producer epoch, or asked for after `answer` had
+    arrived.
+    """
     if other.transactional_id != answer.transactional_id or _incarnation(other) == _incarnation(answer):
         return False
     if other.producer_id == answer.producer_id:

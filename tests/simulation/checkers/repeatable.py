@@ -1,4 +1,4 @@
-"""What was read at an offset once is read there always, by every consumer of that isolation level."""
+"""A record that was read at an offset is always read there, by every consumer of that isolation level."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.simulation.history import Fetched, RecordName, TopicPartition
 
 
 def repeatable(facts: Facts) -> list[str]:
-    """The same value at the same offset at all times."""
+    """Find offsets at which different values were read."""
     breaches = []
     values: dict[tuple[TopicPartition, int], tuple[bytes, int]] = {}
     for event in facts.all(Fetched):
@@ -25,9 +25,9 @@ def repeatable(facts: Facts) -> list[str]:
 
 
 def whole_answers(facts: Facts) -> list[str]:
-    """No answer leaves out a record in its middle that another answer has, of the same isolation level.
+    """Find answers that leave out a record in their middle which another answer of the same isolation level has.
 
-    Every answer that says it went over an offset is comparable: a high watermark and a last stable offset have passed it.
+    Two answers that cover an offset are comparable: the high watermark and the last stable offset have passed it.
     """
     breaches = []
     for read_committed in (False, True):
@@ -56,7 +56,9 @@ def whole_answers(facts: Facts) -> list[str]:
 
 
 def compaction(facts: Facts) -> list[str]:
-    """In a compacted topic a record gives way only to a later one of its key, and a committed one to a committed one."""
+    """Find records of compacted topics that disappeared without a later record of their key; a committed record needs a
+    committed one.
+    """
     breaches = []
     for event in facts.acknowledged.values():
         name = event.name
@@ -73,7 +75,7 @@ def compaction(facts: Facts) -> list[str]:
 
 
 def _counts_for_nothing(facts: Facts, name: RecordName) -> bool:
-    """Whether its transaction was aborted, or has an end that nobody knows and that no consumer saw as a commit."""
+    """Whether the record's transaction was aborted, or has an unknown end that no consumer saw as a commit."""
     if not name.transaction:
         return False
     transaction = facts.transactions.get(transaction_of(name))

@@ -1,4 +1,4 @@
-"""No acknowledged record is lost, none is doubled, each is where its acknowledgement says, and nothing else is there."""
+"""No acknowledged record is lost or doubled, each is at its acknowledged offset, and no other record is stored."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from tests.simulation.history import Acknowledged, Fetched, RecordName, TopicPar
 
 
 def lost(facts: Facts) -> list[str]:
-    """Acknowledged records, and records that a consumer got once, that the last reading did not find.
+    """Find records that were acknowledged, or that a consumer got, and that the last reading did not find.
 
-    What compaction may take is the business of `compaction`.
+    `compaction` judges the records that compaction may remove.
     """
     breaches = [
         f"{event.at_ms} ms: {told(event.name)} was acknowledged at {place(event.partition, event.offset)} "
@@ -30,7 +30,7 @@ def _is_accounted_for(facts: Facts, name: RecordName, partition: TopicPartition,
 
 
 def _seen(facts: Facts) -> dict[RecordName, tuple[TopicPartition, int, int]]:
-    """Where and when each record was read first."""
+    """Return where and when each record was first read."""
     seen: dict[RecordName, tuple[TopicPartition, int, int]] = {}
     for event, offset, name in _read(facts):
         seen.setdefault(name, (event.partition, offset, event.at_ms))
@@ -46,7 +46,7 @@ def _read(facts: Facts) -> Iterator[tuple[Fetched, int, RecordName]]:
 
 
 def doubled(facts: Facts) -> list[str]:
-    """Records, given up ones too, that were read at more than one place; and offsets acknowledged for two records."""
+    """Find records that were read at several places, also given up ones, and offsets acknowledged for two records."""
     breaches = []
     places: dict[RecordName, set[tuple[TopicPartition, int]]] = {}
     for event, offset, name in _read(facts):
@@ -71,7 +71,7 @@ def doubled(facts: Facts) -> list[str]:
 
 
 def acknowledged_offsets(facts: Facts) -> list[str]:
-    """Records that are elsewhere than at the offset of their acknowledgement, each of them if there were several."""
+    """Find records that are not at the offset of each of their acknowledgements."""
     breaches = []
     for event in facts.all(Acknowledged):
         actual = facts.stored.get(event.name)
@@ -90,7 +90,7 @@ def acknowledged_offsets(facts: Facts) -> list[str]:
 
 
 def misplaced(facts: Facts) -> list[str]:
-    """Records in another partition than they were sent to, or that nobody sent."""
+    """Find records in a partition to which they were not sent, and records that no producer sent."""
     breaches = []
     strange: set[tuple[TopicPartition, int]] = set()
     for event in facts.all(Fetched):
@@ -99,7 +99,7 @@ def misplaced(facts: Facts) -> list[str]:
             if name is not None and facts.sent[name].partition == event.partition:
                 continue
             if facts.line(value) is not None:
-                continue  # `named_places` knows where
+                continue  # `named_places` judges lines
             if (event.partition, offset) not in strange:
                 strange.add((event.partition, offset))
                 what = "nobody sent it" if name is None else f"sent to {place(facts.sent[name].partition)}"

@@ -9,7 +9,9 @@ from tests.simulation.history import RecordName
 
 
 def aborted_data(facts: Facts) -> list[str]:
-    """Consumers of committed records got one of a transaction that was aborted or not even asked to commit."""
+    """Find records that a consumer of committed records got from a transaction that was aborted, or not even asked to
+    commit.
+    """
     breaches = []
     for name, event in facts.first_read_committed.items():
         if not name.transaction:
@@ -31,9 +33,9 @@ def aborted_data(facts: Facts) -> list[str]:
 
 
 def half_seen(facts: Facts) -> list[str]:
-    """Transactions of which the last reading shows a part, or nothing though they were committed.
+    """Find transactions of which the last reading shows a part, or nothing although they were committed.
 
-    Of one whose end is not known all records count as committed, or none.
+    Of a transaction with an unknown end either all records count as committed, or none.
     """
     stored: dict[TransactionName, list[RecordName]] = defaultdict(list)
     for name in facts.stored:
@@ -67,7 +69,7 @@ def _must_be(facts: Facts, name: RecordName) -> bool:
 
 
 def outside(facts: Facts) -> list[str]:
-    """Records of no transaction that the last reading of committed records left out."""
+    """Find records outside of transactions that the last reading of committed records left out."""
     return [
         f"{place(facts.sent[name].partition, offset)} holds {told(name)}, of no transaction, "
         f"and it is not read as committed"
@@ -77,7 +79,7 @@ def outside(facts: Facts) -> list[str]:
 
 
 def ends(facts: Facts) -> list[str]:
-    """Transactions with two different ends, or with one that nobody asked for; partitions where one stays open."""
+    """Find transactions with two ends, or with an end that nobody asked for, and partitions where one stays open."""
     breaches = []
     for name, transaction in facts.transactions.items():
         if len({event.commit for event in transaction.ends}) > 1:

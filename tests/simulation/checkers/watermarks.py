@@ -1,6 +1,6 @@
-"""High watermark, last stable offset and log start never go back, and no answer is beyond them.
+"""High watermark, last stable offset and log start never go back, and no answer contains records beyond them.
 
-Two answers are comparable when the second was asked for after the first had arrived: what overlapped in flight may have
+Two answers are comparable when the second was asked for after the first had arrived: requests that overlapped may have
 been decided in any order. The high watermark moves only over what is persisted, so a crash is no excuse.
 """
 
@@ -19,26 +19,29 @@ _LOG_START: Final = "log start"
 
 
 class Told:
-    """The highest value that had been told by a time."""
+    """The highest value that had been answered by a time."""
 
     def __init__(self) -> None:
         self._times: list[int] = []
         self._values: list[int] = []
 
     def add(self, at_ms: int, value: int) -> None:
-        """Times come in their order."""
+        """Add a value; times must ascend."""
         if not self._values or value > self._values[-1]:
             self._times.append(at_ms)
             self._values.append(value)
 
     def before(self, at_ms: int) -> tuple[int, int]:
-        """The highest value told before this time, and when."""
+        """Return the highest value answered before this time, and when."""
         index = bisect_left(self._times, at_ms)
         return (self._values[index - 1], self._times[index - 1]) if index else (-1, 0)
 
 
 def watermarks(facts: Facts) -> list[str]:
-    """As answers to Fetch and ListOffsets tell them; an acknowledgement says that the high watermark is past its record."""
+    """Find values that went back in answers to Fetch and ListOffsets.
+
+    An acknowledgement also shows that the high watermark has passed its record.
+    """
     breaches = []
     told: dict[tuple[TopicPartition, str], Told] = defaultdict(Told)
     for event in facts.history.events:
@@ -70,7 +73,7 @@ def _values(event: Fetched | OffsetListed) -> list[tuple[str, int]]:
 
 
 def beyond(facts: Facts) -> list[str]:
-    """Answers with what lies above the high watermark or last stable offset, or below what was asked for."""
+    """Find answers with records above the high watermark or last stable offset, or below the requested offset."""
     breaches = []
     for event in facts.all(Fetched):
         limit = event.last_stable_offset if event.read_committed else event.high_watermark
@@ -94,7 +97,9 @@ def beyond(facts: Facts) -> list[str]:
 
 
 def log_start(facts: Facts) -> list[str]:
-    """A log begins no later than somebody had asked for; of a history that tells no times, than anybody ever asked for."""
+    """Find a log start above every offset that a client had asked to delete up to by then (at any time, where the
+    history has no times).
+    """
     breaches = []
     allowed: dict[TopicPartition, int] = {}
     timed = {event.partition for event in facts.all(RecordsDeleting)}

@@ -1,6 +1,7 @@
 """Changes topics while they are used: more partitions, other configurations, records deleted, topics made and removed.
 
-What may go because of it is in the history before it is asked for. What was promised to be there, or gone, is looked up.
+Records that a change may delete are noted in the history before the request. Afterwards the administrator checks what
+was promised.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ MAX_PARTITIONS = 6
 RETRY_S = 0.2
 ANY_OFFSET = 2**62
 ALL_RECORDS = 0.3
-"""The share of deletions that leave nothing."""
+"""The share of DeleteRecords requests that delete all records."""
 RETENTION_BYTES = ("4000", "-1")
 CONFIGS = {
     "internal.segment.bytes": ("4000", "10000", "100000"),
@@ -36,12 +37,14 @@ CONFIGS = {
     "delete.retention.ms": ("0", "1000", "86400000"),
 }
 MAY_HAVE_BEEN_DONE = {ErrorCode.topic_already_exists, ErrorCode.unknown_topic_or_partition}
-"""What the second of two attempts gets when the answer to the first is lost."""
+"""Errors of a second attempt whose first attempt may have succeeded without an answer."""
 
 
 class Administrator:
-    """`pause_s`: the mean between two changes. `retained`: topics whose retention it may shorten; `switched`: where it may turn
-    deduplication off and on."""
+    """Changes topics. `pause_s` is the mean time between two changes.
+
+    It may shorten the retention of `retained` topics, and turn deduplication off and on in `switched` ones.
+    """
 
     def __init__(
         self,
@@ -76,7 +79,7 @@ class Administrator:
         self._link.close()
 
     async def _ask(self, api: str, version: int, request: Plain) -> Any:
-        """The answer, however often one is lost."""
+        """Send the request until an answer arrives."""
         while True:
             try:
                 return await self._link.call(api, version, request)
@@ -84,7 +87,10 @@ class Administrator:
                 continue
 
     async def _until_done(self, api: str, version: int, request: Plain, rows_of: str) -> bool:
-        """Asks until it is done. False where it can't be, which only a repetition or a race explains."""
+        """Send the request until it succeeds.
+
+        Returns False where it can't, which only a repetition or a race explains.
+        """
         while True:
             answer = await self._ask(api, version, request)
             error = getattr(answer, rows_of)[0].error_code
@@ -121,7 +127,7 @@ class Administrator:
         await self._until_done("incremental_alter_configs", 1, request, "responses")
 
     async def _shorten(self) -> None:
-        """From now on whatever is in the topic may go."""
+        """Shorten the retention; from now on every record of the topic may be deleted."""
         topic = self._surroundings.topics[self._random.choice(self._retained)]
         for partition in range(MAX_PARTITIONS):
             place = TopicPartition(topic.name, partition)
@@ -130,7 +136,7 @@ class Administrator:
         await self._set(topic.name, "retention.bytes", self._random.choice(RETENTION_BYTES))
 
     async def _switch(self) -> None:
-        """For a while lines of producer names are stored as often as they come."""
+        """Turn deduplication off for a while; lines of producer names are then stored as often as they arrive."""
         history, topic = self._surroundings.history, self._random.choice(self._switched)
         history.add(DeduplicationSwitched(self._surroundings.at_ms(), topic, on=False))
         await self._set(topic, DEDUPLICATE, "false")
@@ -176,7 +182,7 @@ class Administrator:
             await self._check(name, is_there=False)
 
     async def _check(self, name: str, *, is_there: bool) -> None:
-        """What was answered holds, also after any crash since."""
+        """Check that a change that was answered holds, also after a crash."""
         request = {"topics": [{"topic_id": None, "name": name}], "allow_auto_topic_creation": False}
         while True:
             answer = await self._ask("metadata", METADATA_VERSION, request)

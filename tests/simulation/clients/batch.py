@@ -22,7 +22,7 @@ XERIAL_HEADER_BYTES = 16
 
 @dataclass(eq=False)
 class ProducerBatch:
-    """Records of one partition on their way. `doubtful`: an attempt may have been stored although its answer is lost."""
+    """Records of one partition on their way. `doubtful`: an attempt without an answer may have been stored."""
 
     partition: TopicPartition
     record_count: int
@@ -55,7 +55,7 @@ class ProducerBatch:
 
     @property
     def acks(self) -> int:
-        """acks=1 from odd sequences on, acks=all from even ones on: both promise the same."""
+        """Return acks: 1 for odd sequences, all for even ones. Both promise the same."""
         return 1 if self.base_sequence % 2 else -1
 
     def take_place(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
@@ -64,7 +64,7 @@ class ProducerBatch:
         self.encoded = b""
 
     def encode(self) -> bytes:
-        """The same bytes for every attempt with the same sequence."""
+        """Encode the batch; every attempt with the same sequence has the same bytes."""
         if not self.encoded:
             records = tuple(
                 batches.Record(name.encode() + bytes(self.padding_bytes), key)
@@ -80,7 +80,7 @@ class ProducerBatch:
 
 @dataclass(frozen=True)
 class DecodedBatch:
-    """What a consumer needs of a batch; `records` are (offset, key, value)."""
+    """A batch as a consumer decodes it; `records` are (offset, key, value)."""
 
     last_offset: int
     producer_id: int
@@ -92,7 +92,7 @@ class DecodedBatch:
 
     @property
     def is_abort(self) -> bool:
-        """The key of a control record: version, type (0 abort, 1 commit)."""
+        """Whether a control batch aborts. The key of its record is version and type (0 abort, 1 commit)."""
         _, key, _ = self.records[0]
         assert key is not None
         _, kind = struct.unpack_from(">hh", key)
@@ -104,7 +104,7 @@ class Corrupt(Exception):
 
 
 def decode(data: bytes) -> list[DecodedBatch]:
-    """The whole batches at the front of a Fetch answer, each checked; a cut one at the end is left out.
+    """Decode and check the whole batches of a Fetch answer; a batch that is cut at the end is left out.
 
     Raises `Corrupt`.
     """

@@ -1,4 +1,4 @@
-"""What idempotent and transactional producers share: batches leave in order, and again until they are answered for good.
+"""Sends batches for idempotent and transactional producers, in order, and again until the answer is final.
 
 A model of Apache Kafka's Sender and RecordAccumulator: up to five requests in flight, one batch per partition and
 request, a retry is the same batch with the same sequence, and only the first in line is sent again. In one thing it is
@@ -31,15 +31,15 @@ CODECS = ("none", "none", "none", "gzip", "snappy", "lz4")
 ZSTD_SINCE, TOPIC_IDS_SINCE = 7, 13
 PRODUCE_VERSIONS = (3, 5, 7, 8, 9, 10, 11, 12, 13)
 PADDING_BYTES = (0, 0, 0, 300, 600)
-"""Of a whole batch; the smallest segments take 2,000 bytes."""
+"""Padding of a whole batch; the smallest segments take 2,000 bytes."""
 KEYS = tuple(f"key-{number}".encode() for number in range(8))
 
 ErrorJudge = Callable[[PartitionQueue, ProducerBatch, ErrorCode], bool]
-"""Whether the batch is to be sent again."""
+"""Decides whether the batch must be sent again."""
 
 
 class BatchSender:
-    """`woken` is set whenever something may have become possible."""
+    """Sends batches. `woken` is set whenever the next step may be possible."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class BatchSender:
         return all(queue.is_settled for queue in self.queues.values())
 
     def enqueue(self, partition: TopicPartition, record_count: int) -> ProducerBatch:
-        """A new batch at the end of its partition's queue."""
+        """Add a new batch to its partition's queue."""
         batch = ProducerBatch(
             partition,
             record_count,
@@ -95,7 +95,7 @@ class BatchSender:
         return batch
 
     def become(self, producer_id: int, producer_epoch: int) -> None:
-        """A new producer id: nothing of the old one is ever sent again, and records count from 0."""
+        """Take a new producer id: no batch of the old id is sent again, and record numbers begin at 0."""
         self.give_up_all("NEW_PRODUCER_ID")
         self.producer_id, self.producer_epoch = producer_id, producer_epoch
         self.incarnation += 1
@@ -104,7 +104,7 @@ class BatchSender:
             queue.start_at_beginning(producer_id, producer_epoch)
 
     def give_up_all(self, error: str) -> None:
-        """Every batch that was ever sent; what was not stays in the queues."""
+        """Give up every batch that was ever sent; unsent batches stay in the queues."""
         for queue in self.queues.values():
             for batch in list(queue.in_flight):
                 self.give_up(queue, batch, error)
@@ -118,14 +118,14 @@ class BatchSender:
             self._surroundings.history.add(GivenUp(self._surroundings.at_ms(), name, batch.partition, error))
 
     def drop_unsent(self) -> None:
-        """What has never left (RecordAccumulator.abortUndrainedBatches)."""
+        """Drop the batches that were never sent (RecordAccumulator.abortUndrainedBatches)."""
         for queue in self.queues.values():
             for batch in list(queue.waiting):
                 if not batch.has_sequence:
                     queue.take_out(batch)
 
     def expire(self) -> None:
-        """delivery.timeout.ms: what is older is failed, and the place it leaves in the sequence is to be resolved."""
+        """Fail batches older than delivery.timeout.ms; the gap in the sequence must be resolved."""
         oldest = self._surroundings.now() - self.delivery_timeout_s
         for queue in self.queues.values():
             expired = [batch for batch in (*queue.in_flight, *queue.waiting) if batch.created_at < oldest]
@@ -137,7 +137,7 @@ class BatchSender:
                 self.give_up(queue, batch, "DELIVERY_TIMEOUT")
 
     def send_ready(self, connection: Connection) -> None:
-        """As many requests as may be in flight, each with at most one batch of every partition."""
+        """Send as many requests as may be in flight, each with at most one batch of every partition."""
         while not connection.closed and self.requests_in_flight < self.max_in_flight:
             batches = self._drain()
             if not batches:
@@ -173,7 +173,7 @@ class BatchSender:
         self._note_sent(queue, batch)
 
     def _note_sent(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """Name its records, which leave for the first time."""
+        """Note the records of a batch that is sent for the first time."""
         place = batch.partition
         numbers = range(queue.next_number, queue.next_number + batch.record_count)
         queue.next_number += batch.record_count
@@ -240,7 +240,9 @@ class BatchSender:
         queue.enqueue_again(batch)
 
     def _complete(self, batch: ProducerBatch, row: Any) -> None:
-        """Sender.completeBatch; the answer to a batch that is given up still tells how far the sequence is."""
+        """Complete a batch (Sender.completeBatch); the answer to a batch that was given up still moves the known
+        sequence.
+        """
         batch.in_request = False
         queue = self.queue(batch.partition)
         same_identity = (queue.producer_id, queue.producer_epoch) == (batch.producer_id, batch.producer_epoch)
@@ -272,7 +274,7 @@ class BatchSender:
             self._surroundings.history.add(acknowledged)
 
     def _record_refusal(self, queue: PartitionQueue, batch: ProducerBatch, error: ErrorCode) -> None:
-        """Out of order is only what follows something that is not known to be stored."""
+        """Note a refusal. "Out of order" is explained only if an earlier batch is not known to be stored."""
         if error is ErrorCode.out_of_order_sequence_number:
             explained = batch.base_sequence != 0 and not queue.is_next(batch.base_sequence)
         else:
@@ -292,7 +294,7 @@ class BatchSender:
         )
 
     async def wait(self, until: float) -> None:
-        """Until something happens, or a retry, an expiry or `until` is due."""
+        """Wait until an event, or until a retry, an expiry or `until` is due."""
         due = [until]
         for queue in self.queues.values():
             if queue.waiting:

@@ -26,12 +26,12 @@ def _text(text: str) -> bytes:
 
 
 def subscription(topics: list[str]) -> bytes:
-    """ConsumerProtocolSubscription v0."""
+    """Encode ConsumerProtocolSubscription v0."""
     return struct.pack(">hi", 0, len(topics)) + b"".join(map(_text, topics)) + struct.pack(">i", -1)
 
 
 def encode_assignment(places: list[TopicPartition]) -> bytes:
-    """ConsumerProtocolAssignment v0."""
+    """Encode ConsumerProtocolAssignment v0."""
     topics: dict[str, list[int]] = {}
     for place in places:
         topics.setdefault(place.topic, []).append(place.partition)
@@ -59,7 +59,7 @@ def decode_assignment(data: bytes) -> list[TopicPartition]:
 
 
 def ranges(members: list[str], places: list[TopicPartition]) -> dict[str, list[TopicPartition]]:
-    """Of each topic one contiguous part for each member (Kafka's RangeAssignor)."""
+    """Assign each member one contiguous range of each topic (Kafka's RangeAssignor)."""
     parts: dict[str, list[TopicPartition]] = {member: [] for member in sorted(members)}
     topics: dict[str, list[TopicPartition]] = {}
     for place in places:
@@ -75,7 +75,10 @@ def ranges(members: list[str], places: list[TopicPartition]) -> dict[str, list[T
 
 
 class ClassicMembership:
-    """`beat` tells whether the assignment still holds; every call raises `Disconnected`."""
+    """A member of a classic group.
+
+    `beat` returns whether the assignment still holds; every call raises `Disconnected`.
+    """
 
     by_epoch = False
 
@@ -93,7 +96,7 @@ class ClassicMembership:
         self._leave_version = random.randint(0, 5)
 
     async def join(self) -> list[TopicPartition] | None:
-        """One attempt: what is assigned, None when there has to be another attempt."""
+        """Try to join once; return the assignment, or None when another attempt is needed."""
         topics = list(self._surroundings.topics)
         answer = await self._link.call(
             "join_group",

@@ -27,7 +27,7 @@ CORRELATION_MASK = 0x7FFF_FFFF
 
 
 class Disconnected(Exception):
-    """The connection ended before the answer; the request may have been carried out or not, or be so later."""
+    """The connection ended before the answer. The request was carried out, or not, or may still be."""
 
 
 @dataclass
@@ -66,7 +66,7 @@ def encode_frame(api: str, version: int, request: Plain, correlation_id: int, cl
 
 
 class Connection(asyncio.Protocol):
-    """Answers are kio's entities of the version asked for."""
+    """A connection; its answers are kio's entities of the requested version."""
 
     def __init__(self, surroundings: Surroundings, client_id: str) -> None:
         self._surroundings = surroundings
@@ -125,7 +125,7 @@ class Connection(asyncio.Protocol):
         self.close()
 
     def send(self, api: str, version: int, request: Plain, timeout_s: float) -> asyncio.Future[Any]:
-        """Sends at once; the future raises `Disconnected`."""
+        """Send at once; the returned future raises `Disconnected`."""
         answer: asyncio.Future[Any] = self._loop.create_future()
         if self.closed or self._transport is None:
             answer.set_exception(Disconnected())
@@ -149,7 +149,7 @@ class Connection(asyncio.Protocol):
             self._timer = self._loop.call_at(earliest, self._check_deadlines)
 
     def close(self) -> None:
-        """Ends the connection; what was sent may still arrive."""
+        """End the connection; requests already sent may still arrive."""
         transport = self._transport
         self._end()
         if transport is not None:
@@ -169,7 +169,7 @@ class Connection(asyncio.Protocol):
 
 
 class Link:
-    """A connection that is made again whenever it is needed and gone; tries for ever, with a growing backoff."""
+    """Makes a connection when one is needed, and retries for ever with a growing backoff."""
 
     def __init__(self, surroundings: Surroundings, client_id: str, random: Random) -> None:
         self._surroundings = surroundings
@@ -202,7 +202,7 @@ class Link:
         return connection
 
     async def call(self, api: str, version: int, request: Plain, timeout_s: float | None = None) -> Any:
-        """One request and its answer; raises `Disconnected`, also where no connection was to be had."""
+        """Send one request and return its answer; raises `Disconnected`, also when no connection can be made."""
         connection = await self.connect()
         return await connection.send(api, version, request, timeout_s or self.request_timeout_s)
 
