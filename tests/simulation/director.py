@@ -1,4 +1,4 @@
-"""What befalls the gateway of a simulation, and when."""
+"""Lets faults happen to the gateway of a simulation."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tests.simulation.plan import Plan
 KILLED_WHILE_STARTING = 0.3
 CUT_WHILE_SLOW = 0.5
 AT_ONCE = 0.2
-"""The share of crashes and cuts that come in quick succession after the one before."""
+"""The share of crashes and cuts that follow the one before at once."""
 CLOCK_JUMPS_MS = (-3_600_000, 600_000)
 
 
 class Director:
-    """Goes by the plan until told to end, then puts everything right."""
+    """Follows the plan until it is told to end, then repairs everything."""
 
     def __init__(self, loop: SimulatedLoop, network: Network, node: Node, plan: Plan, chance: Random) -> None:
         self.faults: Counter[str] = Counter()
@@ -32,7 +32,7 @@ class Director:
         self._restarting = asyncio.Lock()
 
     async def run(self, until_s: float) -> None:
-        """Every kind of fault on its own."""
+        """Run every kind of fault in a task of its own."""
         tasks = [
             asyncio.create_task(self._again_and_again(kind, mean_s, until_s), name=f"fault: {kind}")
             for kind, mean_s in self._plan.befalls.items()
@@ -65,7 +65,7 @@ class Director:
             await happen()
 
     async def end(self) -> None:
-        """No fault any more, and the gateway is up."""
+        """End all faults, and bring the gateway up."""
         self._network.heal()
         self._network.slow = SLOW
         self._hurry()
@@ -73,7 +73,7 @@ class Director:
         async with self._restarting:
             self._node.heal_disk()
             if self._node.is_up and self._node.disk_has_failed:
-                # what a failed flush took offline comes back with a start
+                # a start brings back the partitions that a failed flush took offline
                 self._node.kill()
             await self._bring_up()
 
@@ -96,7 +96,7 @@ class Director:
             await self._bring_up()
 
     async def _bring_up(self) -> None:
-        """Start it, now and then with a crash on the way, however often that takes."""
+        """Start the gateway, sometimes with a crash during the start, until it is up."""
         while not self._node.is_up:
             await asyncio.sleep(self._chance.expovariate(1 / 0.3))
             killed_after_s = None
@@ -117,7 +117,7 @@ class Director:
             await self._bring_up()
 
     async def _fail_disk(self) -> None:
-        """The disk fails for a while; then it is sound again, and the gateway started anew."""
+        """Let the disk fail for a while; then heal it and restart the gateway."""
         rate = self._chance.choice((0.001, 0.01, 0.1, 0.5))
         kinds = self._chance.choice(
             (
@@ -141,7 +141,7 @@ class Director:
         rates.latency = 0.0
 
     async def _slow_threads(self) -> None:
-        """Flushes take so long that much is written and not durable when the power is cut, or clients ask again."""
+        """Delay threads, so that much is written and not durable when the power is cut, and clients retry."""
         loop, chance = self._loop, self._chance
         loop.slow_threads = chance.choice((0.3, 1.0))
         loop.slow_thread_latency_s = chance.choice((SLOW_THREAD_LATENCY_S, 3.0))
@@ -158,7 +158,7 @@ class Director:
     async def _forget_cached(self) -> None:
         self._node.forget_cached()
 
-    # What is around it.
+    # The gateway's surroundings.
 
     async def _cut_connections(self) -> None:
         self._network.cut_some(self._chance.choice((0.1, 0.3, 1.0)))

@@ -1,8 +1,8 @@
-"""What named applications did and were told: producers whose lines carry a producer name and a sequence id of their own.
+"""Events of named applications: producers whose lines carry a producer name and a sequence id.
 
-A line's value tells who wrote it, `@name/life/transaction/sequence`: a life is one producer of the application, `transaction`
-its running number or 0 outside of any. The same line may come from several lives, and in one life from several transactions;
-of all these only one may be stored.
+The value of a line names its sender, `@name/life/transaction/sequence`: a life is one producer of the application,
+`transaction` its running number or 0 outside of transactions. Several lives may send the same line, and one life may
+send it in several transactions; only one of these copies may be stored.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class LineName(NamedTuple):
 
     @property
     def producer(self) -> str:
-        """The client that wrote it, as events of transactions have it."""
+        """Return the client that wrote the line, as events of transactions name it."""
         return f"{self.name}.{self.life}"
 
     @classmethod
     def decode(cls, value: bytes) -> LineName:
-        """Raises ValueError for anything that `encode` did not write; zeros may follow."""
+        """Decode a value; zeros may follow. Raises ValueError for a value that `encode` did not write."""
         text = value.rstrip(b"\0").decode()
         if not text.startswith("@"):
             raise ValueError(f"{value!r} is no line")
@@ -42,7 +42,7 @@ class LineName(NamedTuple):
 
 @dataclass(frozen=True)
 class LineSent(Event):
-    """A line left this life for the first time, in this transaction; `epoch`: of the name, -1 without that header."""
+    """A life sent a line for the first time in this transaction; `epoch` is the name epoch, -1 without that header."""
 
     line: LineName
     partition: TopicPartition
@@ -52,8 +52,11 @@ class LineSent(Event):
 
 @dataclass(frozen=True)
 class LineAcknowledged(Event):
-    """With acks=all or acks=1, and without an error: it is stored, or was before. `offset` is that of its batch, plus its place in it; -1
-    where the answer tells none, and where the batch was sent with more than one sequence."""
+    """A line was acknowledged without an error: it is stored, or was before.
+
+    `offset` is the offset of its batch plus its place in the batch; -1 where the answer has none, or where the batch
+    was sent with several sequences.
+    """
 
     line: LineName
     partition: TopicPartition
@@ -62,7 +65,7 @@ class LineAcknowledged(Event):
 
 @dataclass(frozen=True)
 class NameFenced(Event):
-    """A batch of this life was refused because a newer epoch of its name is known."""
+    """A batch of this life was refused because a newer name epoch is known."""
 
     name: str
     life: int
@@ -72,7 +75,7 @@ class NameFenced(Event):
 
 @dataclass(frozen=True)
 class NameTold(Event):
-    """What the gateway said about how far a name has come: its last persisted sequence id, -1 where it knows none."""
+    """The gateway reported the last persisted sequence id of a name, -1 where it knows none."""
 
     name: str
     sequences: tuple[tuple[TopicPartition, int], ...]
@@ -81,7 +84,7 @@ class NameTold(Event):
 
 @dataclass(frozen=True)
 class DeduplicationSwitched(Event):
-    """Off: from when it was asked for. On again: when that was answered."""
+    """Deduplication was turned off (when it was asked for) or on again (when that was answered)."""
 
     topic: str
     on: bool

@@ -1,4 +1,4 @@
-"""What simulated clients did and were told, in the order in which it happened. Pure values; the checkers judge them.
+"""What simulated clients did and what they were answered, in the order of events. Pure values; the checkers judge them.
 
 A record's value names it, `producer/incarnation/transaction/partition/number`: an incarnation is one life of a producer
 (one producer id for idempotent ones), `transaction` its running number or 0 outside of any, `number` counts from 0 per
@@ -29,7 +29,7 @@ class RecordName(NamedTuple):
 
     @classmethod
     def decode(cls, value: bytes) -> RecordName:
-        """Raises ValueError for anything that `encode` did not write; zeros may follow."""
+        """Decode a value; zeros may follow. Raises ValueError for a value that `encode` did not write."""
         producer, *numbers = value.rstrip(b"\0").decode().split("/")
         incarnation, transaction, partition, number = map(int, numbers)
         return cls(producer, incarnation, transaction, partition, number)
@@ -44,7 +44,7 @@ class Event:
 
 @dataclass(frozen=True)
 class GotProducerId(Event):
-    """InitProducerId was answered; the transactional id is empty for one that is only idempotent."""
+    """InitProducerId was answered; the transactional id is empty for an idempotent producer."""
 
     producer: str
     incarnation: int
@@ -52,7 +52,7 @@ class GotProducerId(Event):
     producer_epoch: int
     transactional_id: str = ""
     asked_at_ms: int = 0
-    """When the request that was answered was sent first; so everywhere."""
+    """When the first attempt of the answered request was sent; the same in all events."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Sent(Event):
 
 @dataclass(frozen=True)
 class Acknowledged(Event):
-    """With acks=all or acks=1, which promise the same, and without an error, at this offset."""
+    """A record was acknowledged without an error at this offset; acks=all and acks=1 promise the same."""
 
     name: RecordName
     partition: TopicPartition
@@ -75,7 +75,7 @@ class Acknowledged(Event):
 
 @dataclass(frozen=True)
 class GivenUp(Event):
-    """The producer will never send it again and does not know whether it was stored: at most once in the log."""
+    """The producer gave a record up: it never sends the record again, and the log may hold it at most once."""
 
     name: RecordName
     partition: TopicPartition
@@ -102,7 +102,7 @@ class Refused(Event):
 
 @dataclass(frozen=True)
 class Fenced(Event):
-    """The producer was told that another instance has its transactional id; it sends nothing more."""
+    """The producer learned that another instance has its transactional id; it sends nothing more."""
 
     producer: str
     incarnation: int
@@ -111,7 +111,7 @@ class Fenced(Event):
 
 @dataclass(frozen=True)
 class Unexpected(Event):
-    """An answer that this valid request must never get, or none within any patience. A breach by itself."""
+    """A valid request got an answer that it must never get, or no answer in time. A breach by itself."""
 
     client: str
     sentence: str
@@ -119,7 +119,7 @@ class Unexpected(Event):
 
 @dataclass(frozen=True)
 class TransactionEnding(Event):
-    """The producer asked for this end of its transaction, with these offsets of a group in it (may be empty)."""
+    """The producer asked for this end of its transaction; `offsets` of a group in the transaction may be empty."""
 
     producer: str
     incarnation: int
@@ -131,7 +131,7 @@ class TransactionEnding(Event):
 
 @dataclass(frozen=True)
 class TransactionEnded(Event):
-    """The coordinator answered that the transaction has the end asked for. Without it the end is not known."""
+    """The coordinator answered that the transaction has ended as asked. Without this event the end is not known."""
 
     producer: str
     incarnation: int
@@ -184,13 +184,15 @@ class OffsetListed(Event):
 
 @dataclass(frozen=True)
 class FinalRead(Event):
-    """From here on the rest of the history is the last read of every partition, from log start to end; all clients
-    but the readers have stopped, nothing is in flight."""
+    """The last reading begins: every partition is read from log start to end.
+
+    All other clients have stopped, nothing is in flight.
+    """
 
 
 @dataclass(frozen=True)
 class RecordsDeleting(Event):
-    """Somebody asked to have the records before `offset` deleted, or for retention that may delete them."""
+    """A client asked to delete the records before `offset`, or for retention that may delete them."""
 
     partition: TopicPartition
     offset: int
@@ -204,12 +206,12 @@ class OffsetsCommitting(Event):
     member: str
     offsets: tuple[tuple[TopicPartition, int], ...]
     generation: int = -1
-    """Of a member of a classic group; -1 for others, who may commit with an older epoch (KIP-1251)."""
+    """The generation of a member of a classic group; -1 for others, which may commit with an older epoch (KIP-1251)."""
 
 
 @dataclass(frozen=True)
 class OffsetsCommitted(Event):
-    """It was answered without an error."""
+    """The commit was answered without an error."""
 
     group: str
     member: str
@@ -256,11 +258,11 @@ class History:
     compacted: frozenset[str] = frozenset()
     """Topics whose records may give way to later ones of their key."""
     named: frozenset[str] = frozenset()
-    """Topics that store a line of a producer name once: what they drop leaves offsets without a record."""
+    """Topics that deduplicate lines by producer names; dropped lines leave offsets without a record."""
     switched: frozenset[str] = frozenset()
-    """Those of them that somebody makes forget that for a while."""
+    """The deduplicating topics on which the administrator turns deduplication off and on."""
     deleted_before: dict[TopicPartition, int] = field(default_factory=dict)
-    """Up to here (exclusive) records may be gone: DeleteRecords or retention was asked for."""
+    """The offsets (exclusive) below which records may be gone: DeleteRecords or retention was asked for."""
 
     def add(self, event: Event) -> None:
         self.events.append(event)

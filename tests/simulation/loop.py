@@ -1,7 +1,7 @@
 """An event loop in virtual time: nothing waits, nothing runs beside it, and the same seed gives the same run.
 
-When there is nothing to do the time of the next timer comes at once. Threads are timers: what `run_in_executor` is given
-runs in the loop, some virtual time later. Callbacks of a dead process are passed over.
+When there is nothing to do the time of the next timer comes at once. Threads are timers: what `run_in_executor` is
+given runs in the loop, some virtual time later. Callbacks of a dead process are passed over.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SLOW_THREADS = 0.01
 
 
 class Stuck(Exception):
-    """There is nothing left that could ever happen."""
+    """No event can ever happen any more."""
 
 
 class _Handle(events.Handle):
@@ -49,7 +49,7 @@ class _TimerHandle(events.TimerHandle):
 
 
 class _Selector:
-    """What the base class waits with."""
+    """The selector on which the base class waits."""
 
     def __init__(self, loop: SimulatedLoop) -> None:
         self._loop = loop
@@ -62,7 +62,7 @@ class _Selector:
 
 
 class SimulatedLoop(base_events.BaseEventLoop):
-    """See above. `network` takes connections; `chance` decides how long threads take."""
+    """A loop in virtual time. `network` accepts connections; `chance` decides how long threads take."""
 
     network: Network
 
@@ -70,10 +70,10 @@ class SimulatedLoop(base_events.BaseEventLoop):
         super().__init__()
         self.chance = chance
         self.slow_threads = SLOW_THREADS
-        """The share of turns that come late, and how late at most."""
+        """The share of thread turns that come late, and the longest delay."""
         self.slow_thread_latency_s = SLOW_THREAD_LATENCY_S
         self.unhandled: list[str] = []
-        """What no code of a living process has taken care of."""
+        """Errors that no code of a living process has handled."""
         self._now_s = 0.0
         self._selector = _Selector(self)
         self._clock_resolution = RESOLUTION_S
@@ -83,7 +83,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
         return self._now_s
 
     def pass_time(self, seconds: float) -> None:
-        """Whoever runs now takes that long, and all others wait."""
+        """Let the present callback take this time, in which all others wait."""
         self._now_s += max(0.0, seconds)
 
     @staticmethod
@@ -95,7 +95,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
             return
         loop.unhandled.append(f"{context.get('message')}: {exception!r} ({work!r})")
 
-    # Callbacks know their process.
+    # Callbacks know the process that they belong to.
 
     def _call_soon(
         self, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
@@ -134,7 +134,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
     # Threads.
 
     def thread_latency_s(self) -> float:
-        """How long until a thread, or the loop, is given its turn."""
+        """Return the time until a thread, or the loop, gets its turn."""
         if self.chance.random() < self.slow_threads:
             return self.chance.uniform(0, self.slow_thread_latency_s)
         return self.chance.uniform(*THREAD_LATENCY_S)
@@ -176,7 +176,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
     async def create_unix_server(self, *_: Any, **__: Any) -> Any:  # type: ignore[override]
         raise OSError("there are no local sockets here")
 
-    # What the base class asks of its kinds.
+    # Methods that the base class requires.
 
     def _process_events(self, event_list: object) -> None:
         pass

@@ -19,7 +19,7 @@ EPOCH_MS = 1_700_000_000_000
 
 
 class SimulatedClock:
-    """Wall-clock time, which may jump while the loop's does not."""
+    """Wall-clock time, which may jump while the loop's time does not."""
 
     def __init__(self, loop: SimulatedLoop) -> None:
         self._loop = loop
@@ -58,7 +58,7 @@ class SimulatedWorkers:
 
 
 class SimulatedCleaner:
-    """Cleans a log in the loop, at one moment; its segments are taken one after the other."""
+    """Cleans a log in the loop at one moment, one segment after the other."""
 
     def __init__(self, loop: SimulatedLoop, storage: Storage, chance: Random) -> None:
         self._loop = loop
@@ -89,10 +89,10 @@ class SimulatedCleaner:
             return CleaningFailed(f"{type(error).__name__}: {error}", is_of_disk=True)
 
     def kill(self) -> None:
-        """What it does is done at once or not at all."""
+        """Do nothing: a cleaning has happened whole, or not at all."""
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no file is open."""
 
 
 class SimulatedMachine(Machine):

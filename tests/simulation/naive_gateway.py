@@ -1,4 +1,5 @@
-"""A gateway without files, tasks or faults, and clients of it in one loop: it writes sound histories, for the checkers' tests.
+"""A gateway without files, tasks or faults, and clients of it in one loop: it writes sound histories, for the checkers'
+tests.
 
 Everything happens at once and in the order of the calls, but for answers that are lost, come late, or end in a crash.
 """
@@ -37,14 +38,14 @@ KEYS = (b"a", b"b", b"c")
 
 @dataclass
 class _Entry:
-    """A record or, with a marker, the end of a transaction."""
+    """A record, or a marker that ends a transaction."""
 
     name: RecordName | None
     producer_id: int = -1
     key: bytes = b""
     marker: Marker | None = None
     fate: bool | None = True
-    """Whether it counts; None while its transaction is open."""
+    """Whether the record counts; None while its transaction is open."""
 
 
 @dataclass
@@ -65,7 +66,7 @@ class _Log:
         return max(min(undecided, default=self.log_end_offset), self.log_start_offset)
 
     def compact(self) -> None:
-        """Aborted records go, and committed ones that have a later one of their key; never an undecided one."""
+        """Remove aborted records, and committed records that have a later one of their key; keep undecided ones."""
         limit = self.last_stable_offset
         latest = {entry.key: offset for offset, entry in self.entries.items() if entry.name and entry.fate}
         for offset, entry in list(self.entries.items()):
@@ -88,7 +89,7 @@ class _Producer:
 
 
 class NaiveGateway:
-    """Takes random steps and notes them in `history`; the same chance writes the same history."""
+    """Takes random steps and notes them in `history`; the same random numbers write the same history."""
 
     def __init__(self, chance: Random) -> None:
         self._chance = chance
@@ -122,7 +123,10 @@ class NaiveGateway:
     # Producers.
 
     def _begin(self, producer: _Producer) -> None:
-        """The next life of a producer; a transactional one fences its last off and aborts what that left open."""
+        """Begin the next life of a producer.
+
+        A transactional one fences its predecessor and aborts the transaction that this left open.
+        """
         asked_at_ms = self._tick()
         if producer.in_transaction:
             self._decide(producer, commit=False)
@@ -179,7 +183,7 @@ class NaiveGateway:
             self._end_of(producer, commit=self._chance.random() < 0.7)
 
     def _end_of(self, producer: _Producer, *, commit: bool = True) -> None:
-        """Ask for the end; when its answer is lost, the request may have been too."""
+        """Ask for the end of a transaction; the request, or only its answer, may be lost."""
         if commit and self._chance.random() < 0.5:
             partition = self._chance.choice(PARTITIONS)
             producer.offsets = {partition: self._committed.get(partition, 0) + self._chance.randint(1, 5)}
@@ -281,7 +285,7 @@ class NaiveGateway:
             partitions = frozenset(partition for partition in PARTITIONS if owners[partition] == member)
             self.history.add(Assigned(self._tick(), GROUP, member, self._generation, partitions))
 
-    # What happens to the gateway.
+    # What happens to the gateway
 
     def _crash(self) -> None:
         self._now_ms += 1

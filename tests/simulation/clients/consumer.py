@@ -1,4 +1,6 @@
-"""A consumer outside of groups: follows all partitions, and reads again what it has read, to see that it is the same."""
+"""A consumer outside of groups. It follows all partitions, and reads some records again, to check that they are the
+same.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ MAX_BYTES = (1, 100, 1_000, 10_000, 1_000_000)
 
 @dataclass(frozen=True)
 class Curiosity:
-    """The chances, per round, of other things than reading on."""
+    """The chances, per round, of reading something else than the next records."""
 
     read_again: float = 0.1
     list_offsets: float = 0.05
@@ -82,7 +84,7 @@ class Consumer:
             await self._find_range(place)
 
     async def _find_range(self, place: TopicPartition) -> None:
-        """Records before the log start are gone; a position that was read up to can be out of range in no other way."""
+        """Find the log range. A position is out of range only when retention or DeleteRecords removed its records."""
         first = await self._fetcher.list_offset(place, EARLIEST)
         if first is None:
             return

@@ -23,7 +23,8 @@ GONE = {ErrorCode.unknown_member_id, ErrorCode.fenced_member_epoch}
 
 
 class ConsumerMembership:
-    """`beat` tells whether the assignment still holds; every call raises `Disconnected`.
+    """A member of a consumer group. `beat` returns whether the assignment still holds; every call raises
+    `Disconnected`.
 
     A new assignment is taken up at once and reported with the next heartbeat, which is how it is acknowledged.
     """
@@ -46,7 +47,7 @@ class ConsumerMembership:
         self._changed = False
 
     async def join(self) -> list[TopicPartition] | None:
-        """One heartbeat, unless one has just brought another assignment; None when nothing is assigned yet."""
+        """Send one heartbeat, unless the last one brought an assignment; None while nothing is assigned."""
         if not self._changed:
             await self._heartbeat()
         if not self._changed:

@@ -12,7 +12,7 @@ SEQUENCE_ERRORS = frozenset(
         ErrorCode.producer_fenced,
     }
 )
-"""The batch was judged and not stored."""
+"""Errors after which the batch was judged and not stored."""
 
 RETRIABLE = frozenset(
     {
@@ -37,7 +37,7 @@ RETRIABLE = frozenset(
         ErrorCode.invalid_fetch_session_epoch,
     }
 )
-"""Worth another attempt, whatever the request."""
+"""Errors after which any request may be retried."""
 
 FAULTS = frozenset(
     {
@@ -52,10 +52,10 @@ FAULTS = frozenset(
         ErrorCode.kafka_storage_error,
     }
 )
-"""What any valid request may get while disks fail and coordinators load."""
+"""Errors that any valid request may get while disks fail and coordinators load."""
 
 CLOCK_JUMPS = frozenset({ErrorCode.invalid_timestamp})
-"""What a batch may get when the gateway's clock has gone back by more than an hour."""
+"""Errors that a batch may get when the gateway's clock has gone back by more than an hour."""
 
 FENCED = frozenset(
     {
@@ -65,4 +65,4 @@ FENCED = frozenset(
         ErrorCode.invalid_txn_state,
     }
 )
-"""How a transactional producer learns that another has its id, or that its transaction took too long."""
+"""Errors that tell a transactional producer that another producer has its id, or that its transaction timed out."""

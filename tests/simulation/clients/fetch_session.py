@@ -1,4 +1,4 @@
-"""What a consumer asks for in its next Fetch: everything, or within a session (KIP-227) only what has changed."""
+"""Chooses what a consumer names in its next Fetch: all partitions, or the changes within a fetch session (KIP-227)."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class FetchSession:
     known: dict[TopicPartition, Wanted] = field(default_factory=dict)
 
     def forget(self) -> None:
-        """After an error or a lost answer the next request is a full one."""
+        """Drop the session: after an error or a lost answer the next request is a full one."""
         self.session_id, self.next_epoch = NO_SESSION, NEW_SESSION_EPOCH
         self.known.clear()
 
     def request(
         self, wanted: dict[TopicPartition, Wanted]
     ) -> tuple[Plain, dict[TopicPartition, Wanted], list[TopicPartition]]:
-        """Fields of the session, the partitions to name, and those to forget."""
+        """Return the session's fields, the partitions to name, and those to forget."""
         fields: Plain = {"session_id": self.session_id, "session_epoch": self.next_epoch}
         named = {place: want for place, want in wanted.items() if self.known.get(place) != want}
         forgotten = [place for place in self.known if place not in wanted]
@@ -51,7 +51,7 @@ class FetchSession:
 def by_topic(
     surroundings: Surroundings, version: int, rows: dict[TopicPartition, Plain], name_field: str
 ) -> list[Plain]:
-    """Rows of partitions under their topics, which are named by id from v13 on."""
+    """Group rows of partitions under their topics, which are named by id from v13 on."""
     topics: dict[str, list[Plain]] = {}
     for place, row in rows.items():
         topics.setdefault(place.topic, []).append(row)

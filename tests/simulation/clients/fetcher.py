@@ -31,7 +31,7 @@ SESSION_ERRORS = {ErrorCode.fetch_session_id_not_found, ErrorCode.invalid_fetch_
 
 
 class Fetcher:
-    """`out_of_range`: partitions whose last Fetch was answered so."""
+    """Reads partitions. `out_of_range`: the partitions whose last Fetch was answered with that error."""
 
     def __init__(
         self,
@@ -53,12 +53,12 @@ class Fetcher:
         self._uses_session = self.fetch_version >= SESSIONS_SINCE and random.random() < 0.5
         self.out_of_range: list[TopicPartition] = []
         self._epochs: dict[tuple[TopicPartition, int], int] = {}
-        """The leader epoch of what came before an offset that was read up to (KIP-320)."""
+        """The leader epoch of the batch before an offset that was read up to (KIP-320)."""
 
     async def fetch(
         self, wanted: dict[TopicPartition, Wanted], *, max_wait_ms: int, apart: bool = False
     ) -> list[Fetched]:
-        """What came of each partition that was answered without an error; `apart` stays out of the session.
+        """Return the data of each partition that was answered without an error; `apart` stays out of the session.
 
         Raises `Disconnected`.
         """
@@ -179,7 +179,7 @@ class Fetcher:
         return fetched
 
     async def list_offset(self, place: TopicPartition, timestamp: int) -> int | None:
-        """The offset, -1 where there is none; None where the answer is an error. Raises `Disconnected`."""
+        """Return the offset, -1 where there is none; None where the answer is an error. Raises `Disconnected`."""
         row = {"partition_index": place.partition, "current_leader_epoch": -1, "timestamp": timestamp}
         request = {
             "replica_id": -1,
@@ -207,7 +207,7 @@ class Fetcher:
 
 
 def without_aborted(batches: list[DecodedBatch], aborted_transactions: Any) -> list[DecodedBatch]:
-    """The consumer's rule for read_committed (CompletedFetch.nextFetchedRecord)."""
+    """Drop aborted records as a consumer of committed records does (CompletedFetch.nextFetchedRecord)."""
     coming = sorted(aborted_transactions, key=lambda aborted: aborted.first_offset)
     coming.reverse()
     aborted: dict[int, None] = {}

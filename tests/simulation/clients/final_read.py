@@ -18,7 +18,10 @@ MAX_BYTES = 1_000_000
 
 
 class FinalReader:
-    """`settle_s`: how long transactions that nobody ends may stay open, and reading may take in all."""
+    """Reads everything at the end.
+
+    `settle_s` limits how long transactions may stay open, and how long reading may take.
+    """
 
     def __init__(self, surroundings: Surroundings, random: Random, settle_s: float) -> None:
         self._surroundings = surroundings
@@ -43,7 +46,7 @@ class FinalReader:
         }
 
     async def run(self) -> None:
-        """Waits until no transaction is open anywhere, then reads."""
+        """Wait until no transaction is open, then read."""
         try:
             async with asyncio.timeout(self._settle_s):
                 for place in self._surroundings.partitions():

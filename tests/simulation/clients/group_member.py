@@ -1,6 +1,7 @@
 """A consumer in a group: it reads what it is assigned, commits how far it came, leaves, dies and comes back.
 
-Some work in transactions: what they read is answered by records of their own, whose transaction holds the group's offsets.
+Some work in transactions: what they read is answered by records of their own, whose transaction holds the group's
+offsets.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Gone(Exception):
 
 
 class GroupMember:
-    """`transformer`: commits by its transactions, where there is one."""
+    """A member of a group. With a `transformer` it commits offsets in transactions."""
 
     def __init__(
         self,
@@ -122,7 +123,7 @@ class GroupMember:
         return places
 
     async def _find_positions(self, places: list[TopicPartition]) -> bool:
-        """Where the group has come to; whether that is known of everything before the assignment is outdated."""
+        """Read the group's offsets; return whether all were found before the assignment changed."""
         self._positions.clear()
         found: dict[TopicPartition, int] | None = {}
         while places and not self._surroundings.ending:
@@ -140,7 +141,7 @@ class GroupMember:
         return True
 
     async def _work(self) -> None:
-        """Until the assignment is outdated. Raises `Gone` and, with a transformer, `Lost`."""
+        """Read until the assignment changes. Raises `Gone` and, with a transformer, `Lost`."""
         next_beat = self._surroundings.now() + self._membership.heartbeat_s
         while not self._surroundings.ending:
             try:
@@ -176,7 +177,7 @@ class GroupMember:
         )
 
     async def _commit(self) -> bool:
-        """Whether this member still is one."""
+        """Commit the positions; return whether this member is still in the group."""
         offsets = self._progress()
         if not offsets:
             return True
@@ -189,7 +190,7 @@ class GroupMember:
         if error is ErrorCode.none:
             self._committed.update(offsets)
         elif self._transformer is not None:
-            # what an aborted transaction has read is read again
+            # the records that an aborted transaction has read are read again
             self._positions = {place: max(self._committed.get(place, -1), 0) for place in self._positions}
         return error not in OUTDATED or error is ErrorCode.stale_member_epoch
 
@@ -209,7 +210,10 @@ class GroupMember:
             await self._stall()
 
     async def _stall(self) -> None:
-        """As a long collection of garbage: the first that it does then is to commit, and others may have its partitions."""
+        """Stop for a while, as in a long garbage collection.
+
+        The next step is a commit, when other members may already own the partitions.
+        """
         await self._surroundings.pause(self._random, STALL_S)
         if self._transformer is None and self._progress():
             with contextlib.suppress(Disconnected):

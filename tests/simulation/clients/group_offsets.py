@@ -1,4 +1,4 @@
-"""A group's committed offsets over one link to its coordinator: OffsetCommit, OffsetFetch, and where the coordinator is."""
+"""Reads and commits a group's offsets over one link to its coordinator: OffsetCommit, OffsetFetch, FindCoordinator."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ OUTDATED = frozenset(
         ErrorCode.fenced_member_epoch,
     }
 )
-"""The group has gone on without this member."""
+"""Errors that tell a member that the group has gone on without it."""
 
 
 @dataclass
 class Identity:
-    """Who commits. `label` names one life of a member in the history; `generation`: or member epoch."""
+    """The sender of a commit. `label` names one life of a member in the history; `generation` may be a member epoch."""
 
     label: str
     member_id: str = ""
@@ -50,7 +50,7 @@ class GroupOffsets:
         self._fetch_version = random.randint(9, 10) if by_epoch else random.randint(8, 10)
 
     async def find_coordinator(self) -> None:
-        """Raises `Disconnected`."""
+        """Find the group's coordinator. Raises `Disconnected`."""
         request = {"key_type": 0, "coordinator_keys": [self.group]}
         await self._link.call("find_coordinator", 4, request)
 
@@ -66,7 +66,7 @@ class GroupOffsets:
         ]
 
     async def commit(self, who: Identity, offsets: Offsets) -> ErrorCode:
-        """The worst error of all partitions. Raises `Disconnected`."""
+        """Commit offsets; return the worst error of all partitions. Raises `Disconnected`."""
         history = self._surroundings.history
         rows = {
             place: {
@@ -108,7 +108,10 @@ class GroupOffsets:
     async def fetch(
         self, who: Identity | None, places: list[TopicPartition]
     ) -> dict[TopicPartition, int] | None:
-        """-1 for what has none; None when there is no answer that counts. Raises `Disconnected`."""
+        """Return the committed offsets, -1 where there is none; None when the answer has an error.
+
+        Raises `Disconnected`.
+        """
         rows = {place: place.partition for place in places}
         topics = self._topics(rows, self._fetch_version, "partition_indexes")
         asks_as_member = who is not None and self._by_epoch and self._fetch_version >= MEMBERS_SINCE

@@ -1,8 +1,8 @@
 """A producer that pipelines one sequence over two connections, so that its batches overtake each other on the way.
 
-No library does this, but any client may: what comes too early must be refused, what comes twice must be stored once, and
-in the end everything is there in order. It never gives anything up. From the oldest batch of a partition that is not
-acknowledged to the newest there are at most five, which is as many as a broker remembers.
+No library does this, but any client may: a batch that comes too early must be refused, a batch that comes twice must be
+stored once, and in the end all records are there in order. The producer never gives up a batch. At most five batches of
+a partition lie between the oldest unacknowledged one and the newest, as many as a broker remembers.
 """
 
 from __future__ import annotations
@@ -25,18 +25,21 @@ WINDOW = 5
 RETRY_S = 0.05
 PRODUCE_VERSION, INIT_VERSION = 9, 4
 OLD_MS = 12 * 3_600_000
-"""Timestamps lie so far back that no jump of the clock brings them into the future."""
+"""Timestamps lie so far in the past that no clock jump moves them into the future."""
 
 
 @dataclass
 class Lane:
-    """One partition's sequence. `window`: the batches from the oldest on that is not acknowledged, and which still are not."""
+    """One partition's sequence.
+
+    `window`: the batches from the oldest unacknowledged one on, and which of them are still unacknowledged.
+    """
 
     place: TopicPartition
     next_sequence: int = 0
     window: dict[int, bool] = field(default_factory=dict)
     is_known: bool = False
-    """Whether a first batch is acknowledged: of an unknown producer any sequence is taken for its first, as in Kafka."""
+    """Whether a batch was acknowledged. Of an unknown producer any sequence is accepted as its first, as in Kafka."""
 
     @property
     def has_room(self) -> bool:
@@ -119,7 +122,7 @@ class HastyProducer:
         return batch
 
     async def _deliver(self, lane: Lane, batch: ProducerBatch) -> None:
-        """On any of the connections, until it is acknowledged."""
+        """Send a batch over any of the connections, until it is acknowledged."""
         rows = [{"index": lane.place.partition, "records": batch.encode()}]
         topic = {"name": lane.place.topic, "partition_data": rows}
         request = {
@@ -150,7 +153,10 @@ class HastyProducer:
             self._surroundings.history.add(Acknowledged(at_ms, name, lane.place, row.base_offset + index))
 
     def _note(self, lane: Lane, batch: ProducerBatch, error: ErrorCode, *, was_first: bool) -> None:
-        """Too early is only what was sent before everything before it had been acknowledged."""
+        """Note an answer.
+
+        "Out of order" is explained only if a batch was sent before all earlier ones were acknowledged.
+        """
         if error is ErrorCode.out_of_order_sequence_number:
             refused = Refused(
                 self._surroundings.at_ms(),

@@ -23,13 +23,14 @@ from tests.simulation.history import GotProducerId
 MAX_EPOCH = 32_767
 MAX_WAITING_BATCHES = 20
 BURSTS = (1, 1, 1, 4, 10)
-"""Batches of one partition at once: more than may be in flight, and more than are remembered."""
+"""The numbers of batches that a partition gets at once: more than may be in flight, and more than a broker remembers.
+"""
 IDLE_S = 1.0
 
 
 @dataclass(frozen=True)
 class Habits:
-    """How an application uses its producer. `pause_s`: the mean between two batches."""
+    """How an application uses its producer. `pause_s`: the mean time between two batches."""
 
     pause_s: float = 0.05
     max_records: int = 5
@@ -40,7 +41,7 @@ class Habits:
 async def get_producer_id(
     surroundings: Surroundings, sender: BatchSender, connection: Connection, version: int
 ) -> bool:
-    """One InitProducerId; whether the sender has a new id."""
+    """Send InitProducerId once; return whether the sender has a new id."""
     asked_at_ms = surroundings.at_ms()
     request = {
         "transactional_id": None,
@@ -89,14 +90,14 @@ class IdempotentProducer:
         self._finished = False
 
     async def run(self) -> None:
-        """Until the end of the run, and then until every batch is acknowledged or given up."""
+        """Run until the end of the run, and then until every batch is acknowledged or given up."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._apply())
             await self._send()
         self._link.close()
 
     async def _apply(self) -> None:
-        """The application: batches of random partitions at random times, as long as there is room."""
+        """Send batches to random partitions at random times, as long as there is room, as an application does."""
         sender = self._sender
         while not self._surroundings.ending:
             if sum(len(queue.waiting) for queue in sender.queues.values()) < MAX_WAITING_BATCHES:
@@ -134,7 +135,7 @@ class IdempotentProducer:
         self._new_id_wanted = not got
 
     def _judge(self, queue: PartitionQueue, batch: ProducerBatch, error: ErrorCode) -> bool:
-        """TransactionManager.canRetry and handleFailedBatch."""
+        """Judge an error as TransactionManager.canRetry and handleFailedBatch do."""
         if error is ErrorCode.out_of_order_sequence_number:
             if queue.unresolved_sequence is None and (
                 batch.sequence_was_reset or not queue.is_next(batch.base_sequence)
@@ -162,7 +163,7 @@ class IdempotentProducer:
         return False
 
     def _resolve_sequences(self) -> None:
-        """After an expiry: if everything sent was acknowledged in the end nothing is missing, else a new epoch begins."""
+        """After an expiry: begin a new producer epoch, unless every batch that was sent was acknowledged in the end."""
         for queue in self._sender.queues.values():
             if queue.unresolved_sequence is not None and not queue.in_flight:
                 if not queue.is_next(queue.next_sequence):
@@ -170,7 +171,7 @@ class IdempotentProducer:
                 queue.unresolved_sequence = None
 
     def _bump_if_wanted(self) -> None:
-        """When no batch concerned can be answered any more; those that may be stored are not sent again."""
+        """Bump the producer epoch once no answer can arrive any more; batches that may be stored are not sent again."""
         sender = self._sender
         wanting = [queue for queue in sender.queues.values() if queue.bump_wanted]
         if not wanting or not all(queue.is_answered for queue in wanting):

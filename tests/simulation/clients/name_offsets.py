@@ -1,4 +1,4 @@
-"""Asks the gateway how far a producer name has come, as any client can: by OffsetFetch of a group that stands for it."""
+"""Asks the gateway for the sequence ids of a producer name, with OffsetFetch of the group that stands for the name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class NameOffsets(GroupOffsets):
         self._require_stable = random.random() < 0.5
 
     async def told(self, places: list[TopicPartition]) -> dict[TopicPartition, int]:
-        """Asks until there is an answer for all of them; -1 where the gateway knows nothing of the name."""
+        """Ask until an answer arrives for all partitions; -1 where the gateway does not know the name."""
         while True:
             try:
                 found = await self.fetch(None, places)

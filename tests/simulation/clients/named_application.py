@@ -1,7 +1,8 @@
-"""An application that sends the lines of a source under a producer name, dies, and starts again where it was, or before that.
+"""An application that sends the lines of a source under a producer name, dies, and starts again where it was, or before
+that.
 
-It starts from what the gateway tells of its name, from an older line, or from the first one. A life that it has given up may go on
-writing for a while: it sends the same lines, and where lives give epochs it has to be fenced.
+It starts from what the gateway tells of its name, from an older line, or from the first one. A life that it has given
+up may go on writing for a while: it sends the same lines, and where lives give epochs it has to be fenced.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ KINDS = (PLAIN, IDEMPOTENT, TRANSACTIONAL, NEW_TRANSACTIONAL)
 TOLD, OLDER, BEGINNING = "told", "older", "beginning"
 STARTS = (TOLD, TOLD, TOLD, OLDER, OLDER, BEGINNING)
 FURTHEST_BEGINNING = 150
-"""An application that is further than that does not start at the first line."""
+"""An application that is past this line does not start at the first line any more."""
 OLDER_LINES = 40
 ZOMBIE_S = 3.0
 LAST_LIFE_S = 60.0
@@ -43,7 +44,10 @@ LAST_LIFE_S = 60.0
 
 @dataclass(frozen=True)
 class ApplicationHabits:
-    """`kinds`: of its lives, by chance. `first_epoch`: the life that first gives its number as an epoch, if any."""
+    """The habits of an application.
+
+    `kinds`: the kinds of its lives. `first_epoch`: the first life that sends its number as a name epoch.
+    """
 
     kinds: tuple[str, ...]
     pause_s: float
@@ -69,7 +73,7 @@ class NamedApplication:
         self._zombies: list[tuple[Life, asyncio.Task[None]]] = []
 
     async def run(self) -> None:
-        """Until the end of the run, and then until all that was ever sent is stored, one line at least."""
+        """Run until the end of the run, and then until every line that was ever sent is stored, at least one line."""
         asking = asyncio.create_task(self._ask())
         while not self._surroundings.ending:
             await self._live(None, self._random.expovariate(1 / self._habits.life_s))
@@ -82,7 +86,7 @@ class NamedApplication:
         self._link.close()
 
     async def _ask(self) -> None:
-        """What is told of the name must hold at any time."""
+        """Ask how far the name has come; the answer must be right at any time."""
         while not self._surroundings.ending:
             await self._offsets.told(self._source.places)
             await self._surroundings.pause(self._random, 0.2)
@@ -106,7 +110,7 @@ class NamedApplication:
         await self._end(life, living)
 
     async def _end(self, life: Life, living: asyncio.Task[None]) -> None:
-        """Its connections just end."""
+        """End a life without a goodbye: its connections just close."""
         if living.done():
             living.result()
         else:
@@ -115,7 +119,7 @@ class NamedApplication:
         life.leave()
 
     async def _start(self) -> Position:
-        """Never beyond a line that is not known to be stored."""
+        """Return a position for a new life, never beyond a line that is not known to be stored."""
         first_missing = self._progress.first_missing
         start = self._random.choice(STARTS)
         if start == TOLD:

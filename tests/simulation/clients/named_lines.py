@@ -1,6 +1,7 @@
 """The lines of a named application, the batches that carry them, and how these leave.
 
-A line is the same whoever sends it: its sequence id, its partition and its key are functions of its place in the source.
+A line is the same whoever sends it: its sequence id, its partition and its key are functions of its place in the
+source.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Line(NamedTuple):
 
 
 class Source:
-    """What an application reads and sends: the same lines whenever it is read again. Sequence ids grow, with gaps."""
+    """The lines that an application reads, always the same. Sequence ids grow, with gaps."""
 
     def __init__(self, name: str, topic: str, partitions: int, random: Random) -> None:
         self.name = name
@@ -60,7 +61,7 @@ class Source:
         return self._lines[index]
 
     def first_after(self, sequence: int) -> int:
-        """The number of the first line with a higher sequence id."""
+        """Return the number of the first line with a higher sequence id."""
         index = 0
         while self.line(index).sequence <= sequence:
             index += 1
@@ -69,7 +70,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Writer:
-    """One life of an application, as its records tell of it."""
+    """One life of an application, as its records name it."""
 
     name: str
     life: int
@@ -91,7 +92,10 @@ class LineBatch(ProducerBatch):
     writer: Writer = field(default=Writer("", 0))
 
     def encode(self) -> bytes:
-        """The same bytes for every attempt with the same sequence; without a producer id its sequences are its client's secret."""
+        """Encode the batch; every attempt with the same sequence has the same bytes.
+
+        Without a producer id only the client knows the sequence.
+        """
         if not self.encoded:
             records = [self.writer.record(line, self.transaction, self.padding_bytes) for line in self.lines]
             attributes = TRANSACTIONAL if self.transactional else 0
@@ -105,7 +109,11 @@ class LineBatch(ProducerBatch):
 
 
 class LineSender(BatchSender):
-    """`on_sent` and `on_acknowledged` are told of each line; `on_lost` when a batch is given up, and so all after it."""
+    """Sends lines.
+
+    `on_sent` and `on_acknowledged` are called for each line, `on_lost` when a batch, and so all later ones, is given
+    up.
+    """
 
     def __init__(
         self,
@@ -131,7 +139,7 @@ class LineSender(BatchSender):
         return sum(len(queue.waiting) for queue in self.queues.values())
 
     def enqueue_lines(self, lines: list[Line]) -> None:
-        """In their order, a batch for each partition."""
+        """Enqueue lines in their order, in one batch for each partition."""
         by_place: dict[TopicPartition, list[Line]] = {}
         for line in lines:
             by_place.setdefault(line.place, []).append(line)
@@ -176,7 +184,7 @@ class LineSender(BatchSender):
         self.on_lost(error)
 
     def _record_refusal(self, queue: PartitionQueue, batch: ProducerBatch, error: ErrorCode) -> None:
-        """Of PRODUCER_FENCED the checkers decide whether it is right."""
+        """Note a refusal; the checkers judge PRODUCER_FENCED."""
         if error is ErrorCode.producer_fenced:
             writer, place = self._writer, batch.partition
             fenced = NameFenced(self._surroundings.at_ms(), writer.name, writer.life, writer.epoch, place)

@@ -33,13 +33,13 @@ MAX_WAITING_BATCHES = 12
 
 @dataclass
 class Position:
-    """Where a life is in the source. `known`: up to which sequence id each partition needs nothing."""
+    """The place of a life in the source. `known`: the sequence id of each partition up to which lines are stored."""
 
     index: int
     known: dict[TopicPartition, int] = field(default_factory=dict)
 
     def take(self, source: Source, count: int, target: int | None) -> list[Line]:
-        """The next lines that are to be sent, fewer at `target` (exclusive)."""
+        """Take the next lines to send, none at or after `target`."""
         lines: list[Line] = []
         while len(lines) < count and (target is None or self.index < target):
             line = source.line(self.index)
@@ -68,7 +68,7 @@ class Progress:
 
 @dataclass
 class Task:
-    """What a life is to do: `target` is the line (exclusive) at which it ends, None for as long as the run goes on."""
+    """The task of a life: `target` is the line (exclusive) at which it ends, None until the run ends."""
 
     source: Source
     position: Position
@@ -79,7 +79,7 @@ class Task:
 
 
 class PipelinedLife:
-    """An idempotent producer, or one without a producer id and with one request in flight."""
+    """A life with an idempotent producer, or with one without a producer id and a single request in flight."""
 
     def __init__(
         self, surroundings: Surroundings, writer: Writer, random: Random, task: Task, *, local_bump: bool
@@ -102,7 +102,7 @@ class PipelinedLife:
             self._sender.incarnation = 1
 
     def leave(self) -> None:
-        """Nothing more is sent or heard; what is on its way may arrive."""
+        """Send and receive nothing more; requests already sent may arrive."""
         self._link.close()
 
     async def run(self) -> None:
@@ -145,7 +145,7 @@ class PipelinedLife:
             self._sender.enqueue_lines(task.position.take(task.source, count, task.target))
 
     def _judge(self, queue: PartitionQueue, batch: ProducerBatch, error: ErrorCode) -> bool:
-        """As an idempotent producer's, but that what can't be sent again ends the life."""
+        """Judge an error as an idempotent producer does, but end the life where a batch can't be sent again."""
         if error is ErrorCode.out_of_order_sequence_number:
             if not batch.sequence_was_reset and queue.is_next(batch.base_sequence):
                 queue.bump_wanted = True
@@ -161,7 +161,7 @@ class PipelinedLife:
         return False
 
     def _bump_if_wanted(self) -> None:
-        """A new epoch, in which all that has no answer is sent again: the names know what of it is stored."""
+        """Begin a new producer epoch and send all unanswered batches again; the names tell duplicates apart."""
         sender = self._sender
         wanting = [queue for queue in sender.queues.values() if queue.bump_wanted]
         if not wanting or not all(queue.is_answered for queue in wanting):
@@ -175,7 +175,7 @@ class PipelinedLife:
 
 
 class TransactionalLife(TransactionalProducer):
-    """Commits every few lines; those of a transaction that is aborted are sent again in another."""
+    """A life that commits every few lines. The lines of an aborted transaction are sent again in another one."""
 
     def __init__(
         self,
@@ -225,7 +225,7 @@ class TransactionalLife(TransactionalProducer):
         return self._surroundings.ending if target is None else self._task.position.index >= target
 
     async def _send_lines(self) -> None:
-        """One transaction."""
+        """Send the lines of one transaction."""
         first = self._task.position.index
         self._begin_transaction()
         self._in_transaction.clear()
@@ -256,7 +256,7 @@ class TransactionalLife(TransactionalProducer):
                 break
 
     def _judge(self, queue: PartitionQueue, batch: ProducerBatch, error: ErrorCode) -> bool:
-        """PRODUCER_FENCED is what names are answered with; a producer's own epoch is refused with another error."""
+        """Judge an error. PRODUCER_FENCED is about the name; a fenced producer epoch has another error."""
         if error is ErrorCode.producer_fenced:
             self._abort_wanted = self._lost = True
             return False

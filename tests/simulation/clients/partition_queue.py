@@ -13,7 +13,11 @@ NOTHING_ACKNOWLEDGED = -1
 
 @dataclass
 class PartitionQueue:
-    """`waiting`: to be sent, those to be sent again first. `in_flight`: have a sequence and are not done, in its order."""
+    """The batches of a partition.
+
+    `waiting`: batches to send, retries first. `in_flight`: batches with a sequence and no final answer, in sequence
+    order.
+    """
 
     partition: TopicPartition
     producer_id: int = -1
@@ -32,14 +36,14 @@ class PartitionQueue:
 
     @property
     def is_answered(self) -> bool:
-        """No batch of this partition is in a request that may yet be answered."""
+        """Whether no batch of this partition is in a request that may still be answered."""
         return not any(batch.in_request for batch in self.in_flight)
 
     def is_next(self, sequence: int) -> bool:
         return sequence - self.last_acked_sequence == 1
 
     def start_at_beginning(self, producer_id: int, producer_epoch: int) -> None:
-        """In-flight batches keep their order and get the first sequences of the new epoch."""
+        """Give the in-flight batches, in their order, the first sequences of the new producer epoch."""
         self.producer_id, self.producer_epoch = producer_id, producer_epoch
         self.last_acked_sequence = NOTHING_ACKNOWLEDGED
         self.unresolved_sequence = None
@@ -51,7 +55,7 @@ class PartitionQueue:
             self.next_sequence += batch.record_count
 
     def enqueue_again(self, batch: ProducerBatch) -> None:
-        """Back into the queue in the order of sequences, before everything that has none."""
+        """Queue a batch again: in sequence order, before all batches without a sequence."""
         earlier = []
         while self.waiting and self.waiting[0].has_sequence:
             if self.waiting[0].base_sequence > batch.base_sequence:
@@ -72,7 +76,7 @@ class PartitionQueue:
         self.unresolved_sequence = max(self.unresolved_sequence or 0, following)
 
     def next_to_send(self, producer_id: int, producer_epoch: int, now: float) -> ProducerBatch | None:
-        """RecordAccumulator.shouldStopDrainBatchesForPartition: what may be sent now, if anything."""
+        """Return the batch that may be sent now, if any (RecordAccumulator.shouldStopDrainBatchesForPartition)."""
         if not self.waiting or self.bump_wanted:
             return None
         first = self.waiting[0]

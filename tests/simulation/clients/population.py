@@ -1,4 +1,4 @@
-"""Which clients there are in a run, how many of each kind, and what each is like."""
+"""Chooses the clients of a run: how many of each kind, and their habits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TIMEOUTS_MS = (1_000, 5_000, 60_000)
 
 @dataclass(frozen=True)
 class Population:
-    """How many of each kind; a transactional id has one or two instances, a group one to three members."""
+    """The number of clients of each kind. A transactional id has one or two instances, a group one to three members."""
 
     idempotent_producers: int = 0
     transactional_ids: int = 0
@@ -49,7 +49,7 @@ class Population:
 def clients_of(
     population: Population, random: Random, surroundings: Surroundings
 ) -> Iterator[tuple[str, Client]]:
-    """The name of each and what it does; each has chance of its own."""
+    """Return the name of each client and its coroutine; each client has random numbers of its own."""
     for number in range(population.idempotent_producers):
         name = f"idempotent-{number}"
         yield name, _idempotent(name, _own(random), surroundings)

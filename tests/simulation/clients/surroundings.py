@@ -1,4 +1,4 @@
-"""What every simulated client of one run shares: where the gateway is, what time it is, what there is to read and write."""
+"""What all simulated clients of a run share: the gateway's address, the time, the topics, groups and names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ class Topic:
 
 @dataclass
 class IdRequests:
-    """InitProducerId requests for one transactional id: each may fence whoever has it, those without an answer at any time."""
+    """InitProducerId requests for one transactional id.
+
+    Each may fence the present producer, an unanswered one at any time.
+    """
 
     sent: int = 0
     answered: int = 0
@@ -31,7 +34,10 @@ class IdRequests:
 
 @dataclass
 class Surroundings:
-    """`end_at`: loop time from which on clients begin nothing new. `wall_ms`: the gateway's wall clock, for timestamps."""
+    """The surroundings of clients.
+
+    After `end_at` (loop time) clients begin nothing new. `wall_ms`: the gateway's wall clock, for timestamps.
+    """
 
     host: str
     port: int
@@ -39,15 +45,15 @@ class Surroundings:
     wall_ms: Callable[[], int]
     end_at: float
     zstd: bool = False
-    """Producers use it, so consumers speak Fetch v10 or later."""
+    """Whether producers use zstd; then consumers need Fetch v10 or later."""
     topics: dict[str, Topic] = field(default_factory=dict)
     groups: list[str] = field(default_factory=list)
-    """All that somebody may commit offsets for."""
+    """All groups for which a client may commit offsets."""
     names: dict[str, list[TopicPartition]] = field(default_factory=dict)
-    """Of producers, and the partitions that they write to."""
+    """The producer names, and the partitions to which each writes."""
     _id_requests: dict[str, IdRequests] = field(default_factory=dict)
     clock_jumps: int = 0
-    """How often the gateway's clock has been seen to jump: what is due by its time may be due at once."""
+    """The number of clock jumps of the gateway; after a jump any deadline may have passed."""
     _clock_lead_ms: int | None = None
     _group_offsets: dict[str, int] = field(default_factory=dict)
     _numbers: dict[TopicPartition, int] = field(default_factory=dict)
@@ -56,7 +62,7 @@ class Surroundings:
         return asyncio.get_running_loop().time()
 
     def at_ms(self) -> int:
-        """The loop's time in milliseconds, for events."""
+        """Return the loop's time in milliseconds, for events."""
         at_ms = round(self.now() * 1000)
         lead_ms = self.wall_ms() - at_ms
         if self._clock_lead_ms is None or abs(lead_ms - self._clock_lead_ms) > CLOCK_TOLERANCE_MS:
@@ -72,7 +78,7 @@ class Surroundings:
             self.groups.append(group)
 
     def next_group_offset(self, group: str) -> int:
-        """An offset to commit that nobody has committed for this group yet."""
+        """Return an offset that no client has committed for this group yet."""
         self._group_offsets[group] = self._group_offsets.get(group, -1) + 1
         return self._group_offsets[group]
 
@@ -81,7 +87,7 @@ class Surroundings:
         return self.now() >= self.end_at
 
     def partitions(self) -> list[TopicPartition]:
-        """All that clients know of, in a fixed order."""
+        """Return all partitions that clients know of, in a fixed order."""
         return [
             TopicPartition(topic.name, partition)
             for topic in self.topics.values()
@@ -89,12 +95,12 @@ class Surroundings:
         ]
 
     def number_of(self, place: TopicPartition) -> int:
-        """A number for record names that no other partition of any topic has."""
+        """Return a number for record names that no other partition of any topic has."""
         return self._numbers.setdefault(place, len(self._numbers))
 
     def unexpected(self, client: str, sentence: str) -> None:
         self.history.add(Unexpected(self.at_ms(), client, sentence))
 
     async def pause(self, random: Random, mean_s: float) -> None:
-        """A random rest, at most ten times the mean."""
+        """Pause for a random time, at most ten times the mean."""
         await asyncio.sleep(min(random.expovariate(1 / mean_s), 10 * mean_s))

@@ -26,7 +26,9 @@ class TopicPlan:
 
 
 async def create_topics(surroundings: Surroundings, plans: list[TopicPlan], random: Random) -> None:
-    """Until every topic is there; a topic that exists already counts, for the answer before may be lost."""
+    """Create the topics, and retry until each exists; a topic that exists already counts, because an answer may be
+    lost.
+    """
     link = Link(surroundings, "topics", random)
     for plan in plans:
         while not await _create(surroundings, link, plan):
@@ -57,7 +59,7 @@ async def _create(surroundings: Surroundings, link: Link, plan: TopicPlan) -> bo
 
 
 async def learn(surroundings: Surroundings, link: Link, name: str) -> bool:
-    """Takes the topic's id and number of partitions from Metadata."""
+    """Take the topic's id and number of partitions from Metadata."""
     request = {"topics": [{"topic_id": None, "name": name}], "allow_auto_topic_creation": False}
     try:
         answer = await link.call("metadata", METADATA_VERSION, request)

@@ -1,7 +1,7 @@
 """A producer with a transactional id, of one of both protocols: with and without the second part of KIP-890.
 
-Several instances may have one id: each that begins fences the others, which go on trying until they are told. Now and
-then one dies in the middle, and its transaction is left to its successor or to the coordinator's time-out.
+Several instances may have one id: each new instance fences the others, which continue until an error tells them. Now
+and then one dies in the middle, and its transaction is left to its successor or to the coordinator's time-out.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class TransactionHabits:
 
 
 class Lost(Exception):
-    """This incarnation can't go on: it is dead, or fenced."""
+    """This incarnation can't continue: it is dead, or fenced."""
 
 
 class TransactionalProducer:
@@ -86,17 +86,17 @@ class TransactionalProducer:
         )
 
     def leave(self) -> None:
-        """This incarnation does nothing more; what it has sent may yet arrive."""
+        """Do nothing more in this incarnation; requests already sent may arrive."""
         self.sender.drop_unsent()
         self.sender.give_up_all("LOST")
         self._link.close()
 
     async def begin(self) -> None:
-        """As a new incarnation. Raises `Lost`."""
+        """Begin as a new incarnation. Raises `Lost`."""
         await self._begin(known=None)
 
     async def transform(self, group: str, offsets: Offsets, member: Plain) -> ErrorCode:
-        """A transaction of some records with a group's offsets, which its member commits; the error to these, if any.
+        """Carry out a transaction with records and a group's offsets; return the error of the offsets, if any.
 
         Without an error the transaction may still have been aborted. Raises `Lost`.
         """
@@ -126,7 +126,7 @@ class TransactionalProducer:
         self._link.close()
 
     async def _live(self) -> None:
-        """One incarnation, until it is lost or the run is over."""
+        """Run one incarnation until it is lost or the run is over."""
         await self.begin()
         while not self._surroundings.ending:
             await self._transact()
@@ -137,7 +137,7 @@ class TransactionalProducer:
         return Producer(self.sender.producer_id, self.sender.producer_epoch)
 
     async def _begin(self, known: Producer | None) -> None:
-        """InitProducerId: as a new incarnation, or as the same one with another epoch after an error."""
+        """Send InitProducerId: as a new incarnation, or as the same one with another producer epoch after an error."""
         asked_at_ms = self._surroundings.at_ms()
         self._requests_before = replace(self._surroundings.id_requests(self._id))
         self._start_clock()
@@ -169,7 +169,7 @@ class TransactionalProducer:
         self._jumps_before = self._surroundings.clock_jumps
 
     def _may_be_fenced(self) -> bool:
-        """Another InitProducerId than the last of its own may have been handled, or its transaction timed out."""
+        """Whether a later InitProducerId of another instance may have been handled, or the transaction timed out."""
         self._surroundings.at_ms()
         before = self._requests_before
         age_ms = (self._surroundings.now() - self._began_at) * 1000
@@ -181,7 +181,7 @@ class TransactionalProducer:
         )
 
     def _lose(self, error: ErrorCode, what: str) -> None:
-        """Raises `Lost`; an error that this producer can't explain is a breach."""
+        """End this incarnation; note a breach for an error that it can't explain. Raises `Lost`."""
         if error not in FENCED or not self._may_be_fenced():
             self._surroundings.unexpected(self._name, f"{what}: {error.name}")
         fenced = Fenced(self._surroundings.at_ms(), self._name, self.sender.incarnation, self._id)
@@ -202,7 +202,7 @@ class TransactionalProducer:
         await self._end(self._group, offsets)
 
     async def _send_some(self) -> None:
-        """Batches to random partitions, which are added first where the protocol wants it."""
+        """Send batches to random partitions, which are first added to the transaction where the protocol requires it."""
         added: list[TopicPartition] = []
         for _ in range(self._random.randint(1, self._habits.max_batches)):
             place = self._random.choice(self._surroundings.partitions())
@@ -231,7 +231,7 @@ class TransactionalProducer:
         return ((place, offset),)
 
     async def _pump(self, duration_s: float | None) -> None:
-        """Sends for so long, or until every batch has its answer."""
+        """Send for a time, or until every batch has its answer."""
         until = None if duration_s is None else self._surroundings.now() + duration_s
         while True:
             if self._abort_wanted:
@@ -260,7 +260,7 @@ class TransactionalProducer:
             raise Lost
 
     async def _end(self, group: str, offsets: Offsets) -> bool:
-        """Whether it was committed."""
+        """End the transaction; return whether it was committed."""
         commit = not self._abort_wanted and self._random.random() < self._habits.commit_chance
         history, sender = self._surroundings.history, self.sender
         who = self._name, sender.incarnation, sender.transaction
@@ -277,7 +277,7 @@ class TransactionalProducer:
         return commit
 
     def _judge(self, queue: PartitionQueue, batch: ProducerBatch, error: ErrorCode) -> bool:
-        """TransactionManager.canRetry and maybeTransitionToErrorState of a transactional producer."""
+        """Judge an error as a transactional producer does (TransactionManager.canRetry, maybeTransitionToErrorState)."""
         if error is ErrorCode.out_of_order_sequence_number and not queue.is_next(batch.base_sequence):
             return True
         if error in RETRIABLE:

@@ -1,4 +1,4 @@
-"""What a transactional producer asks its coordinators, each asked again until there is an answer that counts."""
+"""The requests of a transactional producer to its coordinators, each retried until its answer is final."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ class Producer:
 
 
 class TransactionalRequests:
-    """`adds_implicitly`: the client speaks KIP-890's second part, where Produce adds partitions and ends bump epochs."""
+    """Sends the requests.
+
+    `adds_implicitly`: the client speaks KIP-890's second part, where Produce adds partitions and ends bump epochs.
+    """
 
     def __init__(
         self,
@@ -63,7 +66,7 @@ class TransactionalRequests:
         error_of: Callable[[Any], ErrorCode],
         group: str | None = None,
     ) -> tuple[ErrorCode, Any]:
-        """Asks until the answer is neither lost nor «not now»."""
+        """Send the request until an answer arrives that does not say "not now"."""
         while True:
             try:
                 answer = await self._link.call(api, version, request)
@@ -77,7 +80,7 @@ class TransactionalRequests:
             await asyncio.sleep(RETRY_S * self._random.uniform(0.5, 1.5))
 
     async def _find_coordinator(self, group: str | None = None) -> None:
-        """Of the group, or of the transactional id; who asks first has the coordinator's topic made."""
+        """Find the coordinator of the group or transactional id; the first request creates the coordinator's topic."""
         request = {"key_type": int(group is None), "coordinator_keys": [group or self._id]}
         try:
             await self._link.call("find_coordinator", FIND_VERSION, request)
@@ -85,7 +88,10 @@ class TransactionalRequests:
             return
 
     async def init_producer_id(self, timeout_ms: int, known: Producer | None) -> tuple[ErrorCode, Producer]:
-        """A new epoch for a new instance, or for `known` itself after an error. Counts every request that leaves."""
+        """Get a new producer epoch for a new instance, or for `known` after an error.
+
+        Counts every request that is sent.
+        """
         producer = known or Producer(*NO_PRODUCER)
         request = {"transactional_id": self._id, "transaction_timeout": timeout_ms} | producer.fields()
         await self._find_coordinator()
@@ -130,7 +136,10 @@ class TransactionalRequests:
         offsets: tuple[tuple[TopicPartition, int], ...],
         member: Plain | None = None,
     ) -> ErrorCode:
-        """AddOffsetsToTxn where the client does that, then TxnOffsetCommit; `member`: who commits, if a group's member."""
+        """Send AddOffsetsToTxn, if the client needs it, then TxnOffsetCommit.
+
+        `member`: the group member that commits, if any.
+        """
         named = producer.fields() | {"transactional_id": self._id, "group_id": group}
         if not self._adds_implicitly:
             error, _ = await self._ask(
@@ -167,7 +176,7 @@ class TransactionalRequests:
         return error
 
     async def end(self, producer: Producer, *, commit: bool) -> tuple[ErrorCode, Producer]:
-        """The same end until it is answered; the producer to go on as."""
+        """Ask for the same end until it is answered; return the producer id and epoch from then on."""
         request = producer.fields() | {"transactional_id": self._id, "committed": commit}
         error, answer = await self._ask(
             "end_txn", self._end_version, request, lambda answer: answer.error_code

@@ -1,4 +1,4 @@
-"""The clients of one run, from a seed: which, how many, on which topics; and how they come to their end."""
+"""The clients of one run, from a seed: their kinds, numbers and topics; and how they end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.simulation.process import Process
 
 COMPACT = "compact"
 SETTLE_S = 500.0
-"""How long clients may take to come to rest, and open transactions to end, when nothing fails any more."""
+"""Time that clients may take to finish, and open transactions to end, once no fault happens any more."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def _topic(random: Random, number: int) -> TopicPlan:
 
 
 def _deduplicating(topics: tuple[TopicPlan, ...], random: Random) -> tuple[TopicPlan, ...]:
-    """Some of them, one at least."""
+    """Choose the topics that deduplicate, at least one."""
     chosen = {random.choice(topics).name, *(topic.name for topic in topics if random.random() < 0.3)}
     return tuple(
         replace(topic, configs={**topic.configs, DEDUPLICATE: "true"}) if topic.name in chosen else topic
@@ -73,8 +73,8 @@ async def run(
 ) -> None:
     """The whole life of the clients: they begin nothing new after `duration_s` and then come to rest.
 
-    `on_settling` is awaited when the clients' time is over; from then on the gateway has to stay well. What cannot
-    come to rest within the workload's patience is a breach in the history, never an exception.
+    `on_settling` is awaited when the clients' time is over; from then on the gateway has to stay well. What cannot come
+    to rest within the workload's patience is a breach in the history, never an exception.
     """
     loop = asyncio.get_running_loop()
     end_at = loop.time() + duration_s
