@@ -1,8 +1,4 @@
-"""An event loop in virtual time: nothing waits, nothing runs beside it, and the same seed gives the same run.
-
-When there is nothing to do the time of the next timer comes at once. Threads are timers: what `run_in_executor` is
-given runs in the loop, some virtual time later. Callbacks of a dead process are passed over.
-"""
+"""An event loop in virtual time: nothing really waits, nothing runs in parallel, and the same seed gives the same run."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A gateway without files, tasks or faults, and clients of it in one loop: it writes sound histories, for the checkers'
-tests.
+"""A gateway without files, tasks or faults, and clients of it in one loop: it writes sound histories for the tests of
+the checkers.
 
-Everything happens at once and in the order of the calls, but for answers that are lost, come late, or end in a crash.
+Every call takes effect at once and in order, but answers may be lost, come late, or end in a crash.
 """
 
 from __future__ import annotations

@@ -80,9 +80,9 @@ class Lines:
         return found
 
     def may_be_gone(self, stream: Stream, sequence: int) -> bool:
-        """Whether this line was deleted on purpose, or gave way to a later one of its key.
+        """Whether this line was deleted on purpose, or compacted away by a later line of its key.
 
-        What is deleted is older than all that is there, so a line below one that is left is not.
+        Deletion removes the oldest lines, so a line below one that is left was not deleted.
         """
         visible, partition = self.visible[stream], stream.partition
         # after a time without deduplication, older lines may stand behind newer ones

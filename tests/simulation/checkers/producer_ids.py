@@ -66,9 +66,9 @@ def _incarnation(event: GotProducerId) -> IncarnationName:
 
 
 def fencing(facts: Facts) -> list[str]:
-    """Once an incarnation of a transactional id has its epoch, nothing that an older one begins then succeeds.
+    """Find requests of an older incarnation that began after a newer one had its producer epoch, and succeeded.
 
-    In the log, too, no record of an older one comes after one of a newer one.
+    Find records of an older incarnation behind those of a newer one in the log, too.
     """
     fences = _fences(facts)
     breaches = []

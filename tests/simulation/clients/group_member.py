@@ -1,7 +1,7 @@
-"""A consumer in a group: it reads what it is assigned, commits how far it came, leaves, dies and comes back.
+"""A consumer in a group: it reads its assigned partitions, commits offsets, leaves, dies and comes back.
 
-Some work in transactions: what they read is answered by records of their own, whose transaction holds the group's
-offsets.
+Some members work in transactions: they write a record for each record that they read, and commit the group's offsets in
+the same transaction.
 """
 
 from __future__ import annotations

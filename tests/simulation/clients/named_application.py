@@ -1,8 +1,8 @@
-"""An application that sends the lines of a source under a producer name, dies, and starts again where it was, or before
-that.
+"""An application that sends the lines of a source under a producer name, dies, and starts again from the sequence id
+that the gateway reports, from an older line, or from the first one.
 
-It starts from what the gateway tells of its name, from an older line, or from the first one. A life that it has given
-up may go on writing for a while: it sends the same lines, and where lives give epochs it has to be fenced.
+A life that it has given up may go on writing the same lines for a while. Where lives send name epochs, the old life
+must be fenced.
 """
 
 from __future__ import annotations

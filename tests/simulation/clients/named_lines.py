@@ -1,7 +1,7 @@
-"""The lines of a named application, the batches that carry them, and how these leave.
+"""The lines of a named application, the batches that carry them, and the sender of these batches.
 
-A line is the same whoever sends it: its sequence id, its partition and its key are functions of its place in the
-source.
+Every life of an application sends the same line: its sequence id, its partition and its key are functions of its place
+in the source.
 """
 
 from __future__ import annotations

@@ -71,10 +71,10 @@ async def run(
     wall_ms: Callable[[], int],
     on_settling: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
-    """The whole life of the clients: they begin nothing new after `duration_s` and then come to rest.
+    """Run the clients: they begin nothing new after `duration_s`, and then finish.
 
-    `on_settling` is awaited when the clients' time is over; from then on the gateway has to stay well. What cannot come
-    to rest within the workload's patience is a breach in the history, never an exception.
+    `on_settling` is awaited when the clients' time is over; from then on no fault may happen. A client that does not
+    finish within SETTLE_S is a breach in the history, never an exception.
     """
     loop = asyncio.get_running_loop()
     end_at = loop.time() + duration_s
