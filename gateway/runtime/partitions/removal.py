@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 
 from gateway.runtime.partitions.partition import Partition
 from log import DeletedSegment, FlushTicket, RemovalTicket, retention
+
+logger = logging.getLogger(__name__)
 
 
 async def remove(partition: Partition, ticket: RemovalTicket, now_ms: int) -> Sequence[DeletedSegment]:
@@ -44,4 +47,9 @@ async def persist_files(partition: Partition) -> None:
 
 async def _commit(partition: Partition, ticket: FlushTicket) -> OSError | None:
     durability = partition.log.environment.durability
-    return (await asyncio.to_thread(durability.commit, [ticket]))[0]
+    try:
+        return (await asyncio.to_thread(durability.commit, [ticket]))[0]
+    except Exception as error:
+        # Nobody knows what reached the disk, and the log waits for its ticket.
+        logger.exception("a flush of %s-%d failed in an unexpected way", partition.topic, partition.index)
+        return OSError(f"{type(error).__name__}: {error}")

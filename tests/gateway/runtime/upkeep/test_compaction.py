@@ -15,6 +15,7 @@ import pytest
 from gateway.config import load_config
 from gateway.runtime.loop.machine import Machine
 from gateway.runtime.partitions.registry import Partitions
+from gateway.runtime.partitions.removal import persist_files
 from gateway.runtime.upkeep.compaction import Compaction
 from log import FlushTicket, LocalDurability, Storage
 from log.compaction.job import CleaningFailed
@@ -104,3 +105,14 @@ async def test_a_stop_waits_for_the_flush_before_a_cleaning(tmp_path: Path) -> N
     await stopping
     assert partition.log.unflushed.tickets_out == 1
     assert not partition.log.offline
+
+
+async def test_a_flush_that_fails_in_an_unexpected_way_gives_its_ticket_back(tmp_path: Path) -> None:
+    class Broken(HeldDurability):
+        def commit(self, tickets: Sequence[FlushTicket]) -> list[OSError | None]:
+            raise MemoryError("no memory for the names")
+
+    partition, _ = rolled(tmp_path / "log", Broken())
+    await persist_files(partition)
+    assert partition.log.unflushed.tickets_out == 1
+    assert partition.log.offline
