@@ -1,7 +1,7 @@
 # ruff: noqa: PTH202 - paths are plain strings here, as in the storage
-"""A slow disk: what was written before `freeze` is not in the page cache, and comes when a test lets it.
+"""A slow disk: data written before `freeze` is not in the page cache until a test lets it be read.
 
-What the event loop reads of it all the same is noted in `waited_for`: a real disk would have kept everyone waiting.
+If the event loop reads such data itself, `waited_for` notes it: on a real disk all clients would have waited.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from log.files.storage import Storage
 
 
 class ColdStorage(Storage):
-    """A storage whose cold files are brought in only while `gate` is set, in whole blocks."""
+    """A storage whose cold files are read into the page cache only while `gate` is set, in whole blocks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -24,14 +24,14 @@ class ColdStorage(Storage):
         self.gate = threading.Event()
         self.cold: set[tuple[str, int]] = set()
         self.asked: list[Place] = []
-        """What threads were asked to bring in, in this order."""
+        """The places that threads were asked to read, in order."""
         self.dropped: list[Place] = []
         self.waited_for: list[tuple[str, int]] = []
         self.keeps = True
-        """Whether what was brought in is cached then."""
+        """Whether data stays in the page cache once it was read."""
 
     def freeze(self, *paths: str) -> None:
-        """Make all there is of these files cold."""
+        """Drop everything of these files from the page cache."""
         for path in paths:
             self.cold.update(_blocks(path, 0, os.path.getsize(path)))
 

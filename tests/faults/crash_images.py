@@ -1,8 +1,8 @@
-"""Every moment at which the power could go, and what it could leave.
+"""Every moment at which the power can be cut, and what the disk can hold then.
 
-A life is lived once; before each of its operations the disk and what is known of it are copied. From each copy come the
-states that a power cut could leave there: nothing or everything of what was not durable, all parts where they are few, and
-parts by chance where they are many. States that were seen already, with the same known of them, are left out.
+A life runs once. Before each operation the disk and the promises so far are copied. From each copy come the states that
+a power cut can leave: nothing or everything of what was not durable, all parts where they are few, and random parts
+where they are many. States that were seen before with the same promises are left out.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from tests.faults.simulated_disk import SimulatedDisk
 
 Known = TypeVar("Known")
 FEW = 24
-"""So many states are gone through one by one."""
+"""Up to this number of states, all are tried."""
 
 
 class Image(NamedTuple, Generic[Known]):
-    """The disk right before an operation."""
+    """The disk before an operation, with the promises so far."""
 
     number: int
     operation: str
@@ -29,14 +29,14 @@ class Image(NamedTuple, Generic[Known]):
 
 
 class Left(NamedTuple):
-    """What one power cut left, and words to find it again."""
+    """What one power cut left, and a description to find it again."""
 
     described: str
     disk: SimulatedDisk
 
 
 def images(disk: SimulatedDisk, live: Callable[[], object], known: Callable[[], Known]) -> list[Image[Known]]:
-    """Live on the disk; the last image is of its end."""
+    """Run a life on the disk; yield an image before each operation, and one at the end."""
     taken: list[Image[Known]] = []
 
     def take(operation: str) -> None:
@@ -50,7 +50,7 @@ def images(disk: SimulatedDisk, live: Callable[[], object], known: Callable[[], 
 
 
 def left_by_power_cut(image: Image[object], samples: int, seen: set[object] | None = None) -> Iterator[Left]:
-    """What the power could leave; all of it where that is few, else `samples` and both extremes."""
+    """Return what a power cut can leave: every state where these are few, else `samples` and both extremes."""
     seen = set() if seen is None else seen
     for seed, left in _states(image, samples):
         key = left.fingerprint(), image.known.__repr__()
@@ -77,7 +77,7 @@ def _states(image: Image[object], samples: int) -> Iterator[tuple[str, Simulated
 
 
 def _every_part(disk: SimulatedDisk) -> list[SimulatedDisk] | None:
-    """Each subset of whole writes and of names, unless there are many."""
+    """Return each subset of whole writes and of names, None where they are too many."""
     found = []
     choices = Enumeration()
     while len(found) < FEW:

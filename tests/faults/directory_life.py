@@ -1,4 +1,4 @@
-"""A log directory with one partition, on a disk that may fail; what happens in it is the scenario's."""
+"""A log directory with one partition on a disk that may fail, for scenarios to build on."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def new_disk(seed: int = 0) -> SimulatedDisk:
 
 
 def failing_disk(fail_at: int, kind: str) -> SimulatedDisk:
-    """One of whose operations fails."""
+    """A disk on which one operation fails."""
     disk = new_disk(fail_at)
     disk.plan.fail_at, disk.plan.kind = fail_at, kind
     return disk
@@ -64,7 +64,7 @@ class DirectoryLife:
         return log
 
     def now_ms(self) -> int:
-        """The time of this life."""
+        """Return the time of this life."""
         return now_ms()
 
     def open(self) -> None:
@@ -75,7 +75,7 @@ class DirectoryLife:
             self.directory.create(self.topic, self.topic_id, 0, self.config)
 
     def run_flush(self, ticket: FlushTicket, between: Callable[[], object] = lambda: None) -> None:
-        """Flush, and let readers see what is durable; `between` happens while it is under way."""
+        """Flush, and let readers see what is durable; call `between` during the flush."""
         log = self.log
         with _telling(lambda error: log.fail_flush(ticket, error)):
             between()
@@ -84,7 +84,7 @@ class DirectoryLife:
         log.advance_high_watermark(log.recovery_point)
 
     def run_retention(self, ticket: RemovalTicket) -> None:
-        """Make durable what must be before segments go."""
+        """Flush what must be durable, and then remove segments."""
         log = self.log
         with _telling(lambda error: retention.fail_removal(log, ticket, error)):
             persist(ticket)
@@ -93,7 +93,7 @@ class DirectoryLife:
 
 @contextmanager
 def _telling(fail: Callable[[OSError], object]) -> Iterator[None]:
-    """Tell the log of a ticket that failed; a power cut goes on as one."""
+    """Report a failed ticket to the log; a power cut stays a power cut."""
     try:
         yield
     except OSError as error:

@@ -1,8 +1,9 @@
-"""What a disk holds: in the page cache, where every write is seen at once, and on the platter, where only syncs put it.
+"""The contents of a disk: in the page cache, where every write is visible at once, and on the platter, which only a
+sync reaches.
 
-A change of a file is pending until the file is synced, a change of a directory's names until the directory is. A power cut
-keeps any part of what is pending: some writes and not others, a write torn between sectors, the size without the bytes,
-some names and not others. Changes of one name's node stay in order.
+A change of a file is pending until the file is synced, a change of a directory's names until the directory is. A power
+cut keeps any part of what is pending: some writes and not others, a write torn between sectors, the size without the
+bytes, some names and not others. Changes of one name's node stay in order.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ SECTOR_BYTES = 512
 
 
 class Chance(Protocol):
-    """What chooses: a `random.Random`, or `Enumeration`, which goes through all there is."""
+    """The source of choices: a `random.Random`, or `Enumeration`, which tries all choices."""
 
     def randrange(self, stop: int, /) -> int:
-        """One of the numbers from 0 on below `stop`."""
+        """Return a number from 0 up to `stop` (exclusive)."""
 
 
 class Enumeration:
@@ -26,7 +27,7 @@ class Enumeration:
 
     def __init__(self) -> None:
         self._series: list[list[int]] = []
-        """[choice, of how many] of each question so far."""
+        """For each question so far: the choice, and the number of choices."""
         self._asked = 0
 
     def randrange(self, stop: int, /) -> int:
@@ -80,28 +81,28 @@ class File:
         self.descriptors = 0
         self.is_linked = False
         self.cold: set[int] = set()
-        """Blocks that are not in the page cache."""
+        """The blocks that are not in the page cache."""
 
     def change(self, change: Change) -> None:
         apply(self.cached, change)
         self.pending.append(change)
 
     def sync(self) -> None:
-        """What a failed sync dropped before stays lost, though the size is as if it were there."""
+        """Make the file durable. Data that a failed sync dropped stays lost, although the size looks right."""
         for change in self.pending:
             apply(self.platter, change)
         self.pending.clear()
         apply(self.platter, Change(len(self.cached), None))
 
     def fail_sync(self, chance: Chance | None) -> None:
-        """The pages count as clean now, and some of them reached the platter."""
+        """Mark all pages as clean, although only some of them reached the platter."""
         for change in self.pending:
             if chance is not None and change.data is not None and chance.randrange(2):
                 apply(self.platter, change)
         self.pending.clear()
 
     def forget_cached(self) -> None:
-        """What is not pending comes from the platter from now on."""
+        """Drop the page cache; durable data is read from the platter from now on."""
         size_bytes = len(self.cached)
         self.cached = bytearray(self.platter)
         for change in self.pending:
@@ -109,7 +110,7 @@ class File:
         apply(self.cached, Change(size_bytes, None))
 
     def lose_power(self, chance: Chance | None, *, tears: bool) -> None:
-        """Keep a part of what is pending; nothing of it without `chance`."""
+        """Keep a part of the pending changes; none without `chance`."""
         if chance is not None and self.pending:
             for change in _surviving(self.pending, chance, tears=tears):
                 apply(self.platter, change)
@@ -143,7 +144,7 @@ def _surviving(pending: list[Change], chance: Chance, *, tears: bool) -> Iterato
 
 
 def _torn(change: Change, chance: Chance) -> Iterator[Change]:
-    """Some sectors of a write: the first ones, or any."""
+    """Return some sectors of a write: the first ones, or any."""
     position, data = change
     if data is None:
         return
@@ -193,10 +194,10 @@ class Directory:
         self.pending.clear()
 
     def fail_sync(self, chance: Chance | None) -> None:
-        """The journal could not be written: the names stay pending."""
+        """Fail to write the journal: the names stay pending."""
 
     def lose_power(self, chance: Chance | None, *, tears: bool) -> None:
-        """Keep a part of what is pending; nothing of it without `chance`."""
+        """Keep a part of the pending changes; none without `chance`."""
         if chance is not None and self.pending:
             for naming in _surviving_names(self.pending, chance, tears=tears):
                 _rename(self.platter, naming)
@@ -215,7 +216,7 @@ def _rename(names: dict[str, Node], naming: Naming) -> None:
 
 
 def _surviving_names(pending: list[Naming], chance: Chance, *, tears: bool) -> list[Naming]:
-    """The first ones of all, or the first ones of each node: no node is left with two names."""
+    """Return the first changes of all, or of each node: no node is left with two names."""
     if tears and chance.randrange(2):
         return pending[: chance.randrange(len(pending) + 1)]
     counts: dict[int, int] = {}

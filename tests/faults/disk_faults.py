@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 from typing import Final
 
 KINDS: Final = ("EIO", "ENOSPC", "EMFILE", "short", "cut")
-"""`short` writes half; other operations than writes find no room then. `cut` raises PowerCut instead of the operation."""
+"""The kinds of faults. `short` writes half of the bytes; other operations fail with ENOSPC. `cut` raises PowerCut."""
 
 
 class PowerCut(BaseException):
-    """The process is no more: it was killed, or the machine lost its power."""
+    """The process was killed, or the machine lost its power."""
 
 
 @dataclass
 class FaultRates:
-    """How likely, from 0 to 1, an operation of a kind is to fail, each time anew."""
+    """The probability, from 0 to 1, that an operation of a kind fails."""
 
     open_eio: float = 0.0
     open_emfile: float = 0.0
@@ -29,9 +29,9 @@ class FaultRates:
     write_short: float = 0.0
     sync_eio: float = 0.0
     name_eio: float = 0.0
-    """Of renames, deletions, new and removed directories, and syncs of directories."""
+    """The probability for renames, deletions, new and removed directories, and syncs of directories."""
     latency: float = 0.0
-    """Of any operation to take up to `latency_s`."""
+    """The probability that an operation takes up to `latency_s`."""
     latency_s: float = 0.1
 
 
@@ -51,7 +51,10 @@ _OF_NAMES: Final = ("name_eio",)
 
 @dataclass
 class Faults:
-    """What is to fail. Operations that change something or make it durable are numbered from 1 on, reads apart."""
+    """The faults to come.
+
+    Operations that change something or make it durable are numbered from 1 on, reads separately.
+    """
 
     chance: random.Random
     rates: FaultRates = field(default_factory=FaultRates)
@@ -59,24 +62,24 @@ class Faults:
     fail_read_at: int = 0
     kind: str = "EIO"
     fail_for_ever: bool = False
-    """Whether all after the chosen one fail as well, until `heal`."""
+    """Whether all operations after the chosen one fail as well, until `heal`."""
     is_full: bool = False
-    """Whether nothing can grow until `heal`."""
+    """Whether no file can grow until `heal`."""
     only: Callable[[str, str], bool] | None = None
-    """Whether an operation on a path may fail by chance."""
+    """Returns whether an operation on a path may fail by chance."""
     on_cut: Callable[[], None] | None = None
     """Called before PowerCut is raised, to end the process and its disk."""
     operations: int = 0
     reads: int = 0
 
     def heal(self) -> None:
-        """No faults any more."""
+        """End all faults."""
         self.fail_at = self.fail_read_at = 0
         self.is_full = False
         self.rates = FaultRates()
 
     def decide(self, operation: str, path: str) -> str:
-        """The kind of fault of the next operation, "" for none."""
+        """Return the kind of fault of the next operation, "" for none."""
         if operation in _OF_READS:
             self.reads += 1
             number, chosen = self.reads, self.fail_read_at
@@ -100,7 +103,7 @@ class Faults:
         return ""
 
     def latency_s(self) -> float:
-        """How long the next operation takes."""
+        """Return how long the next operation takes."""
         rates = self.rates
         if not rates.latency or self.chance.random() >= rates.latency:
             return 0.0
@@ -108,6 +111,6 @@ class Faults:
 
 
 def error(kind: str, path: str) -> OSError:
-    """What a call that fails so raises."""
+    """Return the error that a failing call raises."""
     number = {"EIO": errno.EIO, "EMFILE": errno.EMFILE}.get(kind, errno.ENOSPC)
     return OSError(number, os.strerror(number), path)

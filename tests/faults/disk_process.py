@@ -1,4 +1,4 @@
-"""What one process sees of a simulated disk: the calls of `log.disk.Disk`, until it dies."""
+"""The view of one process on a simulated disk: the calls of `log.disk.Disk`, until the process dies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 COLD_BLOCK_BYTES: Final = 256 << 10
 
 FREE_BYTES = 1 << 50
-"""What is told to be free; writes find no room only where a plan says so."""
+"""The free space that the disk reports; writes fail for lack of space only where the faults say so."""
 
 
 class _Opened(NamedTuple):
@@ -30,7 +30,10 @@ class _Opened(NamedTuple):
 
 
 class SimulatedProcess:
-    """Made by `SimulatedDisk.process`. What is sent to sockets goes through `send`, which a simulation may replace."""
+    """A process, made by `SimulatedDisk.process`.
+
+    A simulation may replace `send`, through which data goes to sockets.
+    """
 
     def __init__(self, disk: SimulatedDisk) -> None:
         self.disk = disk
@@ -44,11 +47,11 @@ class SimulatedProcess:
 
     @property
     def descriptors(self) -> int:
-        """How many are open."""
+        """Return the number of open descriptors."""
         return len(self._opened)
 
     def die(self) -> None:
-        """As by `kill -9`: descriptors and locks go, nothing is flushed."""
+        """Die as by `kill -9`: descriptors and locks go, nothing is flushed."""
         with self.disk.lock:
             self.is_alive = False
             for descriptor in list(self._opened):
@@ -313,7 +316,7 @@ class SimulatedProcess:
     def list_files(self, path: str, /) -> dict[str, int]:
         return {entry.name: entry.size_bytes for entry in self.entries(path) if not entry.is_directory}
 
-    # What all of them do.
+    # Used by all calls.
 
     def _check_alive(self, path: str) -> None:
         if not self.is_alive:
@@ -389,7 +392,7 @@ class SimulatedProcess:
         self.disk.used_bytes += len(file.cached) - before
 
     def _room(self, file: File, position: int, size_bytes: int, path: str) -> int:
-        """How many bytes there is room for. Raises OSError when for none."""
+        """Return how many bytes may be written. Raises OSError for none."""
         disk = self.disk
         if disk.capacity_bytes is None or not size_bytes:
             return size_bytes

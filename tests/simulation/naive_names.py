@@ -35,7 +35,7 @@ class _Entry:
     line: LineName | None
     marker: Marker | None = None
     fate: bool | None = True
-    """Whether it counts; None while its transaction is open."""
+    """Whether the line counts; None while its transaction is open."""
 
 
 @dataclass
@@ -82,7 +82,7 @@ class _Application:
     """All lines before this one are stored."""
 
     def line(self, number: int) -> tuple[TopicPartition, int, bytes]:
-        """Its partition, sequence id and key."""
+        """Return the partition, sequence id and key of a line."""
         return self.partitions[number % len(self.partitions)], 3 * number, f"{number % KEYS}".encode()
 
 
@@ -125,7 +125,7 @@ class NaiveNames:
     # Applications.
 
     def _start(self, application: _Application) -> None:
-        """A new life, from a line that is not after what is known to be stored."""
+        """Begin a new life at a line up to which all lines are known to be stored."""
         number = len(application.lives) + 1
         epoch = number if application.gives_epochs else NO_EPOCH
         start = self._chance.randint(max(0, application.stored - 6), application.stored)
@@ -143,14 +143,14 @@ class NaiveNames:
         self._start(application)
 
     def _send(self) -> None:
-        """The next line of the last life, or of a zombie."""
+        """Send the next line of the last life, or of a zombie."""
         application = self._chance.choice(self._applications)
         is_zombie = self._chance.random() < 0.2 and len(application.lives) > 1
         life = application.lives[-2 if is_zombie else -1]
         partition, sequence, key = application.line(life.next_line)
         log = self._logs[partition]
         if any(other.is_open and other is not life for other in application.lives):
-            return  # refused for now
+            return  # the line is refused for now
         if life.is_transactional and not life.is_open:
             life.transaction += 1
             life.is_open, life.first_line = True, life.next_line
@@ -169,7 +169,7 @@ class NaiveNames:
             offset = log.append(_Entry(line, fate=None if life.is_open else True))
         log.names.update(judged.names)
         if self._chance.random() < 0.1:
-            return  # the answer is lost, and it will be sent again
+            return  # the answer is lost, so the line is sent again
         self.history.add(LineAcknowledged(self._tick(), line, partition, offset))
         life.next_line += 1
         if not life.is_open:
@@ -204,7 +204,7 @@ class NaiveNames:
         elif not commit:
             life.next_line = life.first_line
 
-    # The gateway and who reads from it.
+    # The gateway and its readers.
 
     def _ask(self) -> None:
         application = self._chance.choice(self._applications)

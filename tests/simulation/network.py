@@ -1,4 +1,5 @@
-"""A virtual network: connections with latency, whose bytes come in any portions, which are cut, held up, and lost.
+"""A virtual network: connections with latency, whose bytes arrive in random portions, and which are cut, delayed, and
+lost.
 
 Within a connection bytes keep their order; between connections nothing is certain.
 """
@@ -16,18 +17,18 @@ from tests.simulation.loop import SimulatedLoop
 from tests.simulation.process import Process, process_of
 
 WINDOW_BYTES = 64 << 10
-"""So much is on its way or unread at most; the rest waits at the sender's."""
+"""Bytes that are under way or unread at most; further bytes wait at the sender."""
 LEAST_ROOM_BYTES = WINDOW_BYTES // 4
 LATENCY_S = (0.0001, 0.002)
 SLOW_LATENCY_S = 0.5
 STUCK, STUCK_LATENCY_S = 0.1, 5.0
 SLOW = 0.005
-"""The share of portions that take long."""
+"""The share of portions that are slow."""
 LEAST_PORT = 9092
 
 
 class _Socket:
-    """What a listener shows of its socket."""
+    """The socket that a listener shows to asyncio."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self._address = address
@@ -36,7 +37,7 @@ class _Socket:
         return self._address
 
     def setsockopt(self, *_: Any) -> None:
-        """There is nothing to choose here."""
+        """Ignore the option."""
 
 
 class Listener:
@@ -56,7 +57,7 @@ class Listener:
             del self._network.listeners[self._address]
 
     async def wait_closed(self) -> None:
-        """There is nothing to wait for."""
+        """Return at once."""
 
 
 class End(asyncio.Transport):
@@ -70,7 +71,7 @@ class End(asyncio.Transport):
         self.process = process
         self.protocol = protocol
         self.is_over = False
-        """Nothing more is sent or told here."""
+        """Whether this end sends and receives nothing any more."""
         self._closing = False
         self._outgoing = bytearray()
         self._on_the_way = 0
@@ -80,11 +81,11 @@ class End(asyncio.Transport):
         self._writing_paused = False
         self._last_delivery_s = 0.0
         self._line: deque[tuple[Callable[..., None], object]] = deque()
-        """What was sent and did not arrive, in order."""
+        """The bytes and events under way, in order."""
         self._due = 0
-        """How much of it would have arrived by now."""
+        """The number of bytes that have arrived by now but are not yet delivered."""
 
-    # asyncio's interface
+    # the interface of asyncio
 
     def get_protocol(self) -> Any:
         return self.protocol
@@ -135,7 +136,7 @@ class End(asyncio.Transport):
             self.network.loop.call_soon(self._lost, None, context=self.process.context())
             self._hang_up(ConnectionResetError("the other end aborted"))
 
-    # bytes on their way
+    # bytes under way
 
     def _watch_buffer(self) -> None:
         size = len(self._outgoing)
@@ -144,7 +145,7 @@ class End(asyncio.Transport):
             self.protocol.pause_writing()
         elif self._writing_paused and size <= self._low:
             self._writing_paused = False
-            # not within `write`, as real transports
+            # not within `write`, as in real transports
             self.network.loop.call_soon(self._resume_writing, context=self.process.context())
 
     def _resume_writing(self) -> None:
@@ -152,7 +153,7 @@ class End(asyncio.Transport):
             self.protocol.resume_writing()
 
     def _transmit(self) -> None:
-        # as TCP does, not a byte at a time into a window that is nearly full
+        # as TCP does: do not send single bytes into a window that is nearly full
         while (room := WINDOW_BYTES - self._on_the_way) >= min(len(self._outgoing), LEAST_ROOM_BYTES) > 0:
             size = self.network.portion_bytes(min(len(self._outgoing), room))
             portion = bytes(self._outgoing[:size])
@@ -167,7 +168,7 @@ class End(asyncio.Transport):
         self._send(self.peer._other_end_closed, error)
 
     def _send(self, callback: Callable[..., None], argument: object) -> None:
-        """In order, after some time, in the other process."""
+        """Send an event to the other process, in order, after some time."""
         self._line.append((callback, argument))
         loop = self.network.loop
         at_s = max(self._last_delivery_s, loop.time() + self.network.latency_s())
@@ -179,7 +180,7 @@ class End(asyncio.Transport):
         self.arrive_due()
 
     def arrive_due(self) -> None:
-        """What is due arrives, unless the network holds it up."""
+        """Deliver the bytes that are due, unless the network delays them."""
         while self._due and not self.network.holds_up(self.process, self.peer.process):
             self._due -= 1
             callback, argument = self._line.popleft()
@@ -244,7 +245,7 @@ class End(asyncio.Transport):
         self.protocol.connection_lost(error)
 
     def cut(self) -> None:
-        """The connection breaks; what is on its way is lost, and each end hears of it some time."""
+        """Break the connection: bytes under way are lost, and each end learns of it after some time."""
         for end in (self, self.peer):
             if not end._closing:
                 end._closing = True
@@ -256,7 +257,10 @@ class End(asyncio.Transport):
                 )
 
     def vanish(self, *, polite: bool) -> None:
-        """The process died. If the kernel lives on (`polite`), what was sent arrives, and then the end."""
+        """End the connections of a process that died.
+
+        If the kernel lives (`polite`), bytes already sent arrive, and then the end.
+        """
         self.is_over = True
         self.network.ends.pop(self, None)
         loop, peer = self.network.loop, self.peer
@@ -271,7 +275,7 @@ class End(asyncio.Transport):
 
 
 class Network:
-    """All connections. `chance` decides latency and portions."""
+    """All connections. `chance` decides about latency and portions."""
 
     def __init__(self, loop: SimulatedLoop, chance: Random) -> None:
         self.loop = loop
@@ -289,13 +293,13 @@ class Network:
 
     def latency_s(self) -> float:
         if self.chance.random() < self.slow:
-            # longer than some clients wait: what they send over another connection may overtake it
+            # longer than some clients wait: a retry over another connection may overtake the first attempt
             stuck = self.chance.random() < STUCK
             return self.chance.uniform(0, STUCK_LATENCY_S if stuck else SLOW_LATENCY_S)
         return self.chance.uniform(*LATENCY_S)
 
     def portion_bytes(self, most: int) -> int:
-        """How many bytes arrive at once."""
+        """Return how many bytes arrive at once."""
         roll = self.chance.random()
         if roll < self.one_byte_portions:
             return min(most, self.chance.choice((1, 1, 2, 3, 5)))
@@ -310,7 +314,7 @@ class Network:
         return listener
 
     async def connect(self, factory: Callable[[], Any], host: str, port: int) -> tuple[End, Any]:
-        """Raises ConnectionRefusedError where nobody listens, TimeoutError where nothing is heard."""
+        """Connect. Raises ConnectionRefusedError where no process listens, TimeoutError where no packet arrives."""
         await asyncio.sleep(self.latency_s())
         listener = self.listeners.get((host, port))
         if listener is None or not listener.process.alive:
@@ -336,7 +340,7 @@ class Network:
         return frozenset((one.name, other.name)) in self._apart
 
     def part(self, one: str, other: str) -> None:
-        """Nothing gets through between two processes until `heal`, and nothing is lost."""
+        """Separate two processes until `heal`: bytes are delayed, not lost."""
         self.faults["partition"] += 1
         self._apart[frozenset((one, other))] = None
 
@@ -346,14 +350,17 @@ class Network:
             self.loop.call_later(self.latency_s(), end.arrive_due, context=end.peer.process.context())
 
     def cut_some(self, share: float) -> None:
-        """Break that share of all connections."""
+        """Break the given share of all connections."""
         for end in list(self.ends):
             if end in self.ends and self.chance.random() < share / 2 and not end.is_over:
                 self.faults["connection cut"] += 1
                 end.cut()
 
     def process_died(self, process: Process, *, polite: bool) -> None:
-        """Its connections go; `polite` when only the process died, and the kernel tells the others."""
+        """End the connections of a dead process.
+
+        With `polite` only the process died, and the kernel tells its peers.
+        """
         for end in list(self.ends):
             if end.process is process and not end.is_over:
                 end.vanish(polite=polite)

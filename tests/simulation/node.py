@@ -1,4 +1,4 @@
-"""The gateway of a simulation: its disk and clock outlive it, it is started, stopped, killed, and started again."""
+"""The gateway of a simulation: it is started, stopped and killed again and again, and its disk and clock outlive it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Node:
             tells_cached=plan.cold_reads,
         )
         self.disk_has_failed = False
-        """Since the last start: what was taken offline by it comes back with the next one."""
+        """Whether the disk has failed since the last start. The next start brings offline partitions back."""
         self.counts: Counter[str] = Counter()
         self.gateway: Gateway | None = None
         self._loop = loop
@@ -63,8 +63,11 @@ class Node:
         return round(self._loop.time() * 1000)
 
     async def start(self, *, killed_after_s: float | None = None) -> bool:
-        """Start it; whether it is up. With `killed_after_s` it is killed then, started or not."""
-        slices._turns.pop(self._loop, None)  # another process has another loop
+        """Start the gateway; return whether it is up.
+
+        With `killed_after_s`, kill it after that time, started or not.
+        """
+        slices._turns.pop(self._loop, None)  # a new process has a loop of its own
         process = self._process = Process(NAME)
         self._is_over.clear()
         self.disk_has_failed = False
@@ -93,24 +96,24 @@ class Node:
         return True
 
     def _note_failed_start(self, error: BaseException) -> None:
-        """A disk that fails may keep a gateway from starting, in a sentence."""
+        """Describe in a sentence why a gateway could not start on a failing disk."""
         self.counts["failed starts"] += 1
         if not isinstance(error, StartFailed) or not self.disk_has_failed:
             raise AssertionError(f"the gateway can't start: {error!r}") from error
 
     def kill(self) -> None:
-        """kill -9: what was written stays, what was sent may arrive."""
+        """Kill the process as kill -9 does: written data stays, sent data may arrive."""
         self._end("kill")
         self.disk.kill()
 
     def cut_power(self) -> None:
-        """What was not made durable stays in part, or not at all."""
+        """Cut the power: data that is not durable stays in part, or not at all."""
         self._end("power cut")
         self.disk.power_cut(self._chance)
         self.forget_cached()
 
     async def crash_amid(self, *, power: bool) -> None:
-        """Crash before one of the next operations of the disk, in the middle of whatever asks for it."""
+        """Crash before one of the next operations of the disk, whatever code is running."""
         plan = self.disk.plan
         plan.kind, plan.fail_at = "cut", plan.operations + self._chance.randint(1, 40)
         plan.on_cut = self.cut_power if power else self.kill
@@ -120,7 +123,7 @@ class Node:
         plan.fail_at, plan.on_cut = 0, None
 
     def fail_disk(self, rates: FaultRates) -> None:
-        """From now on operations fail by chance, until `heal_disk`."""
+        """Let operations fail by chance, until `heal_disk`."""
         self.disk_has_failed = True
         self.disk.plan.rates = rates
 
@@ -128,7 +131,7 @@ class Node:
         self.disk.plan.heal()
 
     def forget_cached(self) -> None:
-        """What is read next has to be waited for."""
+        """Drop the page cache: the next reads wait for the disk."""
         for path in self.disk.files():
             self.disk.make_cold(path)
 
@@ -145,7 +148,7 @@ class Node:
         self._history.add(GatewayCrashed(self._at_ms(), "power" if kind == "power cut" else kind))
 
     async def stop(self) -> None:
-        """As SIGTERM does it."""
+        """Stop the gateway as SIGTERM does."""
         process, gateway = self._process, self.gateway
         assert process is not None
         assert gateway is not None

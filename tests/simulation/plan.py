@@ -1,4 +1,4 @@
-"""What a seed stands for: how the gateway is configured, how long it runs, and what befalls it how often."""
+"""The plan of a seed: the settings of the gateway, the length of the run, and which faults happen how often."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ PAGE_CACHE = LONG_MAX
 
 @dataclass(frozen=True)
 class Plan:
-    """`befalls`: the mean seconds between two faults of a kind, for those that happen in this run at all."""
+    """A plan. `befalls`: the mean seconds between two faults of a kind, for the kinds that happen in this run."""
 
     duration_s: float
     settings: tuple[str, ...]
     befalls: dict[str, float]
     one_byte_portions: float = 0.0
     cold_reads: bool = False
-    """Whether the disk tells what is cached, so that the gateway reads what is not in threads."""
+    """Whether the disk reports what is cached, so that the gateway reads other data in threads."""
     max_descriptors: int | None = None
 
     def without(self, *kinds: str) -> Plan:
@@ -42,18 +42,18 @@ MEAN_S = {
     "slow threads": 4.0,
     "cold": 3.0,
 }
-"""How often each kind comes in a run that has it, on average, in virtual seconds."""
+"""The mean virtual seconds between two faults of each kind, in a run that has the kind."""
 
 
 def plan_of(seed: int) -> Plan:
-    """Some of the faults, some of the settings that change what happens, all from the seed."""
+    """Draw some of the faults, and some of the settings that change the outcome, from the seed."""
     chance = Random(f"plan {seed}")
     befalls = {
         kind: mean_s * chance.uniform(0.4, 2.0) for kind, mean_s in MEAN_S.items() if chance.random() < 0.6
     }
     durable = chance.random() < 0.8
     if not durable:
-        # what is acknowledged from the page cache may be lost with the power, and with the disk
+        # records acknowledged from the page cache may be lost with the power, and with the disk
         for kind in ("power cut", "power cut amid", "disk"):
             befalls.pop(kind, None)
     return Plan(
@@ -71,7 +71,7 @@ def _settings(chance: Random, *, durable: bool) -> tuple[str, ...]:
         "log.flush.interval.messages": 1 if durable else PAGE_CACHE,
         "offsets.topic.segment.bytes": chance.choice((2_000, 30_000, 1 << 20)),
         "transaction.state.log.segment.bytes": chance.choice((2_000, 30_000, 1 << 20)),
-        # a clock that is set back makes what was written before too new
+        # a clock that is set back makes stored records seem to come from the future
         "log.message.timestamp.after.max.ms": LONG_MAX,
         "log.index.interval.bytes": chance.choice((0, 200, 1_000, 4_096)),
         "log.flush.offset.checkpoint.interval.ms": chance.choice((200, 2_000, 60_000)),

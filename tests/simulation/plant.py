@@ -29,13 +29,13 @@ from tests.simulation.simulation import run_seed
 HASH_SEED = "0"
 KEPT_IN = Path(kept_seeds.__file__)
 LONGEST_S = 15.0
-"""Of a run, in virtual time: more seeds find more than longer runs do."""
+"""The longest run, in virtual time: many seeds find more than long runs."""
 SEEDS = 60
 
 
 @dataclass(frozen=True)
 class Tried:
-    """What came of one fault in one run; `checkers` found something, in their order, unless the run is `unsound` anyway."""
+    """The result of one fault in one run. `checkers` found the fault, unless the run is `unsound` without it."""
 
     fault: str
     seed: int
@@ -46,7 +46,7 @@ class Tried:
 
 @dataclass(frozen=True)
 class Found:
-    """`seeds`: how many it took, or how many were in vain without any `checkers`."""
+    """The result of a hunt. `seeds`: how many runs it took; without `checkers`, how many found nothing."""
 
     fault: str
     seeds: int
@@ -55,7 +55,7 @@ class Found:
     first_breach: str = ""
 
     def told(self) -> str:
-        """For people, and how to see it all."""
+        """Return a sentence for people, with the command that shows the whole run."""
         if not self.checkers:
             return f"{self.fault}: not found in {self.seeds} seeds"
         first = self.first_breach.splitlines()[0]
@@ -64,25 +64,25 @@ class Found:
         )
 
     def row(self) -> str:
-        """A row of the table in docs/reliability.md."""
+        """Return a row of the table in docs/reliability.md."""
         checkers = ", ".join(f"`{checker}`" for checker in self.checkers) or "not found"
         return f"| `{self.fault}` | {FAULTS[self.fault].mistake} | {checkers} | {self.seeds} |"
 
 
 def plan_for(seed: int) -> Plan:
-    """The seed's plan, but short."""
+    """Return the seed's plan, shortened."""
     plan = plan_of(seed)
     return replace(plan, duration_s=min(plan.duration_s, LONGEST_S))
 
 
 def breaches_of(fault: str, seed: int) -> list[str]:
-    """What the checkers say of a run with the fault."""
+    """Return the breaches of a run with the fault."""
     with FAULTS[fault].plant():
         return run_seed(seed, plan_for(seed)).breaches
 
 
 def try_seed(fault: str, seed: int) -> Tried:
-    """Run with the fault, and where that shows a breach without it as well."""
+    """Run with the fault; where that shows a breach, run without the fault, too."""
     breaches = breaches_of(fault, seed)
     checkers = tuple(dict.fromkeys(breach.split(":", 1)[0] for breach in breaches))
     if not breaches:
@@ -122,7 +122,7 @@ def _in_order(pool: ProcessPoolExecutor, fault: str, seeds: Iterable[int], at_on
 def find_within(
     pool: ProcessPoolExecutor, faults: Sequence[str], first: int, seconds: float, at_once: int
 ) -> list[Found]:
-    """Try round by round one seed more for every fault that was not found yet, until the time is over.
+    """Try one more seed for each fault that was not found yet, round by round, until the time is over.
 
     The first round has the kept seeds.
     """
@@ -175,7 +175,7 @@ def keep(found: Iterable[Found]) -> None:
 
 
 def _report(found: Sequence[Found], *, in_time: bool = False) -> int:
-    """What was not found is no breach where only the time was too short."""
+    """Print the results; a fault that was not found counts as a failure only if all its seeds were tried."""
     missed = [f"{one.fault} was not found in {one.seeds} seeds" for one in found if not one.checkers]
     counts = {
         "faults planted": sum(one.seeds > 0 for one in found),
@@ -189,7 +189,7 @@ def _report(found: Sequence[Found], *, in_time: bool = False) -> int:
 
 
 def main() -> int:
-    """Exits 1 when a fault was not found."""
+    """Hunt faults; exit with 1 when one was not found."""
     arguments = _parser().parse_args()
     if os.environ.get("PYTHONHASHSEED") != HASH_SEED:
         environment = {**os.environ, "PYTHONHASHSEED": HASH_SEED}

@@ -1,4 +1,4 @@
-"""Simulated processes: what runs in one, and what is left when it is killed."""
+"""Simulated processes: the tasks of each, and what remains when it is killed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class Process:
-    """One process of one incarnation. Everything that is begun in its context belongs to it and ends with it."""
+    """One process. Everything that begins in its context belongs to it and ends with it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -20,13 +20,13 @@ class Process:
         self._left_behind: list[asyncio.Task[Any]] = []
 
     def context(self) -> Context:
-        """A context in which callbacks and tasks are this process's."""
+        """Return a context whose callbacks and tasks belong to this process."""
         context = copy_context()
         context.run(_PROCESS.set, self)
         return context
 
     def begin(self, work: Coroutine[Any, Any, Any], name: str | None = None) -> asyncio.Task[Any]:
-        """Run a task in it."""
+        """Start a task of the process."""
         loop = asyncio.get_running_loop()
         return loop.create_task(work, name=name or self.name, context=self.context())
 
@@ -34,7 +34,10 @@ class Process:
         self._tasks.add(task)
 
     def die(self) -> None:
-        """Nothing of it runs from now on. Its tasks are kept as they are: to clear them away would run their ends."""
+        """Stop all tasks of the process for good.
+
+        They are kept in memory, because destroying them would run their `finally` blocks.
+        """
         self.alive = False
         for task in self._tasks:
             if not task.done():
@@ -42,7 +45,7 @@ class Process:
                 self._left_behind.append(task)
 
     def bury(self) -> None:
-        """After the simulation: let go of what it left."""
+        """Release the tasks of a dead process, after the simulation."""
         for task in self._left_behind:
             with contextlib.suppress(BaseException):
                 task.get_coro().close()  # type: ignore[union-attr]
@@ -54,5 +57,5 @@ _PROCESS: ContextVar[Process] = ContextVar("_PROCESS", default=NOBODY)
 
 
 def process_of(context: Context | None = None) -> Process:
-    """The process that a context belongs to, or that runs now."""
+    """Return the process that a context belongs to, or that runs now."""
     return _PROCESS.get() if context is None else context.get(_PROCESS, NOBODY)

@@ -1,4 +1,4 @@
-"""One run of a whole gateway with its clients in one thread, in virtual time, from a seed."""
+"""Runs a whole gateway with its clients from a seed, in one thread and in virtual time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PATIENCE_S = 3_600.0
 
 @dataclass
 class Outcome:
-    """What came of a run. `fingerprint` is of everything that happened: the same seed must give it again."""
+    """The result of a run. `fingerprint` covers every event: the same seed must give the same fingerprint."""
 
     seed: int
     plan: Plan
@@ -38,7 +38,7 @@ class Outcome:
     fingerprint: str = ""
 
     def told(self) -> str:
-        """For people: the seed, how to replay it, and what is wrong."""
+        """Return a text for people: the seed, how to replay it, and what is wrong."""
         lines = [
             f"seed {self.seed}: {len(self.breaches)} breaches; python -m tests.simulation --seed {self.seed}",
             f"  {self.plan}",
@@ -47,7 +47,7 @@ class Outcome:
 
 
 class _Complaints(logging.Handler):
-    """Errors that production code could only log: with a traceback they are bugs, but for those of a failing disk."""
+    """Errors that production code could only log. One with a traceback is a bug, unless the disk fails."""
 
     def __init__(self, node: Node) -> None:
         super().__init__(logging.WARNING)
@@ -63,7 +63,7 @@ class _Complaints(logging.Handler):
 
 
 def run_seed(seed: int, plan: Plan | None = None) -> Outcome:
-    """Run it whole and judge it."""
+    """Run a seed and judge its history."""
     return Simulation(seed, plan or plan_of(seed)).run()
 
 
@@ -105,7 +105,7 @@ class Simulation:
 
     def _run_to_the_end(self) -> None:
         outcome = self.outcome
-        gc.disable()  # when it runs depends on what ran before
+        gc.disable()  # its time depends on earlier runs in this process
         try:
             self._loop.run_until_complete(self._live())
         except Exception:

@@ -1,4 +1,6 @@
-"""Lost, doubled, misplaced and disordered records, gaps, watermarks: planted in small histories, and what only looks so."""
+"""Checkers of logs find breaches in small histories: lost, doubled, misplaced and disordered records, gaps, watermarks.
+They accept histories that only look wrong.
+"""
 
 from __future__ import annotations
 

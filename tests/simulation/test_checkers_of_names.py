@@ -1,4 +1,4 @@
-"""The checkers of named applications call nothing a breach that a correct gateway does, and miss nothing that is altered."""
+"""The checkers of named applications find no breach in what a correct gateway does, and find every alteration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Producer ids, transactions, committed offsets and groups: breaches planted in small histories, and what only looks so."""
+"""Checkers of producer ids, transactions, committed offsets and groups find breaches in small histories, and accept
+histories that only look wrong.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The virtual network: within a connection everything in order or not at all, whatever happens around it."""
+"""The virtual network delivers the bytes of a connection in order or not at all, under every fault."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.simulation.network import Network
 from tests.simulation.process import Process
 
 SENT = bytes(range(256)) * 1200
-"""More than is on its way at a time."""
+"""More bytes than can be under way at a time."""
 
 
 class Scene:
@@ -41,7 +41,7 @@ class Scene:
         await asyncio.start_server(answer, "server", 1)
 
     async def echoed(self, size: int) -> bytes:
-        """What comes back of `size` bytes, up to the end of the connection."""
+        """Return what comes back of `size` bytes, up to the end of the connection."""
         reader, writer = await asyncio.open_connection("server", 1)
         writer.write(SENT[:size])
         got = b""

@@ -15,7 +15,7 @@ from tests.simulation.planted import FAULTS
 from tests.simulation.planted.seeds import KEPT
 
 SEEDS = 12
-"""For a fault that its kept seed finds no more, because the order of events has changed."""
+"""Seeds to try where the kept seed does not find its fault any more, because the order of events has changed."""
 QUICK = (
     (
         "acknowledged_before_the_flush",

@@ -1,4 +1,4 @@
-"""Every planted fault still finds the code that it changes, and takes itself back."""
+"""Every planted fault still finds the code that it changes, and restores it afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A bounded share of what `make soak` runs: whole gateways with their clients, crashed and checked, from fixed seeds."""
+"""A fixed share of what `make soak` runs: whole gateways with their clients, crashed and checked, from fixed seeds."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_nothing_is_lost_doubled_or_out_of_order() -> None:
     assert status == 0, told
     counts: dict[str, Any] = json.loads(told.splitlines()[-1])["counts"]
     assert counts["seeds"] == SEEDS
-    # a plan that lets nothing happen would find nothing
+    # a plan without any event would find nothing
     assert counts["records checked"] > 200 * SEEDS
     assert counts["kill"] + counts["power cut"] > 3 * SEEDS
     assert counts["connection cut"] > SEEDS

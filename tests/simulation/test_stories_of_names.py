@@ -1,4 +1,4 @@
-"""Each checker of named applications, on histories written by hand: what it calls a breach and what it does not."""
+"""Each checker of named applications judges histories written by hand."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class NamedStory(Story):
             self.add(LineSent(self.tick(), name, P0, epoch, key))
 
     def stored(self, name: LineName, offset: int, epoch: int = -1, key: bytes = b"") -> None:
-        """Sent and acknowledged; offset -1: as a duplicate."""
+        """Add a line that is sent and acknowledged; offset -1 means as a duplicate."""
         self.left(name, epoch=epoch, key=key)
         self.add(LineAcknowledged(self.tick(), name, P0, offset))
 
@@ -52,7 +52,7 @@ class NamedStory(Story):
     def last(
         self, rows: list[Row], committed: list[Row] | None = None, *, begin: int = 0, told: int | None = None
     ) -> None:
-        """The last reading, and what is told of the name then."""
+        """Add the last reading, and the sequence id that is then reported for the name."""
         self.final([], begin=begin)
         del self.history.events[-2:]
         if told is not None:

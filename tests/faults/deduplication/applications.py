@@ -1,7 +1,8 @@
-"""An application that sends the lines of a file under a producer's name: `python -m tests.faults.deduplication.applications WORDS`.
+"""An application that sends the lines of a file under a producer's name: `python -m
+tests.faults.deduplication.applications WORDS`.
 
-It asks the gateway where it was and goes on from there, or from an older line, until the end of the file. What it does is
-told on standard output as it happens, one line each:
+It asks the gateway for its last sequence id and continues after that, or from an older line, until the end of the file.
+It reports on standard output what it does, one line each:
 
     stage NAME            starting, asking, asked, sending, flushing, ended; of a transaction begun, inside (the first
                           half of it is acknowledged), committing and committed
@@ -9,7 +10,7 @@ told on standard output as it happens, one line each:
     sent COUNT            records handed to the library so far
     acknowledged COUNT    records acknowledged so far
 
-It ends with 0 when every line was acknowledged, with 3 when the library gave up: whoever watches it starts it again.
+It exits with 0 when every line was acknowledged, with 3 when the library gave up. Then the test starts it again.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def say(*words: object) -> None:
 
 
 class TransactionalSession(ConfluentSession):
-    """librdkafka with a transactional id."""
+    """A session of librdkafka with a transactional id."""
 
     def __init__(self, destination: Destination, task: Task) -> None:
         quick = min(destination.request_timeout_ms, task.transaction_timeout_ms)
@@ -75,7 +76,7 @@ class TransactionalSession(ConfluentSession):
 
 
 class Application:
-    """One start of it."""
+    """One start of an application."""
 
     def __init__(self, task: Task) -> None:
         self._task = task
@@ -85,7 +86,7 @@ class Application:
         self._failure: object = None
 
     def run(self) -> int:
-        """The exit status."""
+        """Send the lines; return the exit status."""
         say("stage asking")
         known = self._known_lines()
         first = int(known * self._task.believed)
@@ -156,7 +157,7 @@ class Application:
         return Outgoing(line.value, line.partition(task.partitions), None, headers)
 
     def _settled(self, error: object, offset: int) -> None:
-        """Called from the library's threads, one at a time."""
+        """Take the result of a record. The library calls this from its threads, one at a time."""
         del offset
         if error is None:
             self._acknowledged += 1

@@ -1,4 +1,4 @@
-"""Where was I? What the gateway remembers of a producer's name, asked with what each library has for committed offsets."""
+"""Asks for the sequence ids of a producer name, with each library's call for committed offsets."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def with_confluent_kafka(task: Task) -> dict[int, int]:
 
 
 def _known(told: dict[int, Any]) -> dict[int, int]:
-    """Libraries say None, or an offset below 0, where there is none."""
+    """Return the offsets that exist; libraries return None or a negative offset for others."""
     return {partition: offset for partition, offset in told.items() if offset is not None and offset >= 0}
 
 
@@ -90,7 +90,7 @@ WAYS: dict[str, Callable[[Task], dict[int, int]]] = {
 
 
 def persisted_sequences(task: Task) -> dict[int, int]:
-    """The last persisted sequence by partition, where there is one; asks until there is an answer."""
+    """Return the last persisted sequence id by partition, where there is one; retry until an answer comes."""
     while True:
         try:
             return WAYS[task.library](task)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 SHOWN = 10
-"""So many breaches of one kind are told one by one."""
+"""Breaches of one kind that are reported one by one; the others are counted."""
 
 
 class Row(NamedTuple):
@@ -26,7 +26,8 @@ class Verdict(NamedTuple):
 
 
 def check(files: Mapping[str, Mapping[int, bytes]], rows: Iterable[Row]) -> Verdict:
-    """Every line of every file once, as it is in the file, and each name's in the order of its sequence in each partition.
+    """Check that every line of every file is stored once and unchanged, and in each partition in the order of its
+    sequence ids.
 
     `files` has the lines of each name by their sequence.
     """
@@ -63,7 +64,7 @@ def check(files: Mapping[str, Mapping[int, bytes]], rows: Iterable[Row]) -> Verd
 
 
 def shown(breaches: list[str]) -> list[str]:
-    """The first ones, and how many there are."""
+    """Return the first breaches, and how many there are."""
     if len(breaches) <= SHOWN:
         return breaches
     return [*breaches[:SHOWN], f"{len(breaches)} breaches in all"]

@@ -1,4 +1,4 @@
-"""The Spark that counts."""
+"""The Spark session that counts lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads what a topic holds and has it deleted, as retention would: what was there is still to be known by its names."""
+"""Reads the records of a topic and deletes them, as retention would; their names must still be remembered."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TIMEOUT_S = 120.0
 
 
 def rows_deleted(bootstrap: str, topic: str, partitions: int) -> list[Row]:
-    """The committed records of a topic, none of which is there any more. Records that come meanwhile may stay."""
+    """Return the committed records of a topic, and delete them. Records that arrive meanwhile may stay."""
     rows, ends = _read(bootstrap, topic, partitions)
     admin = AdminClient({"bootstrap.servers": bootstrap})
     before = [TopicPartition(topic, partition, end) for partition, end in ends.items()]

@@ -11,10 +11,10 @@ from typing import NamedTuple
 from zlib import crc32
 
 WORDS = 40
-"""So many different words begin a line; the first word is the line's key."""
+"""The number of words that may begin a line; the first word is the line's key."""
 MOST_TEXT = 120
 AGAIN = 0.02
-"""The share of lines that say what an earlier one said: only their sequences tell them apart."""
+"""The share of lines that repeat the text of an earlier line, so that only the sequence ids differ."""
 
 
 class Line(NamedTuple):
@@ -32,12 +32,12 @@ class Line(NamedTuple):
         return self.position if unit == "position" else self.number
 
     def partition(self, partitions: int) -> int:
-        """The partition where the application chooses it itself."""
+        """Return the partition of the line, where the application chooses it."""
         return crc32(self.value) % partitions
 
 
 def written_lines(rng: Random, count: int) -> bytes:
-    """The content of a file of so many lines, of very different lengths."""
+    """Return a file of `count` lines of very different lengths."""
     values: list[str] = []
     while len(values) < count:
         if values and rng.random() < AGAIN:
@@ -58,11 +58,11 @@ def lines_of(content: bytes) -> Iterator[Line]:
 def first_unknown(
     lines: Sequence[Line], unit: str, partitions: int, persisted: Mapping[int, int], *, by_key: bool
 ) -> int:
-    """The number of the first line that the gateway may not have; the number of lines if it has all.
+    """Return the number of the first line that the gateway may lack; the number of lines if it has all.
 
-    `persisted` is what the gateway told: the last sequence by partition, where there is any. An application that knows the
-    partition of each line asks that partition only, so that one which never gets a line holds nothing up. One that has
-    the library choose by the key knows nothing better than the lowest of all partitions.
+    `persisted` is the gateway's answer: the last sequence id by partition, where there is one. An application that
+    knows the partition of a line compares with this partition only, so that a partition without lines does not matter.
+    An application whose library places lines by key must take the lowest of all partitions.
     """
     lowest = min((persisted.get(partition, -1) for partition in range(partitions)), default=-1)
     for line in lines:

@@ -23,16 +23,16 @@ LIFE_TIMEOUT_S = 150.0
 PROGRESS_TIMEOUT_S = 150.0
 MOST_COUNTED = 600
 OLDER = 0.4
-"""The share of starts from an older line than the gateway tells."""
+"""The share of starts at a line before the one that the gateway reports."""
 FROM_BEGINNING = 0.4
-"""The share of those that begin at the beginning."""
+"""The share of these that begin at the first line."""
 STAGES = ("starting", "asking", "asked", "sending", "flushing")
 TRANSACTION_STAGES = ("begun", "inside", "inside", "inside", "committing", "committed")
 MOST_TRANSACTIONS = 6
 MOST_PATIENCE = 16
-"""What a transaction's time is multiplied by in the end, doubled each time that a library gives up where there is little time."""
+"""The largest factor for a transaction's time-out; it doubles each time that a library gives up for lack of time."""
 MOST_GIVEN_UP = 30
-"""So many times a library may give up in the lives of one application before something must be wrong."""
+"""The number of times a library may give up in the lives of one application; more is a failure."""
 
 
 class End(Enum):
@@ -43,14 +43,14 @@ class End(Enum):
 
 @dataclass(frozen=True)
 class Point:
-    """Where a life ends: `kind` is what a line of the application begins with, `at` how often or how much."""
+    """The point at which a life ends: `kind` is the first word of a line that the application prints, `at` a count."""
 
     kind: str
     at: int
 
     @classmethod
     def drawn(cls, rng: Random, *, transactional: bool) -> Point:
-        """Any point of a life."""
+        """Draw any point of a life."""
         chance = rng.random()
         if chance < 0.3:
             return cls(f"stage {rng.choice(STAGES)}", 1)
@@ -60,7 +60,7 @@ class Point:
 
     @classmethod
     def drawn_late(cls, rng: Random) -> Point:
-        """A point after an acknowledgement."""
+        """Draw a point after an acknowledgement."""
         return cls("acknowledged", rng.randint(1, MOST_COUNTED))
 
     def is_reached(self, line: str, seen: Counter[str]) -> bool:
@@ -71,7 +71,7 @@ class Point:
 
 
 class Progress:
-    """What all applications together had acknowledged, and whether one of them has failed."""
+    """The number of records acknowledged to all applications, and whether one of these has failed."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -93,7 +93,7 @@ class Progress:
             raise self._failure
 
     def await_further(self, count: int) -> None:
-        """Returns once so many more records were acknowledged; raises what an application has failed with."""
+        """Return once `count` more records were acknowledged; raise the error of an application that failed."""
         with self._changed:
             wanted = self._acknowledged + count
             moved_on = self._changed.wait_for(
@@ -105,7 +105,7 @@ class Progress:
 
 @dataclass
 class Application(threading.Thread):
-    """The lives of one application, one after the other, until it was killed often enough and then ended by itself."""
+    """The lives of one application, one after the other: killed often enough, the last one ends by itself."""
 
     task: Task
     new_transactional_ids: bool
@@ -116,7 +116,7 @@ class Application(threading.Thread):
     may_end: Callable[[], bool]
     directory: Path
     remembers: bool = True
-    """Whether the gateway is to know where it was."""
+    """Whether the gateway should know the application's last sequence id."""
     breaches: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
 
@@ -150,7 +150,7 @@ class Application(threading.Thread):
         self._await_all_known()
 
     def _await_all_known(self) -> None:
-        """Starts once more to be told that nothing is left; what ends a transaction may be written a little later."""
+        """Start once more, to see that no line is left; a transaction may end a little later."""
         if not self.remembers:
             return
         for _ in range(MOST_GIVEN_UP):
@@ -160,7 +160,11 @@ class Application(threading.Thread):
         self.breaches.append(f"{self.name} is told of {self._known} lines after the end of its file")
 
     def _least_in_the_end(self) -> int:
-        """Who places lines by the key does not know which partitions get none, and begins before the last lines of all."""
+        """Return a sequence id that must be known in the end.
+
+        An application that places lines by key does not know which partitions get none, so it begins before the last
+        lines.
+        """
         count = len(Path(self.task.file).read_bytes().splitlines())
         return 1 if self.task.by_key else count
 
@@ -227,7 +231,7 @@ class Application(threading.Thread):
         return End.ENDED if status == 0 else End.GAVE_UP
 
     def _read_until(self, process: subprocess.Popen[str], point: Point | None) -> bool:
-        """Whether it was killed, because it reached the point."""
+        """Read the output; return whether the application was killed because it reached the point."""
         assert process.stdout is not None
         seen: Counter[str] = Counter()
         acknowledged = 0
@@ -248,7 +252,7 @@ class Application(threading.Thread):
         return False
 
     def _compare_known(self, known: int, count: int) -> None:
-        """What was known once stays known; and everything, once all of it was acknowledged and nothing can be under way."""
+        """Check that known sequence ids stay known, and that all are known once every line was acknowledged."""
         if not self.remembers:
             return
         least = self._known
@@ -263,14 +267,14 @@ class Application(threading.Thread):
         return (self.directory / f"{self.name}.stderr").read_text(errors="replace")[-2000:]
 
     def give_up(self) -> None:
-        """Ends what runs, if anything does."""
+        """Kill the application if it runs."""
         self.kills = 0
         if self._process is not None:
             self._process.kill()
 
 
 def await_all(applications: list[Application], progress: Progress, timeout_s: float) -> None:
-    """Returns once every one has ended by itself; raises what one has failed with."""
+    """Return once every application has ended by itself; raise the error of one that failed."""
     deadline = time.monotonic() + timeout_s
     for application in applications:
         while application.is_alive():

@@ -1,4 +1,4 @@
-"""What Spark counts in a topic of named records, and what it reads there."""
+"""Counts and reads the named records of a topic with Spark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def named_records(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
-    """The committed records with their names and sequences as columns."""
+    """Return the committed records with their names and sequence ids as columns."""
     options = {"includeHeaders": "true", "kafka.isolation.level": "read_committed"}
     records = source(spark, bootstrap, topic, options=options)
     return records.selectExpr(
@@ -26,7 +26,7 @@ def named_records(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
 
 
 def how_often(records: DataFrame) -> dict[int, int]:
-    """How many lines are there once, twice, and so on: Spark's own count."""
+    """Return how many lines are stored once, twice, and so on, as Spark counts."""
     times = records.groupBy("name", "sequence").count().withColumnRenamed("count", "times")
     return {row["times"]: row["count"] for row in times.groupBy("times").count().collect()}
 

@@ -28,7 +28,7 @@ LINES = 3000
 APPLICATION_KILLS = 10
 GATEWAY_KILLS = 10
 WITH_DELETED_RECORDS = 0.5
-"""The share of rounds in which records are deleted while applications go on."""
+"""The share of rounds in which records are deleted while applications run."""
 
 
 def main() -> int:
@@ -51,7 +51,7 @@ def main() -> int:
 
 
 def _rounds(spark: SparkSession, seed: int, deadline_s: float) -> Outcome:
-    """The first has the seed itself, to replay it."""
+    """Yield seeds; the first is the given seed, so that it can be replayed."""
     total = Outcome()
     rng = Random(seed)
     while not total.counts["rounds"] or (time.monotonic() < deadline_s and not total.breaches):

@@ -1,4 +1,4 @@
-"""Applications that read files, die again and again, and start again, on a gateway that dies too; then Spark counts."""
+"""Applications that read files are killed and started again, on a gateway that is killed, too; then Spark counts."""
 
 from __future__ import annotations
 
@@ -32,23 +32,26 @@ SETTINGS = {
     "seqgate.deduplication.snapshot.records": "1000",
 }
 SEGMENT_BYTES = 60_000
-"""Small enough for several segments: a start after a kill goes on from a snapshot, and reads the log after it."""
+"""Small enough for several segments: after a kill the gateway loads a snapshot and replays the log after it."""
 END_TIMEOUT_S = 600.0
 MOST_RECORDS_BETWEEN = 2500
-"""Between two kills of the gateway, of all applications."""
+"""The most records of all applications between two kills of the gateway."""
 IDEMPOTENT = 0.6
-"""The share of producers that are idempotent where they need not be."""
+"""The share of idempotent producers where a plain one would do."""
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 STOPPED_CLEANLY = 0.2
-"""The share of starts of the gateway that follow SIGTERM."""
+"""The share of gateway starts that follow SIGTERM."""
 DELETED_BEFORE = 0.5
-"""The share of ends of the gateway before which records are deleted, where any are."""
+"""The share of gateway ends before which records are deleted, in rounds that delete records."""
 PLAIN, TRANSACTIONAL = "lines", "transactional-lines"
 
 
 @dataclass(frozen=True)
 class Role:
-    """One application. `transactional` is "" for no transactions, else `same` or `new`: the id at each start."""
+    """One application.
+
+    `transactional` is "" for no transactions, else `same` or `new`: the transactional id at each start.
+    """
 
     library: str
     codec: str
@@ -81,7 +84,7 @@ ROLES = (
 
 @dataclass(frozen=True)
 class Plot:
-    """How much happens: kills of each application and of the gateway, lines of each file."""
+    """The size of a story: the number of kills of each application and of the gateway, and of lines of each file."""
 
     application_kills: int
     gateway_kills: int
@@ -89,13 +92,14 @@ class Plot:
     roles: Sequence[Role] = ROLES
     is_deduplicating: bool = True
     deletes: bool = False
-    """Whether records are read and then deleted while applications go on, so that the log alone does not tell who was there."""
+    """Whether records are read and then deleted while applications run, so that the log alone does not hold all names.
+    """
     only_late: bool = False
-    """Whether applications are killed only after something was acknowledged."""
+    """Whether applications are killed only after an acknowledgement."""
 
 
 def any_roles(rng: Random) -> list[Role]:
-    """The same libraries in other clothes."""
+    """Return random roles for the same libraries."""
     roles = [
         replace(
             role,
@@ -121,11 +125,11 @@ class Story:
         self._progress = Progress()
         self._gateway_kills = 0
         self._deleted: dict[str, list[Row]] = {}
-        """What was deleted of each topic, as it was read before."""
+        """The records deleted from each topic, as they were read before."""
         self.outcome = Outcome()
 
     def play(self, spark: SparkSession) -> Outcome:
-        """Everything from the first start to Spark's count."""
+        """Run everything from the first start to Spark's count."""
         gateway = KillableGateway(self._directory / "data", settings=dict(SETTINGS), port=fixed_port())
         topics = dict.fromkeys(role.topic for role in self._plot.roles)
         with gateway:
@@ -231,6 +235,6 @@ class Story:
 
 
 def play(directory: Path, seed: int, plot: Plot, spark: SparkSession) -> Outcome:
-    """A story from a seed, on an empty directory."""
+    """Run a story from a seed, in an empty directory."""
     directory.mkdir(parents=True, exist_ok=True)
     return Story(directory, seed, plot).play(spark)

@@ -1,4 +1,4 @@
-"""What an application is to do, as the words of its command line: NAME=VALUE, the same for Python and Java. Pure."""
+"""The task of an application as the words of its command line: NAME=VALUE, the same for Python and Java. Pure."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ NAME_HEADER = "dedup.name"
 SEQUENCE_HEADER = "dedup.sequence"
 GROUP_PREFIX = "seqgate-name:"
 WINDOW = 200
-"""Records under way at once."""
+"""Unacknowledged records at a time."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """`unit` is what lines are numbered in, `number` or `position`. With `by_key` the library places a line by its first word.
+    """`unit` is what lines are numbered in, `number` or `position`. With `by_key` the library places a line by its
+    first word.
 
-    `believed` is the share of the known lines that the application does not send again: 1 goes on where the gateway says
-    that it was, 0 begins at the beginning.
+    `believed` is the share of the known lines that the application does not send again: with 1 it continues where the
+    gateway says, with 0 it begins at the first line.
 
     With a transactional id each transaction has `transaction_lines` lines, and is aborted by time after
     `transaction_timeout_ms`.
@@ -41,7 +42,7 @@ class Task:
 
     @property
     def group(self) -> str:
-        """The group whose committed offsets are what the gateway remembers of the name."""
+        """Return the group whose committed offsets are the sequence ids of the name."""
         return f"{GROUP_PREFIX}{self.name}"
 
     def words(self) -> list[str]:

@@ -9,19 +9,19 @@ from typing import Any
 from unittest import mock
 
 Change = tuple[Any, str, Any]
-"""An owner, the name of one of its attributes, and what takes its place."""
+"""An owner, the name of one of its attributes, and the value that replaces it."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """`mistake`: what an engineer could really get wrong that this stands for."""
+    """A planted fault. `mistake` is the realistic mistake of an engineer that it stands for."""
 
     name: str
     mistake: str
     changes: Callable[[], list[Change]]
 
     def plant(self) -> AbstractContextManager[Any]:
-        """Everything that runs inside of the `with` has the mistake."""
+        """Put the mistake into the code that runs inside of the `with` block."""
         stack = ExitStack()
         for owner, name, replacement in self.changes():
             stack.enter_context(mock.patch.object(owner, name, replacement))
@@ -32,7 +32,7 @@ FAULTS: dict[str, Fault] = {}
 
 
 def fault(changes: Callable[[], list[Change]]) -> Callable[[], list[Change]]:
-    """Registers a planted fault under its function's name; the docstring names the mistake."""
+    """Register a planted fault under its function's name; the docstring names the mistake."""
     name = changes.__name__
     assert changes.__doc__
     FAULTS[name] = Fault(name, changes.__doc__, changes)
