@@ -1,6 +1,6 @@
 """Lives of a partition that chance chooses, on a disk that fails, is full, loses its power and is started again.
 
-A life is its seed. Whatever happens, after each crash and at the end the log has what it promised: see `scenario.check`.
+A life is its seed. After each crash and at the end the log must hold what it promised: see `scenario.check`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Breach(Exception):
 
 
 class RandomLife:
-    """One life; `counts` tells what happened in it."""
+    """One life; `counts` has the number of each event."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -37,7 +37,7 @@ class RandomLife:
         self.leader_epoch = 0
 
     def run(self) -> None:
-        """Raises Breach."""
+        """Run the life. Raises Breach."""
         logging.disable(logging.CRITICAL)
         try:
             self.life.open()
@@ -125,12 +125,12 @@ class RandomLife:
         self._open_anew()
 
     def _start_again(self) -> None:
-        """After a cut in the middle of something."""
+        """Start again after a power cut in the middle of an operation."""
         self.disk.power_cut(random.Random(self.chance.random()))
         self._open_anew()
 
     def _open_anew(self) -> None:
-        """Some starts fail too, or are cut short; the next one is whole."""
+        """Open the directory again. Some starts fail or are cut short; the next one succeeds."""
         for attempt in range(1 + self.chance.randrange(3)):
             self.disk.plan.heal()
             if attempt:
@@ -144,7 +144,7 @@ class RandomLife:
             except (OSError, StorageFailed):
                 self.disk.kill()
             except AssertionError:
-                # the partition is there, but the disk did not give it
+                # the disk failed to read the partition that is there
                 self.disk.kill()
         self.disk.plan.heal()
         if self._log_or_none() is None:
@@ -157,7 +157,7 @@ class RandomLife:
         return None if self.life.directory is None else self.life.directory.opened(TOPIC, 0)
 
     def _recover(self) -> None:
-        """As the gateway does: reopen the partition, or start anew when it is not even open."""
+        """Recover as the gateway does: reopen the partition, or start again when it is not open."""
         self.disk.plan.heal()
         if self._log_or_none() is None:
             self.disk.kill()
@@ -166,11 +166,11 @@ class RandomLife:
         if self.life.log.offline:
             self.life.log.reopen(now_ms())
             self._settle()
-        # what was refused without harm to the partition is not in the log
+        # a batch that was refused without taking the partition offline is not in the log
         self.promises.cut(self.life.log.log_end_offset)
 
     def _settle(self) -> None:
-        """What a recovered log has is durable; what it has not was never promised."""
+        """Take the contents of a recovered log as durable; lost records were never promised."""
         self.counts["recoveries"] += 1
         log, promises = self.life.log, self.promises
         self._check()

@@ -1,4 +1,4 @@
-"""A partition's life in one run, what it was promised on the way, and the check that the promises hold."""
+"""The life of a partition in one run, the promises it gets, and the check that they hold."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PRODUCERS = 3
 
 @dataclass
 class Promises:
-    """What a caller knows of the log. Offsets exclusive."""
+    """The promises of a log to its caller. Offsets are exclusive."""
 
     written: list[Written] = field(default_factory=list)
     durable_end_offset: int = 0
@@ -31,7 +31,7 @@ class Promises:
     sequences: dict[int, int] = field(default_factory=dict)
 
     def cut(self, log_end_offset: int) -> None:
-        """The log ends there now: what was written beyond never was, for the producers too."""
+        """Note that the log ends at this offset: later batches do not count, for the producers either."""
         self.written = [batch for batch in self.written if batch.end_offset <= log_end_offset]
         for producer_id in range(PRODUCERS):
             kept = [batch for batch in self.written if batch.producer_id == producer_id]
@@ -43,11 +43,11 @@ class Promises:
 
 
 LATER_MS = 1 << 43
-"""When every segment is old, those without a timestamp too."""
+"""A time at which every segment is old, also one without a timestamp."""
 
 
 class Life(DirectoryLife):
-    """Drives a log directory; every step notes what it was promised."""
+    """Drives a log directory; every step notes its promises."""
 
     topic, topic_id, config = TOPIC, TOPIC_ID, CONFIG
 
@@ -64,7 +64,7 @@ class Life(DirectoryLife):
         batch = encode(producer_id, sequence, values)
         base_offset = self.log.log_end_offset
         written = Written(base_offset, producer_id, sequence, values)
-        # Even an append that fails may have reached the disk whole.
+        # Even an append that fails may have reached the disk as a whole.
         promises.written.append(written)
         info = self.log.append(batch, now_ms=now_ms(), leader_epoch=leader_epoch)
         assert info.base_offset == base_offset
@@ -92,7 +92,7 @@ class Life(DirectoryLife):
         assert (info.base_offset, info.is_duplicate) == (written.base_offset, False)
 
     def end(self, producer_id: int, *, commit: bool, leader_epoch: int = 0) -> None:
-        """Append a marker, whether something is open or not."""
+        """Append a marker, whether a transaction is open or not."""
         known = Transactions(self.promises.written).states[producer_id]
         producer_epoch = known.producer_epoch + producer_id % 2
         values = [struct.pack(">hi", 0, COORDINATOR_EPOCH)]
@@ -132,7 +132,7 @@ class Life(DirectoryLife):
         self.promises.log_start_offset = delete_records(self.log, offset, now_ms())
 
     def retain(self=False, **limits: int) -> None:
-        """Have everything beyond `limits` removed, as the job of the gateway does it."""
+        """Remove everything beyond `limits`, as the retention job does."""
         log = self.log
         settings.update_config(log, replace(CONFIG, **limits))
         try:
@@ -172,7 +172,7 @@ class Life(DirectoryLife):
         self.directory = None
 
     def reopen(self) -> None:
-        """Bring the partition back after a failure; the promises forget what was cut."""
+        """Reopen the partition after a failure; promises about truncated batches are dropped."""
         self.log.reopen(now_ms())
         self.promises.cut(self.log.log_end_offset)
 
@@ -244,7 +244,7 @@ def encode(
 
 
 def check(log: PartitionLog, promises: Promises) -> None:
-    """Nothing promised is lost, nothing is doubled or out of place, and every producer goes on where it was."""
+    """Check that no promised record is lost, none is doubled or misplaced, and every producer can continue."""
     assert log.log_end_offset >= promises.durable_end_offset
     assert promises.log_start_offset <= log.log_start_offset <= promises.asked_log_start_offset
     kept = [batch for batch in promises.written if batch.end_offset <= log.log_end_offset]
@@ -278,7 +278,7 @@ def check_producers(log: PartitionLog, kept: list[Written]) -> None:
 
 
 def check_transactions(log: PartitionLog, kept: list[Written]) -> None:
-    """What is open and what readers of committed records see is what the batches say."""
+    """Check that the open transactions and the committed records are those that the batches say."""
     transactions = Transactions(kept)
     assert dict(log.transactions.open_transactions()) == {
         producer_id: (state.producer_epoch, state.first_offset)

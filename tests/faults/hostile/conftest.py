@@ -1,4 +1,4 @@
-"""The scene that all attacks share."""
+"""The gateway that all attacks share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One gateway with small limits, a witness who uses it meanwhile, and what the process takes."""
+"""One gateway with small limits, a witness who uses it during attacks, and the resources of its process."""
 
 from __future__ import annotations
 
@@ -36,16 +36,17 @@ SETTINGS = {
 }
 """Small limits, so that an attack reaches them at once."""
 GROWTH_BYTES = 96 << 20
-"""More than that an attack may not take: the limits above together, and what Python and malloc keep of what was freed."""
+"""The most memory that an attack may take: the limits above together, and the freed memory that Python and malloc keep.
+"""
 
 
 def frame(payload: bytes) -> bytes:
-    """A request with its size before it."""
+    """Return a request with its size before it."""
     return struct.pack(">i", len(payload)) + payload
 
 
 def versions_frame(correlation_id: int = 1) -> bytes:
-    """The smallest request that has an answer."""
+    """Return the smallest request that has an answer."""
     return frame(encode("api_versions", 0, {}, correlation_id=correlation_id))
 
 
@@ -55,11 +56,11 @@ def eventually(condition: Callable[[], bool], what: str) -> None:
     pause = threading.Event()
     while not condition():
         assert time.monotonic() < deadline, f"never: {what}"
-        pause.wait(0.01)  # looking again costs the processor that the gateway works on
+        pause.wait(0.01)  # polling too often costs the processor that the gateway needs
 
 
 def receive_exactly(reader: socket.socket, size: int) -> bytes:
-    """`size` bytes, or fewer when the gateway closed."""
+    """Return `size` bytes, or fewer when the gateway closes the connection."""
     received = bytearray()
     while len(received) < size:
         part = reader.recv(min(1 << 20, size - len(received)))
@@ -70,7 +71,7 @@ def receive_exactly(reader: socket.socket, size: int) -> bytes:
 
 
 def is_closed(client: socket.socket) -> bool:
-    """Whether the gateway hangs up, after whatever it still says."""
+    """Whether the gateway closes the connection, after any last bytes."""
     try:
         while client.recv(1 << 16):
             pass
@@ -82,7 +83,7 @@ def is_closed(client: socket.socket) -> bool:
 
 
 class Witness:
-    """A client that produces, fetches what it produced and commits, over and over, and never meets an error."""
+    """A client that produces, fetches and commits, over and over, and must never get an error."""
 
     def __init__(self, gateway: GatewayProcess, topic: str) -> None:
         self.gateway = gateway
@@ -100,7 +101,7 @@ class Witness:
                 while not self._stopping.is_set():
                     self._turn(wire, sequence)
                     sequence += 1
-                    self._stopping.wait(0.005)  # the attack is to have most of the processor
+                    self._stopping.wait(0.005)  # leave most of the processor to the attack
         except BaseException as failure:
             with self._news:
                 self.failure = failure
@@ -139,7 +140,7 @@ class Witness:
         return self
 
     def wait_for(self, more: int) -> None:
-        """Wait until so many more requests are answered: the others are served though the attack goes on."""
+        """Wait until `more` requests are answered: other clients are served during the attack."""
         with self._news:
             wanted = self.answers + more
             done = self._news.wait_for(lambda: self.answers >= wanted or self.failure is not None, DEADLINE_S)
@@ -154,14 +155,14 @@ class Witness:
 
 
 class Scene:
-    """A running gateway and ways to attack and to watch it."""
+    """A running gateway, with ways to attack and to watch it."""
 
     def __init__(self, gateway: GatewayProcess) -> None:
         self.gateway = gateway
         self._topics = 0
 
     def create(self, count: int = 1, **configs: object) -> str:
-        """A new topic."""
+        """Create a topic."""
         self._topics += 1
         topic = f"hostile-{self._topics}"
         rows = [{"name": name.replace("_", "."), "value": str(value)} for name, value in configs.items()]
@@ -172,7 +173,7 @@ class Scene:
         return topic
 
     def connect(self, *, receive_bytes: int = 0) -> socket.socket:
-        """A raw connection."""
+        """Return a raw connection."""
         client = socket.socket()
         if receive_bytes:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
@@ -182,29 +183,29 @@ class Scene:
 
     @contextlib.contextmanager
     def connections(self, count: int, *, receive_bytes: int = 0) -> Iterator[list[socket.socket]]:
-        """So many raw connections."""
+        """Return `count` raw connections."""
         with contextlib.ExitStack() as stack:
             yield [stack.enter_context(self.connect(receive_bytes=receive_bytes)) for _ in range(count)]
 
     def wire(self) -> Wire:
-        """A well-formed client."""
+        """Return a well-formed client."""
         return Wire(self.gateway.bootstrap, timeout_s=DEADLINE_S)
 
     def witness(self) -> Witness:
-        """Somebody else, in a topic of its own."""
+        """Return another client, in a topic of its own."""
         return Witness(self.gateway, self.create())
 
     def resident_bytes(self) -> int:
-        """Memory of the gateway's process."""
+        """Return the memory of the gateway's process."""
         status = Path(f"/proc/{self.gateway.pid}/status").read_text()
         return int(status.split("VmRSS:")[1].split()[0]) << 10
 
     def open_files(self) -> int:
-        """Its open files and sockets."""
+        """Return the number of its open files and sockets."""
         return len(list(Path(f"/proc/{self.gateway.pid}/fd").iterdir()))
 
     def open_sockets(self) -> int:
-        """Its sockets alone: segments stay open for a while, as many as its limit allows."""
+        """Return the number of its sockets only: segments stay open for a while, up to their limit."""
         count = 0
         for file in Path(f"/proc/{self.gateway.pid}/fd").iterdir():
             with contextlib.suppress(FileNotFoundError):
@@ -212,16 +213,16 @@ class Scene:
         return count
 
     def log_bytes(self) -> int:
-        """The size of its log."""
+        """Return the size of its log output."""
         return self.gateway.stderr_path.stat().st_size
 
     def log_has(self, text: str) -> bool:
-        """Whether a line of the log tells it."""
+        """Whether a log line contains the text."""
         return text in self.gateway.stderr_text()
 
     @contextlib.contextmanager
     def bounded(self, *, growth_bytes: int = GROWTH_BYTES, log_bytes: int = 1 << 20) -> Iterator[None]:
-        """What happens inside takes no more than that, and all sockets are given back."""
+        """Check that the block takes no more than these limits, and that all sockets are given back."""
         memory, sockets, logged = self.resident_bytes(), self.open_sockets(), self.log_bytes()
         yield
         grown = self.resident_bytes() - memory
@@ -232,13 +233,13 @@ class Scene:
 
 @contextlib.contextmanager
 def running(data_dir: Path, **settings: str) -> Iterator[Scene]:
-    """A scene of its own."""
+    """Start a gateway for one test."""
     with GatewayProcess(data_dir, settings={**SETTINGS, **settings}) as gateway:
         yield Scene(gateway)
 
 
 @pytest.fixture(scope="session")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    """The scene of all short attacks. What one leaves behind would hurt the next."""
+    """The gateway of all short attacks: anything that one attack leaves behind would show in the next."""
     with running(tmp_path_factory.mktemp("hostile") / "data") as one:
         yield one

@@ -37,11 +37,11 @@ LIMITS: Final = (
     "items; at most 200000 are allowed",
     "malformed request",
 )
-"""What the log says when a limit is reached."""
+"""Parts of log lines that report a limit that was reached."""
 
 
 class Attacker:
-    """Draws attacks, carries them out and counts."""
+    """Draws attacks, runs them and counts."""
 
     def __init__(self, scene: Scene, chance: random.Random) -> None:
         self.scene = scene
@@ -62,7 +62,7 @@ class Attacker:
         )
 
     def attack(self) -> None:
-        """One attack, and perhaps the end of connections that earlier ones kept."""
+        """Run one attack, and perhaps close connections that earlier attacks kept."""
         self.chance.choice(self._attacks)()
         while len(self._kept) > 400 or (self._kept and self.chance.random() < 0.2):
             self._kept.pop(self.chance.randrange(len(self._kept))).close()
@@ -180,7 +180,7 @@ class Attacker:
 
 
 def soak(data_dir: Path, seconds: float, seed: int) -> tuple[Counter[str], list[str]]:
-    """Attack for so long; what was counted, and what broke."""
+    """Attack for `seconds`; return the counts and the breaches."""
     breaches: list[str] = []
     counts: Counter[str] = Counter()
     chance = random.Random(seed)

@@ -1,7 +1,6 @@
-"""Requests that ask for much: what they get is bounded, and others have their turn all the while.
+"""Requests that ask for much: their answers are limited, and other clients get answers all the while.
 
-Others are judged by what they get done: a witness must have answers between the attack's request and its answer, as
-many as make up for how long it takes.
+A witness must get answers between the attack's request and its answer, in proportion to the time between the two.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ PARTITIONS = 2_000
 
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Scene, list[str]]]:
-    """A scene with three topics of which no partition was asked for yet."""
+    """A gateway with three topics whose partitions were never opened."""
     with running(tmp_path_factory.mktemp("wide") / "data") as scene:
         yield scene, [scene.create(count=PARTITIONS) for _ in range(3)]
 
 
 def attack(scene: Scene, api: str, version: int, request: Plain, *, at_least: int = 3) -> dict[str, Any]:
-    """Send a request and take its answer, while somebody else gets answers, too."""
+    """Send a request and take its answer, while the witness gets answers, too."""
     with scene.witness() as witness:
         witness.wait_for(2)
         with scene.wire() as wire:
@@ -111,7 +110,7 @@ def test_offsets_of_a_group_asked_for_over_and_over_are_told_once(wide: tuple[Sc
 
 
 def test_a_partition_asked_for_over_and_over_is_told_once(wide: tuple[Scene, list[str]]) -> None:
-    """Its answer may be a thousand times as large as its name: metadata of an offset, producers."""
+    """The answer may be a thousand times as large as the name: metadata of an offset, producers."""
     scene, (topic, *_) = wide
     rows = [{"partition_index": 0, "committed_offset": 1, "committed_metadata": "x" * 4_000}]
     with scene.wire() as wire:
@@ -167,7 +166,7 @@ def test_more_things_than_a_request_may_name(scene: Scene) -> None:
 
 
 def test_who_hangs_up_is_worked_for_no_longer(tmp_path: Path) -> None:
-    """A flood of long requests of clients that are gone at once must not be carried out one after the other."""
+    """Long requests of clients that have hung up must not be carried out one after the other."""
     with running(tmp_path / "data") as scene:
         topic = scene.create(count=10_000)
         rows = [{"partition_index": index, "timestamp": -1} for index in range(10_000)]

@@ -1,4 +1,4 @@
-"""Frames that lie: sizes, counts, lengths, versions and keys that are not what follows."""
+"""Malformed frames: sizes, counts, lengths, versions and keys that do not fit the bytes that follow."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def test_counts_of_what_does_not_follow(scene: Scene, count: int) -> None:
             with scene.connect() as client:
                 client.sendall(frame(payload))
                 if count >= 0 and (payload is flexible or count <= INT_MAX):
-                    assert is_closed(client)  # below zero is null, which asks for all topics
+                    assert is_closed(client)  # a negative count is null, which asks for all topics
         witness.wait_for(4)
 
 
 def test_lengths_beyond_the_end_of_every_api(scene: Scene) -> None:
-    """Every API in its newest version with a body of bytes that read as the longest lengths there are."""
+    """Every API in its newest version gets a body of bytes that decode as the greatest lengths."""
     bodies = (
         b"",
         b"\xff" * 4,

@@ -1,4 +1,4 @@
-"""Ten thousand connections that do nothing: what each costs, what others notice, and how they go."""
+"""Ten thousand idle connections: the cost of each, the effect on other clients, and their end."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tests.faults.hostile.scene import eventually, is_closed, running, versions_
 
 CROWD = 10_000
 BYTES_EACH = 16 << 10
-"""Told in docs/limits.md."""
+"""Memory of a connection, as docs/limits.md states it."""
 
 
 @pytest.fixture
 def may_open_many() -> Iterator[None]:
-    """This process needs a file for each connection, too; the gateway takes what the system allows by itself."""
+    """Raise this process's file limit, because each connection needs a file here, too."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert hard == resource.RLIM_INFINITY or hard > 2 * CROWD - 1000, (
         f"the system allows {hard} open files only"

@@ -1,4 +1,4 @@
-"""A hundred thousand requests in one go on one connection."""
+"""A hundred thousand requests sent at once on one connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Readers that never read: large answers, many of them, and small ones without end."""
+"""Clients that never read: large answers, many of them, and endless small ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def fill(scene: Scene, topic: str, batches: int, batch_bytes: int) -> None:
 
 
 def send_without_reading(client: socket.socket, data: bytes) -> int:
-    """Send as much of `data` as the gateway takes; the bytes it took."""
+    """Send as much of `data` as the gateway takes; return the number of bytes."""
     client.settimeout(0.3)
     sent = 0
     with contextlib.suppress(TimeoutError, ConnectionError):

@@ -1,4 +1,4 @@
-"""Clients that send next to nothing, for ever: they hold no memory that others need, and are closed in the end."""
+"""Clients that send almost nothing, for ever: they hold no memory that others need, and are closed in the end."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_request_that_never_gets_whole_is_closed_as_an_idle_connection_is(tmp_
 
 
 def test_those_that_stall_with_much_memory_give_way_to_others(scene: Scene) -> None:
-    """They really sent it: together more than all requests may take."""
+    """The clients really send these bytes: together more than all requests may take."""
     part = bytes(1_000_000)
     with scene.witness() as witness, scene.connections(12) as stalled:
         for client in stalled:
@@ -62,5 +62,5 @@ def test_those_that_stall_with_much_memory_give_way_to_others(scene: Scene) -> N
             try:
                 client.sendall(HUGE + part)
             except TimeoutError:
-                continue  # not read any more: there is no room
+                continue  # the gateway reads no more: there is no room
         witness.wait_for(6)

@@ -1,4 +1,4 @@
-"""A bounded share of the soak."""
+"""A short run of the soak."""
 
 from __future__ import annotations
 

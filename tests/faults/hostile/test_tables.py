@@ -1,4 +1,4 @@
-"""Floods of names and ids: each table fills up to its limit, says so, and serves those that are in it."""
+"""Floods of names and ids: each table fills up to its limit, reports the limit, and serves its entries."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_members_that_tell_megabytes_of_themselves(scene: Scene) -> None:
         assert errors[4:] == [GROUP_MAX_SIZE_REACHED] * 4
         for number, answer in enumerate(answers[:4]):
             wire.call("leave_group", 2, group_id=f"fat-{number}", member_id=answer["member_id"])
-        # what left is found out within a second
+        # the gateway notices within a second that clients are gone
         for _ in range(100_000):
             if join(wire, "fat-again", 900_000)["error_code"] == 0:
                 break

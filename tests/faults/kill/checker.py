@@ -1,4 +1,4 @@
-"""Compares what producers were told with what the partitions hold. Pure: tested with planted faults.
+"""Compares the answers that producers got with the records in the partitions. Pure: tested with planted faults.
 
 A record's value names it: producer, incarnation, partition and running number. A producer whose library gives up its
 idempotent session goes on as its next incarnation, numbered from 0 again, and sends nothing of the old one again.
@@ -25,14 +25,14 @@ class RecordName(NamedTuple):
 
     @classmethod
     def decode(cls, value: bytes) -> RecordName:
-        """Raises ValueError for anything that `encode` did not write."""
+        """Decode a value. Raises ValueError for a value that `encode` did not write."""
         producer, incarnation, partition, number = value.decode().split("/")
         return cls(producer, int(incarnation), int(partition), int(number))
 
 
 @dataclass
 class Ledger:
-    """What one producer sent and what it was told about it; offset -1: acknowledged without one."""
+    """The records that one producer sent, and their answers; offset -1: acknowledged without an offset."""
 
     producer: str
     sent: Counter[tuple[int, int]] = field(default_factory=Counter)
@@ -113,5 +113,5 @@ def _check_acknowledged(
 
 
 def summary(breaches: Sequence[str]) -> str:
-    """The first breaches, and how many there are."""
+    """Return the first breaches, and how many there are."""
     return "\n".join([f"{len(breaches)} breaches", *breaches[:SHOWN]])

@@ -45,11 +45,11 @@ class KillableGateway(GatewayProcess):
 
     @property
     def is_running(self) -> bool:
-        """Whether it was started and has not ended by itself."""
+        """Whether the gateway was started and has not ended by itself."""
         return self._process is not None and self._process.poll() is None
 
     def kill_while_starting(self, processor_ticks: int) -> None:
-        """Starts it and kills it once it has used that much processor time, or answers before."""
+        """Start the gateway, and kill it once it has used this processor time, or answers before that."""
         self._ticks_to_live = processor_ticks
         try:
             self.start()
@@ -73,7 +73,7 @@ class KillableGateway(GatewayProcess):
 
 
 class ProducerProcess:
-    """One client library under load; what it tells goes into its ledger."""
+    """One client library under load; its output goes into its ledger."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class ProducerProcess:
             self._ended = True
 
     def await_acknowledged(self, count: int) -> None:
-        """Returns once that many records were acknowledged in all."""
+        """Return once `count` records were acknowledged in total."""
         self._await(lambda: self.acknowledged >= count, f"{count} acknowledged records", PROGRESS_TIMEOUT_S)
 
     def stop_sending(self) -> None:
@@ -149,7 +149,7 @@ class ProducerProcess:
         self._process.stdin.close()
 
     def await_end(self) -> None:
-        """Returns once everything sent is answered and the process has left."""
+        """Return once all records are answered and the process has ended."""
         self._await(lambda: self._ended, "the end", FINISH_TIMEOUT_S)
         assert self._process.wait(FINISH_TIMEOUT_S) == 0, self._told()
 
@@ -203,7 +203,7 @@ class Producers:
         return sum(producer.acknowledged for producer in self.all)
 
     def await_further(self, count: int) -> None:
-        """Returns once each producer had about its share of `count` further records acknowledged, and at least one."""
+        """Return once each producer had about its share of `count` more records acknowledged, at least one."""
         share = -(-count // len(self.all))
         for producer, before in [(producer, producer.acknowledged) for producer in self.all]:
             producer.await_acknowledged(before + share)
@@ -251,7 +251,9 @@ def create_topic(bootstrap: str, topic: str, partitions: int, **configs: int | s
 def read_back(
     bootstrap: str, topic: str, partitions: int, starts: Mapping[int, int] | None = None
 ) -> dict[int, list[tuple[int, bytes]]]:
-    """(offset, value) of every record of every partition, in the order of the log, from 0 or where `starts` says."""
+    """Return (offset, value) of every record of every partition, in log order, from 0 or from the partition's entry in
+    `starts`.
+    """
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
     consumer = Consumer(

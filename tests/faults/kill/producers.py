@@ -25,7 +25,7 @@ TELL_EVERY = 50
 
 
 class Reporter:
-    """Takes outcomes from any thread; the sending thread prints them."""
+    """Takes results from any thread; the sending thread prints them."""
 
     def __init__(self) -> None:
         self._lines: deque[str] = deque()
@@ -61,7 +61,7 @@ class Reporter:
 
 
 class Load:
-    """Sends round robin to the partitions until told to stop, with a new session whenever the old one is lost."""
+    """Sends to the partitions in turn until told to stop; begins a new session whenever the old one is lost."""
 
     def __init__(
         self, library: str, bootstrap: str, topic: str, partitions: int, request_timeout_ms: int
@@ -92,7 +92,7 @@ class Load:
         self._stopping.set()
 
     def _run_session(self, incarnation: int) -> bool:
-        """Whether this session came to a regular end."""
+        """Run one session; return whether it ended regularly."""
         session = self._open_session()
         try:
             self._send_all(session, incarnation)

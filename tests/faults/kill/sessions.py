@@ -13,12 +13,12 @@ QUICK_BACKOFF_MS = 20
 SLOWEST_BACKOFF_MS = 100
 
 Settled = Callable[[object, int], None]
-"""What the library says of a record in the end: an error and -1, or None and the offset. Called from any thread."""
+"""The final result of a record in the library: an error and -1, or None and the offset. Called from any thread."""
 
 
 @dataclass(frozen=True)
 class Outgoing:
-    """A record as it is handed to a library; without a partition the library chooses one by the key."""
+    """A record as it is given to a library; without a partition the library chooses one by the key."""
 
     value: bytes
     partition: int | None = None
@@ -28,7 +28,7 @@ class Outgoing:
 
 @dataclass(frozen=True)
 class Destination:
-    """Where a session sends to, and how. One that is not idempotent has one request under way at a time."""
+    """Where and how a session sends. A session that is not idempotent has one request in flight at a time."""
 
     bootstrap: str
     topic: str
@@ -46,23 +46,23 @@ class Destination:
 
 
 class SessionLostError(Exception):
-    """The client library refuses to go on with this producer."""
+    """The client library refuses to continue with this producer."""
 
 
 class Session(Protocol):
     """One producer of a client library."""
 
     def send(self, record: Outgoing, settled: Settled) -> None:
-        """Hands a record over; may raise `SessionLostError`."""
+        """Give a record to the library; may raise `SessionLostError`."""
 
     def wait(self) -> None:
-        """Lets the library work until something may have happened; may raise `SessionLostError`."""
+        """Let the library work until an event may have happened; may raise `SessionLostError`."""
 
     def finish(self) -> None:
-        """Waits for every answer; may raise `SessionLostError`."""
+        """Wait for every answer; may raise `SessionLostError`."""
 
     def abandon(self) -> None:
-        """Lets go of the producer without waiting."""
+        """Drop the producer without waiting."""
 
 
 def one_line(error: object) -> str:
@@ -133,7 +133,7 @@ class ConfluentSession:
 
     @staticmethod
     def _call(work: Callable[..., Any], *arguments: object, **named: object) -> Any:
-        """A fatal error is raised by whatever is called next."""
+        """Call the library; any call after a fatal error raises `SessionLostError`."""
         from confluent_kafka import KafkaException
 
         try:
@@ -195,7 +195,7 @@ class KafkaPythonSession:
 
 
 class AiokafkaSession:
-    """aiokafka behind plain calls: its loop runs whenever one of them is made."""
+    """aiokafka behind synchronous calls: its loop runs during each call."""
 
     def __init__(self, destination: Destination) -> None:
         self._topic = destination.topic
@@ -245,7 +245,7 @@ class AiokafkaSession:
         future.add_done_callback(done)
 
     def wait(self) -> None:
-        pending = set(self._pending)  # it may shrink before the loop looks at it
+        pending = set(self._pending)  # the set may shrink before the loop reads it
         if pending:
             self._loop.run_until_complete(
                 asyncio.wait(pending, timeout=0.05, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""The checker finds what it is there to find."""
+"""The checker finds every planted breach."""
 
 from __future__ import annotations
 

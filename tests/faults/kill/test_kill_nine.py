@@ -1,4 +1,4 @@
-"""Fifty times `kill -9` under load from four client libraries: nothing acknowledged is lost, nothing doubled."""
+"""Fifty times `kill -9` under load from four client libraries: no acknowledged record is lost or doubled."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tests.support.seeds import SEED_VARIABLE, chosen_seed
 
 KILLS = 50
 AT_ONCE = 0.15
-"""The share of kills that follow a start immediately."""
+"""The share of kills that follow a start at once."""
 WHILE_STARTING = 0.3
 """The share of kills after which the next gateway is killed too, before it answers."""
 START_TICKS = (5, 45)
-"""Processor time, in hundredths of a second, within which a start gets as far as recovery."""
+"""Processor time, in hundredths of a second, in which a start gets as far as recovery."""
 MOST_RECORDS_BETWEEN = 1500
 TOPIC = "killed"
 PARTITIONS = 6

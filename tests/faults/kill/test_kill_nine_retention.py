@@ -1,4 +1,4 @@
-"""`kill -9` while segments roll and go under load: offsets and producer state are exact after every start."""
+"""`kill -9` while segments roll and are deleted under load: offsets and producer state are exact after every start."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_kills_while_segments_roll_and_go(tmp_path: Path) -> None:
 
 
 def check_all(gateway: KillableGateway, producers: Producers) -> None:
-    alter(gateway, {"retention.bytes": "-1"})  # nothing more goes while it is read
+    alter(gateway, {"retention.bytes": "-1"})  # retention deletes nothing while the test reads
     starts, ends = offsets(gateway, EARLIEST), offsets(gateway, LATEST)
     rows = read_back(gateway.bootstrap, TOPIC, PARTITIONS, starts)
     breaches = check(producers.ledgers, rows, starts)
@@ -73,7 +73,7 @@ def check_all(gateway: KillableGateway, producers: Producers) -> None:
 
 
 def sent_of_the_lasting(ledgers: list[Ledger], partition: int) -> set[int]:
-    """The last sequence in a partition of each producer that kept its id, and had everything acknowledged."""
+    """Return the last sequence, per partition, of each producer that kept its id and had everything acknowledged."""
     return {
         ledger.sent[0, partition] - 1 for ledger in ledgers if ledger.incarnations == 1 and not ledger.failed
     }

@@ -18,7 +18,7 @@ BATCHES = 60
 
 
 def _bytes_read(gateway: GatewayProcess) -> int:
-    """Bytes that the process has read through system calls, from the page cache or not."""
+    """Return the bytes that the process has read through system calls, from the page cache or not."""
     lines = Path(f"/proc/{gateway.pid}/io").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("rchar:"))
 

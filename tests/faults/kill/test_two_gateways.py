@@ -1,4 +1,4 @@
-"""Two gateways on one data directory: the second refuses in a sentence, the first does not notice."""
+"""Two gateways on one data directory: the second refuses with one sentence, the first is not disturbed."""
 
 from __future__ import annotations
 

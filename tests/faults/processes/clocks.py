@@ -25,7 +25,7 @@ CONFIGS = {"retention_ms": -1, "message_timestamp_after_max_ms": ANY_TIME_MS, "s
 
 
 class ShiftedClock:
-    """What `injected/sitecustomize.py` reads: by how much the clock is wrong."""
+    """The offset of the clock, in the file that `injected/sitecustomize.py` reads."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -39,7 +39,7 @@ class ShiftedClock:
 
 
 def run(directory: Path, seed: int, rounds: int) -> Outcome:
-    """Set the clock to and fro; kill the gateway sometimes, so that it starts at another time than it stopped."""
+    """Set the clock forward and back; kill the gateway sometimes, so that it starts at another time than it stopped."""
     clock = ShiftedClock(directory / "clock")
 
     def act(scene: Scene) -> None:

@@ -19,14 +19,14 @@ OTHER_TOPIC, OTHER_PARTITIONS = "many", 150
 CONNECTIONS = 3 * LIMIT
 MOST_RECORDS_BETWEEN = 400
 MOST_LOG_LINES = 500
-"""More than these for hundreds of refused connections would fill a disk by and by."""
+"""More log lines than this, for hundreds of refused connections, would slowly fill a disk."""
 MEASURED_S = 1.0
 MOST_PROCESSOR_SHARE = 0.5
 UNDER = ("sh", "-c", f'ulimit -n {LIMIT}; exec "$@"', "sh")
 
 
 def run(directory: Path, seed: int, rounds: int) -> Outcome:
-    """Take every handle there is, let producers go on meanwhile, and give them back."""
+    """Use up all handles, let producers continue meanwhile, and give the handles back."""
 
     def act(scene: Scene) -> None:
         create_topic(scene.gateway.bootstrap, OTHER_TOPIC, OTHER_PARTITIONS)
@@ -48,7 +48,7 @@ def run(directory: Path, seed: int, rounds: int) -> Outcome:
 
 
 def _crowd(scene: Scene) -> list[socket.socket]:
-    """Many connections that stay; those that the gateway hangs up on are counted."""
+    """Open many connections that stay; count those that the gateway closes."""
     held = []
     for _ in range(CONNECTIONS):
         with contextlib.suppress(OSError):
@@ -76,7 +76,7 @@ def _answers(scene: Scene) -> bool:
 
 
 def _write_to_all(scene: Scene) -> None:
-    """One batch to each of more partitions than files may be open, in one request; none may be refused."""
+    """Write one batch to each of more partitions than files may be open, in one request; none may be refused."""
     batch = Batch(records(1, 10)).encode()
     rows = [{"index": index, "records": batch} for index in range(OTHER_PARTITIONS)]
     with Wire(scene.gateway.bootstrap) as wire:
@@ -88,7 +88,7 @@ def _write_to_all(scene: Scene) -> None:
 
 
 def _check_idle(scene: Scene) -> None:
-    """With all clients stopped the gateway has nothing to do, however many wait to be accepted."""
+    """Check that the gateway is idle once all clients have stopped, however many connections wait to be accepted."""
     pids = [producer.pid for producer in scene.producers.all]
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)

@@ -1,4 +1,6 @@
-"""A disk that fills up under load: refused batches, partitions that go and come back by themselves, a start without room."""
+"""A disk that fills up under load: refused batches, partitions that go offline and come back by themselves, a start
+without room.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ SETTINGS = {"seqgate.log.min.free.bytes": str(MIN_FREE_BYTES)}
 
 
 def run(directory: Path, seed: int, rounds: int) -> Outcome:
-    """On a small file system of its own where that may be mounted, else on an injected disk."""
+    """Fill a small file system where the process may mount one, else an injected disk."""
     return (
         on_mounted(directory, seed, rounds) if may_mount(directory) else on_injected(directory, seed, rounds)
     )
@@ -46,7 +48,7 @@ def _play(directory: Path, seed: int, rounds: int, disk: SmallDisk) -> Outcome:
 
 
 def _almost(scene: Scene, disk: SmallDisk, topic: str) -> None:
-    """Producers are refused; topics can still be made and deleted, and nothing is offline."""
+    """Leave a little room: producers are refused, topics can still be created and deleted, and no partition is offline."""
     disk.fill(MIN_FREE_BYTES // 2)
     _await_refusal(scene)
     create_topic(scene.gateway.bootstrap, topic, 1)
@@ -57,7 +59,7 @@ def _almost(scene: Scene, disk: SmallDisk, topic: str) -> None:
 
 
 def _wholly(scene: Scene, disk: SmallDisk, _: str) -> None:
-    """In one go under load: what a write takes offline comes back by itself."""
+    """Fill the disk at once under load: partitions that a failed write takes offline come back by themselves."""
     disk.fill(0)
     _await_refusal(scene)
     told = command(scene.gateway, "status")
@@ -69,7 +71,7 @@ def _wholly(scene: Scene, disk: SmallDisk, _: str) -> None:
 
 
 def _at_start(scene: Scene, disk: SmallDisk, _: str) -> None:
-    """A start without room serves what there is."""
+    """Start without room: the gateway serves the data that is there."""
     disk.fill(0)
     scene.gateway.kill()
     scene.gateway.start()
@@ -90,13 +92,13 @@ def _at_start(scene: Scene, disk: SmallDisk, _: str) -> None:
 
 
 def _await_refusal(scene: Scene) -> None:
-    """Until no partition takes a batch."""
+    """Wait until no partition accepts a batch."""
     for partition in range(PARTITIONS):
         until(lambda partition=partition: _produce(scene, partition) == STORAGE_ERROR, "batches are refused")  # type: ignore[misc]
 
 
 def _produce(scene: Scene, partition: int) -> int:
-    """The error of a batch whose checksum is wrong: whatever it meets, nothing of it stays."""
+    """Return the error of a batch with a wrong checksum, which is never stored."""
     batch = bytearray(Batch(records(1, 10)).encode())
     batch[-1] ^= 1
     topic_data = [{"name": TOPIC, "partition_data": [{"index": partition, "records": bytes(batch)}]}]

@@ -1,4 +1,4 @@
-"""`kill -9` again and again; the long version of `tests/faults/kill`."""
+"""`kill -9` again and again: the long version of `tests/faults/kill`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.faults.processes.scene import Outcome, Scene, Setting, play
 
 
 def run(directory: Path, seed: int, rounds: int) -> Outcome:
-    """`rounds` kills under load, some of them while the gateway starts."""
+    """Kill the gateway `rounds` times under load, sometimes while it starts."""
 
     def act(scene: Scene) -> None:
         kill_again_and_again(scene.gateway, scene.producers, scene.rng, rounds)

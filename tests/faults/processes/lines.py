@@ -16,7 +16,7 @@ RECORDS = 400
 
 
 def run(directory: Path, seed: int, rounds: int) -> Outcome:
-    """Have some records sent over a line that is bad from the first byte to the last."""
+    """Send records through a proxy that damages the connection from the first byte to the last."""
     proxies = []
 
     @contextmanager

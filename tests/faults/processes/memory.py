@@ -16,7 +16,7 @@ from tests.support.batches import Batch, records
 from tests.support.wire import Wire
 
 ROOM_BYTES = 16 << 20
-"""What the process may have beyond what it had when it began to serve."""
+"""Memory that the process may use beyond its size at the start."""
 LARGE_TOPIC, LARGE_BYTES = "large", 900_000
 LARGE_RECORDS = 40
 READERS, SENDERS = 40, 16
@@ -26,7 +26,7 @@ MOST_RECORDS_BETWEEN = 400
 
 
 def run(directory: Path, seed: int, rounds: int) -> Outcome:
-    """Ask for more memory than there is, while producers go on."""
+    """Request more memory than there is, while producers continue."""
 
     def act(scene: Scene) -> None:
         create_topic(scene.gateway.bootstrap, LARGE_TOPIC, 1, max_message_bytes=2 * LARGE_BYTES)
@@ -67,7 +67,7 @@ def _write_large(scene: Scene) -> None:
 
 
 def _begin_large_request(scene: Scene, held: contextlib.ExitStack) -> None:
-    """The size of a request, and some of it, as far as it is taken; the rest never comes."""
+    """Send the size of a request and as much of it as the gateway takes; the rest never comes."""
     with contextlib.suppress(OSError):
         address = "127.0.0.1", scene.gateway.port
         one = held.enter_context(socket.create_connection(address, timeout=SEND_TIMEOUT_S))

@@ -1,4 +1,4 @@
-"""The parts of the faults of real processes: by name, how they are run, and what has to happen in their share of the tests."""
+"""The parts of the faults of real processes: their names, how to run them, and the events that their tests must count."""
 
 from __future__ import annotations
 
@@ -32,4 +32,6 @@ PARTS = {
     "clocks": Part(clocks.run, 1, ("clock set",)),
 }
 SHARE = tuple(name for name in PARTS if name not in {"kills", "injected full disk"})
-"""Those with a test here: `tests/faults/kill` has its own, and the full disk is injected where none may be mounted."""
+"""The parts that have a test here: `tests/faults/kill` has its own, and the full disk is injected where mounting is not
+permitted.
+"""

@@ -1,4 +1,6 @@
-"""Redis as the shared store of producer ids: killed, hung, emptied, set back, under two gateways and four libraries."""
+"""Redis as the shared store of producer ids is killed, stopped, emptied and set back, under two gateways and four
+libraries.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,11 @@ BLOCK_SIZE = 10
 TIMEOUT_MS = 200
 MOST_IDS = 3 * BLOCK_SIZE
 NO_ID_YET = 14
-"""COORDINATOR_LOAD_IN_PROGRESS: ask again."""
+"""COORDINATOR_LOAD_IN_PROGRESS: the client asks again."""
 
 
 class Ids:
-    """Every id that any gateway has handed out, each asked for over the wire."""
+    """Every id that any gateway has handed out, each requested over the wire."""
 
     def __init__(self, gateways: list[KillableGateway], outcome: Outcome) -> None:
         self._gateways = gateways
@@ -28,7 +30,7 @@ class Ids:
         self.handed_out: Counter[int] = Counter()
 
     def ask(self, index: int) -> int:
-        """One id of one gateway; -1 when it has none now. Any other error is a breach."""
+        """Request an id from one gateway; -1 when it has none now. Any other error is a breach."""
         with Wire(self._gateways[index].bootstrap) as wire:
             answer = wire.call(
                 "init_producer_id",
@@ -55,18 +57,18 @@ class Ids:
                 self.ask(index)
 
     def use_up(self) -> None:
-        """Ask until no gateway has any left."""
+        """Request ids until no gateway has any left."""
         for index in range(len(self._gateways)):
             until(lambda index=index: self.ask(index) < 0, "the ids are used up")  # type: ignore[misc]
 
     def await_one(self) -> None:
-        """Until every gateway gives ids again."""
+        """Wait until every gateway hands out ids again."""
         for index in range(len(self._gateways)):
             until(lambda index=index: self.ask(index) >= 0, "ids come again")  # type: ignore[misc]
 
 
 def run(directory: Path, seed: int, rounds: int) -> Outcome:
-    """Every fault, `rounds` times, in a drawn order."""
+    """Run every fault `rounds` times, in random order."""
     with RedisServer() as redis:
         settings = {
             "seqgate.producer.id.store": "redis",
@@ -103,7 +105,7 @@ def _second_gateway(scene: Scene, settings: dict[str, str]) -> Iterator[Killable
 
 
 def _while_away(scene: Scene, ids: Ids) -> None:
-    """Without Redis: the ids at hand go on, then a clear error, and producers notice nothing."""
+    """Stop Redis: the claimed ids are handed out, then a clear error follows, and producers notice nothing."""
     ids.use_up()
     scene.producers.await_further(100)
 
@@ -142,7 +144,10 @@ def _set_back(scene: Scene, redis: RedisServer, ids: Ids) -> None:
 
 
 def _until_mended(scene: Scene, ids: Ids) -> None:
-    """A store that went back is refused, or gives ids that nobody had; an operator moves it on, and ids come again."""
+    """Set the store back: the gateway refuses it, or hands out ids that nobody had.
+
+    After `seqgate pids move-next` ids come again.
+    """
     ids.ask_all(3 * BLOCK_SIZE)
     scene.producers.await_further(100)
     moved = command(scene.gateway, "pids", "move", str(max(ids.handed_out) + 10 * BLOCK_SIZE))
@@ -151,7 +156,7 @@ def _until_mended(scene: Scene, ids: Ids) -> None:
 
 
 def _check_libraries(scene: Scene, ids: Ids) -> None:
-    """The libraries' ids are none of those asked for over the wire."""
+    """Check that the libraries' ids are none of those requested over the wire."""
     with Wire(scene.gateway.bootstrap) as wire:
         topics = [{"name": TOPIC, "partition_indexes": list(range(PARTITIONS))}]
         answer = wire.call("describe_producers", 0, topics=topics).fields["topics"][0]["partitions"]

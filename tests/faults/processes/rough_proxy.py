@@ -1,4 +1,4 @@
-"""A proxy that loses answers, and passes what it does not lose in single bytes, in halves, or too late."""
+"""A proxy that loses answers, and forwards the others in single bytes, in halves, or too late."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHORT_DELAY_S = 0.05
 
 
 class RoughProxy(LossyProxy):
-    """`late_s` is how long a held-back frame is held: longer than the clients wait."""
+    """The proxy. `late_s` is how long it holds a frame back: longer than the clients wait."""
 
     def __init__(self, upstream: tuple[str, int], *, seed: int, late_s: float) -> None:
         super().__init__(

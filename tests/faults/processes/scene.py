@@ -1,6 +1,6 @@
-"""Four client libraries at once on a gateway that is treated badly, and the check of what is left.
+"""Four client libraries at once on a gateway under faults, and the check of the stored records.
 
-A part of these tests is a function that gets a `Scene` and does the bad things; `play` does what is before and after.
+A part of these tests is a function that gets a `Scene` and causes faults; `play` does everything before and after.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ COMMAND_TIMEOUT_S = 60.0
 
 
 def until(condition: Callable[[], object], what: str, timeout_s: float = WAIT_S) -> None:
-    """Returns once the condition holds; fails with `what` when it does not in time."""
+    """Return once the condition holds; fail with `what` when it does not in time."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
@@ -46,7 +46,7 @@ def until(condition: Callable[[], object], what: str, timeout_s: float = WAIT_S)
 
 @dataclass
 class Outcome:
-    """What was done, by name, and what came out wrong, in sentences."""
+    """The counts of what was done, by name, and the breaches as sentences."""
 
     counts: Counter[str] = field(default_factory=Counter)
     breaches: list[str] = field(default_factory=list)
@@ -75,7 +75,7 @@ Act = Callable[[Scene], None]
 
 
 class Way(Protocol):
-    """What lies between clients and gateway."""
+    """The path between clients and gateway."""
 
     @property
     def address(self) -> str: ...
@@ -87,7 +87,7 @@ def direct(gateway: KillableGateway) -> AbstractContextManager[None]:
 
 @dataclass(frozen=True)
 class Setting:
-    """Where a scene plays; `way` gives what clients connect to instead of the gateway, None for the gateway itself."""
+    """The place of a scene; `way` returns the address that clients connect to, None for the gateway itself."""
 
     settings: Mapping[str, str] = field(default_factory=dict)
     configs: Mapping[str, int] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class Setting:
 
 
 def play(directory: Path, seed: int, act: Act, setting: Setting) -> Outcome:
-    """Start the gateway and the producers, act, let them finish, and compare what they were told with what is there."""
+    """Start the gateway and the producers, cause faults, let the producers finish, and check the stored records."""
     directory.mkdir(parents=True, exist_ok=True)
     rng = Random(seed)
     gateway = KillableGateway(
@@ -129,7 +129,7 @@ def play(directory: Path, seed: int, act: Act, setting: Setting) -> Outcome:
 
 
 def examined(gateway: KillableGateway, producers: Producers) -> Outcome:
-    """What was read back, compared with what the producers were told."""
+    """Compare the records that were read back with the producers' answers."""
     rows = read_back(gateway.bootstrap, TOPIC, PARTITIONS)
     breaches = check(producers.ledgers, rows)
     counts = Counter(

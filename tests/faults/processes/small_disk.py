@@ -12,25 +12,25 @@ from typing import Protocol
 INJECTED = Path(__file__).with_name("injected")
 SIZE_BYTES = 512 << 20
 AT_ONCE_BYTES = 16 << 20
-"""Room is taken in pieces: tmpfs gives all of a piece back when somebody else was faster."""
+"""Room is taken in pieces of this size: tmpfs gives back a whole piece when another process was faster."""
 FLAG = "disk"
 
 
 class SmallDisk(Protocol):
-    """`folder` is on it; a gateway on it needs `environment`."""
+    """A disk with `folder` on it; a gateway on it needs `environment`."""
 
     folder: Path
     environment: Mapping[str, str]
 
     def fill(self, left_bytes: int) -> None:
-        """Leave so much room, 0 for none at all."""
+        """Leave `left_bytes` of room, 0 for none."""
 
     def free(self) -> None:
         """Give back what `fill` took."""
 
 
 class Mounted:
-    """A file system in memory; a large file takes its room."""
+    """A file system in memory; a large file fills it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -46,7 +46,7 @@ class Mounted:
                     return
                 try:
                     os.posix_fallocate(file.fileno(), file.seek(0, os.SEEK_END), min(room, AT_ONCE_BYTES))
-                except OSError:  # somebody else was faster
+                except OSError:  # another process was faster
                     continue
 
     def free(self) -> None:
@@ -54,7 +54,7 @@ class Mounted:
 
 
 class Injected:
-    """The folder of any disk, and a gateway that is told so (see `injected/sitecustomize.py`)."""
+    """A folder on any disk; the gateway is told that the disk is full (see `injected/sitecustomize.py`)."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -99,5 +99,5 @@ def _mount(folder: Path, size_bytes: int) -> bool:
 
 
 def _unmount(folder: Path) -> None:
-    # lazily: whoever still has a file open must not keep it mounted
+    # lazily: a process with an open file must not keep it mounted
     subprocess.run(["umount", "-l", str(folder)], capture_output=True, check=True)

@@ -21,7 +21,7 @@ from tests.faults.processes.scene import Outcome
 from tests.support.seeds import fresh_seed
 
 ROUNDS_FACTOR = 3
-"""So many times as much of each part as in its test."""
+"""The factor for the rounds of each part compared with its test."""
 
 
 def main() -> int:
@@ -45,7 +45,7 @@ def main() -> int:
 
 
 def _round(name: str, seed: int) -> Outcome:
-    """One part; what it says goes to standard error."""
+    """Run one part; its report goes to standard error."""
     part = PARTS[name]
     print(f"--part {name!r} --seed {seed}", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory(prefix="processes-", ignore_cleanup_errors=True) as folder:

@@ -1,4 +1,4 @@
-"""SIGSTOP and SIGCONT: a gateway, or a client, that does nothing for longer than anybody waits, and then goes on."""
+"""SIGSTOP and SIGCONT: a gateway, or a client, stops for longer than any time-out, and then continues."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def run(directory: Path, seed: int, rounds: int) -> Outcome:
 
 
 def _stop_gateway(scene: Scene) -> None:
-    """Until every client has given up a connection on which no answer came."""
+    """Stop the gateway until every client has given up a connection without an answer."""
     port = scene.gateway.port
     before = {producer.pid: connections(producer.pid, port) for producer in scene.producers.all}
     with stopped(scene.gateway.pid):
@@ -41,7 +41,7 @@ def _stop_gateway(scene: Scene) -> None:
 
 
 def _stop_client(scene: Scene) -> None:
-    """While the others have their records acknowledged."""
+    """Stop a client while the records of the others are acknowledged."""
     chosen = scene.rng.choice(scene.producers.all)
     with stopped(chosen.pid):
         for producer in scene.producers.all:
@@ -63,7 +63,7 @@ def stopped(pid: int) -> Iterator[None]:
 
 
 def connections(pid: int, port: int) -> set[str]:
-    """The inodes of a process' sockets that are, or were last, connected to a port of this machine."""
+    """Return the inodes of the process's sockets that are, or were last, connected to a local port."""
     own = set()
     for entry in Path(f"/proc/{pid}/fd").iterdir():
         try:

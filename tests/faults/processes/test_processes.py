@@ -1,4 +1,4 @@
-"""Every part of the faults of real processes, in its bounded share: what was acknowledged is there, once, in order."""
+"""Every part of the faults of real processes runs for a short time: acknowledged records are stored once, in order."""
 
 from __future__ import annotations
 
