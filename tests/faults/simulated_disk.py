@@ -30,7 +30,7 @@ _LOGGED: Final = 100_000
 
 
 class SimulatedDisk:
-    """Files and directories in memory. `chance` chooses faults by `plan.rates` and what a failed sync leaves."""
+    """Files and directories in memory. `chance` chooses the faults by `plan.rates`, and what a failed sync leaves."""
 
     def __init__(
         self,
@@ -45,52 +45,53 @@ class SimulatedDisk:
         self.chance = chance
         self.capacity_bytes = capacity_bytes
         self.max_descriptors = max_descriptors
-        """Of one process."""
+        """The most open descriptors of one process."""
         self.now_ms = now_ms
         self.on_latency = on_latency
         self.tells_cached = tells_cached
         self.plan = Faults(chance or random.Random(0))
-        """What is to fail."""
+        """The faults to come."""
         self.faults: Counter[str] = Counter()
-        """How often each kind of fault came true."""
+        """The number of faults of each kind so far."""
         self.log: deque[str] = deque(maxlen=_LOGGED)
         """The last operations that changed something or made it durable."""
         self.before_operation: Callable[[str], None] | None = None
-        """Told of each operation that is numbered, before anything of it happens."""
+        """Called before each numbered operation."""
         self.bytes_read = 0
         self.root = Directory()
         self.root.is_linked = True
         self.used_bytes = 0
         self.last_descriptor = 999
-        """Descriptors are never used again, so that a stale one is found out."""
+        """Descriptors are never reused, so that the use of a stale one fails."""
         self.lock = threading.RLock()
         self.locks: dict[int, tuple[SimulatedProcess, int]] = {}
-        """Who holds the lock of a node, by its id, and with which descriptor."""
+        """The process and descriptor that hold the lock of a node, by the node's id."""
         self._processes: list[SimulatedProcess] = []
 
     def process(self) -> SimulatedProcess:
-        """What a new process sees: a `log.disk.Disk`."""
+        """Return the disk as a new process sees it: a `log.disk.Disk`."""
         process = SimulatedProcess(self)
         self._processes.append(process)
         return process
 
-    # What becomes of all processes.
+    # The end of all processes
 
     def kill(self) -> None:
-        """All processes die at once; what they wrote stays, durable or not."""
+        """Kill all processes at once; their writes stay, durable or not."""
         with self.lock:
             self.faults["kill"] += 1
             self.end_processes()
 
     def end_processes(self) -> None:
-        """All of them are dead from here on."""
+        """Mark all processes as dead."""
         with self.lock:
             for process in self._processes:
                 process.die()
             self._processes.clear()
 
     def power_cut(self, chance: Chance | None, *, tears: bool = True) -> None:
-        """The machine loses its power: of what is not durable a part stays that `chance` chooses, nothing without it.
+        """The machine loses its power: `chance` chooses which part of the data that is not durable stays; without
+        `chance` none does.
 
         With `tears` False writes are whole and only the small choices are asked for, so that all can be gone through.
         """
@@ -119,19 +120,19 @@ class SimulatedDisk:
                 node.lose_power(chance, tears=tears)
 
     def make_durable(self) -> None:
-        """Everything that is there reaches the platter."""
+        """Make everything durable."""
         with self.lock:
             for node in self.nodes():
                 node.sync()
 
     def nodes(self) -> Iterator[Node]:
-        """Everything that has a name."""
+        """Return every node that has a name."""
         yield self.root
         for _, node in self._walk():
             yield node
 
     def copy(self) -> SimulatedDisk:
-        """The same contents on a disk of its own, without faults or processes."""
+        """Return a disk of its own with the same contents, without faults or processes."""
         with self.lock:
             twin = SimulatedDisk(
                 self.chance,
@@ -155,10 +156,10 @@ class SimulatedDisk:
             )
         )
 
-    # Looking in from outside, past all faults.
+    # Access from outside, past all faults
 
     def provide_directory(self, path: str) -> None:
-        """A durable directory with all above it."""
+        """Make a durable directory with all directories above it."""
         directory = self.root
         for name in _names(path):
             node = directory.cached.get(name)
@@ -170,7 +171,7 @@ class SimulatedDisk:
             directory = node
 
     def put(self, path: str, content: bytes) -> None:
-        """Have the file be so, durable, its name too."""
+        """Write a file durably, with its name."""
         with self.lock:
             directory, name = self.find_parent(path)
             node = directory.cached.get(name)
@@ -184,7 +185,7 @@ class SimulatedDisk:
             node.cached, node.platter = bytearray(content), bytearray(content)
 
     def adopt(self, real: Path) -> None:
-        """Take over a directory of the system's disk with all in it, durable."""
+        """Copy a directory of the system's disk with its contents, durably."""
         self.provide_directory(str(real))
         for path in sorted(real.rglob("*")):
             if path.is_dir():
@@ -193,21 +194,21 @@ class SimulatedDisk:
                 self.put(str(path), path.read_bytes())
 
     def content(self, path: str) -> bytes:
-        """What a process would read."""
+        """Return the contents that a process would read."""
         with self.lock:
             node = self.find(path)
             assert isinstance(node, File)
             return bytes(node.cached)
 
     def files(self, under: str = "/") -> dict[str, int]:
-        """All files below a directory with their sizes in bytes, in the order of their names."""
+        """Return all files below a directory with their sizes in bytes, by name."""
         with self.lock:
             prefix = under.rstrip("/") + "/"
             found = {path: len(node.cached) for path, node in self._walk() if isinstance(node, File)}
             return {path: found[path] for path in sorted(found) if path.startswith(prefix)}
 
     def flip_bit(self, path: str, bit: int) -> None:
-        """One bit of a file turns over at rest."""
+        """Flip one bit of a file at rest."""
         with self.lock:
             node = self.find(path)
             assert isinstance(node, File)
@@ -217,14 +218,14 @@ class SimulatedDisk:
             self.faults["bit flip"] += 1
 
     def make_cold(self, path: str) -> None:
-        """Nothing of the file is in the page cache any more."""
+        """Drop the file from the page cache."""
         with self.lock:
             node = self.find(path)
             assert isinstance(node, File)
             node.cold.update(range(-(-len(node.cached) // COLD_BLOCK_BYTES)))
 
     def find(self, path: str) -> Node:
-        """The node of a path. Raises FileNotFoundError, NotADirectoryError."""
+        """Return the node of a path. Raises FileNotFoundError, NotADirectoryError."""
         node: Node = self.root
         for name in _names(path):
             if not isinstance(node, Directory):
@@ -236,7 +237,7 @@ class SimulatedDisk:
         return node
 
     def find_parent(self, path: str) -> tuple[Directory, str]:
-        """The directory of a path, and the name in it."""
+        """Return the directory of a path, and the name in it."""
         *above, name = _names(path)
         directory = self.find("/" + "/".join(above))
         if not isinstance(directory, Directory):

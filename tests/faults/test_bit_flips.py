@@ -29,7 +29,7 @@ STOPS = ("clean", "kill", "power cut")
 
 
 def rich_life() -> Life:
-    """Several segments with aborted transactions, flushed."""
+    """Return a disk with several segments and aborted transactions, flushed."""
     life = Life(new_disk())
     life.open()
     for number in range(36):
@@ -159,7 +159,7 @@ def test_in_records(stop: str) -> None:
         disk = life.disk.copy()
         durable = batches_in(life.disk.content(path), durable_end)
         if bit // 8 >= durable:
-            continue  # the torn tail
+            continue  # the torn tail is cut off
         disk.flip_bit(path, bit)
         flipped = disk.content(path)[:durable]
         again = Life(disk, life.promises.copy())
@@ -186,7 +186,7 @@ def test_in_records(stop: str) -> None:
 
 
 def batches_in(content: bytes, end_offset: int) -> int:
-    """Up to which byte of a segment file the batches lie that end at the offset or before."""
+    """Return the byte of a segment file up to which the batches that end at the offset or before lie."""
     return max(
         (
             position + header.size_bytes
@@ -206,12 +206,14 @@ def base_offset_at(content: bytes, byte: int) -> int:
 
 
 def later_magic_bits(content: bytes) -> set[int]:
-    """The bits that make the magic of a batch one that a later release would write."""
+    """Return the bits whose flip makes the magic of a batch that of a later release."""
     return {8 * (position + 16) for position, _ in whole_batches(content)}
 
 
 def not_as_written(log: PartitionLog, sound: dict[int, bytes]) -> set[int]:
-    """The base offsets of the batches that are not read as they were written; no checksum covers the leader epoch."""
+    """Return the base offsets of the batches that read differently from what was written; no checksum covers the leader
+    epoch.
+    """
     spoiled = set()
     for offset, batch in sound.items():
         try:

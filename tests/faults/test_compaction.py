@@ -34,12 +34,12 @@ SAMPLES = 4
 
 @dataclass
 class Known:
-    """What was written, in order, and what is known to be durable of it."""
+    """The records written so far, in order, and which of them are known to be durable."""
 
     records: list[tuple[Kept, bool]] = field(default_factory=list)
     """Each record, and whether it was aborted."""
     states: dict[int, dict[int, tuple[object, ...]]] = field(default_factory=dict)
-    """The producers by log end offset."""
+    """The state of the producers by log end offset."""
     durable_end_offset: int = 0
     log_start_offset: int = 0
 
@@ -102,7 +102,7 @@ class Life(DirectoryLife):
         self.directory.checkpoint()
 
     def compact(self) -> None:
-        """As the worker and the gateway do it."""
+        """Compact as the worker and the gateway do."""
         cleaning = begin(self.log, clean_end_offset=self.clean_end_offset, now_ms=now_ms())
         try:
             cleaned, finished = run(self.storage, cleaning)
@@ -219,7 +219,7 @@ def live(life: Life) -> Life:
 
 
 def compactions(log: Sequence[str]) -> range:
-    """The numbers of the operations of both compactions, and of what lies between them."""
+    """Return the numbers of the operations of both compactions, and of those between them."""
     first = next(number for number, name in enumerate(log) if CLEANED_SUFFIX in name)
     last = max(number for number, name in enumerate(log) if SWAP_SUFFIX in name)
     return range(first, last + 8)
@@ -242,7 +242,7 @@ def test_life_without_a_fault() -> None:
 
 @pytest.mark.parametrize("what", ["damaged", "missing"])
 def test_without_recovery_points_gaps_are_taken_for_compaction(what: str) -> None:
-    """They are all that tells a compacted log from a torn one; a log must not end at its first gap for want of them."""
+    """Only recovery points tell a compacted log from a torn one; without them, a log must not end at its first gap."""
     life = Life(new_disk())
     for step in steps(life)[:16]:
         step()

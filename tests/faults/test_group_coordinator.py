@@ -40,7 +40,7 @@ def open_on(disk: SimulatedDisk, *overrides: str) -> AbstractAsyncContextManager
 
 
 def fail_next(disk: SimulatedDisk, operation: int, kind: str) -> None:
-    """The commit's write, or the sync that makes it durable."""
+    """Fail the commit's write, or the sync that makes it durable."""
     disk.plan.fail_at, disk.plan.kind = disk.plan.operations + operation, kind
 
 
@@ -81,7 +81,9 @@ async def test_commits_are_refused_until_the_partition_is_back(operation: int, k
 
 @pytest.mark.parametrize("operation", [WRITE, SYNC])
 async def test_members_that_wait_are_answered(operation: int) -> None:
-    """The leader's assignment can't be stored: the leader, and who waits for it, look for the coordinator again."""
+    """The leader's assignment can't be stored: the leader, and the members that wait for it, look for the coordinator
+    again.
+    """
     disk = new_disk()
     async with open_on(disk, *ONE_PARTITION) as node:
         groups = node.services.groups

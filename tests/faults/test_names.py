@@ -1,7 +1,7 @@
-"""What is remembered of producer names, on a disk that fails at any one operation, or loses its power before it.
+"""Producer names are remembered on a disk that fails at any one operation, or loses its power before it.
 
-Segments roll and go, snapshots of names are written, flushes fail, the setting is turned off and on; after each recovery what
-was acknowledged is there and known, and what the log lost is not.
+Segments roll and go, snapshots of names are written, flushes fail, the setting is turned off and on; after each
+recovery what was acknowledged is there and known, and what the log lost is not.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def live(life: NamesLife) -> NamesLife:
 
 
 class Known:
-    """What a life knows at a moment, for another one to go on with."""
+    """The knowledge of a life at one moment, from which another life can continue."""
 
     def __init__(self, life: NamesLife) -> None:
         self._life = life
@@ -94,7 +94,7 @@ class Known:
 
 
 def go_on(life: NamesLife) -> None:
-    """Everything that was sent before comes again, from the first record on, and some that is new."""
+    """Send everything again from the first record on, and some new records."""
     life.kill()
     if not life.topic_config.deduplicates:
         life.toggle()
@@ -144,7 +144,10 @@ def test_one_operation_fails_and_the_partition_is_reopened(kind: str) -> None:
 
 
 def live_on(life: NamesLife) -> None:
-    """A step that fails is followed by a reopening or another start; the later ones can do without it."""
+    """Run the steps; after a failed step, reopen the partition or start again.
+
+    Later steps do not need the failed one.
+    """
     for step in steps(life):
         try:
             step()

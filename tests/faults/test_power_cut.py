@@ -1,4 +1,4 @@
-"""The power goes before any one operation of a partition's life; every state of the disk is recovered from."""
+"""The power is cut before each operation of a partition's life; every possible state of the disk is recovered."""
 
 from __future__ import annotations
 
@@ -134,7 +134,9 @@ def check_promises_after(life: Life) -> None:
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("seed", range(12))
 def test_the_snapshot_that_recovery_used_survives_a_power_cut(seed: int, restarted: bool) -> None:
-    """It was written at a roll and never flushed; after the segment before it is deleted, nothing else remembers."""
+    """The snapshot was written at a roll and never flushed; once the segment before it is deleted, only the snapshot
+    has this state.
+    """
     life = Life(new_disk())
     life.open()
     life.append(0)
@@ -155,7 +157,7 @@ def test_the_snapshot_that_recovery_used_survives_a_power_cut(seed: int, restart
 
 
 def test_a_spoiled_snapshot_is_replaced_before_segments_go() -> None:
-    """Its producers are in the log still, but not for long."""
+    """The snapshot's producers are still in the log, but not for long."""
     life = Life(new_disk())
     life.open()
     life.append(0)

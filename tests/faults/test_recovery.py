@@ -1,4 +1,4 @@
-"""What goes wrong while a start recovers: another power cut, a read or a write that fails. The next start has it all."""
+"""A start fails while it recovers: another power cut, a failed read or write. The next start has all records."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.faults.simulated_disk import SimulatedDisk
 from tests.faults.test_power_cut import live, live_on, moments, recover_and_check, verify
 
 EVERY = 48
-"""One of so many moments of a life is looked at, another one by each part."""
+"""One of this number of moments of a life is tested, another one by each part."""
 PARTS = 2
 READS_EVERY = 3
 
 
 def crashed(part: int) -> list[tuple[Image[Promises], SimulatedDisk]]:
-    """Moments of a life, and what the power left of the disk."""
+    """Yield moments of a life, with what a power cut leaves of the disk."""
     found = []
     for image in moments()[part * EVERY // PARTS :: EVERY]:
         left = image.disk.copy()
@@ -64,7 +64,7 @@ def test_an_operation_fails(kind: str, part: int) -> None:
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_a_read_fails(part: int) -> None:
-    """What can't be read is not taken for damaged: nothing is cut off for it."""
+    """Data that can't be read is not taken for damaged: nothing is truncated."""
     for image, left in crashed(part):
         counted = left.copy()
         opened(counted, image.known.copy())
@@ -75,7 +75,7 @@ def test_a_read_fails(part: int) -> None:
 
 
 def fail_and_start_again(described: str, disk: SimulatedDisk, known: Promises) -> None:
-    """A start on a disk that fails; what it says is sound, and after it has failed or not, the next one has it all."""
+    """Start on a disk that fails; all records that it serves are right, and the next start has all of them."""
     promises = known.copy()
     life = Life(disk, promises)
     try:

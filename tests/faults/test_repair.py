@@ -1,4 +1,6 @@
-"""The power goes before any operation of `seqgate repair`: what is sound is there at its offset, damaged or given up the rest."""
+"""The power is cut before each operation of `seqgate repair`: sound batches stay at their offsets, the others are
+damaged or given up.
+"""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def test_one_operation_fails_and_the_partition_is_reopened(kind: str, names: str
 
 
 def live_on(life: Life) -> None:
-    """A step that fails is followed by a restart or a reopening; what it left undone, the later ones can do without."""
+    """Run the steps; after a failed step, restart or reopen. Later steps do not need the failed one."""
     for step in steps(life):
         try:
             step()

@@ -1,4 +1,4 @@
-"""The simulated disk is one: it does what the system's does, and loses what it may lose and nothing else."""
+"""The simulated disk behaves as the system's disk, and loses only what a real one may lose."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def sync_directory(process: SimulatedProcess, path: str = "/d") -> None:
 
 
 def states(make: Callable[[SimulatedDisk], None]) -> set[tuple[tuple[str, bytes], ...]]:
-    """Everything a power cut can leave of what `make` did, with whole writes."""
+    """Return every state that a power cut can leave of what `make` did, with whole writes."""
     found = set()
     choices = Enumeration()
     while True:

@@ -33,7 +33,7 @@ from tests.support.transactional_client import (
 )
 
 END_WAIT_S = 0.05
-"""With a disk that stays broken a request would wait in vain."""
+"""Short, because a request waits in vain for a disk that stays broken."""
 SETTINGS = ("transaction.state.log.num.partitions=1", "offsets.topic.num.partitions=1")
 ENDS = (True, False, True)
 SEEDS = (0, 1, 5, 6)

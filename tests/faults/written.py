@@ -1,4 +1,4 @@
-"""What a log was given, batch by batch, what it gives back, and what the batches say of transactions."""
+"""The batches that a log was given, the batches that it returns, and the transactions in them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COMMIT_KEY = bytes((0, 0, 0, 1))
 
 @dataclass
 class Written:
-    """One batch that the log took: where it lies and what is in it."""
+    """A batch that the log accepted: its place and its contents."""
 
     base_offset: int
     producer_id: int
@@ -25,7 +25,7 @@ class Written:
     producer_epoch: int = 0
     is_transactional: bool = False
     marker: bool | None = None
-    """Whether it commits, of a marker."""
+    """Whether a marker commits; None for other batches."""
 
     @property
     def end_offset(self) -> int:
@@ -33,7 +33,7 @@ class Written:
 
 
 def read_all(log: PartitionLog) -> list[Written]:
-    """Every batch from log_start_offset to the end."""
+    """Return every batch from log_start_offset to the end."""
     found: list[Written] = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:
@@ -59,7 +59,7 @@ def _written(header: BatchHeader, data: bytes) -> Written:
 
 @dataclass
 class TransactionalProducer:
-    """One transactional producer as its batches left it."""
+    """The state of a transactional producer, as its batches say."""
 
     producer_epoch: int = 0
     next_sequence: int = 0
@@ -68,12 +68,12 @@ class TransactionalProducer:
 
 
 class Transactions:
-    """What all batches of a log, from offset 0 on, say of its transactions; by reading them one after the other."""
+    """The transactions in all batches of a log, from offset 0 on, found by reading one batch after the other."""
 
     def __init__(self, written: list[Written]) -> None:
         self.states = {producer_id: TransactionalProducer() for producer_id in TRANSACTIONAL}
         self.ended: list[tuple[int, int]] = []
-        """(first offset, offset of the marker) of each transaction that has one."""
+        """(first offset, offset of the marker) of each ended transaction."""
         self.fates: list[tuple[Written, bool | None]] = []
         """Each batch of records and whether it counts; None while its transaction is open."""
         for batch in written:
@@ -117,7 +117,7 @@ class Transactions:
 
 
 def committed_values(log: PartitionLog, offset: int) -> list[bytes]:
-    """What a Kafka consumer of committed records returns that begins at `offset`."""
+    """Return the values that a consumer of committed records gets from `offset` on."""
     values = []
     while offset < log.last_stable_offset:
         region = log.find(offset, 500, upper_bound=log.last_stable_offset)

@@ -1,7 +1,7 @@
 """python -m tests.fuzzing [--target NAME]... [--seconds N] [--seed S] [--keep]
 
-Fuzzes all targets, or those named, for N seconds in all. Ends with one line of JSON and status 1 when bytes broke something.
---keep adds what reached more of the code than the kept inputs to `corpora/`, as few inputs as do.
+Fuzzes all targets, or those named, for N seconds in all. Ends with one line of JSON; exits with 1 when an input broke
+something. --keep adds inputs that reach more code than the kept ones to `corpora/`, as few as possible.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Changes that break formats of all kinds: numbers at their extremes, lengths that lie, pieces that are missing or twice there."""
+"""Changes that break formats of all kinds: extreme numbers, wrong lengths, pieces that are missing or doubled."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SIZES = {1: "B", 2: ">H", 4: ">I", 8: ">Q"}
 
 
 def extreme(chance: random.Random, bits: int) -> int:
-    """A signed number of so many bits that breaks arithmetic, or is nearly one."""
+    """Return a signed number of `bits` bits at or near a limit of arithmetic."""
     fitting = [value for value in EXTREMES if -(1 << bits - 1) <= value < 1 << bits - 1]
     value = chance.choice([*fitting, chance.getrandbits(bits) - (1 << bits - 1)]) + chance.choice(
         (0, 0, 0, 1, -1)
@@ -19,7 +19,7 @@ def extreme(chance: random.Random, bits: int) -> int:
 
 
 def changed(data: bytes, chance: random.Random, times: int = 3) -> bytes:
-    """The bytes with up to so many changes."""
+    """Return the bytes with a few random changes."""
     for _ in range(chance.randint(1, times)):
         data = _changed_once(data, chance)
     return data

@@ -1,4 +1,4 @@
-"""Batches of records with producer names, to be held against a plain reading of them: well-formed, odd and damaged ones."""
+"""Batches of records with producer names: well-formed, odd and damaged ones. A plain reader judges them, too."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAME, SEQUENCE, EPOCH = b"dedup.name", b"dedup.sequence", b"dedup.epoch"
 
 
 def batches_of(data: bytes) -> Iterator[bytes]:
-    """The batches of an input, each with the CRC that it ought to have."""
+    """Return the batches of an input, each with a right CRC."""
     for _ in range(MOST_BATCHES):
         if len(data) < HEADER_BYTES:
             return
@@ -98,7 +98,7 @@ def _changed_within(batch: bytes, chance: random.Random) -> bytes:
 
 
 def _composed(chance: random.Random) -> bytes:
-    """A batch of a few runs of records that lie alike, some of them with something odd."""
+    """Return a batch with a few runs of records of the same layout, some of them odd."""
     records: list[Record] = []
     for _ in range(chance.choice((1, 1, 2, 4))):
         records += _run(chance)

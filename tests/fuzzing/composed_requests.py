@@ -25,9 +25,9 @@ GROUPS = ("classic", "consumer", "shared")
 TRANSACTION = "transaction"
 CLIENT_ID = "fuzzed"
 TOPIC_IDS = tuple(uuid.UUID(bytes=b"topic id number" + bytes([number])) for number in range(len(TOPICS)))
-"""Stand for the ids that the topics have in the gateway that is fed."""
+"""Placeholders for the ids that the topics have in the gateway under test."""
 MEMBER_ID = f"{CLIENT_ID}-{uuid.UUID(int=0)}"
-"""Stands for the id of the one member of the group `classic`."""
+"""Placeholder for the id of the only member of the group `classic`."""
 VERSIONS = tuple(
     (api.key, version) for api in APIS for version in range(api.min_version, api.max_version + 1)
 )
@@ -79,7 +79,7 @@ _GROUP_FIELDS = ("group", "coordinator_key", "key")
 
 
 def request(chance: random.Random) -> bytes:
-    """A whole request, with the length before it."""
+    """Return a whole request, with the length before it."""
     api_key, version = chance.choice(VERSIONS)
     request_type: Any = load_request_schema(api_key, version)
     while True:
@@ -87,7 +87,7 @@ def request(chance: random.Random) -> bytes:
         try:
             entity_writer(request_type)(buffer, _entity(request_type, chance))
         except (ValueError, TypeError, OverflowError):
-            continue  # kio writes no text that is too long for its field
+            continue  # kio writes no string that is too long for its field
         header = encode_header(api_key, version, 7, flexible=request_type.__flexible__, client_id=CLIENT_ID)
         frame = header + buffer.getvalue()
         return len(frame).to_bytes(4, "big") + frame

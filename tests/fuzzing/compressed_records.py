@@ -1,6 +1,6 @@
-"""Compressed payloads: an input is a codec's id and what claims to be compressed with it.
+"""Compressed payloads: an input is a codec's id and bytes that claim to be compressed with it.
 
-No payload decompresses to more than the limit, and none is worse than refused.
+No payload decompresses to more than the limit; a bad payload is refused and has no other effect.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What comes in on the control socket: an input is what somebody writes to it.
+"""The control socket: an input is what a client writes to it.
 
-It is answered with one line of JSON, and so is the next one who asks. What only tells of something, which is all that a request
-does without `execute`, changes nothing.
+The gateway answers it with one line of JSON, and the next client, too. A request without `execute` only reads and
+changes nothing.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _check(line: bytes) -> Answer:
 
 
 def _filled(kind: Any) -> dict[str, Any]:
-    """A value for each field that needs one."""
+    """Return a value for each required field."""
     values: dict[str, Any] = {}
     for field in msgspec.structs.fields(kind):
         if field.required:

@@ -1,4 +1,4 @@
-"""The kept inputs of a target: a text file with one input per line, in base64, and lines after `#` that say what it is for."""
+"""The kept inputs of a target: a text file with one input per line, in base64; lines after `#` say why it is kept."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ DIRECTORY = Path(__file__).parent / "corpora"
 
 
 def path_of(target: str) -> Path:
-    """The file of a target's kept inputs."""
+    """Return the path of a target's kept inputs."""
     return DIRECTORY / f"{target}.txt"
 
 
 def kept(target: str) -> Iterator[bytes]:
-    """All kept inputs of a target."""
+    """Return all kept inputs of a target."""
     path = path_of(target)
     if path.exists():
         for line in path.read_text().splitlines():
@@ -25,12 +25,12 @@ def kept(target: str) -> Iterator[bytes]:
 
 
 def line_of(data: bytes) -> str:
-    """An input as its line."""
+    """Return an input as its line."""
     return base64.b64encode(data).decode()
 
 
 def keep(target: str, inputs: Iterable[bytes], reason: str) -> None:
-    """Add inputs with a word on why they are kept."""
+    """Add inputs with the reason for which they are kept."""
     known = set(kept(target))
     lines = [line_of(data) for data in inputs if data not in known]
     if lines:

@@ -16,7 +16,7 @@ from crc32c import crc32c
 from tests.fuzzing.changes import extreme
 
 Files = Mapping[str, bytes]
-"""Contents by path below the directory."""
+"""File contents by path below the directory."""
 _STEP = struct.Struct(">BBHB")
 CUT, OVERWRITE, INSERT, REMOVE, DELETE, REPLACE, SEAL, COPY = range(8)
 _FROM_THE_END = 0x80
@@ -26,16 +26,16 @@ MOST_STEPS = 8
 
 @dataclass
 class Damaged:
-    """What the damage left, and what it was done to."""
+    """The files after the damage, and which files were damaged."""
 
     files: dict[str, bytes]
     touched: set[str] = field(default_factory=set)
     sealed: set[str] = field(default_factory=set)
-    """Files whose checksums fit the damage."""
+    """The files whose checksums were made to fit the damage."""
 
 
 def damaged(files: Files, steps: bytes) -> Damaged:
-    """The files after the steps."""
+    """Return the files after the steps."""
     names = sorted(files)
     result = Damaged(dict(files))
     position = 0
@@ -82,17 +82,17 @@ def _take_step(result: Damaged, name: str, what: int, at: int, size: int, argume
 
 
 def sealed(content: bytes) -> bytes:
-    """The bytes with the checksum at their end that they ought to have."""
+    """Return the bytes with a right checksum at their end."""
     return content[:-4] + struct.pack(">I", crc32c(content[:-4]))
 
 
 def steps_of(*steps: tuple[int, int, int, bytes]) -> bytes:
-    """An input without its first byte, from (file, what, position, bytes) each."""
+    """Encode an input without its first byte, from (file, what, position, bytes) for each step."""
     return b"".join(_STEP.pack(number, what, at, len(data)) + data for number, what, at, data in steps)
 
 
 def mutated_steps(data: bytes, files: Files, chance: random.Random) -> bytes:
-    """Another input, with a step more, or less, or another one."""
+    """Return another input, with a step more, or less, or another one."""
     names = sorted(files)
     steps = data[1:] if len(data) > 1 and chance.random() < 0.6 else b""
     number = chance.randrange(len(names))

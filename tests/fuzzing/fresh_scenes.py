@@ -1,4 +1,6 @@
-"""Inputs fed to one gateway after another: what they make in one is never tidied up, so each takes no more than so many."""
+"""Feeds inputs to one gateway after another. What inputs create is never removed, so each gateway takes a limited
+number.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,12 @@ from tests.fuzzing.scene import Scene, running_scene
 from tests.fuzzing.target import Run
 
 Feed = Callable[[Scene, bytes], Awaitable[bool]]
-"""Feeds one input to the gateway of a scene; whether the next one may have the same."""
+"""Feeds one input to the gateway of a scene; returns whether the next input may use the same gateway."""
 
 
 @contextmanager
 def fresh_scenes(feed: Feed, inputs_per_scene: int) -> Iterator[Run]:
-    """Feeds inputs, with a gateway as soon as there is one to feed."""
+    """Feed inputs, starting a gateway when one is needed."""
     loop = uvloop.new_event_loop()
     feeder = _Feeder(loop, feed, inputs_per_scene)
     try:
@@ -40,7 +42,7 @@ class _Feeder:
         try:
             self._loop.run_until_complete(self._run(data))
         except BaseException:
-            # what comes next is not to suffer from it
+            # the next input must not suffer from this one
             self._loop.run_until_complete(self.close())
             raise
 

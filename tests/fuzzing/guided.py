@@ -24,7 +24,7 @@ PRODUCT = ["gateway", "log", "seq_validator", "pid_allocator"]
 
 
 class Counter:
-    """Counts that outlive the process however it ends."""
+    """Counters that outlive the process however it ends."""
 
     def __init__(self, path: Path) -> None:
         path.write_bytes(bytes(COUNTS.size))
@@ -50,7 +50,7 @@ def main(name: str, directory: Path, options: list[str]) -> None:
     for number, data in enumerate([*target.seeds(), *corpus.kept(name)]):
         (found / f"seed-{number:04d}").write_bytes(data)
     faulthandler.register(TELLS_WHERE, all_threads=True)
-    logging.getLogger().addHandler(logging.NullHandler())  # millions of inputs are told of otherwise
+    logging.getLogger().addHandler(logging.NullHandler())  # libFuzzer would report each of millions of inputs
     counter = Counter(directory / "counts")
 
     def mutate(data: bytes, max_size: int, seed: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Which inputs are worth keeping: as few as reach all that all of them reach."""
+"""Chooses which inputs to keep: as few as cover all code that all of them cover."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Arc = tuple[str, int, int]
 
 
 def keep_fewest(name: str, paths: Sequence[Path]) -> None:
-    """Keep those of the inputs that go from one line of the product to another where no kept one goes."""
+    """Keep the inputs that cover a pair of consecutive lines which no kept input covers."""
     logging.getLogger().addHandler(logging.NullHandler())
     target = load(name)
     with target.opened() as run:
@@ -39,7 +39,7 @@ def keep_fewest(name: str, paths: Sequence[Path]) -> None:
 
 
 def arcs_of(run: Run, data: bytes) -> set[Arc]:
-    """From which line of the product to which it went."""
+    """Return the pairs of consecutive lines that an input covers."""
     arcs: set[Arc] = set()
     last: dict[FrameType, int] = {}
 

@@ -1,4 +1,4 @@
-"""How much work and memory an input may cost, told in proportion to its size and to the machine."""
+"""Limits for the work and memory of an input, in proportion to its size and to the speed of the machine."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 from tests.fuzzing.target import Breach, Run, Target
 
 WORK_PER_BYTE = 0.02
-"""Units of CPU time that each byte of an input may take; most take a thousandth."""
+"""Units of CPU time that each byte of an input may take; most inputs take a thousandth of that."""
 ATTEMPTS = 3
-"""So often must an input take too long, as other work of the machine may have got in between."""
+"""An input must exceed the limit this many times, because other work of the machine may have slowed it down."""
 _ROUNDS = 5
 _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
@@ -19,7 +19,7 @@ _CLEAR = Path("/proc/self/clear_refs")
 
 @cache
 def unit_of_work() -> float:
-    """Seconds of CPU time that a fixed piece of Python takes in this process, about a millisecond."""
+    """Return the CPU seconds of a fixed piece of Python work in this process, about a millisecond."""
     taken = []
     for _ in range(_ROUNDS):
         before = time.thread_time()
@@ -35,7 +35,10 @@ def _step(number: int) -> int:
 
 
 def check_work(target: Target, run: Run, data: bytes) -> None:
-    """Feed the input. Raises Breach when this thread works too long for so few bytes, and what `run` raises."""
+    """Feed the input and measure its time.
+
+    Raises Breach when this thread works too long for the size, and the errors of `run`.
+    """
     allowed = (target.BASE_WORK + WORK_PER_BYTE * len(data)) * unit_of_work()
     for _ in range(ATTEMPTS):
         before = time.thread_time()
@@ -50,16 +53,16 @@ def check_work(target: Target, run: Run, data: bytes) -> None:
 
 
 def check(target: Target, run: Run, data: bytes) -> None:
-    """Feed the input, within both limits."""
+    """Feed the input within both limits."""
     check_memory(target, lambda data: check_work(target, run, data), data)
 
 
 def check_memory(target: Target, run: Run, data: bytes) -> None:
-    """Feed the input. Raises Breach when the process grows by too much meanwhile; only Linux tells."""
+    """Feed the input and measure memory. Raises Breach when the process grows by too much; only Linux reports that."""
     if not _STATUS.exists():
         run(data)
         return
-    _CLEAR.write_text("5")  # the peak counts from here on
+    _CLEAR.write_text("5")  # reset the peak
     before = _status_bytes("VmRSS")
     run(data)
     grown = _status_bytes("VmHWM") - before

@@ -1,8 +1,8 @@
 """Batches of records with producer names: an input is a byte of choices and up to four batches, one after the other.
 
-The quick look at their headers finds what a plain reading of every record finds, whatever batch was looked at before. A log
-that deduplicates then gets each batch twice, is stopped or killed, and gets all of them again from another producer: what it
-stores and remembers is what a plain model of names says, and nothing of a name is there twice.
+The fast search for name headers finds what a plain reading of every record finds, whatever batch came before. A log
+that deduplicates then gets each batch twice, is stopped or killed, and gets all of them again from another producer:
+what it stores and remembers is what a plain model of names says, and nothing of a name is there twice.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ CONFIG = LogConfig(
     deduplication_name_max_bytes=20,
 )
 KILLED, COMMITTED = 1, 2
-"""The choices."""
+"""The bits of the choices."""
 _REFUSED_FOR_ITS_PRODUCER = {45, 47, 48, 52, 89}
-"""Codes of what is found before anybody looks at names."""
+"""Codes of errors that are found before names are read."""
 
 
 @contextmanager
@@ -80,7 +80,7 @@ def _name_headers() -> NameHeaders:
 
 
 class _Sent:
-    """A batch as it was sent, and what it is when it is read plainly."""
+    """A batch as it was sent, and its records as a plain reader reads them."""
 
     def __init__(self, batch: bytes) -> None:
         self.bytes = batch
@@ -104,7 +104,10 @@ class _Sent:
 
     @property
     def is_sound(self) -> bool:
-        """Whether it is known what is to become of it. Nobody can read the others, or no Produce brings them as far as a log."""
+        """Whether the outcome of the batch is certain.
+
+        Other batches can't be read, or no Produce request can bring them to a log.
+        """
         if self.header is None:
             return True
         is_of_nobody = self.header.is_transactional and self.header.producer_id < 0
@@ -116,7 +119,7 @@ class _Sent:
         return self.header.producer_id if self.header.is_transactional else NO_PRODUCER
 
     def check_reading(self, used: NameHeaders) -> None:
-        """Read it as it came and as it is read again, with the headers of a batch before and without."""
+        """Read the batch twice, with and without the header layout of an earlier batch."""
         if self.header is None or self.header.record_count > CONFIG.max_decoded_records:
             return
         for headers in (used, _name_headers()):
@@ -140,7 +143,7 @@ class _Sent:
             raise Breach(f"the names of the records are {self.named}, found were {found}")
 
     def by_another(self) -> _Sent:
-        """The same records from a producer without an id."""
+        """Return the same records from a producer without an id."""
         batch = bytearray(self.bytes)
         batch[22] &= ~TRANSACTIONAL_FLAG
         struct.pack_into(">qhi", batch, 43, -1, -1, -1)
@@ -166,11 +169,11 @@ class _Life:
         self._log = self._opened()
         self._names = PlainNames(MAX_NAMES)
         self._stored: dict[int, list[Record]] = {}
-        """The records of each batch, by its base_offset."""
+        """The records of each batch, by its base offset."""
         self._is_whole = False
-        """Whether the log was told since its start that there are no other partitions."""
+        """Whether the log has learned since its start that there are no other partitions."""
         self._epochs: Counter[int] = Counter()
-        """The newest epoch of each producer id."""
+        """The newest producer epoch of each producer id."""
 
     def live(self, batches: Sequence[_Sent]) -> None:
         for sent in batches:
@@ -198,7 +201,7 @@ class _Life:
         self._check()
 
     def end(self, batches: Sequence[_Sent]) -> None:
-        """Add what nobody can read, and start again with it."""
+        """Append a batch that can't be read, and start again with it."""
         for sent in batches:
             with suppress(LogError):
                 self._log.append(sent.bytes, now_ms=NOW_MS)
@@ -207,7 +210,7 @@ class _Life:
             self._start_again()
 
     def _append(self, sent: _Sent) -> None:
-        """Again where a new epoch is to be written down first, or the topic's other partitions, of which there are none, looked at."""
+        """Append again after a new epoch had to be persisted, or the other partitions (there are none) had to be read."""
         judged = self._judged(sent)
         log_end_offset = self._log.log_end_offset
         try:
@@ -242,7 +245,7 @@ class _Life:
         if sent.header is None:
             return
         if info.is_duplicate and info.has_offsets:
-            return  # its producer sent it before
+            return  # the producer sent this batch before
         if not isinstance(judged, Judged):
             raise Breach(f"a batch is taken that is to be refused with {judged.__name__}")
         if self._names.raised(judged):
@@ -302,7 +305,7 @@ class _Life:
         self._log.advance_high_watermark(self._log.log_end_offset)
 
     def _check(self) -> None:
-        """What is remembered and what is there is what must be."""
+        """Check that the log stores and remembers exactly what it must."""
         told = {
             state.name: (state.persisted_sequence, state.pushed_sequence, state.epoch, state.is_pending)
             for state in self._log.record_states.name_states()
@@ -328,7 +331,7 @@ class _Life:
 
 
 def _content(record: Record) -> Record:
-    """Times are not compared: the topic has its say there."""
+    """Return a record's contents without its time: the topic's configuration may change that."""
     return record._replace(timestamp=0)
 
 

@@ -42,7 +42,7 @@ MOST_READS = 200
 
 
 class Directories:
-    """The directories that are damaged, and where."""
+    """The directories to damage, and where they are."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -71,13 +71,13 @@ def _open(path: Path) -> LogDirectory:
 
 @cache
 def directories() -> tuple[Files, ...]:
-    """The files that are damaged, by kind."""
+    """The files to damage, by kind."""
     with temporary_directory() as path:
         return tuple(made(path / "data", kind) for kind in (CLEAN, KILLED, SWAPPING))
 
 
 def made(path: Path, kind: int) -> Files:
-    """The files of a directory that was stopped, or whose process was killed, perhaps while a segment was replaced."""
+    """Return the files of a directory that was stopped, or whose process was killed, perhaps during a segment swap."""
     directory = _open(path)
     for number, name in enumerate(LOGS):
         log = directory.create(name, uuid.UUID(int=number + 1), 0, CONFIG)
@@ -102,7 +102,7 @@ def made(path: Path, kind: int) -> Files:
 
 
 def _swap_of(files: Files, segments: list[str]) -> Files:
-    """Two segments as one, with its indexes, before it takes their place."""
+    """Return two segments merged into one, with its indexes, before it replaces them."""
     first, second = (segment.removesuffix(LOG_SUFFIX) for segment in segments)
     base_offset, position = int(second.rpartition("/")[2]), len(files[segments[0]])
     offsets = [
@@ -154,12 +154,12 @@ def _flush(log: PartitionLog) -> None:
 
 
 def read_files(path: Path) -> dict[str, bytes]:
-    """All files below a directory."""
+    """Return all files below a directory."""
     return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
 
 
 def write_files(path: Path, files: Files) -> None:
-    """Put the files into a directory."""
+    """Write the files into a directory."""
     for name, content in files.items():
         file = path / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -168,7 +168,7 @@ def write_files(path: Path, files: Files) -> None:
 
 
 def _batches_of(files: Files, log: str) -> dict[int, bytes]:
-    """All batches of a log by their base offsets."""
+    """Return all batches of a log by their base offsets."""
     found: dict[int, bytes] = {}
     for name, content in files.items():
         if name.startswith(f"{log}-0/") and name.endswith(LOG_SUFFIX):
@@ -204,7 +204,7 @@ def _check_log(directory: LogDirectory, name: str, batches: dict[int, bytes], da
             return
         served = _served(log)
     except IncompatibleFormat:
-        return  # a later version wrote it, as far as anybody can tell
+        return  # the batch seems to be of a later release
     except (LogError, OSError) as error:
         if not may_lose:
             raise Breach(f"{name} can't be read, and nothing of its records was damaged: {error}") from error
@@ -219,13 +219,13 @@ def _check_log(directory: LogDirectory, name: str, batches: dict[int, bytes], da
 
 
 def _may_pass_for_whole(touched: set[str]) -> bool:
-    """Whether a cleaned segment was damaged together with the index that tells what was in it."""
+    """Whether a cleaned segment was damaged together with the index of its gaps."""
     swaps = (path.removesuffix(".log.swap") for path in touched if path.endswith(".log.swap"))
     return any(f"{swap}.timeindex.swap" in touched for swap in swaps)
 
 
 def _served(log: PartitionLog) -> dict[int, bytes]:
-    """What a reader gets who goes through the log and passes over what is damaged, as far as it is sound."""
+    """Return the sound batches that a reader gets who passes over damaged ones."""
     log.advance_high_watermark_to_end()
     found: dict[int, bytes] = {}
     offset = log.log_start_offset
@@ -245,7 +245,7 @@ def _served(log: PartitionLog) -> dict[int, bytes]:
 
 
 def _sound_batches(records: bytes) -> Iterator[bytes]:
-    """The batches up to the first that is cut or damaged: a reader sees that, and stops."""
+    """Return the batches up to the first damaged one, where a reader stops."""
     position = 0
     while len(records) - position >= HEAD.size:
         size = 12 + int.from_bytes(records[position + 8 : position + 12], "big", signed=True)
@@ -257,7 +257,7 @@ def _sound_batches(records: bytes) -> Iterator[bytes]:
 
 
 def _look_up(log: PartitionLog) -> None:
-    """What else consumers ask."""
+    """Look up offsets and timestamps, as consumers do."""
     lookups.offset_of_max_timestamp(log)
     for timestamp in (0, NOW_MS, NOW_MS + 5, 2**62):
         lookups.offset_for_timestamp(log, timestamp)
@@ -267,9 +267,9 @@ def _look_up(log: PartitionLog) -> None:
 
 
 _PLACE = struct.Struct(">q15xi")
-"""The base_offset and the last_offset_delta of a batch."""
+"""The position of base_offset and of last_offset_delta in a batch."""
 HEAD_KEPT = 21
-"""What comes before is not under the CRC of Kafka's format: nobody can tell that an offset there was changed at rest."""
+"""The size of the head that Kafka's CRC does not cover: a changed offset there can't be noticed."""
 _DECIDES_WHAT_IS_KEPT = frozenset({"partition.metadata", "log-start-offset-checkpoint"})
 
 

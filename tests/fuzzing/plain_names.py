@@ -1,7 +1,4 @@
-"""Producer names as their description has them: what records say of themselves, and what is stored of them.
-
-Slow and plain, to be held against what the log does.
-"""
+"""A slow and plain model of producer names: it reads the names of records, and tells what a log must store."""
 
 from __future__ import annotations
 
@@ -19,11 +16,11 @@ REFUSALS: dict[Refusal, type[LogError]] = {Refusal.UNDECIDED: NameUndecided, Ref
 
 
 class HalfNamed(Exception):
-    """A record says only a part of what it should, or what can't be."""
+    """A record has only a part of its name headers, or impossible values."""
 
 
 def plain_records(batch: bytes, config: LogConfig) -> list[Record]:
-    """All records of a batch, with offsets from 0 on. Raises LogError."""
+    """Return all records of a batch, with offsets from 0 on. Raises LogError."""
     header = parse_header(batch)
     found = []
     last_offset = -1
@@ -37,7 +34,7 @@ def plain_records(batch: bytes, config: LogConfig) -> list[Record]:
 
 
 def plain_name(record: Record, config: LogConfig) -> NamedRecord | None:
-    """What a record says of itself; None where it says nothing. Raises HalfNamed."""
+    """Return the name, sequence id and epoch of a record; None without name headers. Raises HalfNamed."""
     said = dict(record.headers)
     name = said.get(config.deduplication_name_header, b"")
     sequence = said.get(config.deduplication_sequence_header, b"")
@@ -58,14 +55,14 @@ def _number(text: bytes | None) -> int:
 
 
 class PlainNames:
-    """All names of one partition, of which it may remember so many."""
+    """All names of one partition, up to a limit."""
 
     def __init__(self, max_names: int) -> None:
         self.names: dict[bytes, NameState] = {}
         self._max_names = max_names
 
     def judge(self, records: Sequence[NamedRecord], transaction_of: int) -> Judged[bytes] | type[LogError]:
-        """Return what is to become of a batch with these records, or the error with which it is refused."""
+        """Return the outcome of a batch with these records, or the error that refuses it."""
         claims = [Claim(record.position, record.name, record.sequence_id, record.epoch) for record in records]
         judged = judge(self.names, claims, transaction_of)
         if isinstance(judged, Refusal):
@@ -76,7 +73,7 @@ class PlainNames:
         return judged
 
     def raised(self, judged: Judged[bytes]) -> dict[bytes, int]:
-        """Return the new epochs that no stored record tells: they are written down before the batch is taken."""
+        """Return the new name epochs that no stored record holds; they must be persisted before the batch is accepted."""
         return {
             name: judged.names[name].epoch
             for name in judged.repeated
@@ -84,19 +81,19 @@ class PlainNames:
         }
 
     def take(self, judged: Judged[bytes]) -> None:
-        """Take the batch."""
+        """Accept the batch."""
         self.names.update(judged.names)
 
     def raise_epochs(self, judged: Judged[bytes]) -> None:
-        """Refuse the batch until its epochs are written down; they hold at once."""
+        """Refuse the batch until its name epochs are persisted; they count at once."""
         for name, epoch in self.raised(judged).items():
             self.names[name].epoch = epoch
 
     def open_transactions(self) -> list[int]:
-        """The producers that hold names."""
+        """Return the producers with pending names."""
         return sorted({producer for name in self.names.values() for producer in name.held})
 
     def end_transaction(self, producer: int, *, commit: bool) -> None:
-        """Count what a producer holds from now on, or never."""
+        """End a producer's transaction: its pending sequence ids count from now on, or never."""
         for name in self.names.values():
             name.decide(producer, commit=commit)

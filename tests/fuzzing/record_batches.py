@@ -1,8 +1,8 @@
 """Record batches as producers send them: an input is what a Produce request holds for one partition.
 
-What is refused is refused with one of the log's errors. What is accepted after every record was looked at can be read by all
-who read records later: consumers, compaction, delayed delivery, the coordinators. What was only looked at from outside
-may be damaged within, and then all of them say so.
+A bad batch is refused with one of the log's errors. A batch that passes deep validation can be read by all readers:
+consumers, compaction, delayed delivery, the coordinators. A batch that passes shallow validation only may be damaged
+inside, and then all readers report that.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def mutated(data: bytes, chance: random.Random) -> bytes:
 
 
 def _composed(chance: random.Random) -> bytes:
-    """A batch whose records are well-formed but for what a few of them say."""
+    """Return a batch of well-formed records, but for a few wrong fields."""
     records = [_record(index, chance) for index in range(chance.choice((1, 1, 2, 3, 20)))]
     codec = chance.randrange(5)
     plain = b"".join(record.encode(index) for index, record in enumerate(records))
@@ -201,7 +201,7 @@ def _with_field_changed(data: bytes, chance: random.Random) -> bytes:
 
 
 def _sealed(data: bytes) -> bytes:
-    """The batch with the length and the CRC that it ought to have."""
+    """Return the batch with a right length and CRC."""
     batch = bytearray(data[:MAX_INPUT_BYTES])
     if len(batch) >= HEADER_BYTES:
         struct.pack_into(">i", batch, 8, len(batch) - 12)

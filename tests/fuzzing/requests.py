@@ -1,7 +1,7 @@
-"""What comes in on a client's connection: an input is all bytes that a client sends before it hangs up.
+"""A client's connection: an input is all bytes that the client sends before it hangs up.
 
-Every request is answered or its connection closed, with a line that says why; nothing fails inside the gateway, and other
-clients go on producing and reading.
+Every request is answered or its connection closed, with a line that says why; nothing fails inside the gateway, and
+other clients go on producing and reading.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def mutated(data: bytes, chance: random.Random) -> bytes:
 
 
 def _frames(data: bytes) -> list[bytes]:
-    """The whole requests in a stream, and what is left."""
+    """Return the whole requests in a stream, and the rest."""
     frames = []
     while len(data) > 4:
         size = 4 + int.from_bytes(data[:4], "big")

@@ -1,4 +1,4 @@
-"""Guided runs of several targets, one process after the other, and what came of them."""
+"""Runs several targets guided by coverage, one process after the other, and collects the results."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from tests.fuzzing import corpus
 
 ROOT = Path(__file__).parents[2]
 CRASHES_PER_TARGET = 5
-"""After so many a target is given up: what it finds is mostly the same."""
+"""After this number of crashes a target ends: further ones are mostly the same."""
 LEAST_SECONDS = 1
 UNLIMITED = -1
-"""libFuzzer's word for as many inputs as the time allows."""
+"""libFuzzer's value for no limit of inputs."""
 START_S = 120
-"""A process that has not ended so long after its time is stuck; libFuzzer ends any input after a minute."""
+"""A process that runs this long after its time is stuck; libFuzzer itself ends any input after a minute."""
 COUNTS = struct.Struct("<qq")
-"""Inputs and bytes, as the process that feeds them leaves them behind."""
+"""The file with the number of inputs and bytes, which the feeding process leaves behind."""
 HAS_WHEELS = sys.platform == "linux" and platform.machine() == "x86_64" and sys.version_info < (3, 15)
-"""Whether there is an atheris for this Python and machine; where there is, it must be there."""
+"""Whether atheris has a wheel for this Python and machine; then it must be installed."""
 TELLS_WHERE = signal.SIGUSR2
-"""Has the process print what its threads do."""
+"""The signal that makes the process print the stack of each thread."""
 DYING_S = 30
 _REACHED = re.compile(r" cov: (\d+) ft: (\d+) ")
 
 
 @dataclass
 class Outcome:
-    """Counts by what was counted, and a sentence for each thing that broke."""
+    """The counts, and a sentence for each thing that broke."""
 
     counts: Counter[str] = field(default_factory=Counter)
     breaches: list[str] = field(default_factory=list)
@@ -95,10 +95,10 @@ def _fuzz_target(
 
 
 def _guided(name: str, seconds: int, most_inputs: int, seed: int, directory: Path) -> tuple[str, int]:
-    """Return what the process said, and its exit status."""
+    """Return the output of the process, and its exit status."""
     command = [sys.executable, "-m", "tests.fuzzing.guided", name, str(directory)]
     command += [f"-max_total_time={seconds}", f"-runs={most_inputs}", f"-seed={seed & 0xFFFFFFFF or 1}"]
-    command += ["-reload=0"]  # inputs that it reads back while it runs depend on the time
+    command += ["-reload=0"]  # the inputs that it reloads while it runs depend on the time
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0"}
     process = subprocess.Popen(
         command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
@@ -111,7 +111,7 @@ def _guided(name: str, seconds: int, most_inputs: int, seed: int, directory: Pat
 
 
 def _ended(process: subprocess.Popen[bytes]) -> bytes:
-    """What a stuck process says of where it is; libFuzzer writes down what it was fed."""
+    """End a stuck process; return its stacks. libFuzzer saves the input."""
     process.send_signal(TELLS_WHERE)
     process.send_signal(signal.SIGABRT)
     try:

@@ -40,7 +40,7 @@ _SETTINGS = (
 
 
 class Complaints(logging.Handler):
-    """What the gateway logs of its own failures: nothing that comes in may make it do so.
+    """Collects the failures that the gateway logs; no input may cause one.
 
     A traceback always is one, and an error unless `damage` to the files is what it has to tell of.
     """
@@ -55,13 +55,13 @@ class Complaints(logging.Handler):
             self.said.append(logging.Formatter().format(record))
 
     def check(self) -> None:
-        """Raises Breach when something was said."""
+        """Raise Breach when a failure was logged."""
         said, self.said = self.said, []
         if said:
             raise Breach("the gateway logged a failure of its own: " + "\n".join(said))
 
     def heard(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """What the event loop tells of exceptions that nobody caught."""
+        """Take an exception that reached the event loop."""
         self.said.append(f"{context.get('message')}: {context.get('exception')!r}")
 
 
@@ -86,7 +86,7 @@ class Client(asyncio.Protocol):
         self._changed.set()
 
     async def answer(self) -> bytes:
-        """The next answer, without its length. Raises Breach when there is none."""
+        """Return the next answer, without its length. Raises Breach when there is none."""
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
             while len(self.received) < 4 or len(self.received) < 4 + int.from_bytes(self.received[:4], "big"):
                 if self.is_closed:
@@ -100,7 +100,7 @@ class Client(asyncio.Protocol):
 
 
 class Scene:
-    """The gateway and what is in it."""
+    """The gateway, with its topics and groups."""
 
     def __init__(self, gateway: Gateway, complaints: Complaints) -> None:
         self.gateway = gateway
@@ -111,7 +111,7 @@ class Scene:
         self._pairs: list[socket.socket] = []
 
     async def connect(self) -> tuple[Client, Connection]:
-        """Both ends of a new connection."""
+        """Return both ends of a new connection."""
         ours, theirs = socket.socketpair()
         _, connection = await self._loop.create_unix_connection(
             lambda: Connection(self.gateway.server, "PLAINTEXT"), sock=theirs
@@ -122,7 +122,7 @@ class Scene:
     async def ask(
         self, api: str, version: int, client: Client | None = None, **request: Any
     ) -> dict[str, Any]:
-        """One request of a client that does nothing strange, and its answer."""
+        """Send a well-formed request; return its answer."""
         client = client or self._honest
         flexible = wire.entity(api, version, EntityType.request).__flexible__
         frame = wire.encode_header(wire.API_KEYS[api], version, 1, flexible=flexible, client_id=CLIENT_ID)
@@ -131,11 +131,11 @@ class Scene:
         return wire.decode(api, version, await client.answer()).fields
 
     async def begin_asking(self) -> None:
-        """Have a client that `ask` asks as."""
+        """Connect the client that `ask` uses."""
         self._honest, _ = await self.connect()
 
     async def set_up(self) -> None:
-        """Make what requests can be about."""
+        """Create the topics, groups and records that requests can name."""
         await self.begin_asking()
         configs = {
             "compacted": [{"name": "cleanup.policy", "value": "compact"}],
@@ -213,7 +213,7 @@ class Scene:
         await self._produce("plain", batch, TRANSACTION)
 
     def translated(self, stream: bytes) -> bytes:
-        """The bytes with the ids that things have in this gateway in place of those that stand for them."""
+        """Return the bytes with the ids of this gateway in place of placeholders."""
         image = self.gateway.services.metadata_log.image
         for name, placeholder in zip(TOPICS, TOPIC_IDS, strict=True):
             topic = image.topics_by_name.get(name)
@@ -222,7 +222,7 @@ class Scene:
         return stream.replace(MEMBER_ID.encode(), self.member_id.encode())
 
     async def feed(self, stream: bytes) -> bytes:
-        """Send bytes on a connection of their own, see what comes back for a while, and hang up."""
+        """Send bytes on a connection of their own, read answers for a while, and hang up."""
         client, connection = await self.connect()
         client.transport.write(self.translated(stream))
         settled = 0
@@ -237,7 +237,7 @@ class Scene:
         return bytes(client.received)
 
     async def probe(self) -> None:
-        """Raises Breach unless another client still gets all it asks for."""
+        """Check that another client still gets all its answers. Raises Breach."""
         await self.ask("api_versions", 2)
         await self._produce(PROBE, Batch())
         topic = {"topic": PROBE, "partitions": [{"partition": 0, "partition_max_bytes": 100}]}
@@ -248,7 +248,7 @@ class Scene:
 
 @asynccontextmanager
 async def listening(*, damage: bool = False) -> AsyncIterator[Complaints]:
-    """Hear what the gateways of this process complain of."""
+    """Collect the failures that the gateways of this process log."""
     complaints = Complaints(damage=damage)
     logging.getLogger().addHandler(complaints)
     asyncio.get_running_loop().set_exception_handler(complaints.heard)
@@ -260,7 +260,7 @@ async def listening(*, damage: bool = False) -> AsyncIterator[Complaints]:
 
 @asynccontextmanager
 async def running_gateway(directory: Path) -> AsyncIterator[Gateway]:
-    """A gateway on that directory. Raises what its start raises."""
+    """Run a gateway on that directory. Raises the errors of its start."""
     gateway = Gateway(load_config(overrides=[f"log.dirs={directory}", *_SETTINGS]))
     await gateway.start()
     try:
@@ -271,7 +271,7 @@ async def running_gateway(directory: Path) -> AsyncIterator[Gateway]:
 
 @contextmanager
 def temporary_directory() -> Iterator[Path]:
-    """A directory in memory, where there is one."""
+    """Return a directory in memory, where the system has one."""
     path = Path(tempfile.mkdtemp(prefix="seqgate-fuzzed-", dir=MEMORY if MEMORY.is_dir() else None))
     try:
         yield path
@@ -281,7 +281,7 @@ def temporary_directory() -> Iterator[Path]:
 
 @asynccontextmanager
 async def running_scene() -> AsyncIterator[Scene]:
-    """A scene of its own, gone afterwards."""
+    """Run a scene, and remove it afterwards."""
     with temporary_directory() as directory:
         async with listening() as complaints, running_gateway(directory) as gateway:
             scene = Scene(gateway, complaints)

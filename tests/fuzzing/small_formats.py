@@ -53,11 +53,11 @@ PEAK_BYTES = 64 << 20
 BASE_WORK = 300.0
 NAMES = ("plain", "compacted", "nothing", "x" * 249)
 SEALED = True
-"""Its last four bytes are a checksum, mostly a right one."""
+"""Formats whose last four bytes are a checksum, which is mostly made right."""
 
 
 class Reader(NamedTuple):
-    """What reads bytes, the errors with which it may refuse them, and bytes that it takes."""
+    """A decoder, the errors with which it may refuse bytes, and bytes that it accepts."""
 
     read: Callable[[bytes], object]
     refusals: tuple[type[Exception], ...]

@@ -1,6 +1,6 @@
 """A start of the whole gateway on damaged files: an input is damage to a directory of topics, groups and transactions.
 
-It starts, with what is broken made anew or offline and all else as it was, or refuses with a sentence.
+The gateway starts, with damaged parts rebuilt or offline and all others unchanged, or it refuses with a sentence.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Starter:
         self._check_kept(damage)
 
     def _check_kept(self, damage: Damaged) -> None:
-        """Whatever became of the metadata: what is not known to be deleted is not deleted."""
+        """Check that records are deleted only where the metadata says so, whatever happened to the metadata."""
         names = [
             path.name for path in self._path.iterdir() if path.is_dir() and not path.name.endswith("-delete")
         ]
@@ -86,7 +86,7 @@ def opened() -> Iterator[Run]:
 
 @cache
 def directories() -> tuple[Files, Files]:
-    """The files as a stop leaves them, and as a crash does."""
+    """Return the files that a clean stop leaves, and those that a crash leaves."""
     loop = uvloop.new_event_loop()
     try:
         return loop.run_until_complete(_made())

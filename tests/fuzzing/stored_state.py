@@ -64,7 +64,7 @@ NOW_MS = 1_700_000_000_000
 GROUPS, TRANSACTIONS, SHARES, METADATA = range(4)
 _SIZES = struct.Struct(">HH")
 NULL = 0xFFFF
-"""As the size of a value: there is none. As that of a key: the record ends a transaction."""
+"""As the size of a value: the value is null. As the size of a key: the record ends a transaction."""
 PRODUCER = (7, 0)
 
 
@@ -135,7 +135,7 @@ def _records_of(data: bytes) -> Iterator[tuple[bytes | None, bytes | None]]:
 
 
 def written(topic: int, records: Sequence[tuple[bytes | None, bytes | None]]) -> bytes:
-    """An input of these keys and values."""
+    """Encode an input from these keys and values."""
     pieces = [bytes([topic])]
     for key, value in records:
         pieces += (

@@ -1,4 +1,4 @@
-"""All kept inputs go through their targets: what was once found stays mended, on every Python."""
+"""All kept inputs run through their targets: faults that were once found stay mended, on every Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A short search for more, where there is an atheris: the same inputs each time. `make soak` searches longer, from new seeds."""
+"""A short guided search where atheris is installed: the same inputs each time. `make soak` searches longer, from new
+seeds.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ INPUTS = {
 }
 """About a second for each target."""
 MOST_SECONDS = 60 * len(NAMES)
-"""A target that is slower than this is stopped, so that a hang fails the test within minutes."""
+"""A slower target is stopped at this time, so that a hang fails the test within minutes."""
 
 if HAS_WHEELS:
 

@@ -1,4 +1,4 @@
-"""What takes too much of the processor or of the memory is noticed."""
+"""Inputs that take too much processor time or memory are noticed."""
 
 from __future__ import annotations
 

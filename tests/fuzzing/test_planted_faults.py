@@ -1,4 +1,4 @@
-"""Each target notices a fault that is planted where it looks."""
+"""Each target notices a fault that is planted in the code it feeds."""
 
 from __future__ import annotations
 

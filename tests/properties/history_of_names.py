@@ -1,4 +1,6 @@
-"""What a log that deduplicates was given, and what it must have made of it: a list of batches, read from its beginning."""
+"""The batches that a deduplicating log was given, and what it must store and remember: found by reading the list from
+its beginning.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +30,14 @@ class StoredItem(NamedTuple):
     item: Item
 
     def of_epoch(self, name: bytes, epoch: int) -> StoredItem:
-        """The same of at most this epoch, if it is of the name."""
+        """Return the item with a lower name epoch, at most this one, if it has a name."""
         item = self.item
         return self if item.name != name else self._replace(item=item._replace(epoch=min(item.epoch, epoch)))
 
 
 @dataclass
 class StoredBatch:
-    """A batch of the log. `counts` tells of one that came while names were looked at: its records are no duplicates."""
+    """A batch of the log. `counts`: deduplication was on when the batch came, so its records are no duplicates."""
 
     base_offset: int
     last_offset: int
@@ -44,26 +46,26 @@ class StoredBatch:
     base_sequence: int = -1
     is_transactional: bool = False
     commits: bool | None = None
-    """Of a marker."""
+    """Whether a marker commits."""
     counts: bool = True
 
 
 @dataclass
 class Forgetting:
-    """A name that was forgotten when the log ended at `offset`."""
+    """A name that was evicted or expired when the log ended at `offset`."""
 
     name: bytes
     offset: int
     epoch: int
     is_open: bool = False
-    """Whether the partition was loaded since: unless it was written down, the name is known again."""
+    """Whether the partition was loaded since: unless the loss is durable, the name is known again."""
     is_written: bool = False
-    """Whether it can be taken up again."""
+    """Whether the loss is durable, so that the name may be added again."""
 
 
 @dataclass
 class KnownName:
-    """What the batches say of a name."""
+    """The state of a name, as the batches say."""
 
     pushed: list[tuple[int, int]] = field(default_factory=list)
     """(sequence id, from which offset on it counts), ascending in both."""
@@ -81,65 +83,65 @@ class KnownName:
             self.pushed.append((sequence_id, offset))
 
     def open_from(self, producer_id: int) -> int:
-        """The first offset of the name in the producer's open transaction; beyond all offsets without one."""
+        """Return the first offset of the name in the producer's open transaction; beyond all offsets without one."""
         return self.first_open[producer_id] if producer_id in self.open_sequences else 1 << 62
 
     def persisted(self, high_watermark: int) -> int:
         return max((sequence for sequence, offset in self.pushed if offset < high_watermark), default=-1)
 
     def decided_at(self, sequence_id: int) -> int:
-        """From which offset on a sequence id that is not above the highest counts."""
+        """Return the offset from which on a sequence id up to the highest counts."""
         return min(offset for sequence, offset in self.pushed if sequence >= sequence_id)
 
 
 @dataclass
 class Decided:
-    """What must become of a batch."""
+    """The right outcome for a batch."""
 
     refusal: str | None = None
     kept: list[int] = field(default_factory=list)
-    """The positions of what is new."""
+    """The positions of the new records."""
     waits_for: int = -1
-    """The highest offset at which something lies that was there before."""
+    """The highest offset of the stored records that make others duplicates."""
     names: dict[bytes, int] = field(default_factory=dict)
-    """The epochs that it shows."""
+    """The name epochs in the batch."""
     repeated: dict[bytes, int] = field(default_factory=dict)
-    """Those of names of which it has only duplicates."""
+    """The name epochs of names with duplicates only."""
     unheard: dict[bytes, int] = field(default_factory=dict)
-    """Of these the ones that no record tells."""
+    """Those of `repeated` that no stored record holds."""
 
 
 class History:
-    """All batches that a log took, those that are deleted by now as well."""
+    """All batches that a log accepted, also deleted ones."""
 
     def __init__(self) -> None:
         self.batches: list[StoredBatch] = []
         self.start_offset: int | None = None
-        """From where on names are remembered."""
+        """The offset from which on names are remembered."""
         self.forgotten: list[Forgetting] = []
         """In their order."""
         self.epochs: dict[bytes, int] = {}
-        """The highest that the log was shown, though nothing of it may be stored."""
+        """The highest name epoch that the log was shown, although no such record may be stored."""
         self.promised_epochs: dict[bytes, int] = {}
-        """The highest of duplicates that were acknowledged: no record may tell them."""
+        """The highest name epoch of acknowledged duplicates; no stored record may hold it."""
 
     @property
     def end_offset(self) -> int:
         return self.batches[-1].last_offset + 1 if self.batches else 0
 
     def cut(self, log_end_offset: int) -> None:
-        """The log ends there now: what came after never was."""
+        """Note that the log ends at this offset: later batches do not count."""
         self.batches = [batch for batch in self.batches if batch.last_offset < log_end_offset]
         for one in self.forgotten:
             one.offset = min(one.offset, self.end_offset)
 
     def forget(self, names: Iterable[bytes], offset: int) -> None:
-        """Names are forgotten when the log ends there."""
+        """Note that names were forgotten when the log ended at this offset."""
         for name in names:
             self.forgotten.append(Forgetting(name, offset, self.epochs.pop(name, -1)))
 
     def loaded(self) -> None:
-        """The partition was loaded: a name that was forgotten and has not come since may be known again."""
+        """Note that the partition was loaded: a forgotten name that has not come since may be known again."""
         for one in self.forgotten:
             one.is_written = True
             one.is_open = not any(
@@ -149,7 +151,7 @@ class History:
             )
 
     def settle_forgotten(self, is_known: Callable[[bytes, KnownName | None], bool]) -> int:
-        """What is known shows what of it was written down; returns how many are known again."""
+        """Compare the known names with the forgotten ones; return how many are known again."""
         before = len(self.forgotten)
         for one in [one for one in reversed(self.forgotten) if one.is_open]:
             one.is_open = False
@@ -159,7 +161,7 @@ class History:
         return before - len(self.forgotten)
 
     def known(self) -> dict[bytes, KnownName]:
-        """What is to be remembered."""
+        """Return the names that must be remembered."""
         names: dict[bytes, KnownName] = {}
         start_offset = self.end_offset if self.start_offset is None else self.start_offset
         forgotten = sorted(self.forgotten, key=lambda one: one.offset, reverse=True)
@@ -190,7 +192,7 @@ class History:
         return names
 
     def judge(self, items: list[Item], transaction_of: int) -> Decided:
-        """Return what is to become of a batch while names are looked at."""
+        """Return the right outcome for a batch while deduplication is on."""
         known = self.known()
         states = {
             name: NameState(
@@ -226,9 +228,8 @@ class History:
         )
 
     def committed(self, *, only_counted: bool = False) -> list[tuple[bytes, int, int]]:
-        """(name, how often it was forgotten before, sequence id) of every record that readers of committed records get.
-
-        Also of those that are deleted.
+        """Return (name, how often it was forgotten before, sequence id) of every committed record, also of deleted
+        ones.
         """
         aborted: set[int] = set()
         decided: dict[int, list[StoredBatch]] = {}
@@ -252,7 +253,7 @@ class History:
         return sum(one.name == name and one.offset <= before for one in self.forgotten)
 
     def last_offset_of(self, name: bytes) -> int:
-        """Where the last record of a name lies that was looked at when it came."""
+        """Return the offset of the last record of a name that came while deduplication was on."""
         return max(
             (
                 offset
@@ -265,7 +266,7 @@ class History:
         )
 
     def aborted(self) -> set[int]:
-        """Base offsets of the batches that never count."""
+        """Return the base offsets of the batches in aborted transactions."""
         return {
             offset
             for batch in self.batches
@@ -274,7 +275,9 @@ class History:
         }
 
     def of_transaction(self, ending: StoredBatch) -> set[int]:
-        """Base offsets of a batch, and of a marker's transaction: without it nobody knows whether they count."""
+        """Return the base offsets of a batch and of its transaction's marker: without the marker nobody knows whether
+        the batch counts.
+        """
         found = {ending.base_offset}
         if ending.commits is not None:
             for batch in reversed(self.batches):
@@ -285,7 +288,7 @@ class History:
         return found
 
     def next_index(self, name: bytes, transaction_of: int) -> int:
-        """How many items of an application lie in the log without a gap, as far as the producer may know."""
+        """Return how many items of an application lie in the log without a gap, as far as the producer can know."""
         known = self.known().get(name, KnownName())
         highest = max(known.sequence_id, known.open_sequences.get(transaction_of, -1))
         return (highest + 1) if highest >= 0 else 0

@@ -1,4 +1,4 @@
-"""What a log with producer names holds, as batches for it are made and as all of it is read."""
+"""Makes batches for a log with producer names, and reads all of its contents."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def told(batch: StoredBatch) -> Told:
 
 
 def read_all(log: PartitionLog) -> list[Told]:
-    """Every batch from log_start_offset to the end."""
+    """Return every batch from log_start_offset to the end."""
     found: list[Told] = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:

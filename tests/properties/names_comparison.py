@@ -1,4 +1,6 @@
-"""A partition that deduplicates beside what was sent to it: it holds and remembers exactly what the history of batches says."""
+"""Compares a deduplicating partition with the history of its batches: it must hold and remember exactly what the
+history says.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from tests.properties.named_log_content import read_all, told
 
 
 class ComparedNames(DirectoryLife):
-    """Compares; what is done to the partition is the life's."""
+    """Compares; a life operates the partition."""
 
     topic_config: LogConfig
 
@@ -21,16 +23,16 @@ class ComparedNames(DirectoryLife):
         super().__init__(disk)
         self.history = History()
         self.active: dict[bytes, int] = {}
-        """When names were active, as far as that is known since the partition was loaded."""
+        """When each name was last active, as far as that is known since the partition was loaded."""
         self.counts: Counter[str] = Counter()
         self.has_forgiven = False
         self.is_damaged = False
-        """Whether snapshots were lost, so that less may be remembered once."""
+        """Whether snapshots were lost, so that names may be missing once."""
         self.gone_while_off: set[int] = set()
-        """Base offsets of batches that went before anybody looked at their names."""
+        """Base offsets of batches that were deleted before their names were read."""
 
     def compare(self) -> None:
-        """The log holds what the model says, and remembers what it must."""
+        """Check that the log holds and remembers what the model says."""
         self._compare_content()
         log = self.log
         if log.record_states.names is not None and log.record_states.names_ready:
@@ -59,7 +61,7 @@ class ComparedNames(DirectoryLife):
             self._forgive(states)
             self.has_forgiven = True
         self._compare_activity(states)
-        # what only the lost snapshots had is gone, and what else went with it can't be told from outside
+        # names in lost snapshots only are gone, and other losses can't be told from these
         if not self.has_forgiven:
             expected = self.history.known()
             assert set(states) == set(expected), f"remembered {set(states)}, not {set(expected)}"
@@ -69,7 +71,7 @@ class ComparedNames(DirectoryLife):
         self.history.epochs = {name: state.epoch for name, state in states.items()}
 
     def _complaint(self, state: NameState | None, known: KnownName | None) -> str | None:
-        """Why what is remembered is not what is known of a name."""
+        """Return why the remembered state of a name is wrong."""
         if state is None or known is None:
             return None if state is known else "is forgotten" if state is None else "is remembered"
         if state.pushed_sequence != known.sequence_id:
@@ -89,12 +91,12 @@ class ComparedNames(DirectoryLife):
 
     def _compare_activity(self, states: dict[bytes, NameState]) -> None:
         for name, state in states.items():
-            # after a start it is what was written down: what only brought duplicates since left nothing
+            # after a start it is the persisted time: batches with duplicates only leave nothing
             assert state.last_active_ms == self.active.setdefault(name, state.last_active_ms)
             assert state.last_active_ms <= self.now_ms()
 
     def _forgive(self, states: dict[bytes, NameState]) -> None:
-        """What was deleted from the log and may be forgotten, and is: the model forgets it too, once."""
+        """Forget in the model the deleted names that the log has forgotten and may have."""
         history, names = self.history, self.log.record_states.names
         assert names is not None
         lies = {record[0] for batch in read_all(self.log) for record in batch[-1]}
@@ -115,7 +117,7 @@ class ComparedNames(DirectoryLife):
                 entry.open_sequences,
             ):
                 continue
-            # more is remembered than lies in the log
+            # the log remembers names that lie in it no more
             for batch in history.batches:
                 is_open = batch.base_offset >= known.open_from(batch.producer_id)
                 most = entry.open_sequences.get(batch.producer_id, -1) if is_open else state.pushed_sequence

@@ -45,15 +45,15 @@ CODECS = ("none", "gzip", "lz4", "snappy", "zstd")
 
 @dataclass
 class Answer:
-    """What a producer waits for."""
+    """The answer that a producer waits for."""
 
     last_offset: int
     needs: int
-    """The highest offset that must be persisted for the answer to be true."""
+    """The highest offset that must be persisted before the answer."""
 
 
 class NamesLife(NamesThatOutliveRecords):
-    """Drives one partition; every step checks what it is told."""
+    """Operates one partition; every step checks its result."""
 
     topic, topic_id = "flights", uuid.UUID(int=79)
 
@@ -65,13 +65,15 @@ class NamesLife(NamesThatOutliveRecords):
         self.acknowledged_end_offset = 0
         self.values = 0
         self.is_start_promised = False
-        """Whether anybody was told of what is remembered, so that its beginning must not be lost."""
+        """Whether a producer got an answer that depends on remembered names, so that the start of tracking must not be
+        lost.
+        """
 
     # Starting.
 
     @property
     def config(self) -> LogConfig:  # type: ignore[override]
-        """What a directory loads its logs with, before it knows what their topics say."""
+        """Return the config with which a directory opens its logs before it knows their topics."""
         return replace(CONFIG, deduplicates=False)
 
     def begin(self) -> None:
@@ -81,21 +83,21 @@ class NamesLife(NamesThatOutliveRecords):
         self.settle()
 
     def start_anew(self) -> None:
-        """In a new process, after the one before has died."""
+        """Open the directory in a new process, after the last one has died."""
         self.storage = Storage(512, self.disk.process())
         self.directory = None
         self.begin()
         self.counts["restarts"] += 1
 
     def settle(self) -> None:
-        """A recovered log has all that was acknowledged; what it has not never was."""
+        """Take the recovered log as durable: it has all acknowledged batches; lost batches never count."""
         log, history = self.log, self.history
         assert log.log_end_offset >= self.acknowledged_end_offset, "an acknowledged record is lost"
         history.cut(log.log_end_offset)
         self._loaded()
         self.answers.clear()
         assert log.log_end_offset == max(history.end_offset, log.log_start_offset)
-        # nothing of a partition was promised whose very directory a power cut may have taken
+        # a power cut may take a new partition's directory, and then nothing in it was promised
         is_promised = self.is_start_promised and self.acknowledged_end_offset > 0
         if not is_promised and DEDUPLICATION_START not in self._files():
             history.start_offset = None
@@ -128,7 +130,9 @@ class NamesLife(NamesThatOutliveRecords):
         codec: str = "none",
         epochs: tuple[int, ...] = (-1,),
     ) -> None:
-        """A batch; of each (application, steps back) the record so far behind what is new, or one without headers."""
+        """Send a batch: for each (application, steps back) the record that many behind the newest, or one without
+        headers.
+        """
         is_transactional = producer_id in TRANSACTIONAL
         transaction_of = producer_id if is_transactional else NO_PRODUCER
         taken: dict[bytes, int] = {}
@@ -226,7 +230,9 @@ class NamesLife(NamesThatOutliveRecords):
         self._answer(Answer(info.answer_after, needs))
 
     def retry(self, back: int) -> None:
-        """An idempotent producer sends one of its last batches again, as it was; what it brought is told by its place."""
+        """Send one of the last batches of an idempotent producer again, unchanged; its offset shows that it is a
+        duplicate.
+        """
         of_producers = [
             batch
             for batch in self.history.batches
@@ -263,7 +269,7 @@ class NamesLife(NamesThatOutliveRecords):
         self.counts["commits" if commit else "aborts"] += 1
 
     def send_half(self, application: int) -> None:
-        """A record that says only half."""
+        """Send a record with only some of its headers."""
         name = APPLICATIONS[application % len(APPLICATIONS)]
         data = build_batch([NewRecord(b"v", headers=[("dedup.name", name)])])
         is_on, base_offset = self.topic_config.deduplicates, self.log.log_end_offset
@@ -282,7 +288,7 @@ class NamesLife(NamesThatOutliveRecords):
         self.acknowledge()
 
     def acknowledge(self) -> None:
-        """Answer who waits for nothing more."""
+        """Answer the producers that wait for nothing more."""
         high_watermark = self.log.high_watermark
         durable_end_offset = max(high_watermark, self.log.recovery_point)
         for answer in self.answers:
@@ -305,7 +311,7 @@ class NamesLife(NamesThatOutliveRecords):
         self.acknowledge()
 
     def fail_flush(self) -> None:
-        """A flush of which a part may have reached the disk, and the partition comes back."""
+        """Fail a flush, of which a part may have reached the disk, and reopen the partition."""
         rates = self.disk.plan.rates
         self.disk.plan.rates = replace(rates, sync_eio=1.0)
         try:
@@ -322,7 +328,7 @@ class NamesLife(NamesThatOutliveRecords):
             self.log.reopen(self.now_ms())
             self.settle()
         else:
-            # what was refused without harm to the partition is not in the log
+            # a batch that was refused without taking the partition offline is not in the log
             self.history.cut(self.log.log_end_offset)
             self.compare()
 
@@ -334,7 +340,7 @@ class NamesLife(NamesThatOutliveRecords):
     def toggle(self) -> None:
         is_on = not self.topic_config.deduplicates
         was_unread = not is_on and (self.was_unread or not self.log.record_states.names_ready)
-        # unless what is known now gets written down
+        # unless a snapshot of the present state is written
         self.was_unread = not is_on
         self.topic_config = replace(self.topic_config, deduplicates=is_on)
         if is_on:
@@ -347,13 +353,13 @@ class NamesLife(NamesThatOutliveRecords):
         self.counts["turned"] += 1
 
     def replay(self, max_bytes: int) -> None:
-        """Read a slice more of the log for names."""
+        """Replay one more slice of the log for names."""
         self.log.record_states.replay_names(max_bytes, self.now_ms())
 
     # Ending.
 
     def kill(self) -> None:
-        """The process dies, the page cache stays."""
+        """Kill the process; the page cache stays."""
         self.disk.kill()
         self.start_anew()
 
@@ -371,9 +377,11 @@ class NamesLife(NamesThatOutliveRecords):
         self.start_anew()
 
     def lose_snapshots(self, which: int, *, is_damaged: bool) -> None:
-        """Once in a life snapshots are gone or damaged while the gateway is down; what only they remember may be forgotten."""
+        """Lose or damage the snapshots once in a life, while the gateway is down; state that only they have may be
+        forgotten.
+        """
         if self.counts["lost snapshots"] or self.has_limits:
-            # older snapshots know what was forgotten since
+            # older snapshots still have names that were forgotten since
             return
         directory = self.log.directory
         self.flush()

@@ -1,4 +1,6 @@
-"""What takes records out of a partition that deduplicates: deletion, retention, compaction."""
+"""Removes records from a deduplicating partition: DeleteRecords, retention, compaction. Names must outlive their
+records.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,13 @@ LATER_MS = 1 << 43
 
 
 class NamesThatOutliveRecords(NamesWithLimits):
-    """Notes what went before anybody looked at its names."""
+    """Notes which records were removed before their names were read."""
 
     def __init__(self, disk: SimulatedDisk, config: LogConfig, *, has_limits: bool) -> None:
         super().__init__(disk, config, has_limits=has_limits)
         self.clean_end_offset: int | None = None
         self.was_unread = False
-        """Whether the setting was turned off before all of the log was read for names."""
+        """Whether deduplication was turned off before the whole log was replayed for names."""
 
     def checkpoint(self) -> None:
         assert self.directory is not None
@@ -42,7 +44,7 @@ class NamesThatOutliveRecords(NamesWithLimits):
             self.run_retention(ticket)
 
     def retain(self, kept_bytes: int) -> None:
-        """Retention by size."""
+        """Run retention by size."""
         log = self.log
         if self.is_kept_whole:
             return
@@ -60,11 +62,11 @@ class NamesThatOutliveRecords(NamesWithLimits):
 
     @property
     def is_kept_whole(self) -> bool:
-        """Whether nothing is to go: names that were forgotten could not be told from those that went unread."""
+        """Whether no record may be removed: forgotten names could not be told from unread ones."""
         return self.has_limits and not self.topic_config.deduplicates
 
     def _note_gone(self, offset: int) -> None:
-        """What comes and goes while nobody looks at names is not remembered."""
+        """Note batches that came and went while deduplication was off; their names are not remembered."""
         if not self.topic_config.deduplicates:
             for batch in self.history.batches:
                 if batch.base_offset < offset and (
@@ -77,7 +79,7 @@ class NamesThatOutliveRecords(NamesWithLimits):
         self.directory.delete_pending(self.now_ms() + 10_000_000)
 
     def compact(self) -> None:
-        """One cleaning, as the worker and the gateway do it."""
+        """Compact once, as the worker and the gateway do."""
         log = self.log
         if (
             self.is_kept_whole

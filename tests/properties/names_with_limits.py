@@ -1,4 +1,4 @@
-"""Names that are forgotten: for their age, or for others where there are too many. Time passes only when it is told to."""
+"""Names that expire, or that are evicted where there are too many. Time passes only on request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TIMES_MS = (1, 40, 100, 300, EXPIRATION_MS)
 
 
 class NamesWithLimits(ComparedNames):
-    """Knows when each name was active, and so which may be forgotten and which must be."""
+    """Knows when each name was active, and so which names may be forgotten and which must be."""
 
     def __init__(self, disk: SimulatedDisk, config: LogConfig, *, has_limits: bool) -> None:
         super().__init__(disk)
@@ -31,7 +31,7 @@ class NamesWithLimits(ComparedNames):
             )
 
     def now_ms(self) -> int:
-        """The time of this life."""
+        """Return the time of this life."""
         return self.clock_ms
 
     def pass_time(self, passed_ms: int) -> None:
@@ -43,13 +43,13 @@ class NamesWithLimits(ComparedNames):
         self.directory.environment.name_budget.min_idle_ms = MIN_IDLE_MS
 
     def alter_limit(self, names_max: int) -> None:
-        """Have more names or fewer remembered from now on."""
+        """Set how many names may be remembered from now on."""
         if self.has_limits:
             self.topic_config = replace(self.topic_config, deduplication_names_max=names_max)
             settings.update_config(self.log, self.topic_config)
 
     def expire(self) -> None:
-        """What the gateway has done every few minutes."""
+        """Expire names, as the gateway does every few minutes."""
         before = self.remembered()
         expiration_ms = self.topic_config.deduplication_expiration_ms
         idle = self._idle(before, expiration_ms) if expiration_ms >= 0 else []
@@ -60,7 +60,7 @@ class NamesWithLimits(ComparedNames):
         self.counts["expired"] += len(gone)
 
     def remembered(self) -> Mapping[bytes, NameState]:
-        """All names, where they are looked at."""
+        """Return all remembered names while deduplication is on."""
         log = self.log
         return (
             {state.name: state for state in log.record_states.name_states()}
@@ -69,16 +69,18 @@ class NamesWithLimits(ComparedNames):
         )
 
     def may_be_written_down_still(self, names: Collection[bytes]) -> bool:
-        """Whether one of the names was forgotten, and may not be taken up again before that is durable."""
+        """Whether one of the names was forgotten, and may not be added again before that is durable."""
         return any(one.name in names and not one.is_written for one in self.history.forgotten)
 
     def is_refused(self, before: Mapping[bytes, NameState], names: Collection[bytes]) -> bool:
-        """Whether there is no room for those of the names that are new."""
+        """Whether there is no room for the new ones of these names."""
         missing = self._missing(before, names)
         return missing > 0 and len(self._idle(before, MIN_IDLE_MS)) < missing
 
     def note_evicted(self, before: Mapping[bytes, NameState], names: Collection[bytes]) -> None:
-        """A batch with these names was taken: no name went for them but those that were idle for longest, and no more of them."""
+        """Check, after a batch with these names was accepted, that only the longest idle names were evicted, and no
+        more than needed.
+        """
         after = self.remembered()
         gone = before.keys() - after.keys()
         may_go = [name for name in self._idle(before, MIN_IDLE_MS) if name not in names]
@@ -91,13 +93,13 @@ class NamesWithLimits(ComparedNames):
         self.counts["evicted"] += len(gone)
 
     def note_written(self, ticket: FlushTicket) -> None:
-        """A flush is over: what was forgotten before it began can be taken up again."""
+        """Note a finished flush: names forgotten before it began may be added again."""
         for names in ticket.captures:
             if not isinstance(names, NamesCapture):
                 continue
             written = {name for name, *_ in names.names}
             for one in self.history.forgotten:
-                # what came and went since they were captured is not among them either
+                # names that came and went since the capture are not in it either
                 was_seen = self.history.last_offset_of(one.name) < names.log_end_offset
                 one.is_written = one.is_written or (was_seen and one.name not in written)
 

@@ -30,7 +30,7 @@ PRODUCERS = (NO_PRODUCER, NO_PRODUCER, *IDEMPOTENT, *TRANSACTIONAL)
 
 
 class Breach(Exception):
-    """A promise that did not hold."""
+    """A promise did not hold."""
 
 
 @dataclass
@@ -56,7 +56,7 @@ class Chance:
         self.life.end(self.chance.choice(TRANSACTIONAL), commit=self.chance.random() < 0.6)
 
     def meanwhile(self) -> None:
-        """What may come while a flush is under way."""
+        """Choose what happens during a flush."""
         life, chance = self.life, self.chance
         for _ in range(chance.randrange(1, 6)):
             chance.choice(
@@ -74,7 +74,7 @@ class Chance:
             )()
 
     def steps(self) -> list[Callable[[], object]]:
-        """What may come next, what is likelier more often."""
+        """Return the possible next steps; likelier steps occur more often."""
         life, chance = self.life, self.chance
         limits = [
             *[lambda: life.pass_time(chance.choice(TIMES_MS))] * 6,
@@ -109,7 +109,7 @@ class Chance:
 
 
 class RandomNames:
-    """One life; `counts` tells what happened in it."""
+    """One life; `counts` has the number of each event."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -129,7 +129,7 @@ class RandomNames:
         return self.life.counts
 
     def run(self) -> None:
-        """Raises Breach."""
+        """Run the life. Raises Breach."""
         logging.disable(logging.CRITICAL)
         try:
             self.life.begin()

@@ -17,7 +17,7 @@ HOUR_MS = 3_600_000
 
 
 class PartitionLife(RuleBasedStateMachine):
-    """Every rule does the same to the log and to the promises that the scenario keeps."""
+    """Every rule does the same to the log and to the promises that the scenario notes."""
 
     def __init__(self) -> None:
         super().__init__()

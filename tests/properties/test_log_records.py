@@ -1,4 +1,4 @@
-"""Whatever is built into a batch is read out of it, by our reader and by the one written from the description."""
+"""Every batch that can be built is read back unchanged, by our reader and by one written from the format's description."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log whose last segments were cut or changed anywhere is recovered to a whole beginning of what it was."""
+"""A log whose last segments were truncated or changed anywhere recovers to a whole prefix of its batches."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def views(log: PartitionLog) -> list[BatchView]:
 
 
 def magic_positions(content: bytes) -> list[int]:
-    """Where the magic of each batch stands."""
+    """Return the position of each batch's magic."""
     positions, start = [], 0
     while start < len(content):
         positions.append(start + MAGIC_AT)
@@ -72,7 +72,7 @@ def test_cut_or_flipped_anywhere(original: tuple[Path, list[BatchView]], data: s
         try:
             log = open_log(directory)
         except IncompatibleFormat:
-            # the magic, which no CRC covers: it may be that of a later release, and nothing is cut off
+            # no CRC covers the magic: it may be that of a later release, and then nothing is truncated
             assert flips
             assert position in magic_positions(bytes(content))
             assert path.read_bytes() == content

@@ -40,7 +40,7 @@ class Appended:
 
 @dataclass
 class History:
-    """Every accepted batch and marker, and for each producer from where on it still counts."""
+    """Every accepted batch and marker, and for each producer the point from which on they count."""
 
     appended: list[Appended] = field(default_factory=list)
     forgotten: list[Appended] = field(default_factory=list)
@@ -73,7 +73,7 @@ class History:
         return (last.base_sequence + last.records) % SEQUENCES
 
     def open_since(self, table: int, producer_id: int) -> int:
-        """The first offset of the producer's open transaction, -1 without one."""
+        """Return the first offset of the producer's open transaction, -1 without one."""
         first_offset = -1
         for one in self.of(table, producer_id):
             if isinstance(one.batch, Marker):
@@ -87,7 +87,7 @@ class History:
         return markers[-1] if markers else None
 
     def producers(self, table: int) -> list[int]:
-        """The known producers of a table, longest idle first."""
+        """Return the known producers of a table, longest idle first."""
         known = {
             one.batch.producer_id for one in self.appended if one.table == table and one not in self.forgotten
         }
@@ -107,7 +107,9 @@ class History:
         return len(self.producers(table)) >= MAX_PER_PARTITION or len(self.all_producers()) >= MAX_IN_ALL
 
     def victim(self, table: int, now_ms: int) -> tuple[int, int] | None:
-        """Who may go before a newcomer enters the full `table`: the longest idle one without an open transaction."""
+        """Return the producer that may be evicted from the full `table`: the longest idle one without an open
+        transaction.
+        """
         if len(self.producers(table)) >= MAX_PER_PARTITION:
             candidates = [(table, producer_id) for producer_id in self.producers(table)]
         else:
@@ -218,7 +220,7 @@ class ProducerTables(RuleBasedStateMachine):
         while self.model.is_full(table):
             victim = self.model.victim(table, self.now_ms)
             if victim is None and len(self.model.producers(table)) >= MAX_PER_PARTITION:
-                # nobody of this table may go, but somebody of another one
+                # no producer of this table may be evicted, but one of another table may
                 others = [pair for pair in self.model.all_producers() if self.model.open_since(*pair) < 0]
                 full = len(self.model.all_producers()) >= MAX_IN_ALL
                 idle = [

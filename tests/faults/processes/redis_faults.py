@@ -146,7 +146,7 @@ def _set_back(scene: Scene, redis: RedisServer, ids: Ids) -> None:
 def _until_mended(scene: Scene, ids: Ids) -> None:
     """Set the store back: the gateway refuses it, or hands out ids that nobody had.
 
-    After `seqgate pids move-next` ids come again.
+    After `seqgate pids move` ids come again.
     """
     ids.ask_all(3 * BLOCK_SIZE)
     scene.producers.await_further(100)
