@@ -81,6 +81,11 @@ class Unflushed:
         )
 
     @property
+    def is_removing(self) -> bool:
+        """Whether a ticket is out after which the log starts later."""
+        return any(ticket.last is not None for ticket in self._out)
+
+    @property
     def tickets_out(self) -> int:
         """How many tickets have not come back."""
         return len(self._out)

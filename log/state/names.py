@@ -53,11 +53,11 @@ class Names:
         topic_names: TopicNames,
         file: SideFile,
         on_due: Callable[[bool], None],
-        former: Names | None = None,
+        decided_start: int | None = None,
     ) -> None:
         """Begin without names. `file` guards the writes of the log's snapshots.
 
-        `former` are the names of the log when deduplication ended, which perhaps no flush has persisted yet.
+        `decided_start` is the offset from which names are tracked, if no flush has persisted that offset yet.
         """
         self.table = NameTable(topic_names)
         self.topic_names = topic_names
@@ -69,7 +69,7 @@ class Names:
         """Whether unread records were deleted. Then the next flush must write a snapshot: the log can no longer rebuild the names."""
         self.unsaved_start: int | None = None
         """The offset from which names are tracked, while no side file holds that offset; otherwise None."""
-        self._decided_start = None if former is None else former.unsaved_start
+        self._decided_start = decided_start
         self._start_is_implied = False
         """Whether the next start finds the same offset without the side file."""
         self._storage = storage
@@ -83,7 +83,7 @@ class Names:
         """The offset from which records may have names that are in no durable snapshot; None when all names are saved."""
         self._saved_end = 0
         """The log end offset of the newest durable snapshot."""
-        self.pending: NamesCapture | None = None if former is None else former.pending
+        self.pending: NamesCapture | None = None
         """The newest capture, perhaps already taken by a ticket; None when that capture is durable."""
         self._saved_number = 0
         self.apply(config)
@@ -104,15 +104,11 @@ class Names:
     def restore(self, log_start_offset: int, log_end_offset: int) -> int:
         """Load the newest snapshot. Return the offset to replay from. Raises OSError."""
         newest = newest_names(self._storage, self._place.directory, log_end_offset)
-        latest = self.pending or newest
-        start_offset = self._tracked_from(log_start_offset, log_end_offset, is_known=latest is not None)
+        start_offset = self._tracked_from(log_start_offset, log_end_offset, is_known=newest is not None)
         if newest is not None:
             self._saved_end = newest.log_end_offset
-        if latest is not None:
-            self.table.restore(latest.names)
-            if latest is not newest:
-                self.changed, self._unsaved_from = True, max(start_offset, self._saved_end)
-            start_offset = max(start_offset, latest.log_end_offset)
+            self.table.restore(newest.names)
+            start_offset = max(start_offset, newest.log_end_offset)
         return start_offset
 
     def _tracked_from(self, log_start_offset: int, log_end_offset: int, *, is_known: bool) -> int:
@@ -144,9 +140,7 @@ class Names:
             start_offset = log_start_offset
             self.changed = self.has_gap = True
         if start_offset < log_end_offset:
-            self.replay_offset = start_offset
-            if self._unsaved_from is None:
-                self._unsaved_from = start_offset
+            self.replay_offset = self._unsaved_from = start_offset
         if self.replay_offset is not None or self.has_gap:
             self._on_due(True)
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from seq_validator.names import NameState
 
 _logger = logging.getLogger(__name__)
+_ALL_BYTES: Final = 1 << 62
 REPLAYED_AT_ONCE_BYTES: Final = 256 * 1024
 """Bytes of the log that one read of a replay for names takes; the next read continues after them."""
 
@@ -53,13 +54,13 @@ class RecordStates:
 
     __slots__ = (
         "_environment",
-        "_former_names",
         "_lists",
         "_loaded_at_ms",
         "_log",
         "_names_file",
         "_place",
         "_unflushed",
+        "_unsaved_start",
         "delays",
         "names",
         "rules",
@@ -81,8 +82,8 @@ class RecordStates:
         self._log = log
         self._loaded_at_ms = 0
         self._names_file = SideFile()
-        self._former_names: Names | None = None
-        """The names when deduplication ended, which perhaps no flush has persisted yet."""
+        self._unsaved_start: int | None = None
+        """The offset from which names were tracked when deduplication ended, if no flush had persisted that offset."""
         self.names: Names | None = None
         self.delays: Delays | None = None
         self.rules: RecordRules | None = None
@@ -93,7 +94,7 @@ class RecordStates:
         self.close()
         self._loaded_at_ms = now_ms
         self._names_file = SideFile()
-        self._former_names = None
+        self._unsaved_start = None
         if config.delivery_delay_header:
             self._begin_delaying(config)
         if config.deduplicates:
@@ -308,7 +309,7 @@ class RecordStates:
             topic_names,
             self._names_file,
             self._set_due,
-            self._former_names,
+            self._unsaved_start,
         )
         with storage.may_wait():
             start_offset = names.restore(log.log_start_offset, log.log_end_offset)
@@ -318,6 +319,9 @@ class RecordStates:
         if start is not None:
             self._unflushed.add_capture(start)
         names.begin_replay(start_offset, log.log_start_offset, log.log_end_offset, log.transactions)
+        if self._unflushed.is_removing:
+            # Soon the log starts later. Replay the records that go while the log still has them.
+            self.replay_names(_ALL_BYTES, self._loaded_at_ms)
 
     def _set_due(self, is_due: bool) -> None:
         if is_due:
@@ -327,7 +331,7 @@ class RecordStates:
 
     def _stop_deduplicating(self) -> None:
         if self.names is not None:
-            self._former_names = self.names
+            self._unsaved_start = self.names.unsaved_start
             self.names.close()
             self.names = None
         for listed in (

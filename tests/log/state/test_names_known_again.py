@@ -261,12 +261,18 @@ class TestTurningItOnAndOff:
         flush(log)
         settings.update_config(log, OFF)
         settings.update_config(log, LARGE)
-        assert known(log) == (2, 2)
         assert log.record_states.unsaved_below(1)
         flush(log)
         delete_records(log, 2)
         assert not log.record_states.unsaved_below(2)
         assert known(again(log)) == (2, 2)
+
+    def test_turned_off_and_on_again_a_retry_waits_for_its_original(self, log: PartitionLog) -> None:
+        send(log, 1, 2)
+        settings.update_config(log, OFF)
+        settings.update_config(log, LARGE)
+        retry = send(log, 2)
+        assert (retry.base_offset, retry.answer_after) == (-1, 1)
 
     def test_names_that_are_saved_are_in_memory_once(self, log: PartitionLog) -> None:
         send(log, 1, 2)
