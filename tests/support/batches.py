@@ -17,12 +17,12 @@ from crc32c import crc32c
 
 HEAD = struct.Struct(">qiibIhiqqqhii")
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-# A full hour of yesterday: old enough not to pass for the time of day, too young for any retention to delete.
+# A full hour of yesterday: a test would notice if it were taken for the present time, and no retention deletes it.
 DEFAULT_TIMESTAMP = (int(time.time()) // 3600 - 24) * 3_600_000
 
 
 def varint(value: int) -> bytes:
-    """A signed variable-length integer (zig-zag)."""
+    """Encode a signed variable-length integer (zig-zag)."""
     zigzag = (value << 1) ^ (value >> 63)
     out = bytearray()
     while True:
@@ -41,7 +41,7 @@ def _sized(data: bytes | None) -> bytes:
 
 @dataclass(frozen=True)
 class Record:
-    """One record; its place and time are told relative to its batch."""
+    """One record; its offset and timestamp are relative to its batch."""
 
     value: bytes | None = b"value"
     key: bytes | None = None
@@ -86,7 +86,7 @@ class Batch:
     payload: bytes | None = None
 
     def of(self, producer_id: int, producer_epoch: int, base_sequence: int) -> Batch:
-        """The same records from an idempotent producer."""
+        """Return the same records as a batch of an idempotent producer."""
         return replace(
             self, producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=base_sequence
         )
@@ -120,13 +120,13 @@ class Batch:
 
 
 def compress(codec: int, data: bytes) -> bytes:
-    """Compressed as clients do it; an unknown codec leaves the data as it is."""
+    """Compress as clients do; an unknown codec leaves the data as it is."""
     if codec == 1:
         return bytes(cramjam.gzip.compress(data))
     if codec == 2:
         return bytes(cramjam.snappy.compress_raw(data))
     if codec == 3:
-        # Kafka's reader refuses frames whose blocks depend on each other.
+        # Kafka's decoder refuses frames whose blocks depend on each other.
         compressor = cramjam.lz4.Compressor(block_linked=False)
         compressor.compress(data)
         return bytes(compressor.finish())
@@ -136,7 +136,7 @@ def compress(codec: int, data: bytes) -> bytes:
 
 
 def records(count: int, size: int = 10, *, prefix: str = "v", step_ms: int = 0) -> tuple[Record, ...]:
-    """`count` records with distinct values of about `size` bytes."""
+    """Return `count` records with distinct values of about `size` bytes."""
     return tuple(
         Record(value=f"{prefix}{index:06d}".encode().ljust(size, b"."), timestamp_delta=index * step_ms)
         for index in range(count)
@@ -145,7 +145,7 @@ def records(count: int, size: int = 10, *, prefix: str = "v", step_ms: int = 0) 
 
 @dataclass(frozen=True)
 class BatchView:
-    """A batch's header as it was read, whether its CRC is right, and what follows the header."""
+    """The header of a batch as it was read, whether its CRC is right, and the bytes after the header."""
 
     base_offset: int
     batch_length: int
@@ -171,7 +171,7 @@ def _view(head: tuple[int, ...], crc_is_right: bool, payload: bytes) -> BatchVie
 
 
 def read_batches(data: bytes) -> tuple[list[BatchView], bytes]:
-    """The whole batches at the front of `data`, and the cut rest."""
+    """Return the whole batches at the front of `data`, and the remaining bytes."""
     views = []
     position = 0
     while len(data) - position >= HEAD.size:

@@ -1,4 +1,4 @@
-"""DescribeTransactions as it is sent: the start of a transaction that has none is −1, which kio reads as no time."""
+"""Decodes DescribeTransactions: a transaction that has not begun has the start −1, which kio decodes as None."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar

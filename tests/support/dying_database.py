@@ -1,4 +1,4 @@
-"""A database whose client dies by SIGKILL at a moment that is named beforehand."""
+"""A database whose client kills itself by SIGKILL at a chosen moment."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from typing import Any
 from spark_kafka_compat.databases import Connection, Database
 
 Death = tuple[str, int]
-"""The kind of moment, and which of its kind: `begun`, `rows`, `committing` or `committed`; `any` counts all of them."""
+"""The kind of moment, and its number: `begun`, `rows`, `committing` or `committed`; `any` counts moments of all kinds.
+"""
 
 KINDS = ("begun", "rows", "committing", "committed")
 
 
 class Moments:
-    """Counts moments, and ends the process at the one that was chosen."""
+    """Counts moments, and kills the process at the chosen one."""
 
     def __init__(self, death: Death | None) -> None:
         self._death = death
@@ -64,7 +65,7 @@ class _Connection:
 
 @dataclass(frozen=True)
 class DyingDatabase(Database):
-    """Moments before the first claim of a pipeline is through count as well: two transactions."""
+    """The database. A pipeline's first claim counts as well: it takes two transactions."""
 
     moments: Moments
 

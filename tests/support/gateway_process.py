@@ -25,17 +25,18 @@ _kept: deque[socket.socket] = deque()
 
 
 def free_port() -> int:
-    """A port for a server of this process's tests only: the last PORTS_KEPT are given to nobody else, also while no server
-    is there.
+    """Return a port for a server of this process's tests only: the last PORTS_KEPT ports are reserved, also while no
+    server listens.
 
-    A bound socket that does not listen keeps a port. Servers that let addresses be reused listen beside it; whoever wants
-    any port gets another: other test processes, and clients that dial, which could end up connected to themselves.
+    A bound socket that does not listen keeps a port. Servers that let addresses be reused listen beside it; whoever
+    wants any port gets another: other test processes, and clients that dial, which could end up connected to
+    themselves.
     """
     return kept_port(0)
 
 
 def kept_port(port: int) -> int:
-    """This port, or one of the system's choice for 0, kept as `free_port` says; raises OSError when it is taken."""
+    """Return this port, or a free one for 0, reserved as in `free_port`. Raises OSError when the port is taken."""
     keeper = socket.socket()
     try:
         keeper.bind(("127.0.0.1", port))
@@ -66,7 +67,7 @@ class GatewayProcess:
         environment: Mapping[str, str] | None = None,
         under: Sequence[str] = (),
     ) -> None:
-        """`under` is a command that runs the one behind it, such as one that sets limits first."""
+        """Prepare the gateway. `under` is a command that runs the command after it, such as one that sets limits."""
         self.data_dir = data_dir
         self.settings = dict(settings or {})
         self.environment = dict(environment or {})
@@ -115,7 +116,7 @@ class GatewayProcess:
         return line.strip()
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """SIGTERM; the gateway must leave cleanly with exit code 0."""
+        """Stop with SIGTERM; the gateway must exit with code 0."""
         code = self._end(signal.SIGTERM, timeout_s)
         assert code == 0, f"exit code {code} after SIGTERM\n{self.stderr_text()[-4000:]}"
 

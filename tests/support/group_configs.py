@@ -1,4 +1,4 @@
-"""Configurations of groups, set as an administrator would."""
+"""Sets configurations of groups, as an administrator would."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A disk on which the flushes of one topic wait, or fail, as long as a test says."""
+"""A disk on which the flushes of one topic wait, or fail, for as long as a test wants."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PATIENCE_S = 60.0
 class HeldDisk(Storage):
     """Flushes of one topic's files wait as long as the topic is held, and fail as long as it is broken.
 
-    Only worker threads wait: a flush on the thread of the test, which is the one to let it go on, would wait for ever.
+    Only worker threads wait. A flush on the test's own thread would wait for ever, because this thread must release it.
     """
 
     def __init__(self) -> None:

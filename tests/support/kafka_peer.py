@@ -51,7 +51,7 @@ log.initial.task.delay.ms=86400000
 
 
 class KafkaPeer:
-    """Starts on entering, stops on leaving; everything it writes lies below `directory`."""
+    """A Kafka node that starts on entering and stops on leaving; all its files lie below `directory`."""
 
     def __init__(
         self, directory: Path, *, properties: dict[str, str] | None = None, heap: str = "512m"
@@ -96,7 +96,7 @@ class KafkaPeer:
         self._await_producer_ids(deadline)
 
     def _await_producer_ids(self, deadline: float) -> None:
-        """The first block of producer ids comes from the controller; until then clients are told to ask again."""
+        """Wait for the first block of producer ids from the controller; until then clients get a retriable error."""
         with Wire(self.bootstrap) as wire:
             while wire.call("init_producer_id", 4, transaction_timeout=60_000).fields["error_code"] != 0:
                 assert time.monotonic() < deadline, "Apache Kafka hands out no producer ids"
@@ -106,7 +106,7 @@ class KafkaPeer:
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
     def stop(self) -> None:
-        """SIGTERM, then SIGKILL for a node that does not leave: what it leaves behind interests nobody."""
+        """Stop with SIGTERM, then with SIGKILL; the node's data is not needed afterwards."""
         process, self._process = self._process, None
         if process is None:
             return

@@ -1,4 +1,4 @@
-"""Apache Kafka's own command line tools, run as they come against any bootstrap address."""
+"""Runs Apache Kafka's own command line tools against any bootstrap address."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TOOL_CLASSES = {
 
 @dataclass(frozen=True)
 class ToolRun:
-    """What one run of a tool left: its exit code and both outputs."""
+    """The result of a run of a tool: its exit code and both outputs."""
 
     command: str
     exit_code: int
@@ -45,7 +45,7 @@ class ToolRun:
     stderr: str
 
     def expect_success(self) -> ToolRun:
-        """Returns itself; fails the test with everything the tool said when it did not exit with 0."""
+        """Return the result; fail the test with both outputs when the exit code is not 0."""
         assert self.exit_code == 0, (
             f"{self.command}: exit code {self.exit_code}\n{self.stdout}\n{self.stderr}"
         )
@@ -60,7 +60,8 @@ def java_command(
     libs: Path | None = None,
     first_jars: Path | None = None,
 ) -> list[str]:
-    """The command that starts a Java class, or the one in a Java source file, with Kafka's jars, without its own arguments.
+    """Return the command that starts a Java class, or a Java source file, with Kafka's jars, without the class's
+    arguments.
 
     What is in both `first_jars` and `libs` is taken from the first.
 
@@ -72,24 +73,24 @@ def java_command(
     assert any(libs.glob("kafka-clients-*.jar")), (
         f"Apache Kafka's jars are missing in {libs}: run `make test`"
     )
-    # Tools live for a second: the quick compiler and the serial collector start fastest.
+    # Tools run for a second: the quick compiler and the serial collector start fastest.
     start_fast = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
     configuration = f"-Dlog4j2.configurationFile={POMS / logging}"
     class_path = f"{libs.resolve()}/*"
     if first_jars is not None:
         class_path = f"{first_jars}/*{os.pathsep}{class_path}"
     elif libs == kafka_libs() and class_archive().is_file():
-        # One that does not fit this class path is ignored; a warning would be among the tool's output.
+        # An archive that does not fit this class path is ignored; a warning would be among the tool's output.
         start_fast += [f"-XX:SharedArchiveFile={class_archive()}", "-Xlog:disable"]
     if class_name.endswith(".java"):
         source = Path(class_name)
-        # behind the jars, which the archive of classes has to find first
+        # after the jars, which the archive of classes must find first
         class_path, class_name = f"{class_path}{os.pathsep}{_compiled(source, class_path)}", source.stem
     return [java, f"-Xmx{heap}", *start_fast, configuration, "-cp", class_path, class_name]
 
 
 def _compiled(source: Path, class_path: str) -> Path:
-    """The directory with the classes of a source file, which is compiled once for all test runs and not by each start."""
+    """Return the directory with the classes of a source file, compiled once for all test runs."""
     digest = sha256(class_path.encode() + source.read_bytes()).hexdigest()[:16]
     directory = CACHE / "classes" / f"{source.stem}-{digest}"
     if not directory.is_dir():
@@ -100,7 +101,7 @@ def _compiled(source: Path, class_path: str) -> Path:
         assert done.returncode == 0, f"{source}: {done.stdout}{done.stderr}"
         try:
             made.rename(directory)
-        except OSError:  # another process was first
+        except OSError:  # another process compiled it first
             shutil.rmtree(made)
     return directory
 
@@ -108,7 +109,7 @@ def _compiled(source: Path, class_path: str) -> Path:
 def run_tool(
     name: str, *arguments: str | Path, stdin: str | None = None, timeout_s: float = TOOL_TIMEOUT_S
 ) -> ToolRun:
-    """Runs the tool `name` (a name of `TOOL_CLASSES` or a Java class) to its end."""
+    """Run the tool `name` (a name of `TOOL_CLASSES` or a Java class) to its end."""
     command = [*java_command(TOOL_CLASSES.get(name, name)), *map(str, arguments)]
     shown = " ".join([name, *map(str, arguments)])
     try:
@@ -125,7 +126,9 @@ def run_tool(
 def run_program(
     name: str, *arguments: str, stdin: bytes = b"", timeout_s: float = TOOL_TIMEOUT_S
 ) -> subprocess.CompletedProcess[bytes]:
-    """Runs an installed program such as kcat; fails the test when it is missing, runs too long or exits non-zero."""
+    """Run an installed program such as kcat; fail the test when the program is missing, runs too long or exits
+    non-zero.
+    """
     path = shutil.which(name)
     assert path is not None, f"{name} is not installed: run `make test`, which installs it"
     try:

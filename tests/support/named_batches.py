@@ -1,15 +1,15 @@
-"""Batches whose records carry a producer name and a sequence id, as topics that deduplicate look for them."""
+"""Batches whose records carry a producer name and a sequence id, for topics that deduplicate."""
 
 from __future__ import annotations
 
 from tests.support.batches import Batch, Record
 
 DEDUPLICATED = {"message.deduplication.enable": "true"}
-"""The configuration of such a topic."""
+"""The configuration of a topic that deduplicates."""
 
 
 def named_record(name: bytes | str, sequence_id: int, epoch: int | None = None) -> Record:
-    """A record with the headers that are looked for by default; its value tells the sequence id."""
+    """Return a record with the default name headers; its value contains the sequence id."""
     text = name.encode() if isinstance(name, str) else name
     headers = [(b"dedup.name", text), (b"dedup.sequence", b"%d" % sequence_id)]
     if epoch is not None:
@@ -18,5 +18,5 @@ def named_record(name: bytes | str, sequence_id: int, epoch: int | None = None) 
 
 
 def named(name: bytes | str, *sequence_ids: int, epoch: int | None = None) -> Batch:
-    """A batch of one name's records."""
+    """Return a batch of records of one name."""
     return Batch([named_record(name, sequence_id, epoch) for sequence_id in sequence_ids])

@@ -1,4 +1,4 @@
-"""A real PostgreSQL of a test session's own."""
+"""A real PostgreSQL server for one test session."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ UNPRIVILEGED = "nobody"
 
 
 class PostgresqlServer:
-    """A context manager; nothing outlives it. PostgreSQL refuses root, for whom it runs as nobody."""
+    """The server as a context manager; it leaves nothing behind.
+
+    PostgreSQL refuses to run as root, so it then runs as nobody.
+    """
 
     def __init__(self) -> None:
         program = postgresql_program("postgres")
@@ -113,7 +116,7 @@ class PostgresqlServer:
         return f"postgresql://postgres@127.0.0.1:{self.port}/{name}"
 
     def fresh_database(self) -> str:
-        """The URL of a new, empty database."""
+        """Return the URL of a new, empty database."""
         name = f"test_{uuid.uuid4().hex[:12]}"
         with psycopg.connect(self._url("postgres"), autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name}")  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""A real redis-server of a test's own, which can be killed, hung, emptied, and set back to an older state."""
+"""A real redis-server for one test, which can be killed, stopped, emptied, and set back to an older state."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ START_TIMEOUT_S = 60.0
 
 
 class RedisServer:
-    """A context manager. Nothing is saved but by `save()`: what was not dies with the process."""
+    """The server as a context manager. Only `save()` persists data; other data is lost when the process dies."""
 
     def __init__(self) -> None:
         program = shutil.which("redis-server")
@@ -73,13 +73,13 @@ class RedisServer:
                 return
 
     def client(self) -> redis.Redis:
-        """A plain connection for looking inside."""
+        """Return a plain connection to the server."""
         return redis.Redis(
             port=self.port, decode_responses=True, socket_timeout=5, retry=Retry(NoBackoff(), 0)
         )
 
     def kill(self) -> None:
-        """SIGKILL: what was not saved is gone."""
+        """Kill with SIGKILL: data that was not saved is lost."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()
@@ -90,7 +90,7 @@ class RedisServer:
         self.start()
 
     def hang(self) -> None:
-        """SIGSTOP: connections are still taken by the kernel, nothing is answered."""
+        """Stop the process with SIGSTOP: the kernel accepts connections, and no request is answered."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 
@@ -105,7 +105,7 @@ class RedisServer:
         self.client().save()
 
     def backup(self) -> bytes:
-        """Save, and return the data file."""
+        """Save the data, and return the data file."""
         self.save()
         return (self._folder / "dump.rdb").read_bytes()
 

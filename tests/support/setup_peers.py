@@ -34,12 +34,12 @@ LOADING = (
 
 
 class Unavailable(Exception):
-    """Something that a peer needs can't be had; the message is a sentence for people."""
+    """A peer can't be prepared; the message is a sentence for people."""
 
 
 @dataclass(frozen=True)
 class Peer:
-    """One thing to prepare: `prepare` returns where it is or raises `Unavailable`."""
+    """A peer to prepare: `prepare` returns its place or raises `Unavailable`."""
 
     name: str
     consequence: str
@@ -48,22 +48,24 @@ class Peer:
 
 
 def kafka_libs() -> Path:
-    """The directory that holds Apache Kafka's jars once they are fetched."""
+    """Return the directory of Apache Kafka's jars."""
     return CACHE / f"kafka-{KAFKA_VERSION}" / "libs"
 
 
 def streams_libs() -> Path:
-    """The directory that holds Kafka Streams' jars once they are fetched."""
+    """Return the directory of Kafka Streams' jars."""
     return CACHE / f"kafka-{KAFKA_VERSION}" / "streams"
 
 
 def class_archive() -> Path:
-    """The file that holds the classes of Kafka's tools as the JVM has them in memory, which halves a tool's start."""
+    """Return the archive with the loaded classes of Kafka's tools, which halves a tool's start."""
     return CACHE / f"kafka-{KAFKA_VERSION}" / "tools.jsa"
 
 
 def spark_connector_libs() -> Path:
-    """The directory that holds the Kafka connector's jars for the installed pyspark; raises `Unavailable` without it."""
+    """Return the directory of the Kafka connector's jars for the installed pyspark; raise `Unavailable` without
+    pyspark.
+    """
     return CACHE / f"spark-{_pyspark_version()}"
 
 
@@ -80,7 +82,7 @@ def _run(command: list[str], what: str) -> None:
 
 
 def postgresql_program(program: str) -> str | None:
-    """Where one of PostgreSQL's programs is; Debian keeps those of the server off the PATH."""
+    """Return the path of one of PostgreSQL's programs; Debian keeps the server's programs off the PATH."""
     found = shutil.which(program)
     if found is None:
         versions = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{program}"), key=_major_version)
@@ -219,7 +221,7 @@ PEERS = (
 
 
 def main() -> int:
-    """Prepares every peer, one line each; returns the exit status."""
+    """Prepare every peer, and print a line for each; return the exit status."""
     missing = 0
     for peer in PEERS:
         try:

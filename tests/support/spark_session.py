@@ -1,4 +1,4 @@
-"""A Spark that is small enough to run beside other tests."""
+"""A Spark session that is small enough to run beside other tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def small_session(warehouse: Path) -> SparkSession:
-    """The one Spark of this process, with the Kafka connector's jars if they are here."""
+    """Return the one Spark session of this process, with the Kafka connector's jars if they are here."""
     jars = spark_connector_libs()
     return session(
         "seqgate tests",

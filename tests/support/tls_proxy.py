@@ -1,4 +1,4 @@
-"""TLS in front of an endpoint that speaks none: what a client encrypts goes on in plain text, and back."""
+"""A proxy that speaks TLS for an endpoint without TLS: it decrypts what clients send, and encrypts the answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CHUNK_BYTES = 1 << 16
 
 
 def certificate(folder: Path) -> tuple[Path, Path]:
-    """A self-signed certificate for localhost, and its key."""
+    """Return a self-signed certificate for localhost, and its key."""
     certificate_path, key_path = folder / "certificate.pem", folder / "key.pem"
     subprocess.run(
         [
@@ -49,7 +49,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 @contextlib.contextmanager
 def tls_proxy(port: int, target_port: int, certificate_path: Path, key_path: Path) -> Iterator[None]:
-    """Take TLS connections at `port` while the block runs."""
+    """Accept TLS connections at `port` while the block runs."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate_path, key_path)
     loop = asyncio.new_event_loop()

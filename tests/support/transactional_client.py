@@ -1,4 +1,4 @@
-"""Transactional clients without sockets, and what the partitions say became of their records."""
+"""Transactional clients without sockets, and the outcome of their records in the partitions."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ class Refused(Exception):
 
 @dataclass
 class Attempt:
-    """One transaction as its client saw it: the end it asked for, and whether it was told that this is done."""
+    """One transaction as its client saw it: the end it asked for, and whether this was acknowledged."""
 
     label: str
     offset: int | None = None
-    """What it commits of the group's offsets."""
+    """The offset that the transaction commits for the group."""
     commit: bool | None = None
     answered: bool = False
     places: set[int] = field(default_factory=set)
-    """Partitions whose batch was acknowledged."""
+    """The partitions whose batch was acknowledged."""
 
 
 @dataclass
 class Client:
-    """A producer with a transactional id, of one of both protocols."""
+    """A producer with a transactional id, of one of the two protocols."""
 
     node: Node
     transactional_id: str
@@ -72,7 +72,7 @@ class Client:
         self.producer = await transactions.begin_producer(self.transactional_id, TIMEOUT_MS, Producer())
 
     async def write(self, label: str, partition: int) -> None:
-        """One record, acknowledged as acks=all does."""
+        """Write one record, acknowledged as with acks=all."""
         transactions = self.node.services.transactions
         if self.produce_version < ADDS_BY_PRODUCE:
             places = frozenset({(TOPIC, partition)})
@@ -89,7 +89,7 @@ class Client:
             raise Refused
 
     def append(self, label: str, partition: int) -> int:
-        """The first stage of a Produce: nothing is waited for. Returns the offset."""
+        """Carry out the first stage of a Produce, which does not wait; return the offset."""
         key = self.producer, partition
         batch = Batch(
             (Record(label.encode()),),
@@ -113,7 +113,7 @@ class Client:
         return info.last_offset
 
     async def hold(self, offset: int) -> None:
-        """An offset of the group to be committed with the transaction."""
+        """Add an offset of the group to the transaction."""
         transactions = self.node.services.transactions
         if self.produce_version < ADDS_BY_PRODUCE:
             await transactions.add_offsets(self.transactional_id, self.producer, GROUP, 0)
@@ -135,7 +135,7 @@ class Client:
         self.producer = await transactions.end(self.transactional_id, request)
 
     async def transact(self, attempt: Attempt, *, commit: bool) -> None:
-        """A whole transaction over all partitions, with an offset of a group if the attempt has one."""
+        """Carry out a transaction over all partitions, with an offset of a group if the attempt has one."""
         for partition in range(PARTITIONS):
             await self.write(attempt.label, partition)
             attempt.places.add(partition)
@@ -147,7 +147,7 @@ class Client:
 
 
 async def committed_offset(node: Node) -> int | None:
-    """The group's offset; it must not be held by anybody any more."""
+    """Return the group's committed offset; no transaction may hold it any more."""
     shard = await node.services.groups.durable_shard(GROUP)
     assert not shard.offsets.pending.is_held(GROUP, (TOPIC, 0))
     found = shard.fetch_offsets(GROUP).get((TOPIC, 0))
@@ -155,7 +155,7 @@ async def committed_offset(node: Node) -> int | None:
 
 
 def outcomes(node: Node) -> dict[str, list[Outcome]]:
-    """What became of the records of each label, one entry for every record in every partition."""
+    """Return the outcomes of each label's records, one for every record in every partition."""
     found: dict[str, list[Outcome]] = defaultdict(list)
     for partition in range(PARTITIONS):
         target = node.services.partitions.get(TOPIC, partition)
@@ -184,7 +184,7 @@ def _decided(log: PartitionLog) -> Iterator[tuple[str, Outcome]]:
 
 
 async def settle(node: Node) -> None:
-    """Let everything end that was decided, and abort by time what was not."""
+    """Finish the ends that were decided, and time out the other transactions."""
     transactions = node.services.transactions
     node.clock.time_ms += 10 * TIMEOUT_MS
     transactions.abort_overdue()

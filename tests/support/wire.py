@@ -1,4 +1,4 @@
-"""A Kafka client for tests that hides nothing: any request of any version, or any bytes, and what comes back.
+"""A low-level Kafka client for tests: it sends any request of any version, or any bytes, and returns the answer.
 
 Requests are given as plain Python (dicts, lists, ints, strings, bytes) by kio's field names and answered the same way,
 so that answers of two endpoints and of several versions can be compared without their classes getting in the way:
@@ -41,25 +41,25 @@ class Closed(Exception):
 
 
 class Silent(Exception):
-    """The peer neither answered nor closed the connection within the time given."""
+    """The peer neither answered nor closed the connection in time."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A decoded response; `trailing` holds the bytes that the schema leaves over (none in a proper answer)."""
+    """A decoded response; `trailing` holds the bytes after it (none in a correct answer)."""
 
     fields: Plain
     trailing: bytes = b""
 
 
 def milliseconds(moment: dt.datetime) -> int:
-    """Whole milliseconds since 1970, exactly."""
+    """Return whole milliseconds since 1970, exactly."""
     return (moment - EPOCH) // dt.timedelta(milliseconds=1)
 
 
 @cache
 def entity(api: str, version: int, kind: EntityType) -> type[Any]:
-    """kio's class of the request or response of one version."""
+    """Return kio's class for the request or response of one version."""
     if (api, kind) == ("describe_transactions", EntityType.response):
         return DescribeTransactionsResponse
     module, _, name = schema_name_map[api][version][kind].partition(":")  # type: ignore[index]
@@ -69,7 +69,7 @@ def entity(api: str, version: int, kind: EntityType) -> type[Any]:
 
 
 def _item_type(field_type: Any) -> tuple[Any, bool, bool]:
-    """(type without Optional and tuple, is it an array, may it be null)."""
+    """Return the type without Optional and tuple, whether it is an array, and whether it may be null."""
     nullable = array = False
     while True:
         if isinstance(field_type, UnionType):
@@ -113,7 +113,9 @@ def _missing(entity_field: Field[Any]) -> Any:
 
 
 def build(entity_type: type[Any], plain: Plain) -> Any:
-    """An entity from plain values: fields that this version lacks are left out, missing ones get default or zero."""
+    """Build an entity from plain values: fields that this version lacks are left out, missing ones get a default or
+    zero.
+    """
     values: Plain = {}
     for entity_field in fields(entity_type):
         if entity_field.name in plain:
@@ -129,7 +131,7 @@ def build(entity_type: type[Any], plain: Plain) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """A response entity, or a part of one, as plain values."""
+    """Return a response entity, or a part of one, as plain values."""
     if is_dataclass(value):
         return {entity_field.name: plain(getattr(value, entity_field.name)) for entity_field in fields(value)}
     if isinstance(value, tuple | list):
@@ -177,7 +179,7 @@ def _check_names(api: str, value: Any) -> None:
 def encode_header(
     api_key: int, version: int, correlation_id: int, *, flexible: bool, client_id: str | None
 ) -> bytes:
-    """A request header of version 1, or of version 2 (with an empty tag section) when `flexible`."""
+    """Encode a request header of version 1, or of version 2 (without tagged fields) when `flexible`."""
     head = struct.pack(">hhi", api_key, version, correlation_id)
     name = (
         struct.pack(">h", -1) if client_id is None else struct.pack(">h", len(client_id)) + client_id.encode()
@@ -186,7 +188,7 @@ def encode_header(
 
 
 def encode_body(api: str, version: int, request: Plain) -> bytes:
-    """The bytes of a request without its header."""
+    """Encode a request without its header."""
     _check_names(api, request)
     request_type = entity(api, version, EntityType.request)
     buffer = io.BytesIO()
@@ -195,14 +197,14 @@ def encode_body(api: str, version: int, request: Plain) -> bytes:
 
 
 def encode(api: str, version: int, request: Plain, *, correlation_id: int = 1) -> bytes:
-    """A whole request, header included, without the length before it."""
+    """Encode a whole request with its header, without the length before it."""
     flexible = entity(api, version, EntityType.request).__flexible__
     header = encode_header(API_KEYS[api], version, correlation_id, flexible=flexible, client_id=CLIENT_ID)
     return header + encode_body(api, version, request)
 
 
 def decode(api: str, version: int, frame: bytes, *, correlation_id: int = 1) -> Answer:
-    """A whole response, header included, without the length before it."""
+    """Decode a whole response with its header, without the length before it."""
     response_type = entity(api, version, EntityType.response)
     header_type = response_type.__header_schema__
     header, size = entity_reader(header_type)(frame, 0)
@@ -233,7 +235,7 @@ class Wire:
         self.close()
 
     def send(self, api: str, version: int, request: Plain) -> int:
-        """Sends a request; returns its correlation id for `receive`."""
+        """Send a request; return its correlation id for `receive`."""
         self._correlation_id += 1
         self.send_frame(encode(api, version, request, correlation_id=self._correlation_id))
         return self._correlation_id

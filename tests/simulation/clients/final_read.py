@@ -1,4 +1,6 @@
-"""The last reading of a run: every partition from its log start to its end, by both kinds of reader, and the groups' offsets."""
+"""The last reading of a run: both kinds of reader read every partition from log start to end, and all groups' offsets
+are read.
+"""
 
 from __future__ import annotations
 
