@@ -1,4 +1,4 @@
-"""Fresh topics for tests that share one endpoint, and a plain count of what a topic holds."""
+"""Fresh topics for tests that share one endpoint, and a plain reader of all batches of a topic."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.wire import Wire
 def fresh_topic(
     bootstrap: str, name: str, *, partitions: int = 1, configs: Mapping[str, str] | None = None
 ) -> str:
-    """Creates a topic under a name that no other test uses, and returns the name."""
+    """Create a topic under a name that no other test uses, and return the name."""
     topic = f"{name}-{uuid.uuid4().hex[:8]}"
     settings = [{"name": key, "value": value} for key, value in (configs or {}).items()]
     wanted = {"name": topic, "num_partitions": partitions, "replication_factor": 1, "configs": settings}
@@ -31,7 +31,7 @@ def _leaderless(wire: Wire, topic: str, partitions: int) -> bool:
 
 
 def stored_batches(bootstrap: str, topic: str, partition: int = 0) -> list[BatchView]:
-    """Every batch of a partition from its start to its end, read by Fetch."""
+    """Return every batch of a partition from its start to its end, read by Fetch."""
     found: list[BatchView] = []
     with Wire(bootstrap) as wire:
         asked = {"partition_index": partition, "timestamp": -1, "current_leader_epoch": -1}
@@ -55,7 +55,7 @@ def stored_batches(bootstrap: str, topic: str, partition: int = 0) -> list[Batch
 
 
 def expect_unbroken(batches: list[BatchView], count: int) -> None:
-    """Offsets follow one another, each producer's sequences too, and there are `count` records in all."""
+    """Check that offsets have no gaps, each producer's sequences neither, and that there are `count` records in total."""
     next_offset = 0
     next_sequence: dict[int, int] = {}
     for batch in batches:

@@ -138,7 +138,7 @@ class TestForgetting:
 
 
 class TestDoubt:
-    """A damaged batch of the log may belong to any producer that nothing is known of behind it."""
+    """After damage in the log, any producer without a later sound batch may have batches in the damaged one."""
 
     def test_neither_the_next_sequence_nor_a_gap_is_accepted(self) -> None:
         table = filled(Candidate(0, 10), Candidate(10, 5))

@@ -81,7 +81,7 @@ class ByConfluentKafka:
 
 
 def produced(bootstrap: str, topic: str) -> int:
-    """The error of a batch of 3,000 bytes."""
+    """Return the error of a batch of 3,000 bytes."""
     records = Batch((Record(value=b"x" * 3_000),)).encode()
     partition = {"index": 0, "records": records}
     request = {"acks": -1, "timeout": 10_000, "topic_data": [{"name": topic, "partition_data": [partition]}]}

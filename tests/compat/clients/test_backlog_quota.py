@@ -1,4 +1,4 @@
-"""Producers of four clients meet a backlog quota, and go on without loss or doubles when the group catches up."""
+"""Producers of four clients meet a backlog quota, and continue without loss or duplicates when the group catches up."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def quota_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayP
 
 
 def value(number: int) -> bytes:
-    """Long enough that a batch holds few of them."""
+    """Return a value so long that a batch holds few of them."""
     return b"%0100d" % number
 
 
@@ -103,7 +103,7 @@ CLIENTS = {
 
 
 class Reader:
-    """A group that commits as far as a test says."""
+    """A group that commits up to the offset that a test chooses."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._wire = Wire(bootstrap)
@@ -164,7 +164,7 @@ def test_a_producer_meets_the_quota_and_goes_on(
 
 
 def test_a_producer_that_waits_in_vain_is_answered_before_it_hangs_up(quota_gateway: GatewayProcess) -> None:
-    """Nine tenths of its time-out are over; the requests behind the one that waited are refused with it."""
+    """The answer comes after nine tenths of the time-out; the requests behind the one that waited are refused with it."""
     send_and_catch_up(
         quota_gateway, with_an_impatient_jvm, HOLD, lambda page: page.partitions[0].refused >= IN_FLIGHT
     )

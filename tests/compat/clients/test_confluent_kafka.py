@@ -50,7 +50,7 @@ def test_plain_producer(shared_gateway: GatewayProcess, acks: int) -> None:
 
 @pytest.mark.parametrize("acks", [1, -1])
 def test_what_is_acknowledged_is_below_the_latest_offset(gateway: GatewayProcess, acks: int) -> None:
-    """With the flush policy that the gateway has unless told otherwise."""
+    """The flush policy is the gateway's default."""
     topic = fresh_topic(gateway.bootstrap, "confluent-visible")
     producer = Producer({"bootstrap.servers": gateway.bootstrap, "acks": acks, "linger.ms": 0})
     consumer = _consumer(gateway)

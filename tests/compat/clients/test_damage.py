@@ -94,7 +94,10 @@ def test_kafka_python(damaged: Damaged) -> None:
 
 
 async def test_aiokafka(damaged: Damaged) -> None:
-    """It raises for a wrong CRC; of CORRUPT_MESSAGE it only logs a warning, and asks again until the application seeks."""
+    """The library raises an error for a wrong CRC.
+
+    For CORRUPT_MESSAGE it only logs a warning, and asks again until the application seeks.
+    """
     gateway, is_framed = damaged
     partition = AiokafkaPartition(TOPIC, 0)
     found: list[int] = []
@@ -117,7 +120,7 @@ async def test_aiokafka(damaged: Damaged) -> None:
 
 @pytest.mark.parametrize("checks_crcs", [True, False])
 def test_librdkafka(damaged: Damaged, *, checks_crcs: bool) -> None:
-    """By default it checks no CRC: then it takes a damaged batch that parses for a sound one, as from Kafka."""
+    """By default the library checks no CRC: it accepts a damaged batch that parses, as it does from Kafka."""
     gateway, is_framed = damaged
     consumer = Consumer(
         {

@@ -18,7 +18,7 @@ from tests.support.gateway_process import GatewayProcess
 from tests.support.kafka_tools import run_tool
 
 TIMEOUT_S = 60.0
-"""Within which a consumer must be at the end."""
+"""Time within which a consumer must reach the end."""
 JVM_SOURCE = Path(__file__).with_name("ReadToEnd.java")
 
 

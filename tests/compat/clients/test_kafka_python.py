@@ -44,7 +44,7 @@ def test_plain_producer(shared_gateway: GatewayProcess, acks: int | str) -> None
 
 @pytest.mark.parametrize("acks", [1, "all"])
 def test_what_is_acknowledged_is_below_the_latest_offset(gateway: GatewayProcess, acks: int | str) -> None:
-    """With the flush policy that the gateway has unless told otherwise."""
+    """The flush policy is the gateway's default."""
     topic = fresh_topic(gateway.bootstrap, "kafka-python-visible")
     producer = KafkaProducer(bootstrap_servers=gateway.bootstrap, enable_idempotence=False, acks=acks)
     consumer = KafkaConsumer(bootstrap_servers=gateway.bootstrap, group_id=None)

@@ -42,7 +42,7 @@ def cleanings(gateway: GatewayProcess) -> int:
 
 
 class Writer:
-    """An idempotent producer that sends each batch until it is answered, and knows every answer."""
+    """An idempotent producer that retries each batch until it is answered, and keeps every answer."""
 
     def __init__(self, gateway: GatewayProcess, topic: str, producer_id: int) -> None:
         self.gateway = gateway
@@ -115,9 +115,11 @@ def producers(gateway: GatewayProcess, topic: str) -> dict[int, tuple[int, int]]
 
 
 def test_killed_at_random_points(eager: GatewayProcess) -> None:
-    """kill -9 of the process that compacts and of the gateway; what was acknowledged counts, at its offset, once."""
+    """kill -9 of the process that compacts and of the gateway; each acknowledged record is stored once, at its offset."""
     chance = random.Random(6)
-    eager.settings["log.cleaner.io.max.bytes.per.second"] = "300000"  # so that it is caught in the middle
+    eager.settings["log.cleaner.io.max.bytes.per.second"] = (
+        "300000"  # a slow compaction, so that the kill comes in the middle
+    )
     eager.restart()
     topic = fresh_topic(eager.bootstrap, "killed", configs={"cleanup.policy": "compact"})
     writers = [Writer(eager, topic, producer_id) for producer_id in (1, 2)]
@@ -182,7 +184,7 @@ def dump(directory: Path) -> None:
 
 
 def test_kafkas_log_compaction_tester(eager: GatewayProcess) -> None:
-    """It produces, waits, and consumes with the JVM client, and compares what both say of each key."""
+    """The tool produces, waits, and consumes with the JVM client, and compares both for each key."""
     arguments = ["--messages", "8000", "--topics", "1", "--percent-deletes", "20", "--duplicates", "20"]
     run = run_tool(
         "org.apache.kafka.tools.LogCompactionTester",
@@ -194,7 +196,7 @@ def test_kafkas_log_compaction_tester(eager: GatewayProcess) -> None:
 
 
 def test_a_damaged_partition_is_left_alone(eager: GatewayProcess) -> None:
-    """The others are compacted, and it is said once."""
+    """The other partitions are compacted, and the damage is logged once."""
     settings = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1"}
     damaged = fresh_topic(eager.bootstrap, "damaged", configs=settings)
     whole = fresh_topic(eager.bootstrap, "whole", configs=settings)

@@ -1,4 +1,5 @@
-"""A process that reads a topic into the table `lines` with a plain consumer, and may die by SIGKILL on the way.
+"""A process that reads a topic into the table `lines` with a plain consumer, and may kill itself by SIGKILL at a chosen
+moment.
 
 python -m tests.compat.databases.lines_by_reader BOOTSTRAP TOPIC URL AT_ONCE [KIND NUMBER]
 """

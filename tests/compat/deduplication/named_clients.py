@@ -1,4 +1,6 @@
-"""Clients of four libraries that send records with a producer name and ask how far it has come, driven the same way."""
+"""Clients of four libraries that send records with a producer name and ask for its last sequence id, behind one
+interface.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,11 @@ Headers = list[tuple[str, bytes]]
 
 
 class Refused(Exception):
-    """What the library raised, by its name."""
+    """An error of the library, by its name."""
 
 
 class NamedClient(Protocol):
-    """What a test does with any of them."""
+    """The interface of all clients."""
 
     def send(
         self, topic: str, name: str, sequence_id: int, epoch: int = -1, *, idempotent: bool = True
@@ -38,7 +40,7 @@ class NamedClient(Protocol):
         """Send one record to partition 0 with acks=all, and wait until it is acknowledged. Raises Refused."""
 
     def committed(self, name: str, topic: str) -> tuple[int, dict[str, Any] | None] | None:
-        """The offset that the group of the name has committed in partition 0, and its metadata if the library tells it."""
+        """Return the committed offset of the name's group in partition 0, and its metadata if the library returns that."""
 
     def close(self) -> None: ...
 
@@ -86,7 +88,7 @@ class Jvm:
         return int(offset), json.loads(metadata)
 
     def listed(self, name: str) -> str:
-        """What Admin.listConsumerGroupOffsets tells of all partitions."""
+        """Return what Admin.listConsumerGroupOffsets answers for all partitions."""
         return self._tell("listed", group_of(name))
 
     def close(self) -> None:

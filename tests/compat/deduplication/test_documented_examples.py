@@ -1,4 +1,4 @@
-"""The examples of `docs/deduplication.md` tell where a name was, and where to begin when it was nowhere."""
+"""The examples of `docs/deduplication.md` print the last sequence id of a name, and where to begin without one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LAST_LINE = 41
 
 @pytest.fixture(scope="module")
 def topic(shared_gateway: GatewayProcess) -> str:
-    """One in which the example's name has come to LAST_LINE."""
+    """Return a topic in which the example's name has come to LAST_LINE."""
     name = fresh_topic(shared_gateway.bootstrap, "ledger", configs=DEDUPLICATED)
     batch = named("ledger-reader", *range(LAST_LINE + 1)).encode()
     data = [{"name": name, "partition_data": [{"index": 0, "records": batch}]}]

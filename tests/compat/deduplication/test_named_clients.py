@@ -17,7 +17,7 @@ FENCED = {
     "Jvm": "ProducerFencedException",
     "Confluent": "PRODUCER_FENCED",
     "KafkaPython": "ProducerFencedError",
-    "Aiokafka": "UnknownError",  # it does not know the code, and does not send again
+    "Aiokafka": "UnknownError",  # aiokafka does not know this error code, and does not retry
 }
 
 

@@ -10,7 +10,7 @@ from tests.compat.differential.normalise import Normaliser
 from tests.compat.differential.peer import Transcript
 from tests.support.wire import Plain
 
-# Endpoints may know different things here; what both know must agree.
+# Fields in which the endpoints may hold different entries; entries that both have must agree.
 COMPARED_WHERE_BOTH_KNOW = {
     "api_keys": "api_key",
     "configs": "name",
@@ -23,7 +23,7 @@ MISSING = "<missing>"
 
 @dataclass(frozen=True)
 class Difference:
-    """One field that differs. `path` is the number of the exchange (from 1) and then the way to the field, by dots."""
+    """A field that differs. `path` is the number of the exchange (from 1) and then the path to the field, with dots."""
 
     path: str
     request: Any
@@ -37,7 +37,7 @@ class Difference:
 
 
 def differences(kafka: Transcript, gateway: Transcript) -> list[Difference]:
-    """Every difference between what the two endpoints answered."""
+    """Return every difference between the answers of the two endpoints."""
     left, right = Normaliser(kafka).exchanges(), Normaliser(gateway).exchanges()
     found = []
     for number in range(max(len(left), len(right))):
@@ -67,7 +67,7 @@ def _walk(left: Any, right: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _explains_more(key: str, left: Plain, right: Plain) -> bool:
-    """An error that Kafka leaves without words may have some here."""
+    """Whether Seqgate has an error message where Kafka has none, which is allowed."""
     if key not in {"error_message", "acknowledge_error_message"}:
         return False
     error_code = left.get(key.replace("_message", "_code"))
@@ -77,7 +77,7 @@ def _explains_more(key: str, left: Plain, right: Plain) -> bool:
 def _walk_by_key(
     left: list[Plain], right: list[Plain], key: str, path: str
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Rows that have a name are told by it; what only one endpoint knows is left out."""
+    """Compare rows by their names; rows that only one endpoint has are left out."""
     left, right = _common(left, right, key)
     names = [item[key] for item in left]
     if len(set(names)) < len(names) or names != [item[key] for item in right]:

@@ -17,14 +17,14 @@ Protocols = Mapping[str, bytes]
 
 
 def subscription(*topics: str, version: int = 0) -> bytes:
-    """What a consumer sends when it joins: the topics that it wants, and no data of its own."""
+    """Encode the subscription that a consumer sends when it joins: its topics, without data of its own."""
     names = [topic.encode() for topic in topics]
     listed = b"".join(struct.pack(">h", len(name)) + name for name in names)
     return struct.pack(">hi", version, len(names)) + listed + struct.pack(">i", -1)
 
 
 def assignment(topic: str, *partitions: int) -> bytes:
-    """What the leader sends for a member."""
+    """Encode the leader's assignment for a member."""
     name = topic.encode()
     listed = struct.pack(f">i{len(partitions)}i", len(partitions), *partitions)
     return struct.pack(">hih", 0, 1, len(name)) + name + listed + struct.pack(">i", -1)
@@ -32,7 +32,7 @@ def assignment(topic: str, *partitions: int) -> bytes:
 
 @dataclass
 class GroupMember:
-    """Requests of one member over one connection, in the newest versions unless told otherwise."""
+    """Requests of one member over one connection, by default in the newest versions."""
 
     peer: Peer
     group_id: str
@@ -57,19 +57,19 @@ class GroupMember:
         }
 
     def join(self, version: int = 9, **more: Any) -> Plain:
-        """Joins; a member without an id that must have one comes back with it."""
+        """Join; a member that needs an id first asks for one."""
         self.ask_for_id(version)
         return self.joined(self.peer.call("join_group", version, **self.join_request(**more)))
 
     def ask_for_id(self, version: int = 9) -> None:
-        """The first half of joining, where there are two."""
+        """Ask for a member id: the first of two steps to join."""
         if not self.member_id and self.instance_id is None and version >= FIRST_REQUIRING_MEMBER_ID:
             answer = self.peer.call("join_group", version, **self.join_request())
             if answer.get("error_code") == MEMBER_ID_REQUIRED:
                 self.member_id = answer["member_id"]
 
     def begin_join(self, version: int = 9) -> Pending:
-        """Asks to join; the answer is for `joined`."""
+        """Send JoinGroup; `joined` takes the answer."""
         self.ask_for_id(version)
         return self.peer.begin("join_group", version, **self.join_request())
 
@@ -98,14 +98,14 @@ class GroupMember:
         return self.peer.call("sync_group", version, **request)
 
     def assign_itself(self, version: int = 5) -> Plain:
-        """The one member of a group leads it and takes everything."""
+        """Assign everything to the member itself, the only one of its group."""
         return self.sync({self.member_id: assignment("t", 0)}, version)
 
     def heartbeat(self, version: int = 4, **more: Any) -> Plain:
         return self.peer.call("heartbeat", version, **{**self.identity(), **more})
 
     def await_rebalance(self) -> None:
-        """Sends heartbeats until one tells of a rebalance."""
+        """Send heartbeats until one reports a rebalance."""
         self.peer.eventually(
             "heartbeat",
             4,
@@ -119,7 +119,7 @@ class GroupMember:
         return self.peer.call("leave_group", version, **request)
 
     def commit(self, topic: Topic, offset: int = 5, version: int = 9, **more: Any) -> Plain:
-        """Commits an offset of partition 0."""
+        """Commit an offset of partition 0."""
         request = {
             "group_id": self.group_id,
             "generation_id_or_member_epoch": self.generation_id,
@@ -132,7 +132,7 @@ class GroupMember:
 
 
 def committed(topic: Topic, offsets: Mapping[int, int], **more: Any) -> Plain:
-    """One topic's row of an OffsetCommit."""
+    """Return the row of one topic in an OffsetCommit."""
     rows = [
         {
             "partition_index": index,
@@ -147,21 +147,21 @@ def committed(topic: Topic, offsets: Mapping[int, int], **more: Any) -> Plain:
 
 
 def fetched(topic: Topic, *partitions: int) -> Plain:
-    """One topic's row of an OffsetFetch."""
+    """Return the row of one topic in an OffsetFetch."""
     return {"name": topic.name, "topic_id": topic.topic_id, "partition_indexes": list(partitions)}
 
 
 def fetch_offsets(
     peer: Peer, group_id: str, topics: list[Plain] | None, version: int = 9, **more: Any
 ) -> Plain:
-    """OffsetFetch of one group in any version."""
+    """Send OffsetFetch of one group in any version."""
     group = {"group_id": group_id, "member_id": None, "member_epoch": -1, "topics": topics}
     request = {"group_id": group_id, "topics": topics, "groups": [group], "require_stable": False}
     return peer.call("offset_fetch", version, **{**request, **more})
 
 
 def await_state(peer: Peer, group_id: str, state: str) -> Plain:
-    """Waits until DescribeGroups tells a state, and records it: Kafka tells of a new group only once it is stored."""
+    """Wait until DescribeGroups reports a state, and record it: Kafka lists a new group only once the group is stored."""
     return peer.eventually(
         "describe_groups",
         5,

@@ -1,4 +1,4 @@
-"""Where Seqgate answers otherwise than Apache Kafka on purpose, and why.
+"""The answers in which Seqgate differs from Apache Kafka on purpose, and why.
 
 An entry speaks for the scenarios and paths that its patterns match (`*` for anything; a path is the number of the
 exchange and the way to the field, by dots). In every scenario it speaks for, or in its witnesses where it has some, it
@@ -16,9 +16,10 @@ from tests.compat.differential.compare import Difference
 
 @dataclass(frozen=True)
 class KnownDifference:
-    """`scenarios` and `path` are patterns. It must occur in every scenario, or with `witnesses` in those.
+    """A known difference; `scenarios` and `path` are patterns.
 
-    With `only_where` it speaks only for values, Kafka's and Seqgate's, for which that holds.
+    The difference must occur in every matching scenario, or in all `witnesses` if there are any. With `only_where` it
+    covers only the pairs of values, Kafka's and Seqgate's, for which this returns True.
     """
 
     scenarios: tuple[str, ...]
@@ -42,7 +43,7 @@ class KnownDifference:
 
 
 def _plain(text: str) -> str:
-    """Case names stand in square brackets, which patterns would read as a choice of characters."""
+    """Escape the square brackets of case names, which patterns would read as a set of characters."""
     return text.replace("[", "(").replace("]", ")")
 
 

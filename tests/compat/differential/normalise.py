@@ -1,4 +1,4 @@
-"""Takes out of a transcript what two right endpoints must answer differently: addresses, ids, the time of day.
+"""Removes from a transcript the values that differ between two correct endpoints: addresses, ids, the time of day.
 
 Ids are renumbered in the order of their appearance, so that "the same id again" still compares.
 """
@@ -46,7 +46,7 @@ IDENTITY_OF_NUMBERS = ("api_key", "node_id", "broker_id", "producer_id")
 
 
 class Normaliser:
-    """Normalises one endpoint's transcript; keep one per transcript, since it remembers which ids it met."""
+    """Normalises the transcript of one endpoint. Use one per transcript, because it remembers the ids that it met."""
 
     def __init__(self, transcript: Transcript) -> None:
         self._transcript = transcript
@@ -74,7 +74,7 @@ class Normaliser:
         }
 
     def exchanges(self) -> list[Plain]:
-        """Every exchange as plain values, ready for comparison."""
+        """Return every exchange as plain values for the comparison."""
         return [self._exchange(exchange) for exchange in self._transcript.exchanges]
 
     def _exchange(self, exchange: Exchange) -> Plain:
@@ -162,7 +162,7 @@ class Normaliser:
         return value if generated is None else f"{generated[1]}-{self._numbered('member', value)}"
 
     def _members(self, value: list[Plain]) -> list[Plain]:
-        """In the order in which they were met, then by what they sent: Kafka's order is that of random ids."""
+        """Sort members by their first appearance, then by their data: Kafka orders them by random ids."""
         if value and "member_epoch" in value[0]:
             return sorted((self._value(member) for member in value), key=lambda row: str(row["member_id"]))
         sent = [key for key in SENT_BY_MEMBERS if value and key in value[0]]
@@ -175,15 +175,18 @@ class Normaliser:
         return [self._value(member) for member in (sorted(value, key=order) if sent else value)]
 
     def _results(self, value: list[Plain]) -> list[Plain]:
-        """Groups are deleted in no order."""
+        """Sort deleted groups: their order means nothing."""
         return sorted(self._value(value), key=lambda result: str(result.get("group_id")))
 
     def _active_producers(self, value: list[Plain]) -> list[Plain]:
-        """The producers of a partition are described in no order."""
+        """Sort the producers of a partition: their order means nothing."""
         return sorted(self._value(value), key=lambda producer: str(producer["producer_id"]))
 
     def _transaction_states(self, value: list[Plain]) -> list[Plain]:
-        """The partitions of a transaction are told in no order; 0 is the producer id of one that is not there."""
+        """Sort the partitions of a transaction: their order means nothing.
+
+        The producer id 0 stands for a missing transaction.
+        """
         rows: list[Plain] = self._value(value)
         for row in rows:
             if row.get("error_code"):
@@ -193,7 +196,7 @@ class Normaliser:
         return rows
 
     def _groups(self, value: list[Plain]) -> list[Plain]:
-        """A list of all groups has no order; one of what was asked for has."""
+        """Sort a list of all groups; a list of requested groups keeps its order."""
         rows = [self._value(group) for group in value]
         is_a_list_of_all = rows and "protocol_type" in rows[0] and "members" not in rows[0]
         return sorted(rows, key=lambda group: str(group["group_id"])) if is_a_list_of_all else rows
@@ -217,7 +220,7 @@ def _moment(value: int) -> Any:
 
 
 def sorted_by_identity(items: list[Any]) -> list[Any]:
-    """Lists whose order means nothing in Kafka's protocol (topics, partitions, configs) in an order of their own."""
+    """Sort lists whose order means nothing in Kafka's protocol (topics, partitions, configs)."""
 
     def identity(item: Any) -> tuple[list[str], list[int]]:
         words = [str(item[key]).rjust(12) for key in IDENTITY if key in item]

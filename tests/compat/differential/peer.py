@@ -18,16 +18,16 @@ Records = Batch | bytes | None
 
 
 class Refused(Exception):
-    """The endpoint would not create the topic that a scenario needs."""
+    """The endpoint refused to create the topic that a scenario needs."""
 
 
 class Unsettled(Exception):
-    """What a scenario waits for did not come within `SETTLE_TIMEOUT_S`."""
+    """An awaited event did not come within `SETTLE_TIMEOUT_S`."""
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """A request and what followed it: an answer, or in words why there is none."""
+    """A request and its answer, or a sentence that says why there is none."""
 
     label: str
     request: Any
@@ -44,7 +44,7 @@ class Topic:
 
 @dataclass
 class Transcript:
-    """Everything a scenario saw at one endpoint, and which names and ids in it are the endpoint's own."""
+    """All exchanges of a scenario with one endpoint, and which names and ids in them are the endpoint's own."""
 
     prefix: str
     exchanges: list[Exchange] = field(default_factory=list)
@@ -53,13 +53,13 @@ class Transcript:
 
 
 def encoded(records: Records) -> bytes | None:
-    """A batch as bytes; bytes and None as they are."""
+    """Encode a batch; bytes and None stay as they are."""
     return records.encode() if isinstance(records, Batch) else records
 
 
 @dataclass(frozen=True)
 class Pending:
-    """A request that was sent and whose answer is still to come."""
+    """A request that waits for its answer."""
 
     peer: Peer
     api: str
@@ -68,7 +68,7 @@ class Pending:
     correlation_id: int
 
     def answer(self) -> Plain:
-        """Waits for the answer and records it."""
+        """Wait for the answer and record it."""
         return self.peer.exchange(
             f"{self.api} v{self.version}",
             self.request,
@@ -77,7 +77,7 @@ class Pending:
 
 
 class Peer:
-    """A connection that records. `connect` opens a further connection into the same transcript."""
+    """A connection that records its exchanges. `connect` opens another connection with the same transcript."""
 
     def __init__(
         self, bootstrap: str, prefix: str, transcript: Transcript | None = None, timeout_s: float = TIMEOUT_S
@@ -107,7 +107,7 @@ class Peer:
         self._disconnect()
 
     def stopped(self, reason: str) -> None:
-        """Records that the conversation could not go on."""
+        """Record why the conversation could not continue."""
         self._record(Exchange("the end", None, instead=reason))
 
     def _disconnect(self) -> None:
@@ -129,7 +129,7 @@ class Peer:
     def exchange(
         self, label: str, request: Any, converse: Callable[[], Answer], *, only_own: bool = False
     ) -> Plain:
-        """Records what `converse` brings back under `label`."""
+        """Record the result of `converse` under `label`."""
         try:
             answer = converse()
         except Closed:
@@ -144,7 +144,7 @@ class Peer:
         return {}
 
     def call_briefly(self, api: str, version: int, /, **request: Any) -> Plain:
-        """As `call`, for a request that an endpoint may never answer."""
+        """Send a request as `call` does, to an endpoint that may never answer it."""
         self._disconnect()
         self._wire = Wire(self.bootstrap, timeout_s=SILENCE_S)
         result = self.call(api, version, **request)
@@ -161,7 +161,7 @@ class Peer:
         correlation_id: int = 1,
         only_own: bool = False,
     ) -> Plain:
-        """Sends bytes as one frame; the answer is decoded as `api`, `version`."""
+        """Send bytes as one frame; decode the answer as `api`, `version`."""
 
         def converse() -> Answer:
             self.wire.send_frame(payload)
@@ -170,11 +170,11 @@ class Peer:
         return self.exchange(label, payload.hex(), converse, only_own=only_own)
 
     def begin(self, api: str, version: int, /, **request: Any) -> Pending:
-        """Sends a request that is answered later, when another connection has done its part."""
+        """Send a request whose answer comes later, after another connection has done its part."""
         return Pending(self, api, version, request, self.wire.send(api, version, request))
 
     def pipelined(self, requests: Sequence[tuple[str, int, Plain]]) -> list[Plain]:
-        """Sends all requests before reading the first answer; the order of answers is part of the record."""
+        """Send all requests before reading the first answer; the order of answers is recorded."""
         self._disconnect()
         for number, (api, version, request) in enumerate(requests, 1):
             self.wire.send_frame(encode(api, version, request, correlation_id=number))
@@ -190,7 +190,7 @@ class Peer:
         ]
 
     def without_answer(self, api: str, version: int, /, **request: Any) -> None:
-        """Sends a request that has no answer (Produce with acks 0) and records whether the connection lives on."""
+        """Send a request that has no answer (Produce with acks 0), and record whether the connection stays open."""
         label = f"{api} v{version}, then api_versions"
 
         def converse() -> Answer:
@@ -209,7 +209,7 @@ class Peer:
         only_own: bool = False,
         **request: Any,
     ) -> Plain:
-        """Repeats a request until `until` holds for its answer, and records only the last."""
+        """Repeat a request until `until` holds for its answer; record only the last exchange."""
         try:
             answer = self.until(api, version, until, request)
         except Unsettled as error:
@@ -219,7 +219,7 @@ class Peer:
         return answer
 
     def note(self, label: str, **seen: Any) -> None:
-        """Records a fact that the scenario found out by itself."""
+        """Record a fact that the scenario itself found."""
         self._record(Exchange(label, None, answer=seen))
 
     def _record(self, exchange: Exchange) -> None:
@@ -231,13 +231,13 @@ class Peer:
     # --- preparations, not recorded
 
     def name(self, suffix: str = "t") -> str:
-        """A topic name of this scenario's own."""
+        """Return a topic name for this scenario only."""
         return f"{self.transcript.prefix}{suffix}"
 
     def topic(
         self, suffix: str = "t", *, partitions: int = 1, configs: Mapping[str, str] | None = None
     ) -> Topic:
-        """Creates a topic and waits until every partition has a leader and answers."""
+        """Create a topic, and wait until every partition has a leader and answers."""
         name = self.name(suffix)
         settings = [{"name": key, "value": value} for key, value in (configs or {}).items()]
         wanted = {"name": name, "num_partitions": partitions, "replication_factor": 1, "configs": settings}
@@ -247,7 +247,7 @@ class Peer:
         return self.existing(suffix, partitions=partitions)
 
     def existing(self, suffix: str = "t", *, partitions: int = 1) -> Topic:
-        """Waits until a topic of this scenario is served with this many partitions."""
+        """Wait until a topic of this scenario is served with this number of partitions."""
         name = self.name(suffix)
 
         def ready(answer: Plain) -> bool:
@@ -274,7 +274,7 @@ class Peer:
         return Topic(name, found["topic_id"])
 
     def group(self, suffix: str = "g") -> str:
-        """A group id of this scenario's own; waits until its coordinator answers."""
+        """Return a group id for this scenario only, once its coordinator answers."""
         name = self.name(suffix)
         self.until("find_coordinator", 3, lambda answer: not _error_codes(answer), {"key": name})
         self.until("describe_groups", 5, lambda answer: not _error_codes(answer), {"groups": [name]})
@@ -287,7 +287,7 @@ class Peer:
         until: Callable[[Plain], bool],
         request: Plain | Callable[[], Plain],
     ) -> Plain:
-        """The first answer that will do; a request may be made anew each time. What is asked is not recorded."""
+        """Repeat a request until its answer will do, and return that answer. Nothing is recorded."""
         deadline = time.monotonic() + SETTLE_TIMEOUT_S
         while True:
             asked = request() if callable(request) else request
@@ -309,7 +309,7 @@ class Peer:
         acks: int = -1,
         transactional_id: str | None = None,
     ) -> Plain:
-        """Produces to partition 0, or to the partitions that a mapping names."""
+        """Produce to partition 0, or to the partitions of a mapping."""
         request = produce_request(topic, records, acks=acks, transactional_id=transactional_id)
         if acks == 0:
             self.without_answer("produce", version, **request)
@@ -319,18 +319,18 @@ class Peer:
     def offsets(
         self, topic: Topic, *timestamps: int, version: int = 7, partition: int = 0, **more: Any
     ) -> None:
-        """Asks ListOffsets for each of the timestamps in turn."""
+        """Send ListOffsets for each of the timestamps in turn."""
         for timestamp in timestamps:
             asked = {"partition_index": partition, "timestamp": timestamp, "current_leader_epoch": -1}
             topics = [{"name": topic.name, "partitions": [asked]}]
             self.call("list_offsets", version, replica_id=-1, topics=topics, **more)
 
     def fetch(self, topic: Topic, offset: int = 0, *, version: int = 12, **more: Any) -> Plain:
-        """Fetches from one offset of partition 0; see `fetch_request` for what may be set."""
+        """Fetch from one offset of partition 0; `fetch_request` has the options."""
         return self.call("fetch", version, **fetch_request(topic, offset, **more))
 
     def end_offset_reaches(self, topic: Topic, offset: int, *, partition: int = 0) -> None:
-        """Waits for the log's end as consumers see it, and records it."""
+        """Wait until consumers see the log's end at this offset, and record it."""
         asked = {"partition_index": partition, "timestamp": -1, "current_leader_epoch": -1}
 
         def reached(answer: Plain) -> bool:
@@ -368,7 +368,7 @@ def fetch_request(
     log_start_offset: int = -1,
     **more: Any,
 ) -> Plain:
-    """A Fetch of one partition; further fields of the request come by name and replace these."""
+    """Return a Fetch of one partition; keyword arguments replace or add fields."""
     wanted = {
         "partition": partition,
         "current_leader_epoch": current_leader_epoch,

@@ -1,4 +1,4 @@
-"""What a scenario's differences amount to, given those that are known."""
+"""Compares the differences of a scenario with the known differences."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.compat.differential.known_differences import KnownDifference
 
 
 def complaints(scenario: str, found: Sequence[Difference], known: Sequence[KnownDifference]) -> list[str]:
-    """A sentence for every difference that is not listed and for every listed one that no longer occurs."""
+    """Return a sentence for every difference that is not known, and for every known one that no longer occurs."""
     new = [item for item in found if not any(entry.covers(scenario, item) for entry in known)]
     gone = [
         entry

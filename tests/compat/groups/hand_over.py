@@ -1,4 +1,4 @@
-"""What happens to the partitions of a member that goes, in whatever protocol the group speaks."""
+"""Hand-over of the partitions of a member that goes, in every group protocol."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from tests.compat.groups.members import GroupMember, Members, once_each
 
 
 def read_together(members: Members, *joined: GroupMember) -> None:
-    """They share the partitions, and each of them gets records."""
+    """Let members share the partitions until each of them gets records."""
     members.await_shared(*joined)
     members.deliver(10)
     assert all(member.records for member in joined)
 
 
 def kill_and_take_over(members: Members, killed: GroupMember, left: GroupMember) -> None:
-    """One of two is killed while records flow, and nothing is lost."""
+    """Kill one of two members while records flow, and check that no record is lost."""
     read_together(members, killed, left)
     members.produce(10)
     killed.kill()
@@ -22,7 +22,9 @@ def kill_and_take_over(members: Members, killed: GroupMember, left: GroupMember)
 
 
 def finish_hand_over(members: Members, leaving: GroupMember, left: GroupMember) -> None:
-    """The one of two that was told to leave is gone, nothing is read twice, and all that was read is committed."""
+    """Wait until the member that was told to leave is gone; check that no record is read twice, and that all offsets
+    are committed.
+    """
     leaving.await_end()
     members.await_shared(left)
     members.deliver(10)

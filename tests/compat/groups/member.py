@@ -30,14 +30,14 @@ def tell_partitions(event: str, partitions: Iterable[Any]) -> None:
 
 
 def tell_records(polled: Mapping[Any, Sequence[Any]]) -> dict[Any, int]:
-    """Tell the records of each partition; returns the offsets to commit for them."""
+    """Report the records of each partition; return the offsets to commit."""
     tell("records", [(part.partition, record.offset) for part, found in polled.items() for record in found])
     return {part: found[-1].offset + 1 for part, found in polled.items()}
 
 
 @contextlib.contextmanager
 def telling_commit(offsets: Mapping[Any, int], refusal: type[Exception]) -> Iterator[None]:
-    """Tell what became of a commit."""
+    """Report the result of a commit."""
     try:
         yield
     except refusal as error:
@@ -47,7 +47,7 @@ def telling_commit(offsets: Mapping[Any, int], refusal: type[Exception]) -> Iter
 
 
 def python_settings(settings: dict[str, Any]) -> dict[str, Any]:
-    """What kafka-python and aiokafka call by the same names."""
+    """Return the settings that kafka-python and aiokafka have under the same names."""
     return {
         "bootstrap_servers": settings["bootstrap"],
         "group_id": settings["group"],
@@ -122,7 +122,7 @@ async def _aiokafka(settings: dict[str, Any]) -> None:
 
 
 class Librdkafka:
-    """confluent-kafka; what was told is committed before a partition is given up."""
+    """confluent-kafka; it commits the reported records before it gives up a partition."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         from confluent_kafka import Consumer

@@ -1,4 +1,4 @@
-"""Members of consumer groups as processes, what they have told so far, and the coordinator's view of a group."""
+"""Members of consumer groups as processes, their reports, and the coordinator's view of a group."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _news = threading.Condition()
 
 
 def await_that(holds: Callable[[], Any], what: str, *, timeout_s: float = DEADLINE_S) -> None:
-    """Wait until it holds; it is looked at whenever a member tells something, and every so often."""
+    """Wait until the condition holds; check it after every report of a member, and regularly."""
     deadline_s = time.monotonic() + timeout_s
     while not holds():
         assert time.monotonic() < deadline_s, f"after {timeout_s} s still not: {what}"
@@ -96,21 +96,21 @@ class GroupMember:
 
     @property
     def records(self) -> list[Place]:
-        """Every record delivered to it, in order."""
+        """Return every record delivered to the member, in order."""
         return self._places("records")
 
     @property
     def committed(self) -> list[Place]:
-        """(partition, offset) of every commit that was acknowledged, in order."""
+        """Return (partition, offset) of every acknowledged commit, in order."""
         return self._places("committed")
 
     @property
     def changes(self) -> list[tuple[str, Any]]:
-        """What was given to it and taken from it."""
+        """Return the partitions that the member was given and that it lost."""
         return [event for event in list(self.events) if event[0] in {"assigned", "revoked", "lost"}]
 
     def leave(self) -> None:
-        """Have it close its consumer, and wait for its end."""
+        """Close the member's consumer, and wait for the end of the process."""
         self.begin_leaving()
         self.await_end()
 
@@ -123,11 +123,11 @@ class GroupMember:
     def await_end(self) -> None:
         code = self._process.wait(DEADLINE_S)
         self._reader.join()
-        expected = 143 if self.client == CONSOLE_CONSUMER else 0  # a JVM that is asked to end says so
+        expected = 143 if self.client == CONSOLE_CONSUMER else 0  # a JVM reports that it was asked to end
         assert code == expected, f"{self.name} ended with {code}:\n{self._stderr.read_text()[-4000:]}"
 
     def kill(self) -> None:
-        """SIGKILL: nobody is told."""
+        """Kill the member with SIGKILL, without a goodbye."""
         self._process.kill()
         self._process.wait()
         self._reader.join()
@@ -152,7 +152,7 @@ def _console_command(settings: dict[str, Any]) -> list[str]:
             "partition.assignment.strategy": f"org.apache.kafka.clients.consumer.{assignor}",
         }
     if "regex" in settings:
-        properties["metadata.max.age.ms"] = 1_000  # this client looks for new topics by itself
+        properties["metadata.max.age.ms"] = 1_000  # this client finds new topics itself
     command = java_command(TOOL_CLASSES[CONSOLE_CONSUMER])
     wanted = ["--include", settings["regex"]] if "regex" in settings else ["--topic", settings["topic"]]
     command += ["--bootstrap-server", settings["bootstrap"], *wanted]
@@ -165,7 +165,7 @@ def _console_command(settings: dict[str, Any]) -> list[str]:
 
 
 def _console_place(line: str) -> Place:
-    """`Partition:3	Offset:17`"""
+    """Parse `Partition:3 Offset:17`."""
     fields = dict(field.split(":") for field in line.split())
     return int(fields["Partition"]), int(fields["Offset"])
 
@@ -199,7 +199,7 @@ class Members:
         return member
 
     def connect_anew(self) -> None:
-        """After a restart of the gateway librdkafka's admin client may keep to a connection that it has given up."""
+        """Make a new admin client: after a restart of the gateway, librdkafka's may keep using a dead connection."""
         self._admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
     def end(self) -> None:
@@ -209,7 +209,7 @@ class Members:
     # Records.
 
     def produce(self, per_partition: int) -> None:
-        """Send so many records to each partition and wait until they are acknowledged."""
+        """Send `count` records to each partition, and wait until they are acknowledged."""
 
         def delivered(error: Any, message: Any) -> None:
             assert error is None, error
@@ -223,17 +223,17 @@ class Members:
         assert self._producer.flush(DEADLINE_S) == 0
 
     def deliver(self, per_partition: int) -> None:
-        """Send so many records to each partition and wait until the members have them."""
+        """Send `count` records to each partition, and wait until the members have them."""
         self.produce(per_partition)
         self.await_all_delivered()
 
     @property
     def delivered(self) -> Counter[Place]:
-        """How often each record was delivered, to whichever member."""
+        """Return how often each record was delivered, to any member."""
         return Counter(place for member in self.started for place in member.records)
 
     def await_all_delivered(self) -> None:
-        """No record that was sent is lost."""
+        """Wait until every record that was sent was delivered."""
         await_that(
             lambda: self.delivered.keys() >= self.sent,
             f"all {len(self.sent)} records are delivered\n{self.account()}",
@@ -246,7 +246,7 @@ class Members:
     # The coordinator's view.
 
     def _description(self) -> Any:
-        """What the coordinator tells; None while it can't."""
+        """Return the coordinator's description; None while it can't answer."""
         answer = self._admin.describe_consumer_groups([self.group], request_timeout=10)[self.group]
         try:
             return answer.result()
@@ -254,7 +254,7 @@ class Members:
             return None
 
     def assignments(self) -> dict[str, set[int]]:
-        """The partitions of each member by its client id; empty unless the group is stable."""
+        """Return the partitions of each member by its client id; empty unless the group is stable."""
         found = self._description()
         if found is None or found.state != ConsumerGroupState.STABLE:
             return {}
@@ -264,13 +264,13 @@ class Members:
         }
 
     def partition_counts(self) -> dict[str, int]:
-        """How many partitions of all topics each member has, by its client id, in whatever state the group is."""
+        """Return how many partitions each member has, by its client id, in whatever state the group is."""
         found = self._description()
         members = [] if found is None else found.members
         return {member.client_id: len(member.assignment.topic_partitions) for member in members}
 
     def await_shared(self, *members: GroupMember) -> dict[str, set[int]]:
-        """Wait until exactly these share all partitions, each with a part; returns who has which."""
+        """Wait until exactly these members share all partitions, each with a part; return the partitions of each."""
         names = {member.name for member in members}
         seen: dict[str, set[int]] = {}
 
@@ -286,7 +286,7 @@ class Members:
         return dict(seen)
 
     def committed_offsets(self) -> dict[int, int]:
-        """What the coordinator tells is committed."""
+        """Return the offsets that the coordinator reports as committed."""
         asked = ConsumerGroupTopicPartitions(self.group)
         answer = self._admin.list_consumer_group_offsets([asked], request_timeout=20)[self.group].result(20)
         return {place.partition: place.offset for place in answer.topic_partitions}

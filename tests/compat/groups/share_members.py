@@ -1,4 +1,4 @@
-"""Kafka's console share consumers as processes, and what they have read so far."""
+"""Kafka's console share consumers as processes, and the records that they have read."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ SHARE_CONSUMER = "kafka-console-share-consumer"
 
 
 class ShareMember:
-    """One console share consumer: it acknowledges what it prints, in the way it is told to."""
+    """A console share consumer: it acknowledges the records that it prints, in the chosen way."""
 
     def __init__(
         self, bootstrap: str, topic: str, group: str, stderr: Path, *options: str, is_stuck: bool = False
     ) -> None:
         self.values: list[str] = []
         self.printed_at_ms: list[int] = []
-        """When each value came, or a little later."""
+        """When each value was printed, or a little later."""
         self._goes_on = threading.Event()
         if not is_stuck:
             self._goes_on.set()
@@ -48,14 +48,14 @@ class ShareMember:
             self._goes_on.wait()
 
     def end(self) -> None:
-        """Have it acknowledge what it has, and leave."""
+        """Let the consumer acknowledge its records and leave."""
         self._process.terminate()
         code = self._process.wait(DEADLINE_S)
         self._reader.join()
         assert code == 143, f"ended with {code}:\n{self._stderr.read_text()[-4000:]}"
 
     def kill(self) -> None:
-        """SIGKILL: nobody is told."""
+        """Kill the consumer with SIGKILL, without a goodbye."""
         self._process.kill()
         self._process.wait()
         self._goes_on.set()
@@ -83,7 +83,7 @@ class ShareReaders:
         return member
 
     def produce(self, values: Iterable[str], headers: Mapping[str, bytes] | None = None) -> None:
-        """Send them, each in a batch of its own, and wait until they are acknowledged."""
+        """Send the values, each in a batch of its own, and wait until they are acknowledged."""
         refused: list[object] = []
         for value in values:
             self._producer.produce(
@@ -97,7 +97,7 @@ class ShareReaders:
 
     @property
     def delivered(self) -> Counter[str]:
-        """How often each value was delivered, to whichever member."""
+        """Return how often each value was delivered, to any member."""
         return Counter(value for member in self.started for value in member.values)
 
     def await_delivered(self, values: Iterable[str]) -> None:

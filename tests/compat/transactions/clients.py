@@ -1,4 +1,4 @@
-"""Transactional producers of four libraries, driven the same way, and readers of what they wrote."""
+"""Transactional producers of four libraries behind one interface, and readers of their records."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ QUIET = {"log_level": 0}
 
 
 class Failed(Exception):
-    """What the library raised, by its name."""
+    """An error of the library, by its name."""
 
 
 class TransactionalProducer(Protocol):
-    """What a test does with any of them. Every method raises Failed."""
+    """The interface of all producers. Every method raises Failed."""
 
     def init(self) -> None: ...
 
@@ -87,7 +87,7 @@ class Jvm:
 
 
 class OldJvm(Jvm):
-    """The one that comes with Spark's connector, of transactions version 1."""
+    """The JVM producer that comes with Spark's connector, of transactions version 1."""
 
     first_jars = spark_connector_libs()
 
@@ -233,7 +233,7 @@ LIBRARIES: tuple[type[Any], ...] = (Jvm, OldJvm, Confluent, KafkaPython, Aiokafk
 def started(
     library: type[Any], bootstrap: str, transactional_id: str, timeout_ms: int = 60_000
 ) -> Iterator[TransactionalProducer]:
-    """A producer of a library, that has not begun yet."""
+    """Return a producer of a library that has not begun yet."""
     producer = library(bootstrap, transactional_id, timeout_ms)
     try:
         yield producer
@@ -242,7 +242,7 @@ def started(
 
 
 def values(bootstrap: str, topic: str, *, isolation: str, partitions: int = 1) -> list[str]:
-    """All values of a topic in the order of each partition, up to the end that a reader of this isolation sees."""
+    """Return all values of a topic in partition order, up to the end that a reader of this isolation level sees."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,

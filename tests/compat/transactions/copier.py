@@ -28,7 +28,7 @@ leaving = threading.Event()
 
 
 class Work(NamedTuple):
-    """What is copied, and for whom."""
+    """The input, the output and the settings of a copier."""
 
     bootstrap: str
     input: str
@@ -50,7 +50,7 @@ def told_committed(count: int) -> None:
 
 @contextlib.contextmanager
 def bounded() -> Iterator[None]:
-    """A transaction in it ends in time or the process does.
+    """End the process if a transaction in this block does not end in time.
 
     librdkafka's `send_offsets_to_transaction` may wait for a connection that it has given up, whatever its time-out
     (its issues 5456 and 5511).
@@ -64,7 +64,7 @@ def bounded() -> Iterator[None]:
 
 
 def python_settings(work: Work) -> dict[str, Any]:
-    """What the consumers of kafka-python and aiokafka call by the same names."""
+    """Return the settings that the consumers of kafka-python and aiokafka have under the same names."""
     return {
         "bootstrap_servers": work.bootstrap,
         "group_id": work.group,
@@ -77,7 +77,7 @@ def python_settings(work: Work) -> dict[str, Any]:
 
 
 def confluent(work: Work) -> None:
-    """librdkafka as a static member of the group, which is told of in each transaction (KIP-447)."""
+    """Copy with librdkafka as a static member of the group, which each transaction names (KIP-447)."""
     from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
     chance = random.Random(work.seed)
@@ -118,7 +118,7 @@ def confluent(work: Work) -> None:
             ends = [TopicPartition(work.input, partition, offset) for partition, offset in offsets.items()]
             producer.send_offsets_to_transaction(ends, consumer.consumer_group_metadata(), TIMEOUT_S)
             if chance.random() < ABORTED_SHARE:
-                producer.flush(TIMEOUT_S)  # it waits for long to abort records whose answer is lost
+                producer.flush(TIMEOUT_S)  # the library waits long to abort records whose answer was lost
                 producer.abort_transaction(TIMEOUT_S)
                 for place in consumer.committed(consumer.assignment(), TIMEOUT_S):
                     consumer.seek(TopicPartition(work.input, place.partition, max(place.offset, 0)))
@@ -129,7 +129,7 @@ def confluent(work: Work) -> None:
 
 
 def kafka_python(work: Work) -> None:
-    """kafka-python as a static member of the group, which is told of in each transaction (KIP-447)."""
+    """Copy with kafka-python as a static member of the group, which each transaction names (KIP-447)."""
     from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 
     chance = random.Random(work.seed)
@@ -206,7 +206,7 @@ async def copy_with_aiokafka(work: Work) -> None:
 
 
 def aiokafka(work: Work) -> None:
-    """aiokafka, which can't tell of a member: all partitions are its own."""
+    """Copy with aiokafka, which can't name a member: it assigns all partitions to itself."""
     asyncio.run(copy_with_aiokafka(work))
 
 

@@ -1,4 +1,4 @@
-"""What the tests of consume-transform-produce share: the copying processes, what they are given, and what comes out."""
+"""The parts that tests of consume-transform-produce share: the copying processes, their input, and their output."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ def python_command(library: str) -> Callable[[Work], list[str]]:
 
 
 def message_copier_command(work: Work, *options: str, first_jars: Path | None = None) -> list[str]:
-    """Kafka's TransactionalMessageCopier, which ends when it has copied all that was there when it began."""
+    """Return the command of Kafka's TransactionalMessageCopier, which ends when it has copied all records that existed
+    at its start.
+    """
     command = java_command(MESSAGE_COPIER, first_jars=first_jars)
     command += ["--broker-list", work.bootstrap, "--transactional-id", work.name]
     command += ["--input-topic", work.input, "--output-topic", work.output, "--consumer-group", work.group]
@@ -48,7 +50,7 @@ def message_copier_command(work: Work, *options: str, first_jars: Path | None = 
 
 
 class CopierProcess:
-    """One copying process after the other, each with the transactional id of the one before."""
+    """One copying process after the other, each with the same transactional id."""
 
     def __init__(self, command: list[str], stderr: Path) -> None:
         self.starts = 0
@@ -89,11 +91,11 @@ class CopierProcess:
             self._start()
 
     def kill(self) -> None:
-        """SIGKILL; the next one starts."""
+        """Kill the process with SIGKILL; the next one starts."""
         self._process.kill()
 
     def end(self, *, kill: bool = False) -> None:
-        """Have the present one end what it does, by itself or by SIGKILL; none follows."""
+        """End the present process, by itself or by SIGKILL; no other follows."""
         self._leaving = True
         if kill:
             self._process.kill()
@@ -109,7 +111,7 @@ class CopierProcess:
 
 
 class Copying:
-    """The topics, the input with what was committed of it, the processes, and the output as read_committed tells it."""
+    """The topics, the committed input records, the processes, and the committed output records."""
 
     def __init__(self, bootstrap: str, work: Work) -> None:
         self.work = work
@@ -170,7 +172,7 @@ class Copying:
         assert producer.flush(PATIENCE_S) == 0
 
     def await_copied(self, count: int) -> None:
-        """Wait until so many of the records are in the output."""
+        """Wait until `count` of the records are in the output."""
         self._await(lambda: self._found.total() >= count, f"{count} copies")
 
     @property
@@ -200,7 +202,7 @@ class Copying:
             raise AssertionError(f"{error}\n{self.account()}") from None
 
     def expect_each_once(self, of: Callable[[bytes], bytes] = transformed) -> None:
-        """Every committed record of the input is in the output once, and nothing else; the copiers end with it."""
+        """Check that every committed record of the input is in the output once, and no other; end the copiers."""
         expected = Counter({of(value): count for value, count in self.expected.items()})
         self._await(lambda: self._found >= expected, "all is copied")
         for copier in self.copiers:
@@ -226,7 +228,7 @@ class Copying:
 
 @contextlib.contextmanager
 def copying(bootstrap: str, work: Work) -> Iterator[Copying]:
-    """The copiers that are started in it are ended with it."""
+    """Run the block; end its copiers afterwards."""
     started = Copying(bootstrap, work)
     try:
         yield started

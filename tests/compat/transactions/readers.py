@@ -1,4 +1,4 @@
-"""Consumers of four libraries that read one topic from its start up to its last word, with either isolation."""
+"""Consumers of four libraries that read one topic from its start up to a last record, with either isolation level."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tests.support.kafka_tools import run_tool
 
 TIMEOUT_S = 90.0
 LAST_WORD = "the-last-word"
-"""Committed at the end of the topic's only partition, so that what is not read before it is not visible."""
+"""Committed at the end of the topic's only partition: a reader that has it has read every visible record before it."""
 
 Reader = Callable[[str, str, str, int], list[str]]
-"""(bootstrap, topic, isolation, how many there should be) → the values in order; all of them where the count is wrong."""
+"""(bootstrap, topic, isolation level, expected count) → the values in order; all values where the count is wrong."""
 
 
 def confluent(bootstrap: str, topic: str, isolation: str, expected: int) -> list[str]:
@@ -75,7 +75,7 @@ def aiokafka(bootstrap: str, topic: str, isolation: str, expected: int) -> list[
 
 
 def jvm(bootstrap: str, topic: str, isolation: str, expected: int) -> list[str]:
-    """Apache Kafka's own, which reads as many as there should be."""
+    """Read with Apache Kafka's own consumer, as many records as expected."""
     told = run_tool(
         "kafka-console-consumer",
         *("--bootstrap-server", bootstrap, "--topic", topic, "--from-beginning"),

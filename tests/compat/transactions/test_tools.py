@@ -71,7 +71,7 @@ def test_performance_of_a_transactional_producer(bootstrap: str) -> None:
 
 
 def test_verifiable_producer_with_idempotence(bootstrap: str, tmp_path: Path) -> None:
-    """It begins no transaction, so that idempotence is what can be asked of it."""
+    """The producer begins no transaction, so only its idempotence is tested."""
     topic = fresh_topic(bootstrap, "verifiable")
     settings = tmp_path / "producer.properties"
     settings.write_text("enable.idempotence=true\nretries=5\n")

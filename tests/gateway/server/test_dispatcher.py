@@ -37,7 +37,7 @@ class Handler:
 async def test_a_client_that_hangs_up_in_the_same_turn(
     tmp_path: Path, recwarn: pytest.WarningsRecorder, *, is_eager: bool
 ) -> None:
-    """Its last request of a pipeline is begun, and then its connection is found to be lost."""
+    """The dispatcher begins the client's last pipelined request, and only then learns that the connection is lost."""
     handler = Handler()
     api = Api(
         key=LIST_GROUPS,

@@ -1,4 +1,4 @@
-"""Logs of any content, cleaned again and again: what a log table says of them stays true."""
+"""Logs with random contents are compacted again and again; a table of their records stays the same."""
 
 from __future__ import annotations
 

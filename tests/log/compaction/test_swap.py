@@ -38,7 +38,7 @@ def found(tmp_path: Path, recovery_point: int = 0) -> list[int]:
 
 
 def swap_of(segments: list[Path]) -> Path:
-    """The segments as one, that waits to take their place."""
+    """Write a swap file: the segments merged into one, which a start puts in their place."""
     path = segments[0].with_name(segments[0].name + SWAP_SUFFIX)
     path.write_bytes(b"".join(segment.read_bytes() for segment in segments))
     return path

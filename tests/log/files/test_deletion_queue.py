@@ -1,4 +1,4 @@
-"""What waits to be deleted goes when it is due, in bounded steps, whatever else can't be deleted."""
+"""Queued files are deleted when they are due, in limited steps, even if other files can't be deleted."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def damage(log: PartitionLog) -> list[tuple[int, int]]:
 
 
 def unreadable(log: PartitionLog, end: int = END) -> list[int]:
-    """The offsets at which a client does not get the sound batch that holds them, as it was written."""
+    """Return the offsets of sound batches that a client can't read, or reads changed."""
     return [offset for offset in range(end) if not is_readable(log, offset)]
 
 

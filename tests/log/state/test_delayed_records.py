@@ -1,4 +1,4 @@
-"""Records that wait: whatever is added, decided, deleted and however time passes, as a plain dictionary has it."""
+"""Delayed records behave as in a plain dictionary, under any order of adding, deciding, deleting and passing time."""
 
 from __future__ import annotations
 

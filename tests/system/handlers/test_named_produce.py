@@ -1,4 +1,4 @@
-"""What a producer is told of records that were there before, on a connection to a running gateway."""
+"""The answers that a producer gets for duplicate named records, on a connection to a running gateway."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Gives a gateway that a test starts with this folder on its PYTHONPATH a clock and a disk that the test controls.
 
 `SEQGATE_TEST_CLOCK` names a file of 8 bytes, the nanoseconds by which the wall clock is wrong (signed, native order).
-`SEQGATE_TEST_DISK` names a file about the disk of the folder that it is in: while it says `low` nothing is told to be
-free, while it says `full` nothing can be written either.
+`SEQGATE_TEST_DISK` names a file in the folder whose disk the test controls: while the file says `low`, the disk reports
+no free space; while it says `full`, writes fail, too.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ async def test_a_record_acquired_during_a_disk_read_is_not_handed_out_twice(tmp_
         partition = node.services.partitions.get("t", 0)
         assert partition is not None
         for _ in range(3):
-            send(partition)  # 0 1, 2 3, 4 5
+            send(partition)  # offsets 0 and 1, 2 and 3, 4 and 5
         disk.freeze(str(tmp_path / "t-0" / f"{0:020}.log"))
         context = RequestContext(node.services, 78, 1, 7, "test", node.peer)
         found = SharePartition(0)

@@ -218,7 +218,7 @@ async def test_stopping_tells_nobody_and_leaves_nothing(opened: Make) -> None:
 
 
 class Flushes:
-    """Rounds of flushes as a test wants them."""
+    """Flush rounds that begin and end when the test says so."""
 
     def __init__(self) -> None:
         self.is_flushing = False

@@ -1,4 +1,4 @@
-"""A start and partitions that the metadata does not know: it deletes only what somebody had deleted."""
+"""A start finds partitions that the metadata does not know: it deletes only those that a client had deleted."""
 
 from __future__ import annotations
 
