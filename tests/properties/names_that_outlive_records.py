@@ -10,7 +10,6 @@ from log import LogConfig, retention, settings
 from log.cleaning import begin_swap, cleanable, finish_swap, has_closed_segments_after
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.log.compaction.cleaning import begin, run
-from tests.log.support import persist
 from tests.properties.names_with_limits import NamesWithLimits
 
 LATER_MS = 1 << 43
@@ -97,7 +96,7 @@ class NamesThatOutliveRecords(NamesWithLimits):
         for segment in cleaned:
             ticket = begin_swap(log, cleaning, segment)
             assert ticket is not None
-            persist(ticket)
+            ticket.run()
             assert finish_swap(log, ticket, self.now_ms())
         self.clean_end_offset = finished.clean_end_offset
         self.counts["cleanings"] += 1
