@@ -11,9 +11,9 @@ from tests.support.wire import Wire
 
 NAME = b"reader of a file"
 FETCH_BYTES = 1000
-"""What readers take at once: no more than a dozen batches of a run."""
+"""Bytes that readers fetch at once: at most a dozen batches of a run."""
 RUN = 1500
-"""Batches of known lines before the new ones of each time."""
+"""The number of batches in a run."""
 NEW = 10
 TIMES = 3
 IN_FLIGHT = 50

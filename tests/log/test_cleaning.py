@@ -1,4 +1,4 @@
-"""What a log lets be cleaned, and how it takes the result while it is read, written and deleted from."""
+"""A log is cleaned while it is read, written and deleted from."""
 
 from __future__ import annotations
 

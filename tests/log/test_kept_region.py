@@ -127,7 +127,9 @@ def test_a_file_that_takes_the_name_is_never_read(tmp_path: Path) -> None:
 
 
 def test_a_log_recovered_in_place_gives_no_bytes_of_before(tmp_path: Path) -> None:
-    """What was only written may be cut off and written anew, at the same place of the same file."""
+    """A recovery may truncate batches that were not flushed, and later batches are written at the same place of the
+    file.
+    """
     log = open_log(tmp_path / "log")
     log.append(batch(3), now_ms=NOW_MS)
     ticket = log.prepare_flush()

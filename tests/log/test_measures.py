@@ -1,4 +1,4 @@
-"""What lies from an offset on, and how old it is: compared with a walk over all batches."""
+"""The bytes and the age of the records from an offset on, compared with a walk over all batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What a later release wrote is refused in a sentence that names it, its version and what is read; nothing changes."""
+"""Data that a later release wrote is refused with a sentence that names the data, its version and the supported one;
+nothing changes.
+"""
 
 from __future__ import annotations
 

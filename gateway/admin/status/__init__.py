@@ -1,1 +1,1 @@
-"""How a running gateway is."""
+"""The state of a running gateway."""

@@ -1,4 +1,4 @@
-"""How numbers and times look to people."""
+"""Numbers and times are printed for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands read from the data directory of a node that has stopped; nothing there changes, but by a claim or a move."""
+"""Commands read the data directory of a stopped node; only a claim and a move change it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a connection takes turns with the others."""
+"""A connection takes turns with the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the server's look over its connections closes, and what it drops."""
+"""The server closes idle connections and drops stalled ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be cleaned, and when it is worth it."""
+"""The cleanable segments of a log, and whether cleaning them is worth it."""
 
 from __future__ import annotations
 

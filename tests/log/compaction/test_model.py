@@ -1,4 +1,4 @@
-"""Logs with random contents are compacted again and again; a table of their records stays the same."""
+"""Logs with random contents are compacted again and again; the newest value of each key stays the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a start does with a cleaned segment that had not taken its place yet."""
+"""A start finds a cleaned segment that has not replaced its sources yet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which names belong to nothing, decided from names alone."""
+"""Leaked files and directories are found by their names alone."""
 
 from __future__ import annotations
 

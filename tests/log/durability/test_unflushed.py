@@ -259,7 +259,7 @@ def test_only_a_flush_that_could_not_begin_may_be_made_good(
 
 
 class TestWithoutMemory:
-    """What a write left half done is made whole by reading the file again."""
+    """A write that was left half done for lack of memory is completed by reading the file again."""
 
     def test_after_a_write(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         log = open_log(tmp_path / "log")

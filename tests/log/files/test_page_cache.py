@@ -1,4 +1,4 @@
-"""What is asked of the page cache; where the system does not tell, everything counts as cached."""
+"""Questions to the page cache; where the system does not answer them, everything counts as cached."""
 
 from __future__ import annotations
 

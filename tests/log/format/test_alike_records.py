@@ -57,7 +57,9 @@ def read(batch: bytes) -> list[NamedRecord]:
 
 @st.composite
 def runs(draw: st.DrawFn) -> list[NewRecord]:
-    """A few runs of records that lie alike, each other than the one before."""
+    """Draw a few runs of records; the records of a run have the same layout, and each run has another one than the run
+    before.
+    """
     records: list[NewRecord] = []
     number = draw(st.integers(0, 200))
     for _ in range(draw(st.integers(1, 4))):

@@ -1,4 +1,4 @@
-"""When records are due, as their headers tell."""
+"""The times at which records are due, from their headers."""
 
 from __future__ import annotations
 

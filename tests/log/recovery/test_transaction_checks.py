@@ -1,4 +1,4 @@
-"""A bit that flips in an index of aborted transactions, which still could be one: the log tells that it is not."""
+"""A flipped bit changes an index of aborted transactions into another valid one; a comparison with the log finds that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is remembered of producer names is durable before anything goes that it was read from."""
+"""The state of producer names is durable before the records that it was read from are removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a partition log remembers of producer names over restarts, and when deduplication is turned on and off."""
+"""A partition log remembers producer names over restarts, and when deduplication is turned off and on."""
 
 from __future__ import annotations
 

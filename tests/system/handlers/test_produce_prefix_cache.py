@@ -1,4 +1,6 @@
-"""A producer's requests get the same answers on one connection, which knows them, as each on a new one, which does not."""
+"""A producer's requests get the same answers on one connection, which remembers their prefix, as on new connections,
+which do not.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one connection may do to the gateway and to the others: order, limits, slow readers, bad bytes, the end."""
+"""Limits of one connection, for the sake of the others: order, sizes, slow readers, bad bytes, the end."""
 
 from __future__ import annotations
 

@@ -174,7 +174,7 @@ def by_retention(gateway: GatewayProcess, topic: str) -> None:
 
 
 def by_deletion(gateway: GatewayProcess, topic: str) -> None:
-    """And others of the same name take the place of the files."""
+    """Delete the topic and create another one with the same name, whose files take the place of the old ones."""
     with Wire(gateway.bootstrap) as wire:
         answer = wire.call("delete_topics", 5, topic_names=[topic], timeout=30_000)
         assert answer.fields["responses"][0]["error_code"] == 0

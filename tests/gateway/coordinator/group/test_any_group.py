@@ -1,4 +1,4 @@
-"""What groups of every protocol have in common for those who list them."""
+"""Groups of every protocol look the same in lists of groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a Produce is answered: consumers see by then what it acknowledges."""
+"""A Produce is answered when consumers can see its records, not earlier."""
 
 from __future__ import annotations
 

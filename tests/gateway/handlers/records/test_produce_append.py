@@ -1,4 +1,4 @@
-"""When a Produce is answered, and as what, whatever becomes of its partitions meanwhile."""
+"""A Produce gets the right answer at the right time, also when its partitions fail, reopen or are deleted meanwhile."""
 
 from __future__ import annotations
 

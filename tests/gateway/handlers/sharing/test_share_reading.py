@@ -61,7 +61,7 @@ def offsets(partition: Partition, *, committed_only: bool, start: int = 0) -> li
 
 
 def test_aborted_batches_are_passed_over(partition: Partition) -> None:
-    send(partition, 7, 0)  # 0 1
+    send(partition, 7, 0)  # offsets 0 and 1, and so on
     send(partition, 8, 0)  # 2 3
     send(partition)  # 4 5
     send(partition, 7, 2)  # 6 7

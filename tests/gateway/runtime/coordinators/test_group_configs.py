@@ -1,4 +1,4 @@
-"""What holds for a group while its configurations change, and what coordinators make of it."""
+"""The limits of a group follow its configurations, and the coordinators obey them."""
 
 from __future__ import annotations
 

@@ -263,7 +263,10 @@ class TestRestart:
 
     @pytest.mark.parametrize("epoch", [0, 32_766])
     async def test_the_next_transaction_in_another_partition(self, tmp_path: Path, epoch: int) -> None:
-        """As before; and with the last epoch it is of another producer id."""
+        """As in the test before, with another partition.
+
+        With the last producer epoch, the next transaction has another producer id.
+        """
         async with open_node(tmp_path, *SETTINGS) as node:
             client = await prepared(node)
             transactions = node.services.transactions

@@ -1,4 +1,4 @@
-"""Which blocks are brought in, in which order, and which are dropped again."""
+"""Blocks are read into the page cache in the right order, and dropped from it again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who replays a log has all of it, and leaves the page cache to others."""
+"""A replay returns the whole log, and does not push other data out of the page cache."""
 
 from __future__ import annotations
 

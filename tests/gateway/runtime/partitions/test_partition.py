@@ -1,4 +1,4 @@
-"""When a partition flushes, and what its high watermark follows."""
+"""A partition flushes as its settings say, and its high watermark follows the flush or the write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When memory goes back to the operating system."""
+"""Freed memory goes back to the operating system at the right time."""
 
 from __future__ import annotations
 
