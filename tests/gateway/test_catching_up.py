@@ -1,4 +1,4 @@
-"""Readers of old data that the disk must give first: nobody else waits for it, and they get what they asked for."""
+"""Readers of old data wait for the disk and get all their records; no other client waits for them."""
 
 from __future__ import annotations
 

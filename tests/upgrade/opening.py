@@ -90,7 +90,7 @@ class Opened:
         self._appended[one] = self._appended.get(one, 0) + len(batch.records)
 
     def read_appended(self) -> None:
-        """What was there is read as before, and behind it what was appended."""
+        """Read the old records unchanged, and after them the appended ones."""
         for one, found in read_all(self.bootstrap, self._appended).items():
             rows = self.manifest.records[one]
             assert found[: len(rows)] == rows

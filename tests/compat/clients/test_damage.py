@@ -1,7 +1,7 @@
-"""What consumers of all four libraries meet at a damaged batch, after a bit flipped and the gateway was killed.
+"""Consumers of all four libraries reach a damaged batch, after a bit was flipped and the gateway was killed.
 
-Where the header still tells the size of the batch, its bytes come as they lie, and the library finds the CRC wrong. Else the
-gateway answers CORRUPT_MESSAGE, as Kafka does. All of them can seek past it.
+Where the header still tells the size of the batch, its bytes come as they lie, and the library finds the CRC wrong.
+Else the gateway answers CORRUPT_MESSAGE, as Kafka does. All of them can seek past it.
 """
 
 from __future__ import annotations

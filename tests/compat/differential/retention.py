@@ -1,4 +1,6 @@
-"""Scenarios of retention and DeleteRecords. Apart from the others: both endpoints must delete at once what is old."""
+"""Scenarios of retention and DeleteRecords. They run separately, because both endpoints must delete old segments at
+once.
+"""
 
 from __future__ import annotations
 

@@ -74,9 +74,9 @@ class WordCount:
         self.changelog = f"{self.application}-counts-changelog"
         self.expected: Counter[str] = Counter()
         self.updates: Counter[str] = Counter()
-        """How often each word's count was told: once for each time the word was read."""
+        """How many counts of each word were written: one for each time that the word was read."""
         self.counts: dict[str, int] = {}
-        """The count of each word that was told last."""
+        """The last written count of each word."""
         self._changelog = changelog
         self._guarantee = guarantee
         self._directory = directory

@@ -149,7 +149,7 @@ class Life:
     # What must hold.
 
     def committed(self) -> list[Kept]:
-        """All that was ever written and counts, or may still."""
+        """Return all records that were written and count, or may still count."""
         return [
             kept
             for kept, producer_id in self.written

@@ -1,4 +1,6 @@
-"""A partition log whose topic deduplicates by producer names: what is stored of a batch, and what a transaction changes."""
+"""A partition log whose topic deduplicates by producer names: it stores the new records of a batch, and counts those of
+transactions when they commit.
+"""
 
 from __future__ import annotations
 

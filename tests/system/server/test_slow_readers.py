@@ -186,7 +186,7 @@ def by_deletion(gateway: GatewayProcess, topic: str) -> None:
 def first_segments(gateway: GatewayProcess) -> list[str]:
     """The large files that begin at offset 0, whatever their names are now."""
     found = []
-    for directory, _, names in os.walk(gateway.data_dir):  # what vanishes meanwhile is passed over
+    for directory, _, names in os.walk(gateway.data_dir):  # files that vanish meanwhile are skipped
         for name in names:
             with contextlib.suppress(FileNotFoundError):
                 path = Path(directory, name)

@@ -220,7 +220,7 @@ def pipelined(peer: Peer, version: int) -> None:
 
 @scenario_for_each(EPOCH_VERSIONS)
 def many_topics(peer: Peer, version: int) -> None:
-    """Each partition of each has its marker."""
+    """Each partition of each topic gets its marker."""
     topics = [peer.topic(suffix, partitions=3) for suffix in ("a", "b", "c")]
     group_id = peer.group()
     producer = TransactionalProducer(peer)

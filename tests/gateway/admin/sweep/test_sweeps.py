@@ -73,7 +73,9 @@ async def append(node: Node, topic: str, index: int = 0) -> None:
 
 
 async def commit(node: Node, group: str, topic: str, partition: int = 0) -> None:
-    """Commit an offset of a topic that may be gone, as in a log that could not be written when the topic was deleted."""
+    """Commit an offset of a topic that may be deleted: such an offset remains where the log could not be written at the
+    deletion.
+    """
     await node.services.groups.ensure_topic()
     record = OffsetCommitRecord(group, topic, partition, CommittedOffset(7, -1, "", NOW_MS))
     await node.services.groups.run(group, lambda shard, effects: shard.commit([record], effects))
