@@ -13,6 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from seq_validator.names.entry import NO_OFFSET, NO_SEQUENCE_ID, NameEntry, NameState
+from seq_validator.names.judged_name import JudgedName, fenced, printable, undecided
 from seq_validator.names.limit import NameBudget, TopicNames
 from seq_validator.names.verdict import (
     NameAdvance,
@@ -76,17 +77,17 @@ class NameTable:
         `records` are in the order of the batch; `transaction_of` is the producer id of a transactional batch.
         """
         duplicates: list[int] = []
-        judged: dict[bytes, _JudgedName] = {}
+        judged: dict[bytes, JudgedName] = {}
         current = None
         for position, name, sequence_id, epoch in records:
             if current is None or name != current.name:
                 current = judged.get(name)
                 if current is None:
-                    current = judged[name] = _JudgedName(name, self._entries.get(name), transaction_of)
+                    current = judged[name] = JudgedName(name, self._entries.get(name), transaction_of)
                     if current.is_held_by_another:
-                        return _undecided(name)
+                        return undecided(name)
             if epoch < current.epoch:
-                return _fenced(name, epoch, current.epoch)
+                return fenced(name, epoch, current.epoch)
             current.epoch = epoch
             if sequence_id > current.highest:
                 current.highest, current.position, current.stored_epoch = sequence_id, position, epoch
@@ -99,19 +100,19 @@ class NameTable:
             if forgotten is not None:
                 return NamesRejected(
                     NameRejectionReason.FORGETTING,
-                    f"The producer name {_printable(forgotten)} was forgotten a moment ago, and no snapshot without the "
+                    f"The producer name {printable(forgotten)} was forgotten a moment ago, and no snapshot without the "
                     "name is durable yet. Retry later.",
                 )
             if self._topic.must_be_whole(newcomers):
                 return NamesRejected(
                     NameRejectionReason.PARTIAL,
-                    f"The new producer name {_printable(newcomers[0])} would evict another name, and the gateway first "
+                    f"The new producer name {printable(newcomers[0])} would evict another name, and the gateway first "
                     "loads the topic's other partitions to see whether that name is active there. Retry later.",
                 )
             reason = self._topic.refusal(newcomers, now_ms)
             if reason is not None:
                 message = (
-                    f"There is no room to remember the producer name {_printable(newcomers[0])}: {reason}. "
+                    f"There is no room to remember the producer name {printable(newcomers[0])}: {reason}. "
                     "Retry later."
                 )
                 return NamesRejected(NameRejectionReason.LIMIT_REACHED, message)
@@ -336,78 +337,3 @@ def advances_of(records: Sequence[NamedRecord]) -> list[NameAdvance]:
         elif epoch > known.epoch:
             advances[name] = known._replace(epoch=epoch)
     return list(advances.values())
-
-
-class _JudgedName:
-    """The candidate state of one name while `judge` walks the records of one batch."""
-
-    __slots__ = (
-        "_duplicates",
-        "_highest_duplicate",
-        "entry",
-        "epoch",
-        "highest",
-        "is_held_by_another",
-        "name",
-        "position",
-        "stored_epoch",
-    )
-
-    def __init__(self, name: bytes, entry: NameEntry | None, transaction_of: int) -> None:
-        self.name = name
-        self.entry = entry
-        self.position = -1
-        self._duplicates = 0
-        self._highest_duplicate = NO_SEQUENCE_ID
-        self.is_held_by_another = False
-        self.highest, self.epoch, self.stored_epoch = NO_SEQUENCE_ID, -1, -1
-        if entry is not None:
-            self.highest, self.epoch = entry.sequence_id, entry.epoch
-            held = entry.open_sequences
-            if held:
-                self.is_held_by_another = len(held) > 1 or transaction_of not in held
-                self.highest = max(self.highest, held.get(transaction_of, NO_SEQUENCE_ID))
-
-    def note_duplicate(self, sequence_id: int) -> None:
-        """Count a duplicate of a record of this batch or transaction, or of an earlier record."""
-        self._duplicates += 1
-        if self.entry is not None and self._highest_duplicate < sequence_id <= self.entry.sequence_id:
-            self._highest_duplicate = sequence_id
-
-    def offset_to_wait_for(self, high_watermark: int) -> int:
-        """Return the offset that must be persisted to decide the duplicates of earlier records; NO_OFFSET for none."""
-        if self.entry is None or self._highest_duplicate == NO_SEQUENCE_ID:
-            return NO_OFFSET
-        return self.entry.offset_to_wait_for(self._highest_duplicate, high_watermark)
-
-    def advance(self) -> NameAdvance:
-        """Return the advance of the name; without a sequence id when all its records in the batch are duplicates.
-
-        The advance has the epoch of the highest new record. A higher epoch of a later duplicate is not in a stored record,
-        and counts when the application sends a new record with that epoch.
-        """
-        if self.position < 0:
-            return NameAdvance(self.name, NO_SEQUENCE_ID, -1, self.epoch, self._duplicates)
-        return NameAdvance(self.name, self.highest, self.position, self.stored_epoch, self._duplicates)
-
-
-def _undecided(name: bytes) -> NamesRejected:
-    return NamesRejected(
-        NameRejectionReason.UNDECIDED,
-        f"Another producer has an open transaction with records of the producer name {_printable(name)}. Retry when the "
-        "transaction has ended.",
-    )
-
-
-def _fenced(name: bytes, epoch: int, known_epoch: int) -> NamesRejected:
-    given = "no epoch" if epoch < 0 else f"epoch {epoch}"
-    return NamesRejected(
-        NameRejectionReason.FENCED,
-        f"A record of the producer name {_printable(name)} has {given}; the newest known is {known_epoch}. A newer "
-        "life of the application sends under this name.",
-    )
-
-
-def _printable(name: bytes) -> str:
-    """Return a name for a message; bytes that are not UTF-8 or can't be printed are escaped."""
-    return repr(name.decode("utf-8", "backslashreplace"))
