@@ -14,7 +14,6 @@ STILL_LONGER = {
     "log_directory.py",
     "partition_log.py",
     "segment.py",
-    "share_partition.py",
     "shard.py",
     "storage.py",
 }

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gateway.coordinator.deadlines import NEVER, moved
+from gateway.coordinator.share.acquired import Acquired, joined
 from gateway.coordinator.share.delays import Delays, Room, due_parts
 from gateway.coordinator.share.ranges import DONE, DeliveryState, Run, RunList, StateBatch
 
@@ -52,19 +53,6 @@ class ShareLimits:
     may_renew: bool = True
     max_stretches: int = 20_000
     """Runs of offsets kept; with so many, no further delayed records are handed out."""
-
-
-class Acquired(NamedTuple):
-    """Offsets handed out to a member, both inclusive, for the `delivery_count`th time."""
-
-    first_offset: int
-    last_offset: int
-    delivery_count: int
-
-
-def len_of(acquired: Acquired) -> int:
-    """Return the number of offsets."""
-    return acquired.last_offset - acquired.first_offset + 1
 
 
 class Acknowledgement(NamedTuple):
@@ -174,7 +162,7 @@ class SharePartition:
                     run.deadline_ms = now_ms + limits.lock_duration_ms
                     acquired.append(Acquired(run.first_offset, run.last_offset, run.delivery_count))
                     left -= len(run)
-        return _joined(acquired, first_new, batch_size)
+        return joined(acquired, first_new, batch_size)
 
     def _archive_gap(self, first_offset: int, last_offset: int) -> None:
         """Archive available offsets that the log lacks. A restart forgets which offsets were found missing."""
@@ -385,21 +373,3 @@ class SharePartition:
 def _end(run: Run, state: DeliveryState) -> None:
     run.state = state
     run.member_id, run.deadline_ms = "", NEVER
-
-
-def _joined(acquired: list[Acquired], first_new: int, batch_size: int) -> list[Acquired]:
-    """Join neighbours with the same delivery count; offsets handed out for the first time only up to `batch_size`."""
-    joined: list[Acquired] = []
-    for one in acquired:
-        previous = joined[-1] if joined else None
-        if (
-            previous is not None
-            and previous.delivery_count == one.delivery_count
-            and previous.last_offset + 1 == one.first_offset
-            and one.first_offset != first_new
-            and (one.first_offset < first_new or len_of(previous) < batch_size)
-        ):
-            joined[-1] = joined[-1]._replace(last_offset=one.last_offset)
-        else:
-            joined.append(one)
-    return joined

@@ -15,8 +15,9 @@ from typing import Any, Final, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.places import Place
+from gateway.coordinator.share.acquired import Acquired, len_of
 from gateway.coordinator.share.records import SharePartitionKey
-from gateway.coordinator.share.share_partition import Acquired, SharePartition, len_of
+from gateway.coordinator.share.share_partition import SharePartition
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.sharing.share_reading import Batches, find_batches
 from gateway.handlers.sharing.share_session import (
