@@ -18,7 +18,6 @@ from gateway.quota.backlog import (
     measure,
     position,
 )
-from log import measures
 
 NOW_MS = 100_000
 
@@ -52,7 +51,7 @@ class Batches:
         return next(
             offset
             for offset in range(self.log_start_offset, self.log_end_offset + 1)
-            if measures.bytes_from(self, offset) <= max_bytes
+            if self.bytes_from(offset) <= max_bytes
         )
 
     def age(self, offset: int) -> int:
