@@ -31,7 +31,7 @@ from log.directory.stored_logs import (
     read_stored_logs,
     write_stored_logs,
 )
-from log.durability.flush_ticket import make_durable
+from log.durability.durability import make_durable
 from log.environment import LogEnvironment
 from log.errors import IncompatibleFormat
 from log.files.checkpoints import (

@@ -24,17 +24,17 @@ class Capture(Protocol):
 class SideFile:
     """Guards the writes of one kind of side file in a directory, while the log is open.
 
-    Captures are numbered. A late capture, after a newer one was written, writes nothing.
+    Captures are numbered, or have an offset that only grows. A late capture, after a newer one was written, writes nothing.
     """
 
     __slots__ = ("_closed", "_lock", "_number", "_written")
 
-    def __init__(self) -> None:
-        """Begin with nothing written."""
+    def __init__(self, written: int = 0) -> None:
+        """Begin with the capture of the number `written` on the disk; 0: with none."""
         self._lock = threading.Lock()
         self._closed = False
-        self._number = 0
-        self._written = 0
+        self._number = written
+        self._written = written
 
     def next_number(self) -> int:
         """Return the number of a new capture."""

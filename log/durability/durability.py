@@ -1,13 +1,15 @@
 """How the tickets of a flush round become durable: the port, and the local disk behind it.
 
-A ticket says what must become durable, a `Durability` says how. Nobody else calls fsync, but for a start, which persists
-what it recovered before it serves it, and the barriers between renames that `compaction/swap.py` explains.
+A ticket says what must become durable, a `Durability` says how. What a running log writes becomes durable by tickets, but
+for the exceptions that docs/decisions.md lists. A start, a repair and the process that compacts fsync their own files.
 """
 
 from __future__ import annotations
 
 import contextlib
 from typing import TYPE_CHECKING, Protocol
+
+from log.files.data_file import DataFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -73,3 +75,17 @@ def sync_paths(storage: Storage, paths: Iterable[str]) -> None:
     for path in paths:
         with contextlib.suppress(FileNotFoundError):
             storage.sync_path(path)
+
+
+def make_durable(storage: Storage, path: str, content: bytes) -> None:
+    """Make a file durable that shows `content`, which nobody knows to be on the disk. Raises OSError.
+
+    After a failed flush the page cache shows what the disk never got, and another flush reports success. So the file is
+    read back from the disk, and written anew if it is something else.
+    """
+    file = DataFile(path)
+    storage.sync_path(path)
+    storage.forget_cached(file)
+    storage.retire(file)
+    if storage.read_file(path) != content:
+        storage.replace_file(path, content)

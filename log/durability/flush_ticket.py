@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from log.files.data_file import DataFile
-
 if TYPE_CHECKING:
     from log.durability.capture import Capture
+    from log.files.data_file import DataFile
     from log.files.storage import Storage
     from log.place import LogPlace
 
@@ -20,8 +19,8 @@ SMALL_BYTES: Final = 64 * 1024
 class FlushTicket:
     """What must become durable for all offsets below `end_offset` to be so, in this order: data, files, directories, captures.
 
-    Committing the ticket (`log.durability.durability`) touches no log state. The data files are pinned, so neither the limit of open files nor a deletion
-    closes them meanwhile. A ticket of an earlier `generation` of the log moves nothing when it comes back.
+    Committing the ticket (`log.durability.durability`) touches no log state. The data files are pinned, so neither the limit
+    of open files nor a deletion closes them meanwhile. A ticket of an earlier `generation` of the log moves nothing when it comes back.
     """
 
     place: LogPlace
@@ -61,17 +60,3 @@ class FlushTicket:
             and len(self.data) == 1
             and not (self.paths or self.captures or self.last)
         )
-
-
-def make_durable(storage: Storage, path: str, content: bytes) -> None:
-    """Make a file durable that shows `content`, which nobody knows to be on the disk. Raises OSError.
-
-    After a failed flush the page cache shows what the disk never got, and another flush reports success. So the file is
-    read back from the disk, and written anew if it is something else.
-    """
-    file = DataFile(path)
-    storage.sync_path(path)
-    storage.forget_cached(file)
-    storage.retire(file)
-    if storage.read_file(path) != content:
-        storage.replace_file(path, content)

@@ -6,9 +6,9 @@ before the first segment below it is removed.
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
 
+from log.durability.capture import SideFile
 from log.files.checkpoints import encode_offsets
 from log.files.file_names import LOG_START_OFFSET
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class LogStart:
     """The file with the log start offset. The offset in it only moves forward."""
 
-    __slots__ = ("_closed", "_key", "_lock", "_path", "_storage", "durable_offset")
+    __slots__ = ("_file", "_key", "_path", "_storage")
 
     def __init__(
         self, storage: Storage, directory: str, topic: str, partition: int, durable_offset: int
@@ -28,24 +28,19 @@ class LogStart:
         self._storage = storage
         self._path = f"{directory}/{LOG_START_OFFSET}"
         self._key = topic, partition
-        self._lock = threading.Lock()
-        self._closed = False
-        self.durable_offset = durable_offset
+        self._file = SideFile(durable_offset)
 
     def advance(self, offset: int) -> None:
         """Persist the offset unless a later offset is durable already. Any thread may call. Does nothing when closed.
 
         Raises OSError.
         """
-        with self._lock:
-            if offset > self.durable_offset and not self._closed:
-                self._storage.replace_file(self._path, encode_offsets({self._key: offset}))
-                self.durable_offset = offset
+        content = encode_offsets({self._key: offset})
+        self._file.write(offset, lambda: self._storage.replace_file(self._path, content))
 
     def close(self) -> None:
         """Write no more, not even for removals in flight: another log may get the directory's name."""
-        with self._lock:
-            self._closed = True
+        self._file.close()
 
 
 class LogStartCapture:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from log.durability.flush_ticket import make_durable
+from log.durability.durability import make_durable
 from log.errors import CorruptRecord
 from log.files.file_names import SNAPSHOT_SUFFIX, offset_name
 from log.format.end_marker import read_end_marker
