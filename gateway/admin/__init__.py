@@ -1,4 +1,4 @@
-"""What `seqgate` commands ask a running gateway, and how: one folder for each subject.
+"""The operations of the `seqgate` commands on a running gateway: one folder for each subject.
 
 A folder has up to four parts: `messages` (requests and answers), `live` (what a running gateway answers), `stopped` (the same
 from a data directory that no gateway has open) and `command` (options and tables). `operations` lists all of them.

@@ -1,4 +1,4 @@
-"""What operations need of every coordinator: its offline partitions, and its errors as sentences."""
+"""The offline partitions of a coordinator, and its errors as sentences, for every operation."""
 
 from __future__ import annotations
 

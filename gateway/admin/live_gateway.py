@@ -12,7 +12,7 @@ from gateway.runtime.services import Services
 
 
 class Traffic(NamedTuple):
-    """What the listeners count: connections now, and refused connections and requests since the start."""
+    """The counts of the listeners: connections now, and refused connections and requests since the start."""
 
     connections: int = 0
     refused_connections: int = 0

@@ -1,4 +1,4 @@
-"""What an operation is, and how a list is cut into pages."""
+"""The operation that a command asks for, and the pages of a list."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class PagedRequest(Request[A], kw_only=True):
 
 
 class Answer(msgspec.Struct, omit_defaults=True):
-    """What the gateway sends back: the result, or a sentence that says why there is none."""
+    """The answer of the gateway: the result, or a sentence that says why there is none."""
 
     result: msgspec.Raw = msgspec.Raw(b"null")
     error: str | None = None

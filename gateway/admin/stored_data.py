@@ -1,4 +1,4 @@
-"""What a data directory holds that no gateway has open, read without a lock and without a change.
+"""The content of a data directory that no gateway has open, read without a lock and without a change.
 
 Reading a partition ends before its first torn batch, where a gateway would truncate the log at its start. A batch that was durable
 and can't be read is damaged, and an error.

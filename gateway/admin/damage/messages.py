@@ -1,4 +1,4 @@
-"""What `seqgate repair --json` prints, and the damage in `seqgate status --json`."""
+"""The output of `seqgate repair --json`, and the damage in `seqgate status --json`."""
 
 from __future__ import annotations
 

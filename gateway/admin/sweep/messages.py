@@ -73,7 +73,7 @@ class SweepRequest(Request[TaskRow], tag="sweep"):
 
 
 class SweepResultRequest(PagedRequest[SweepPage], tag="sweep.result"):
-    """What the sweep with this task number has found so far, from leak `position` on."""
+    """The request for the leaks that a sweep has found so far, from leak `position` on; the task number names the sweep."""
 
     number: int
     position: int = 0

@@ -1,4 +1,4 @@
-"""Offsets committed in open transactions: they take effect when the transaction is committed.
+"""The offsets committed in open transactions, which take effect when the transaction is committed.
 
     event                                         effect on a pending offset of the same group and partition
     its transaction is committed                  becomes the committed offset, unless superseded

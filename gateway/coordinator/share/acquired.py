@@ -1,4 +1,4 @@
-"""Offsets that a share group hands out to a member."""
+"""The ranges of offsets that a share group hands out to a member."""
 
 from __future__ import annotations
 
