@@ -13,7 +13,7 @@ from tests.support.postgresql_server import PostgresqlServer
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaPeer]:
-    """One running Apache Kafka node for the whole session; tests keep apart by topic names."""
+    """One running Apache Kafka node for the whole session; every test uses its own topic names."""
     with KafkaPeer(tmp_path_factory.mktemp("kafka")) as peer:
         yield peer
 

@@ -1,4 +1,5 @@
-"""A partition with long runs of batches without records, as duplicates of a named producer leave them behind."""
+"""A topic with long runs of batches without records, as they remain when a named producer's duplicates are
+dropped."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from tests.support.wire import Wire
 
 NAME = b"reader of a file"
 FETCH_BYTES = 1000
-"""Bytes that readers fetch at once: at most a dozen batches of a run."""
+"""Fetch size of the readers: at most a dozen batches of a run fit."""
 RUN = 1500
 """The number of batches in a run."""
 NEW = 10
@@ -22,7 +23,8 @@ PRODUCE_VERSION = 9
 
 @dataclass(frozen=True)
 class SparseLog:
-    """`records` are the offsets and values of all records in partition 0: some before, between and after the runs."""
+    """A topic with such runs. `records` are the offsets and values of all records in partition 0: before,
+    between and behind the runs."""
 
     topic: str
     records: list[tuple[int, bytes]]
@@ -30,7 +32,7 @@ class SparseLog:
 
 
 def sparse_log(bootstrap: str) -> SparseLog:
-    """A topic whose producer began at the beginning each time; a last time there was nothing new."""
+    """Create a topic whose named producer started over several times, the last time without any new record."""
     topic = fresh_topic(bootstrap, "empty-batches", configs={"message.deduplication.enable": "true"})
     records: list[tuple[int, bytes]] = []
     next_offset = 0
@@ -55,7 +57,7 @@ def _value(line: int) -> bytes:
 
 
 def _send(wire: Wire, topic: str, lines: list[int], base_offset: int) -> int:
-    """Each line in a batch of its own, by one idempotent producer; returns the offset after the last."""
+    """Send each line in a batch of its own with one idempotent producer; return the offset after the last."""
     begun = {"transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1}
     producer_id = wire.call("init_producer_id", 4, begun).fields["producer_id"]
     pending: list[int] = []

@@ -1,4 +1,4 @@
-"""Fresh topics for tests that share one endpoint, and a plain reader of all batches of a topic."""
+"""New topics for tests that share one endpoint, and a reader of all batches of a topic."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ def stored_batches(bootstrap: str, topic: str, partition: int = 0) -> list[Batch
 
 
 def expect_unbroken(batches: list[BatchView], count: int) -> None:
-    """Check that offsets have no gaps, each producer's sequences neither, and that there are `count` records in total."""
+    """Check that neither the offsets nor any producer's sequences have gaps, and that there are `count`
+    records in total."""
     next_offset = 0
     next_sequence: dict[int, int] = {}
     for batch in batches:

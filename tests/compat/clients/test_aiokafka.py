@@ -1,4 +1,4 @@
-"""aiokafka against the gateway: producers of every kind, consumers with assigned partitions."""
+"""aiokafka with the gateway: all kinds of producers, and consumers with manually assigned partitions."""
 
 from __future__ import annotations
 

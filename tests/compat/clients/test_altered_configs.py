@@ -1,4 +1,5 @@
-"""Configurations of topics and of the gateway, altered by each library's admin client: in effect at once, and durable."""
+"""Configs of topics and of the gateway, altered by each library's admin client: effective at once, and
+durable."""
 
 from __future__ import annotations
 
@@ -81,7 +82,7 @@ class ByConfluentKafka:
 
 
 def produced(bootstrap: str, topic: str) -> int:
-    """Return the error of a batch of 3,000 bytes."""
+    """Produce a batch of 3,000 bytes; return the error."""
     records = Batch((Record(value=b"x" * 3_000),)).encode()
     partition = {"index": 0, "records": records}
     request = {"acks": -1, "timeout": 10_000, "topic_data": [{"name": topic, "partition_data": [partition]}]}

@@ -1,4 +1,5 @@
-"""Producers of four clients meet a backlog quota, and continue without loss or duplicates when the group catches up."""
+"""Producers of four libraries meet a backlog quota, and continue without loss or duplicates once the group
+catches up."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ def quota_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayP
 
 
 def value(number: int) -> bytes:
-    """Return a value so long that a batch holds few of them."""
+    """Return a value so long that only a few fit into a batch."""
     return b"%0100d" % number
 
 
@@ -103,7 +104,7 @@ CLIENTS = {
 
 
 class Reader:
-    """A group that commits up to the offset that a test chooses."""
+    """A consumer group whose committed offset the test controls."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._wire = Wire(bootstrap)
@@ -164,7 +165,8 @@ def test_a_producer_meets_the_quota_and_goes_on(
 
 
 def test_a_producer_that_waits_in_vain_is_answered_before_it_hangs_up(quota_gateway: GatewayProcess) -> None:
-    """The answer comes after nine tenths of the time-out; the requests behind the one that waited are refused with it."""
+    """A held request is refused after nine tenths of its timeout. The requests behind it are refused at the
+    same time."""
     send_and_catch_up(
         quota_gateway, with_an_impatient_jvm, HOLD, lambda page: page.partitions[0].refused >= IN_FLIGHT
     )

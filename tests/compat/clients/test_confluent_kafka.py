@@ -1,4 +1,5 @@
-"""confluent-kafka (librdkafka) against the gateway: producers of every kind, consumers with assigned partitions."""
+"""confluent-kafka (librdkafka) with the gateway: all kinds of producers, and consumers with manually assigned
+partitions."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ def test_plain_producer(shared_gateway: GatewayProcess, acks: int) -> None:
 
 @pytest.mark.parametrize("acks", [1, -1])
 def test_what_is_acknowledged_is_below_the_latest_offset(gateway: GatewayProcess, acks: int) -> None:
-    """The flush policy is the gateway's default."""
+    """Runs with the default flush policy: an acknowledged record is already below the latest offset."""
     topic = fresh_topic(gateway.bootstrap, "confluent-visible")
     producer = Producer({"bootstrap.servers": gateway.bootstrap, "acks": acks, "linger.ms": 0})
     consumer = _consumer(gateway)
@@ -69,7 +70,7 @@ def test_what_is_acknowledged_is_below_the_latest_offset(gateway: GatewayProcess
 
 
 def _consumer(gateway: GatewayProcess) -> Consumer:
-    # librdkafka insists on a group id; with assigned offsets and without commits it never uses it.
+    # librdkafka requires a group id, but does not use it for assigned partitions without commits
     return Consumer(
         {"bootstrap.servers": gateway.bootstrap, "group.id": "unused", "enable.auto.commit": False}
     )

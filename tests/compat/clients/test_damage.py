@@ -1,7 +1,8 @@
 """Consumers of all four libraries reach a damaged batch, after a bit was flipped and the gateway was killed.
 
-Where the header still tells the size of the batch, its bytes come as they lie, and the library finds the CRC wrong.
-Else the gateway answers CORRUPT_MESSAGE, as Kafka does. All of them can seek past it.
+Where the header still tells the size of the batch, the consumer gets its bytes unchanged, and the library
+finds the CRC wrong. Otherwise the gateway answers CORRUPT_MESSAGE, as Kafka does. All of them can seek past
+it.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ SOUND = [offset for offset in range(RECORDS) if offset != DAMAGED]
 BIT_OF = {"records": 8 * 70, "length": 8 * 8 + 1}
 JVM_SOURCE = Path(__file__).with_name("ReadPastDamage.java")
 Damaged = tuple[GatewayProcess, bool]
-"""A gateway, and whether the header of the damaged batch tells its size."""
+"""A gateway with a damaged batch, and whether the batch's header still tells its size."""
 
 
 @pytest.fixture(scope="module", params=list(BIT_OF))
@@ -96,7 +97,7 @@ def test_kafka_python(damaged: Damaged) -> None:
 async def test_aiokafka(damaged: Damaged) -> None:
     """The library raises an error for a wrong CRC.
 
-    For CORRUPT_MESSAGE it only logs a warning, and asks again until the application seeks.
+    For CORRUPT_MESSAGE it only logs a warning, and fetches again until the application seeks.
     """
     gateway, is_framed = damaged
     partition = AiokafkaPartition(TOPIC, 0)

@@ -1,4 +1,5 @@
-"""Consumers of all four libraries get over long runs of batches without records, to the exact records and the end."""
+"""Consumers of all four libraries pass long runs of batches without records, and get every record up to the
+log end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kafka-python against the gateway: producers of every kind, consumers with assigned partitions."""
+"""kafka-python with the gateway: all kinds of producers, and consumers with manually assigned partitions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_plain_producer(shared_gateway: GatewayProcess, acks: int | str) -> None
 
 @pytest.mark.parametrize("acks", [1, "all"])
 def test_what_is_acknowledged_is_below_the_latest_offset(gateway: GatewayProcess, acks: int | str) -> None:
-    """The flush policy is the gateway's default."""
+    """Runs with the default flush policy: an acknowledged record is already below the latest offset."""
     topic = fresh_topic(gateway.bootstrap, "kafka-python-visible")
     producer = KafkaProducer(bootstrap_servers=gateway.bootstrap, enable_idempotence=False, acks=acks)
     consumer = KafkaConsumer(bootstrap_servers=gateway.bootstrap, group_id=None)

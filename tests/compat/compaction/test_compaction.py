@@ -1,4 +1,4 @@
-"""Compaction of a running gateway: killed at random points, checked by Kafka's own tools."""
+"""Compaction in a running gateway that is killed at random points; Kafka's own tools check the result."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def cleanings(gateway: GatewayProcess) -> int:
 
 
 class Writer:
-    """An idempotent producer that retries each batch until it is answered, and keeps every answer."""
+    """An idempotent producer that retries each batch until it is answered, and remembers every answer."""
 
     def __init__(self, gateway: GatewayProcess, topic: str, producer_id: int) -> None:
         self.gateway = gateway
@@ -50,7 +50,7 @@ class Writer:
         self.producer_id = producer_id
         self.sequence = 0
         self.written: dict[int, tuple[bytes, bytes | None]] = {}
-        """Key and value by offset."""
+        """The key and the value by offset."""
 
     def send(self, count: int) -> None:
         pairs = []
@@ -115,10 +115,11 @@ def producers(gateway: GatewayProcess, topic: str) -> dict[int, tuple[int, int]]
 
 
 def test_killed_at_random_points(eager: GatewayProcess) -> None:
-    """kill -9 of the process that compacts and of the gateway; each acknowledged record is stored once, at its offset."""
+    """Kill the compacting process and the gateway at random points: each acknowledged record is stored once,
+    at its offset."""
     chance = random.Random(6)
     eager.settings["log.cleaner.io.max.bytes.per.second"] = (
-        "300000"  # a slow compaction, so that the kill comes in the middle
+        "300000"  # a slow compaction, so that the kill interrupts it
     )
     eager.restart()
     topic = fresh_topic(eager.bootstrap, "killed", configs={"cleanup.policy": "compact"})
@@ -149,7 +150,7 @@ def test_killed_at_random_points(eager: GatewayProcess) -> None:
 
 
 def kill_worker(pid: int) -> bool:
-    """Kill the process if it is still the one that compacts."""
+    """Kill the compacting process, unless a later one has taken its place."""
     try:
         if b"log.compaction.worker" not in Path(f"/proc/{pid}/cmdline").read_bytes():
             return False
@@ -184,7 +185,7 @@ def dump(directory: Path) -> None:
 
 
 def test_kafkas_log_compaction_tester(eager: GatewayProcess) -> None:
-    """The tool produces, waits, and consumes with the JVM client, and compares both for each key."""
+    """The tool produces, waits, consumes with the JVM client, and compares the values of each key."""
     arguments = ["--messages", "8000", "--topics", "1", "--percent-deletes", "20", "--duplicates", "20"]
     run = run_tool(
         "org.apache.kafka.tools.LogCompactionTester",
@@ -196,7 +197,7 @@ def test_kafkas_log_compaction_tester(eager: GatewayProcess) -> None:
 
 
 def test_a_damaged_partition_is_left_alone(eager: GatewayProcess) -> None:
-    """The other partitions are compacted, and the damage is logged once."""
+    """The gateway compacts all partitions but the damaged one, and logs the damage once."""
     settings = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1"}
     damaged = fresh_topic(eager.bootstrap, "damaged", configs=settings)
     whole = fresh_topic(eager.bootstrap, "whole", configs=settings)

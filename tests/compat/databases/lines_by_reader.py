@@ -1,5 +1,5 @@
-"""A process that reads a topic into the table `lines` with a plain consumer, and may kill itself by SIGKILL at a chosen
-moment.
+"""A process that reads a topic into the table `lines` with a plain consumer, and kills itself with SIGKILL at
+a given moment.
 
 python -m tests.compat.databases.lines_by_reader BOOTSTRAP TOPIC URL AT_ONCE [KIND NUMBER]
 """

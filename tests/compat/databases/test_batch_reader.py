@@ -1,4 +1,4 @@
-"""Splits of a running gateway's topic, read without Spark."""
+"""Reading splits of a topic from a running gateway, without Spark."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ class _AnswerLost(Exception):
 
 @dataclass(frozen=True)
 class _LosesAnswers(Database):
-    """Make the next commits count but lose their answers."""
+    """A database whose next commits succeed, but whose answers get lost."""
 
     losses: list[bool]
 

@@ -1,4 +1,5 @@
-"""A plain consumer dies by SIGKILL at random moments, again and again; every line is in the database exactly once."""
+"""A plain consumer is killed by SIGKILL at random moments; afterwards the database has every line exactly
+once."""
 
 from __future__ import annotations
 

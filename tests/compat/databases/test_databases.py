@@ -1,4 +1,4 @@
-"""Transactions and errors of each database that a pipeline may write into."""
+"""Transactions and errors of each database that a pipeline can write into."""
 
 from __future__ import annotations
 

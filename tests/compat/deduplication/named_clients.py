@@ -1,6 +1,5 @@
-"""Clients of four libraries that send records with a producer name and ask for its last sequence id, behind one
-interface.
-"""
+"""Clients of four libraries behind one interface: they send records with a producer name and ask for the
+name's last sequence id."""
 
 from __future__ import annotations
 
@@ -28,11 +27,11 @@ Headers = list[tuple[str, bytes]]
 
 
 class Refused(Exception):
-    """An error of the library, by its name."""
+    """An error of the library; its message is the error's name."""
 
 
 class NamedClient(Protocol):
-    """The interface of all clients."""
+    """The interface of all four clients."""
 
     def send(
         self, topic: str, name: str, sequence_id: int, epoch: int = -1, *, idempotent: bool = True
@@ -40,7 +39,8 @@ class NamedClient(Protocol):
         """Send one record to partition 0 with acks=all, and wait until it is acknowledged. Raises Refused."""
 
     def committed(self, name: str, topic: str) -> tuple[int, dict[str, Any] | None] | None:
-        """Return the committed offset of the name's group in partition 0, and its metadata if the library returns that."""
+        """Return the committed offset of the name's group in partition 0, and the offset's metadata if the
+        library returns it."""
 
     def close(self) -> None: ...
 
@@ -55,7 +55,7 @@ def headers_of(name: str, sequence_id: int, epoch: int) -> Headers:
 
 
 class Jvm:
-    """Apache Kafka's own clients."""
+    """The client of Apache Kafka's own JVM libraries."""
 
     def __init__(self, bootstrap: str) -> None:
         self._process = subprocess.Popen(
@@ -88,7 +88,7 @@ class Jvm:
         return int(offset), json.loads(metadata)
 
     def listed(self, name: str) -> str:
-        """Return what Admin.listConsumerGroupOffsets answers for all partitions."""
+        """Return the answer of Admin.listConsumerGroupOffsets for all partitions."""
         return self._tell("listed", group_of(name))
 
     def close(self) -> None:
@@ -97,7 +97,7 @@ class Jvm:
 
 
 class Confluent:
-    """librdkafka."""
+    """The client of librdkafka, through confluent-kafka."""
 
     def __init__(self, bootstrap: str) -> None:
         self._settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "log_level": 0}
@@ -122,10 +122,10 @@ class Confluent:
             raise Refused(refused[0].name())
 
     def committed(self, name: str, topic: str) -> tuple[int, None] | None:
-        """The offset only.
+        """Return only the offset, without metadata.
 
-        confluent-kafka copies the metadata up to a zero byte that librdkafka does not put behind it, so what
-        was in memory there follows, or `found.metadata` raises UnicodeDecodeError.
+        confluent-kafka expects a zero byte behind the metadata, which librdkafka does not write. So it
+        returns bytes of foreign memory, or `found.metadata` raises UnicodeDecodeError.
         """
         consumer = Consumer({**self._settings, "group.id": group_of(name), "enable.auto.commit": False})
         (found,) = consumer.committed([ConfluentPartition(topic, 0)], timeout=TIMEOUT_S)
@@ -138,7 +138,7 @@ class Confluent:
 
 
 class KafkaPython:
-    """kafka-python."""
+    """The client of kafka-python."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
@@ -169,7 +169,7 @@ class KafkaPython:
 
 
 class Aiokafka:
-    """aiokafka."""
+    """The client of aiokafka."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
@@ -198,7 +198,7 @@ class Aiokafka:
         async with AIOKafkaConsumer(
             bootstrap_servers=self._bootstrap, group_id=group_of(name), enable_auto_commit=False
         ) as consumer:
-            # what else the library's own `committed` leaves out
+            # `committed` drops the metadata, so take the answer from inside the library
             found = await consumer._coordinator.fetch_committed_offsets([AiokafkaPartition(topic, 0)])
             told = await consumer.committed(AiokafkaPartition(topic, 0))
         if not found:

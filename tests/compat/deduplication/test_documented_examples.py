@@ -1,4 +1,5 @@
-"""The examples of `docs/deduplication.md` print the last sequence id of a name, and where to begin without one."""
+"""The examples of `docs/deduplication.md` print a name's last sequence id, and where to begin when there is
+none."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ LAST_LINE = 41
 
 @pytest.fixture(scope="module")
 def topic(shared_gateway: GatewayProcess) -> str:
-    """Return a topic in which the example's name has come to LAST_LINE."""
+    """Return a topic in which the example's name has sent everything up to LAST_LINE."""
     name = fresh_topic(shared_gateway.bootstrap, "ledger", configs=DEDUPLICATED)
     batch = named("ledger-reader", *range(LAST_LINE + 1)).encode()
     data = [{"name": name, "partition_data": [{"index": 0, "records": batch}]}]

@@ -1,6 +1,5 @@
-"""Producer names through four libraries: duplicates are acknowledged and gone, a newer epoch ends an older one, and every
-library tells how far a name has come, as the committed offset of a group.
-"""
+"""Producer names through four libraries: duplicates are acknowledged and not stored, a newer name epoch
+fences an older one, and every library can read a name's last sequence id as a committed offset."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ FENCED = {
     "Jvm": "ProducerFencedException",
     "Confluent": "PRODUCER_FENCED",
     "KafkaPython": "ProducerFencedError",
-    "Aiokafka": "UnknownError",  # aiokafka does not know this error code, and does not retry
+    "Aiokafka": "UnknownError",  # aiokafka does not know this error code, so it does not retry
 }
 
 

@@ -67,7 +67,7 @@ def _walk(left: Any, right: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _explains_more(key: str, left: Plain, right: Plain) -> bool:
-    """Whether Seqgate has an error message where Kafka has none, which is allowed."""
+    """Return whether Seqgate sends an error message where Kafka sends none, which is allowed."""
     if key not in {"error_message", "acknowledge_error_message"}:
         return False
     error_code = left.get(key.replace("_message", "_code"))
@@ -77,7 +77,7 @@ def _explains_more(key: str, left: Plain, right: Plain) -> bool:
 def _walk_by_key(
     left: list[Plain], right: list[Plain], key: str, path: str
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Compare rows by their names; rows that only one endpoint has are left out."""
+    """Compare rows by their names. Ignore rows that only one endpoint has."""
     left, right = _common(left, right, key)
     names = [item[key] for item in left]
     if len(set(names)) < len(names) or names != [item[key] for item in right]:

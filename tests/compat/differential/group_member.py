@@ -1,4 +1,4 @@
-"""A member of a consumer group, as a scenario plays it: it remembers its id and its generation."""
+"""A consumer group member for scenarios; it remembers its member id and generation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Protocols = Mapping[str, bytes]
 
 
 def subscription(*topics: str, version: int = 0) -> bytes:
-    """Encode the subscription that a consumer sends when it joins: its topics, without data of its own."""
+    """Encode the subscription that a consumer sends when it joins: topics, without user data."""
     names = [topic.encode() for topic in topics]
     listed = b"".join(struct.pack(">h", len(name)) + name for name in names)
     return struct.pack(">hi", version, len(names)) + listed + struct.pack(">i", -1)
@@ -32,7 +32,7 @@ def assignment(topic: str, *partitions: int) -> bytes:
 
 @dataclass
 class GroupMember:
-    """Requests of one member over one connection, by default in the newest versions."""
+    """Sends one member's requests over one connection, by default in the newest versions."""
 
     peer: Peer
     group_id: str
@@ -57,7 +57,7 @@ class GroupMember:
         }
 
     def join(self, version: int = 9, **more: Any) -> Plain:
-        """Join; a member that needs an id first asks for one."""
+        """Join the group. A member that needs an id asks for one first."""
         self.ask_for_id(version)
         return self.joined(self.peer.call("join_group", version, **self.join_request(**more)))
 
@@ -98,7 +98,7 @@ class GroupMember:
         return self.peer.call("sync_group", version, **request)
 
     def assign_itself(self, version: int = 5) -> Plain:
-        """Assign everything to the member itself, the only one of its group."""
+        """Assign all partitions to this member, the only one of its group."""
         return self.sync({self.member_id: assignment("t", 0)}, version)
 
     def heartbeat(self, version: int = 4, **more: Any) -> Plain:

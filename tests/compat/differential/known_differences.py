@@ -1,8 +1,9 @@
-"""The answers in which Seqgate differs from Apache Kafka on purpose, and why.
+"""The answers in which Seqgate deliberately differs from Apache Kafka, and why.
 
-An entry speaks for the scenarios and paths that its patterns match (`*` for anything; a path is the number of the
-exchange and the way to the field, by dots). In every scenario it speaks for, or in its witnesses where it has some, it
-must occur: a difference that has gone away fails the test, so that this list stays true.
+An entry covers the scenarios and field paths that match its patterns. `*` matches anything. A path is the
+number of the exchange and the way to the field, joined by dots. Every entry must be needed: the difference
+must occur in each scenario that the entry covers, or in its witnesses if the entry names any. A difference
+that no longer occurs fails the test, so this list stays true.
 """
 
 from __future__ import annotations

@@ -175,15 +175,15 @@ class Normaliser:
         return [self._value(member) for member in (sorted(value, key=order) if sent else value)]
 
     def _results(self, value: list[Plain]) -> list[Plain]:
-        """Sort deleted groups: their order means nothing."""
+        """Sort deleted groups: their order has no meaning."""
         return sorted(self._value(value), key=lambda result: str(result.get("group_id")))
 
     def _active_producers(self, value: list[Plain]) -> list[Plain]:
-        """Sort the producers of a partition: their order means nothing."""
+        """Sort the producers of a partition: their order has no meaning."""
         return sorted(self._value(value), key=lambda producer: str(producer["producer_id"]))
 
     def _transaction_states(self, value: list[Plain]) -> list[Plain]:
-        """Sort the partitions of a transaction: their order means nothing.
+        """Sort the partitions of a transaction: their order has no meaning.
 
         The producer id 0 stands for a missing transaction.
         """
@@ -196,7 +196,7 @@ class Normaliser:
         return rows
 
     def _groups(self, value: list[Plain]) -> list[Plain]:
-        """Sort a list of all groups; a list of requested groups keeps its order."""
+        """Sort the answer that lists all groups. An answer for requested groups keeps its order."""
         rows = [self._value(group) for group in value]
         is_a_list_of_all = rows and "protocol_type" in rows[0] and "members" not in rows[0]
         return sorted(rows, key=lambda group: str(group["group_id"])) if is_a_list_of_all else rows
@@ -220,7 +220,7 @@ def _moment(value: int) -> Any:
 
 
 def sorted_by_identity(items: list[Any]) -> list[Any]:
-    """Sort lists whose order means nothing in Kafka's protocol (topics, partitions, configs)."""
+    """Sort lists whose order has no meaning in Kafka's protocol (topics, partitions, configs)."""
 
     def identity(item: Any) -> tuple[list[str], list[int]]:
         words = [str(item[key]).rjust(12) for key in IDENTITY if key in item]

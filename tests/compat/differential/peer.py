@@ -27,7 +27,7 @@ class Unsettled(Exception):
 
 @dataclass(frozen=True)
 class Exchange:
-    """A request and its answer, or a sentence that says why there is none."""
+    """A request with its answer, or with a sentence that says why no answer came."""
 
     label: str
     request: Any
@@ -44,7 +44,8 @@ class Topic:
 
 @dataclass
 class Transcript:
-    """All exchanges of a scenario with one endpoint, and which names and ids in them are the endpoint's own."""
+    """All exchanges of a scenario with one endpoint, and the names and ids that belong to this endpoint
+    alone."""
 
     prefix: str
     exchanges: list[Exchange] = field(default_factory=list)
@@ -115,10 +116,10 @@ class Peer:
             self._wire.close()
             self._wire = None
 
-    # --- recorded exchanges
+    # --- exchanges that the transcript records
 
     def call(self, api: str, version: int, /, *, only_own: bool = False, **request: Any) -> Plain:
-        """Sends one request and records the answer. Without an answer the result is empty and the connection new.
+        """Send one request and record the answer. If no answer comes, return an empty result and reconnect.
 
         `only_own` leaves topics of other scenarios out of the comparison.
         """
@@ -144,7 +145,7 @@ class Peer:
         return {}
 
     def call_briefly(self, api: str, version: int, /, **request: Any) -> Plain:
-        """Send a request as `call` does, to an endpoint that may never answer it."""
+        """Send a request to an endpoint that may never answer it; wait only briefly for the answer."""
         self._disconnect()
         self._wire = Wire(self.bootstrap, timeout_s=SILENCE_S)
         result = self.call(api, version, **request)
@@ -170,7 +171,7 @@ class Peer:
         return self.exchange(label, payload.hex(), converse, only_own=only_own)
 
     def begin(self, api: str, version: int, /, **request: Any) -> Pending:
-        """Send a request whose answer comes later, after another connection has done its part."""
+        """Send a request whose answer is collected later, after another connection has sent something."""
         return Pending(self, api, version, request, self.wire.send(api, version, request))
 
     def pipelined(self, requests: Sequence[tuple[str, int, Plain]]) -> list[Plain]:
@@ -228,10 +229,10 @@ class Peer:
             self.transcript.producer_ids.append(answer["producer_id"])
         self.transcript.exchanges.append(exchange)
 
-    # --- preparations, not recorded
+    # --- preparations that the transcript leaves out
 
     def name(self, suffix: str = "t") -> str:
-        """Return a topic name for this scenario only."""
+        """Return a topic name that only this scenario uses."""
         return f"{self.transcript.prefix}{suffix}"
 
     def topic(
@@ -274,7 +275,7 @@ class Peer:
         return Topic(name, found["topic_id"])
 
     def group(self, suffix: str = "g") -> str:
-        """Return a group id for this scenario only, once its coordinator answers."""
+        """Return a group id that only this scenario uses, once the group's coordinator answers."""
         name = self.name(suffix)
         self.until("find_coordinator", 3, lambda answer: not _error_codes(answer), {"key": name})
         self.until("describe_groups", 5, lambda answer: not _error_codes(answer), {"groups": [name]})
@@ -287,7 +288,7 @@ class Peer:
         until: Callable[[Plain], bool],
         request: Plain | Callable[[], Plain],
     ) -> Plain:
-        """Repeat a request until its answer will do, and return that answer. Nothing is recorded."""
+        """Repeat a request until `until` accepts the answer; return that answer. Record nothing."""
         deadline = time.monotonic() + SETTLE_TIMEOUT_S
         while True:
             asked = request() if callable(request) else request
@@ -319,18 +320,18 @@ class Peer:
     def offsets(
         self, topic: Topic, *timestamps: int, version: int = 7, partition: int = 0, **more: Any
     ) -> None:
-        """Send ListOffsets for each of the timestamps in turn."""
+        """Send one ListOffsets request per timestamp."""
         for timestamp in timestamps:
             asked = {"partition_index": partition, "timestamp": timestamp, "current_leader_epoch": -1}
             topics = [{"name": topic.name, "partitions": [asked]}]
             self.call("list_offsets", version, replica_id=-1, topics=topics, **more)
 
     def fetch(self, topic: Topic, offset: int = 0, *, version: int = 12, **more: Any) -> Plain:
-        """Fetch from one offset of partition 0; `fetch_request` has the options."""
+        """Fetch from one offset of partition 0. See `fetch_request` for the options."""
         return self.call("fetch", version, **fetch_request(topic, offset, **more))
 
     def end_offset_reaches(self, topic: Topic, offset: int, *, partition: int = 0) -> None:
-        """Wait until consumers see the log's end at this offset, and record it."""
+        """Wait until consumers see this log end offset, and record the answer."""
         asked = {"partition_index": partition, "timestamp": -1, "current_leader_epoch": -1}
 
         def reached(answer: Plain) -> bool:
@@ -368,7 +369,7 @@ def fetch_request(
     log_start_offset: int = -1,
     **more: Any,
 ) -> Plain:
-    """Return a Fetch of one partition; keyword arguments replace or add fields."""
+    """Return a Fetch request for one partition; keyword arguments replace or add fields."""
     wanted = {
         "partition": partition,
         "current_leader_epoch": current_leader_epoch,

@@ -24,12 +24,13 @@ EACH_BATCH_A_SEGMENT = {"internal.segment.bytes": "200", "file.delete.delay.ms":
 
 
 def small_batch(timestamp: int, step_ms: int = 1) -> Batch:
-    """More than half of a segment."""
+    """Return a batch that fills more than half of a segment, so that each batch gets a segment of its own."""
     return Batch(records(RECORDS_PER_BATCH, 12, step_ms=step_ms), base_timestamp=timestamp)
 
 
 def filled(peer: Peer, timestamps: Iterable[int], suffix: str = "t", **configs: object) -> Topic:
-    """A topic with one segment for each timestamp, which nothing is deleted from before its configuration is altered."""
+    """Create a topic with one segment per timestamp; retention deletes none until its configuration is
+    altered."""
     named = {name.replace("_", "."): str(value) for name, value in configs.items()}
     topic = peer.topic(suffix, configs={**EACH_BATCH_A_SEGMENT, **named})
     for timestamp in timestamps:
@@ -62,7 +63,7 @@ def start_reaches(peer: Peer, topic: Topic, offset: int) -> None:
 
 
 def size_settles_at(peer: Peer, topic: Topic, batches: int) -> None:
-    """Waits until DescribeLogDirs tells of so many batches, and records what it tells."""
+    """Wait until DescribeLogDirs reports the size of this many batches, and record the answer."""
     size_bytes = batches * len(small_batch(OLD_MS).encode())
 
     def settled(answer: Plain) -> bool:
@@ -76,7 +77,8 @@ def size_settles_at(peer: Peer, topic: Topic, batches: int) -> None:
 
 
 def look_around(peer: Peer, topic: Topic, start: int, end: int) -> None:
-    """Everything that tells of where the log begins, around its start and its end."""
+    """Record every answer that depends on the log start: offsets, fetches around start and end, leader
+    epochs."""
     peer.offsets(topic, -1, -2, -3, -4, -5)
     peer.offsets(topic, 0, OLD_MS, OLD_MS + 3, YOUNG_MS, YOUNG_MS + 3, YOUNG_MS + HOUR_MS)
     for offset in sorted({0, max(0, start - 1), start, start + 1, end - 1, end, end + 1}):
@@ -92,7 +94,7 @@ def look_around(peer: Peer, topic: Topic, start: int, end: int) -> None:
 
 
 def by_size(peer: Peer) -> None:
-    """Whole segments beyond the limit; what reaches into it stays."""
+    """Delete whole segments beyond the size limit, and keep the segment that reaches into the limit."""
     topic = filled(peer, range(OLD_MS, OLD_MS + 80, 10))
     size_bytes = len(small_batch(OLD_MS).encode())
     alter(peer, topic, retention_bytes=4 * size_bytes - 1)
@@ -109,7 +111,7 @@ def by_size(peer: Peer) -> None:
 
 
 def by_time(peer: Peer) -> None:
-    """The old ones in front go, a young one keeps what follows; then all of them, the active one too."""
+    """Delete the old segments before the first young one; then all segments, the active one included."""
     topic = filled(peer, (OLD_MS, OLD_MS + 10, YOUNG_MS, OLD_MS + 20, OLD_MS + 30))
     alter(peer, topic, retention_ms=2 * HOUR_MS)
     start_reaches(peer, topic, 10)
@@ -125,7 +127,7 @@ def by_time(peer: Peer) -> None:
 
 
 def of_the_only_segment(peer: Peer) -> None:
-    """It is rolled first; an empty one is left."""
+    """Delete the only segment: both endpoints roll it first, and an empty segment remains."""
     topic = filled(peer, (OLD_MS,))
     alter(peer, topic, retention_ms=1)
     start_reaches(peer, topic, 5)
@@ -137,7 +139,7 @@ def of_the_only_segment(peer: Peer) -> None:
 
 
 def of_producers(peer: Peer) -> None:
-    """What is known of a producer outlives its records."""
+    """Delete all records of a producer: both endpoints still know the producer's sequence."""
     producer = peer.call("init_producer_id", 4, transactional_id=None, transaction_timeout=60_000)
     topic = filled(peer, ())
     for sequence in (0, 5, 10):
@@ -154,7 +156,7 @@ def of_producers(peer: Peer) -> None:
 
 
 def without_timestamps(peer: Peer) -> None:
-    """The time at which the file was written counts."""
+    """Let retention use the modification time of a file whose records have no timestamps."""
     topic = filled(peer, ())
     for _ in range(3):
         peer.produce(topic, Batch(records(5, 12), base_timestamp=-1))
@@ -167,7 +169,7 @@ def without_timestamps(peer: Peer) -> None:
 
 
 def of_the_future(peer: Peer) -> None:
-    """Kept until its time has come and gone, and everything behind it as well."""
+    """Keep a segment with a timestamp in the future, and all segments behind it."""
     topic = filled(peer, (OLD_MS,), message_timestamp_after_max_ms=2**62)
     peer.produce(topic, small_batch(YOUNG_MS + 24 * HOUR_MS))
     peer.produce(topic, small_batch(OLD_MS))
@@ -178,7 +180,7 @@ def of_the_future(peer: Peer) -> None:
 
 
 def without_a_policy(peer: Peer) -> None:
-    """Nothing goes by size or time."""
+    """Delete nothing by size or time when the topic has no cleanup policy."""
     topic = filled(peer, (OLD_MS, OLD_MS, OLD_MS), cleanup_policy="")
     alter(peer, topic, retention_ms=1, retention_bytes=1)
     _another_loses_its_records(peer)
@@ -188,9 +190,10 @@ def without_a_policy(peer: Peer) -> None:
 
 
 def of_deleted_records(peer: Peer) -> None:
-    """DeleteRecords into the middle of a batch, backwards, beyond, and of everything.
+    """Send DeleteRecords into the middle of a batch, backwards, beyond the log end, and for all records.
 
-    As long as a segment of deleted records is there, Kafka may find none for a timestamp (docs/retention.md).
+    While a segment with deleted records still exists, Kafka may find no offset for a timestamp
+    (docs/retention.md).
     """
     topic = filled(peer, range(OLD_MS, OLD_MS + 50, 10))
     for offset in (12, 3, 26, -2):
@@ -207,7 +210,8 @@ def of_deleted_records(peer: Peer) -> None:
 
 
 def in_a_fetch_session(peer: Peer) -> None:
-    """A reader at the old start is told; one further on sees the start move."""
+    """Delete records under a fetch session: a reader below the new start gets an error, a later reader the
+    new start."""
     topic = filled(peer, range(OLD_MS, OLD_MS + 40, 10))
     peer.fetch(topic, 0, version=7, session_epoch=0, max_bytes=1, max_wait=0)
     delete_records(peer, topic, 10)
@@ -217,7 +221,8 @@ def in_a_fetch_session(peer: Peer) -> None:
 
 
 def _another_loses_its_records(peer: Peer) -> None:
-    """Retention has looked at everything that was there before."""
+    """Wait until two other topics lost their records, so that retention has also checked the topic of the
+    scenario."""
     for round_number in range(2):
         other = filled(peer, (OLD_MS,), f"other{round_number}", retention_ms=1)
         start_reaches(peer, other, RECORDS_PER_BATCH)

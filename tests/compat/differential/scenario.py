@@ -17,7 +17,7 @@ class Scenario:
     converse: Callable[[Peer], None]
 
     def run(self, bootstrap: str, token: str) -> Transcript:
-        """Run the conversation with one endpoint, with topic names that begin with `token`."""
+        """Run the conversation with one endpoint; its topic names begin with `token`."""
         legal = "".join(character if character.isalnum() else "-" for character in self.name)
         peer = Peer(bootstrap, f"{token}-{legal}-")
         try:
@@ -45,7 +45,7 @@ def scenario(function: Callable[[Peer], None]) -> Callable[[Peer], None]:
 def scenario_for_each(
     cases: Mapping[str, Any] | Iterable[Any],
 ) -> Callable[[Callable[[Peer, Any], None]], Callable[[Peer, Any], None]]:
-    """Add a function to the table once per case; cases are versions, or named values."""
+    """Add a function to the table once per case. Cases are versions or named values."""
     named = cases if isinstance(cases, Mapping) else {f"v{version}": version for version in cases}
 
     def enter(function: Callable[[Peer, Any], None]) -> Callable[[Peer, Any], None]:

@@ -1,4 +1,4 @@
-"""A member of a share group, as a scenario plays it: it remembers its epochs and what it was given."""
+"""A share group member for scenarios; it remembers its epochs and its assignment."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ PERSISTED_AFTER_MS = 3_000
 
 
 def member_id(number: int) -> str:
-    """The text of a member's id: Kafka's share sessions take nothing but a UUID in its base64."""
+    """Return a member id: Kafka's share sessions accept only a UUID in base64."""
     return base64.urlsafe_b64encode(bytes([number]) * 16).decode().rstrip("=")
 
 
 def said(first_offset: int, last_offset: int, *types: int) -> Plain:
-    """An acknowledgement: one type for all of the offsets, or one for each."""
+    """Return an acknowledgement of offsets: one type for all, or one for each."""
     return {"first_offset": first_offset, "last_offset": last_offset, "acknowledge_types": list(types)}
 
 
 @dataclass
 class ShareMember:
-    """Requests of one member over one connection, in the newest versions unless told otherwise."""
+    """Sends one member's requests over one connection, by default in the newest versions."""
 
     peer: Peer
     group_id: str
@@ -45,10 +45,10 @@ class ShareMember:
     def member_id(self) -> str:
         return member_id(self.number)
 
-    # Membership.
+    # --- membership
 
     def request(self, **more: Any) -> Plain:
-        """What it sends when nothing has changed."""
+        """Return the heartbeat of a member for which nothing has changed."""
         return {
             "group_id": self.group_id,
             "member_id": self.member_id,
@@ -69,7 +69,8 @@ class ShareMember:
         return self.beat(member_epoch=LEAVES)
 
     def await_partitions(self, count: int, **first: Any) -> None:
-        """Heartbeats until it has so many; Kafka gives a partition when its state was begun, in the background."""
+        """Send heartbeats until the member has this many partitions. Kafka assigns a partition once its share
+        state exists, which takes time."""
         requests = chain([self.request(**first)], iter(self.request, None))
 
         def has_them(answer: Plain) -> bool:
@@ -79,18 +80,18 @@ class ShareMember:
         self.peer.until("share_group_heartbeat", 1, has_them, requests.__next__)
 
     def hear(self) -> None:
-        """A heartbeat that is not recorded."""
+        """Send a heartbeat without recording it."""
         self.take(self.peer.wire.call("share_group_heartbeat", 1, self.request()).fields)
 
     def take(self, answer: Plain) -> Plain:
-        """Remembers what an answer tells."""
+        """Remember the epoch and the assignment of an answer."""
         if answer and answer["error_code"] == 0:
             self.member_epoch = answer["member_epoch"]
             if answer["assignment"] is not None:
                 self.assigned = answer["assignment"]["topic_partitions"]
         return answer
 
-    # Records.
+    # --- records
 
     def fetch_request(
         self,
@@ -99,7 +100,7 @@ class ShareMember:
         forgotten: Sequence[int] = (),
         **more: Any,
     ) -> Plain:
-        """`partitions` of the first topic, with what is acknowledged of each."""
+        """Return a ShareFetch for `partitions` of the first topic, with the acknowledgements of each."""
         return {
             "group_id": self.group_id,
             "member_id": self.member_id,
@@ -129,14 +130,14 @@ class ShareMember:
         return [{"topic_id": topic_id, "partitions": rows}]
 
     def open(self, *partitions: int, version: int = 2, **more: Any) -> Plain:
-        """Begins a share session with partitions of the first topic, the first one if none is named."""
+        """Begin a share session with partitions of the first topic, by default partition 0."""
         self.session_epoch = 0
         return self.fetch(*(partitions or (0,)), version=version, **more)
 
     def fetch(
         self, *partitions: int, version: int = 2, acks: Sequence[Plain] | None = None, **more: Any
     ) -> Plain:
-        """A ShareFetch that adds partitions to the session, and acknowledges something of partition 0."""
+        """Send a ShareFetch that adds partitions to the session and acknowledges records of partition 0."""
         told: dict[int, Sequence[Plain]] = dict.fromkeys(partitions, ())
         if acks is not None:
             told[0] = acks
@@ -145,7 +146,7 @@ class ShareMember:
         return self._next(answer, request["share_session_epoch"])
 
     def acknowledge(self, *batches: Plain, version: int = 2, **more: Any) -> Plain:
-        """A ShareAcknowledge of partition 0."""
+        """Send a ShareAcknowledge for partition 0."""
         request = {
             "group_id": self.group_id,
             "member_id": self.member_id,
@@ -164,7 +165,7 @@ class ShareMember:
 
 
 def share_group(peer: Peer, suffix: str = "g") -> str:
-    """A group id of this scenario's own that reads from the beginning; waits until its coordinator answers."""
+    """Return the id of a new share group that reads from the log start, once its coordinator answers."""
     group_id = peer.group(suffix)
     change = {"name": "share.auto.offset.reset", "config_operation": 0, "value": "earliest"}
     resource = {"resource_type": GROUP_RESOURCE, "resource_name": group_id, "configs": [change]}
@@ -173,7 +174,7 @@ def share_group(peer: Peer, suffix: str = "g") -> str:
 
 
 def member_of_its_own(peer: Peer, *, partitions: int = 1, **more: Any) -> ShareMember:
-    """The only member of a share group, with all partitions of its topic."""
+    """Return the only member of a new share group, with all partitions of its topic."""
     topic = peer.topic(partitions=partitions)
     member = ShareMember(peer, share_group(peer), [topic], **more)
     member.await_partitions(partitions, subscribed_topic_names=[topic.name])
@@ -181,7 +182,7 @@ def member_of_its_own(peer: Peer, *, partitions: int = 1, **more: Any) -> ShareM
 
 
 def another_member(first: ShareMember, number: int = 2) -> ShareMember:
-    """A further member of the group, over a connection of its own."""
+    """Return another member of the same group, with its own connection."""
     other = ShareMember(first.peer.connect(), first.group_id, first.topics, number)
     names = [topic.name for topic in first.topics]
     joined = other.peer.wire.call("share_group_heartbeat", 1, other.request(subscribed_topic_names=names))
@@ -190,7 +191,8 @@ def another_member(first: ShareMember, number: int = 2) -> ShareMember:
 
 
 def note_sharing(*members: ShareMember) -> None:
-    """How many partitions each has and how many have each, once all were told: which ones is up to the coordinator."""
+    """Record how many partitions each member has and how many members each partition has. The coordinator
+    chooses which."""
     for member in members:
         member.hear()
     read = [index for member in members for topic in member.assigned for index in topic["partitions"]]
@@ -199,7 +201,7 @@ def note_sharing(*members: ShareMember) -> None:
 
 
 def fill(member: ShareMember, *sizes: int, partition: int = 0) -> None:
-    """Produces batches of so many records; what is answered is not recorded."""
+    """Produce batches of these sizes without recording the answers."""
     topic = member.topics[0]
     for size in sizes:
         batch = Batch(tuple(Record(value=b"v%d" % number) for number in range(size))).encode()
@@ -212,7 +214,7 @@ def fill(member: ShareMember, *sizes: int, partition: int = 0) -> None:
 
 
 def reader(peer: Peer, *sizes: int, version: int = 2, **more: Any) -> ShareMember:
-    """A member that has acquired all records of batches of so many; the fetch is recorded."""
+    """Return a member that has acquired all records of batches of these sizes; its fetch is recorded."""
     member = member_of_its_own(peer)
     fill(member, *sizes)
     member.open(version=version, max_wait=PERSISTED_AFTER_MS, **more)
@@ -220,7 +222,7 @@ def reader(peer: Peer, *sizes: int, version: int = 2, **more: Any) -> ShareMembe
 
 
 def offsets_of(member: ShareMember, *partitions: int, version: int = 1) -> Plain:
-    """DescribeShareGroupOffsets of partitions of the first topic, the first one if none is named."""
+    """Send DescribeShareGroupOffsets for partitions of the first topic, by default partition 0."""
     topic = {"topic_name": member.topics[0].name, "partitions": list(partitions or (0,))}
     groups = [{"group_id": member.group_id, "topics": [topic]}]
     return member.peer.call("describe_share_group_offsets", version, groups=groups)

@@ -1,4 +1,4 @@
-"""The same bytes to Seqgate and to Apache Kafka: the answers must agree field by field."""
+"""Each scenario sends the same bytes to Seqgate and to Apache Kafka, whose answers must agree field by field."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ assert scenarios.__all__
 
 TOKEN = uuid.uuid4().hex[:8]
 
-# What Apache Kafka 4.3.1 offers of the APIs that Seqgate answers, first and last version.
+# The first and last version that Apache Kafka 4.3.1 offers of each API that Seqgate answers.
 VERSIONS = {
     "produce": (3, 13),
     "fetch": (4, 18),

@@ -1,4 +1,4 @@
-"""The comparison itself: quiet where answers agree, and able to fail where they do not."""
+"""Tests of the comparison itself: it reports nothing where answers agree, and every difference otherwise."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from tests.support.wire import Plain
 
 assert scenarios.__all__
 
-# One of each theme; Kafka against itself must show nothing, or the normaliser lets something through.
+# One scenario per theme. Comparing Kafka with itself must show nothing; otherwise the normaliser misses a
+# field.
 AGAINST_ITSELF = (
     "produce.log_append_time",
     "produce.every_version[v13]",
@@ -57,7 +58,7 @@ def test_kafka_agrees_with_itself(name: str, kafka: KafkaPeer) -> None:
 def _transcript(
     prefix: str = "token-", *, topic_id: str = "id-1", port: int = 9092, producer_id: int = 7
 ) -> Transcript:
-    """What a right endpoint might have answered, with everything in it that is the endpoint's own."""
+    """Return a transcript that a correct endpoint could produce, with every kind of value that is its own."""
     batch = Batch(records(3)).of(producer_id, 0, 0)
     fetched: Plain = {
         "throttle_time": port % 7,

@@ -1,4 +1,5 @@
-"""Retention and DeleteRecords: the same bytes to Seqgate and to Apache Kafka, both of which look for old segments all the time."""
+"""Retention and DeleteRecords: Seqgate and Apache Kafka get the same bytes while both check retention every
+50 ms."""
 
 from __future__ import annotations
 

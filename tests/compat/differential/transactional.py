@@ -1,4 +1,4 @@
-"""A transactional producer that says all it does itself: one version of a request, or the same in any."""
+"""A transactional producer for scenarios that sends each request explicitly, in a chosen version."""
 
 from __future__ import annotations
 
@@ -17,21 +17,23 @@ COMMIT, ABORT = True, False
 CONCURRENT_TRANSACTIONS = 51
 NOT_FOUND = 105
 ADDS_FIRST, ADDS_BY_PRODUCE = 11, 12
-"""Versions of Produce: from the second on a batch adds its partition to the transaction (KIP-890)."""
+"""Versions of Produce: since version 12 (`ADDS_BY_PRODUCE`) a batch adds its partition to the transaction
+(KIP-890)."""
 KEEPS_EPOCH, RAISES_EPOCH = 4, 5
-"""Versions of EndTxn."""
+"""Versions of EndTxn: since version 5 (`RAISES_EPOCH`) every end raises the producer epoch (KIP-890)."""
 ENDING = {"PrepareCommit", "PrepareAbort", "PrepareEpochFence"}
 
 Places = Mapping[str, Sequence[int]]
 
 
 def is_answered(answer: Plain) -> bool:
-    """Whether this is no mere "ask again": Kafka is still busy with the end before, which here is waited for."""
+    """Return whether the answer is final. Otherwise Kafka is still busy with the previous end, and the
+    request is repeated."""
     return bool(answer["error_code"] != CONCURRENT_TRANSACTIONS)
 
 
 def await_coordinator(peer: Peer, transactional_id: str) -> None:
-    """Waits until the coordinator of a transactional id that nobody has used yet knows that."""
+    """Wait until the coordinator of an unused transactional id answers that it does not know the id."""
     asked = {"key": transactional_id, "key_type": 1}
     peer.until("find_coordinator", 3, lambda answer: answer["error_code"] == 0, asked)
 
@@ -42,7 +44,7 @@ def await_coordinator(peer: Peer, transactional_id: str) -> None:
 
 
 class TransactionalProducer:
-    """Keeps its producer id and epoch, and the sequence of each partition, as a client does."""
+    """A producer that keeps its producer id, its epoch and the sequence of each partition, as a client does."""
 
     def __init__(self, peer: Peer, suffix: str = "x") -> None:
         self.peer = peer
@@ -70,13 +72,13 @@ class TransactionalProducer:
             self._sequences.clear()
 
     def heir(self) -> TransactionalProducer:
-        """Another instance under the same transactional id, which has not begun yet."""
+        """Return another instance with the same transactional id that has not sent InitProducerId yet."""
         other = copy(self)
         other._sequences = {}
         return other
 
     def init(self, version: int = 5, **more: Any) -> Plain:
-        """InitProducerId as a client that starts; asked again while an end is under way."""
+        """Send InitProducerId as a client that starts. Repeat it while a transaction is ending."""
         request = {
             "transactional_id": self.transactional_id,
             "transaction_timeout": 60_000,
@@ -88,11 +90,11 @@ class TransactionalProducer:
         return answer
 
     def init_again(self, version: int = 5, **more: Any) -> Plain:
-        """InitProducerId as a client that goes on after an error (KIP-360)."""
+        """Send InitProducerId as a client that continues after an error (KIP-360)."""
         return self.init(version, **{**self.identity, **more})
 
     def add(self, places: Places, version: int = 3, **more: Any) -> Plain:
-        """AddPartitionsToTxn, of one transaction in every version."""
+        """Send AddPartitionsToTxn for one transaction, in any version."""
         topics = [{"name": name, "partitions": list(indexes)} for name, indexes in places.items()]
         one = {**self.identity, "topics": topics, **more}
         below = {f"v3_and_below_{key}": value for key, value in one.items() if key != "verify_only"}
@@ -106,7 +108,7 @@ class TransactionalProducer:
     def commit_offsets(
         self, group_id: str, topic: Topic, offsets: Mapping[int, int], version: int = 5, **more: Any
     ) -> Plain:
-        """TxnOffsetCommit of a producer that is no member of the group."""
+        """Send TxnOffsetCommit as a producer that is no member of the group."""
         request = {
             **self.identity,
             "group_id": group_id,
@@ -122,13 +124,13 @@ class TransactionalProducer:
         return self.peer.call("txn_offset_commit", version, **request)
 
     def batch(self, topic: Topic, count: int = 1, partition: int = 0, **fields: Any) -> Batch:
-        """The next batch for a partition; fields of the batch may be given otherwise."""
+        """Return the next batch for a partition; keyword arguments replace fields of the batch."""
         base_sequence = self._sequences.get((topic.name, partition), 0)
         batch = Batch(records(count), attributes=TRANSACTIONAL)
         return replace(batch.of(self.producer_id, self.producer_epoch, base_sequence), **fields)
 
     def send(self, topic: Topic, batch: Batch, partition: int = 0, version: int = ADDS_BY_PRODUCE) -> Plain:
-        """Produce of one batch under the transactional id."""
+        """Send a Produce request with one batch and the transactional id."""
         return self.peer.produce(
             topic, {partition: batch}, version=version, transactional_id=self.transactional_id
         )
@@ -141,7 +143,7 @@ class TransactionalProducer:
         version: int = ADDS_BY_PRODUCE,
         **fields: Any,
     ) -> Plain:
-        """The next batch; its sequences are used up when it is appended."""
+        """Produce the next batch, and advance the sequence if the batch is appended."""
         batch = self.batch(topic, count, partition, **fields)
         answer = self.send(topic, batch, partition, version)
         if answer and answer["responses"][0]["partition_responses"][0]["error_code"] == 0:
@@ -149,14 +151,14 @@ class TransactionalProducer:
         return answer
 
     def end(self, commit: bool, version: int = RAISES_EPOCH, **more: Any) -> Plain:
-        """EndTxn, and then the end of all that follows from it."""
+        """Send EndTxn, and wait until the transaction has ended."""
         answer = self.peer.call("end_txn", version, **{**self.identity, "committed": commit, **more})
         self._adopt(answer)
         self.settle()
         return answer
 
     def settle(self) -> None:
-        """Waits until no end is under way; what Kafka leaves to be done after its answer is done then."""
+        """Wait until no transaction is ending. Kafka completes an end after its answer."""
 
         def is_settled(answer: Plain) -> bool:
             return answer["transaction_states"][0]["transaction_state"] not in ENDING
@@ -177,7 +179,7 @@ def transact(
     commit: bool,
     version: int = RAISES_EPOCH,
 ) -> None:
-    """A whole transaction of one batch, by the protocol of this version of EndTxn."""
+    """Run a transaction of one batch in the protocol version that belongs to this version of EndTxn."""
     if version < RAISES_EPOCH:
         producer.add({topic.name: [0]})
     producer.produce(topic, count, version=ADDS_BY_PRODUCE if version >= RAISES_EPOCH else ADDS_FIRST)

@@ -1,4 +1,4 @@
-"""A gateway with short rebalances, and members of a group of their own for each test."""
+"""A gateway with short rebalances, and a new group for each test."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def group_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayP
 
 @pytest.fixture
 def members(group_gateway: GatewayProcess, tmp_path: Path) -> Iterator[Members]:
-    """Members of one group; the topic has PARTITIONS partitions."""
+    """Members of one group that reads a topic with PARTITIONS partitions."""
     topic = fresh_topic(group_gateway.bootstrap, "groups", partitions=PARTITIONS)
     with members_of(group_gateway.bootstrap, topic, PARTITIONS, tmp_path) as started:
         yield started

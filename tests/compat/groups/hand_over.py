@@ -1,4 +1,4 @@
-"""Hand-over of the partitions of a member that goes, in every group protocol."""
+"""Handing over the partitions of a member that leaves or dies, in every group protocol."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.compat.groups.members import GroupMember, Members, once_each
 
 
 def read_together(members: Members, *joined: GroupMember) -> None:
-    """Let members share the partitions until each of them gets records."""
+    """Wait until each member has got records of the shared topic."""
     members.await_shared(*joined)
     members.deliver(10)
     assert all(member.records for member in joined)
@@ -22,9 +22,8 @@ def kill_and_take_over(members: Members, killed: GroupMember, left: GroupMember)
 
 
 def finish_hand_over(members: Members, leaving: GroupMember, left: GroupMember) -> None:
-    """Wait until the member that was told to leave is gone; check that no record is read twice, and that all offsets
-    are committed.
-    """
+    """Wait until the leaving member is gone. Check that no record was read twice and that all offsets are
+    committed."""
     leaving.await_end()
     members.await_shared(left)
     members.deliver(10)

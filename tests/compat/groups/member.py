@@ -1,7 +1,8 @@
-"""A group member in a process of its own, so that a test can kill it: `python -m tests.compat.groups.member LIBRARY JSON`.
+"""A group member in a process of its own, so that a test can kill it: `python -m tests.compat.groups.member
+LIBRARY JSON`.
 
-It tells what happens to it in lines of JSON on stdout and leaves with `close()` when its stdin ends. Records are told
-before their offsets are committed, offsets after the gateway has acknowledged them.
+The process reports events as JSON lines on stdout, and closes its consumer when stdin ends. It reports
+records before it commits their offsets, and offsets after the gateway has acknowledged the commit.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ _news = threading.Condition()
 
 
 def await_that(holds: Callable[[], Any], what: str, *, timeout_s: float = DEADLINE_S) -> None:
-    """Wait until the condition holds; check it after every report of a member, and regularly."""
+    """Wait until the condition holds. Check it after each report of a member, and at regular intervals."""
     deadline_s = time.monotonic() + timeout_s
     while not holds():
         assert time.monotonic() < deadline_s, f"after {timeout_s} s still not: {what}"
@@ -123,7 +123,7 @@ class GroupMember:
     def await_end(self) -> None:
         code = self._process.wait(DEADLINE_S)
         self._reader.join()
-        expected = 143 if self.client == CONSOLE_CONSUMER else 0  # a JVM reports that it was asked to end
+        expected = 143 if self.client == CONSOLE_CONSUMER else 0  # the exit code of a JVM that SIGTERM ended
         assert code == expected, f"{self.name} ended with {code}:\n{self._stderr.read_text()[-4000:]}"
 
     def kill(self) -> None:
@@ -152,7 +152,7 @@ def _console_command(settings: dict[str, Any]) -> list[str]:
             "partition.assignment.strategy": f"org.apache.kafka.clients.consumer.{assignor}",
         }
     if "regex" in settings:
-        properties["metadata.max.age.ms"] = 1_000  # this client finds new topics itself
+        properties["metadata.max.age.ms"] = 1_000  # look for new matching topics every second
     command = java_command(TOOL_CLASSES[CONSOLE_CONSUMER])
     wanted = ["--include", settings["regex"]] if "regex" in settings else ["--topic", settings["topic"]]
     command += ["--bootstrap-server", settings["bootstrap"], *wanted]
@@ -171,7 +171,7 @@ def _console_place(line: str) -> Place:
 
 
 class Members:
-    """Starts members of one group and ends those that still run."""
+    """Starts members of one group, and ends those still running when the test ends."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, directory: Path) -> None:
         self.bootstrap = bootstrap
@@ -199,14 +199,15 @@ class Members:
         return member
 
     def connect_anew(self) -> None:
-        """Make a new admin client: after a restart of the gateway, librdkafka's may keep using a dead connection."""
+        """Create a new admin client. After a restart of the gateway librdkafka's may keep using a dead
+        connection."""
         self._admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
     def end(self) -> None:
         for member in self.started:
             member.kill()
 
-    # Records.
+    # --- records
 
     def produce(self, per_partition: int) -> None:
         """Send `count` records to each partition, and wait until they are acknowledged."""
@@ -243,7 +244,7 @@ class Members:
     def account(self) -> str:
         return "\n".join(f"{member.name}: {member.events[-20:]}" for member in self.started)
 
-    # The coordinator's view.
+    # --- what the coordinator reports
 
     def _description(self) -> Any:
         """Return the coordinator's description; None while it can't answer."""

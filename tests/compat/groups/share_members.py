@@ -1,4 +1,4 @@
-"""Kafka's console share consumers as processes, and the records that they have read."""
+"""Kafka's console share consumers as processes, and the records that they have printed."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ SHARE_CONSUMER = "kafka-console-share-consumer"
 
 
 class ShareMember:
-    """A console share consumer: it acknowledges the records that it prints, in the chosen way."""
+    """A console share consumer that acknowledges printed records in the given mode."""
 
     def __init__(
         self, bootstrap: str, topic: str, group: str, stderr: Path, *options: str, is_stuck: bool = False
     ) -> None:
         self.values: list[str] = []
         self.printed_at_ms: list[int] = []
-        """When each value was printed, or a little later."""
+        """When each value was printed, or shortly after."""
         self._goes_on = threading.Event()
         if not is_stuck:
             self._goes_on.set()
@@ -76,7 +76,7 @@ class ShareReaders:
         self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "log_level": 0})
 
     def start(self, *options: str, is_stuck: bool = False) -> ShareMember:
-        """Start one more; one that is stuck prints more than anyone reads, and never comes to acknowledge it."""
+        """Start another member. A stuck member prints more than anyone reads, and never acknowledges it."""
         stderr = self._directory / f"share-{len(self.started)}.stderr"
         member = ShareMember(self.bootstrap, self.topic, self.group, stderr, *options, is_stuck=is_stuck)
         self.started.append(member)

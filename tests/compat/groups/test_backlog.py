@@ -1,4 +1,4 @@
-"""Groups of every protocol are moved forward over what they have not read, also when the gateway is killed meanwhile."""
+"""Groups of every protocol skip records that they have not read, also when the gateway is killed meanwhile."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def evicting_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gatew
 
 
 def produce(bootstrap: str, topic: str, count: int) -> None:
-    """Each record in a batch of its own."""
+    """Produce each record in a batch of its own."""
     settings = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0}
     producer = Producer({**settings, "batch.num.messages": 1, "linger.ms": 0})
     for _ in range(count):
@@ -60,7 +60,7 @@ def consumer(bootstrap: str, group: str, protocol: str = "classic") -> Consumer:
 
 
 def read(member: Consumer, count: int) -> list[int]:
-    """The offsets of the next records."""
+    """Return the offsets of the next records."""
     found: list[int] = []
 
     def poll() -> bool:
@@ -85,7 +85,8 @@ def reader_of(gateway: GatewayProcess, topic: str, group: str) -> BacklogReader:
 def await_moved(
     gateway: GatewayProcess, topic: str, group: str, behind: int, *, begun_at: int | None = None
 ) -> BacklogReader:
-    """The group behind its last move, which has skipped all from `begun_at` (or `behind`) on; it is counted once it is durable."""
+    """Wait until the group has skipped all records from `begun_at` (or `behind`) on. A skip counts once it is
+    durable."""
     begun_at = behind if begun_at is None else begun_at
 
     def is_moved() -> bool:
@@ -161,7 +162,7 @@ def test_a_share_group_goes_on_behind_what_was_skipped(
 
 
 def begin_share_group(bootstrap: str, group: str, topic: str) -> None:
-    """AlterShareGroupOffsets makes a group that begins at offset 0."""
+    """Create a share group that starts at offset 0, with AlterShareGroupOffsets."""
     topics = [{"topic_name": topic, "partitions": [{"partition_index": 0, "start_offset": 0}]}]
 
     def is_begun() -> bool:
@@ -184,7 +185,7 @@ def test_killed_while_groups_are_moved(tmp_path: Path) -> None:
         seen = {"slow": 0, "sharers": 0}
         count = 0
         for _ in range(3):
-            # what is produced moves each of the two at least once
+            # these records make each of the two groups skip at least once
             moves = len(moves_in(gateway)) + rng.randint(0, 2)
             produce(gateway.bootstrap, topic, 40)
             count += 40

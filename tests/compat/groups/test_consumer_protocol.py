@@ -69,7 +69,7 @@ def test_a_clean_hand_over_delivers_nothing_twice(consumers: Consumers, client: 
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_the_gateway_is_killed_while_a_group_works(consumers: Consumers, client: str) -> None:
-    """The members stay members, each with what it had, and no record is lost."""
+    """The members stay in the group with their partitions, and no record is lost."""
     gateway, members = consumers
     joined = [_start(members, client, name) for name in ("first", "second")]
     held = members.await_shared(*joined)
@@ -116,7 +116,7 @@ def test_a_static_member_that_is_started_again_keeps_its_part(consumers: Consume
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_topics_by_a_regular_expression(consumers: Consumers, client: str) -> None:
-    """One that exists and one that comes later."""
+    """The expression matches one topic that exists and one that is created later."""
     gateway, members = consumers
     prefix = members.topic.partition("-")[0]
     regex = f"{prefix}-.*" if client == CONSOLE_CONSUMER else f"^{prefix}-.*"

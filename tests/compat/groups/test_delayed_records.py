@@ -1,4 +1,5 @@
-"""Records that are due later, with Kafka's own share consumer: none early, none lost to retention or to a killed gateway."""
+"""Delayed records with Kafka's own share consumer: none is early, and neither retention nor a killed gateway
+loses any."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def now_ms() -> int:
 
 
 def send(readers: ShareReaders, *delays_ms: int) -> list[str]:
-    """A record for each delay, whose value is when it is due."""
+    """Send one record per delay; its value is its due time."""
     sent = [str(now_ms() + delay_ms) for delay_ms in delays_ms]
     for value in sent:
         readers.produce([value], {"due": value.encode()})
@@ -46,7 +47,7 @@ def consumer_of(bootstrap: str, topic: str) -> Consumer:
 
 
 def values_in_log(bootstrap: str, topic: str) -> list[str]:
-    """What a consumer of its own group reads, from the start of the log to its end."""
+    """Return all values from the log start to its end, read by a consumer with its own group."""
     consumer = consumer_of(bootstrap, topic)
     try:
         first, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), DEADLINE_S)
@@ -63,7 +64,7 @@ def values_in_log(bootstrap: str, topic: str) -> list[str]:
 
 
 def await_retention(bootstrap: str, topic: str) -> None:
-    """Wait until a topic that delays nothing has lost a record of its own."""
+    """Wait until retention has removed a record from another topic, which has no delays."""
     producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
     producer.produce(topic, b"old")
     assert producer.flush(DEADLINE_S) == 0

@@ -1,4 +1,4 @@
-"""The gateway is killed while a group works: the members go on, and what was committed stays committed."""
+"""The gateway is killed while a group works: the members continue, and committed offsets stay committed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SESSION_TIMEOUT_MS = 6_000
 
 
 def _acknowledged(*members: GroupMember) -> dict[int, int]:
-    """The largest offset of each partition whose commit was acknowledged."""
+    """Return the largest acknowledged commit of each partition."""
     largest: dict[int, int] = {}
     for member in members:
         for partition, offset in member.committed:
@@ -84,7 +84,8 @@ def test_a_stable_group_outlives_the_gateway_without_a_rebalance(tmp_path: Path)
 
 
 def test_every_client_resumes_from_the_offsets_of_before(tmp_path: Path) -> None:
-    """Committed by one client, kept over a kill, and read by all others in turn."""
+    """One client commits, the gateway is killed, and all other clients continue in turn from the committed
+    offset."""
     with GatewayProcess(tmp_path / "data", settings=SETTINGS) as gateway:
         topic = fresh_topic(gateway.bootstrap, "resumed", partitions=PARTITIONS)
         with members_of(gateway.bootstrap, topic, PARTITIONS, tmp_path) as members:

@@ -1,6 +1,8 @@
-"""Members of both protocols in one group: clients are replaced one by one, in both directions, while records flow.
+"""Groups with members of both protocols: clients are replaced one by one, in both directions, while records
+flow.
 
-No record may be lost. Some come twice: librdkafka does not repeat a commit that its member's next epoch overtook.
+No record may be lost. Some are read twice, because librdkafka does not repeat a commit that arrives with an
+outdated member epoch.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ def start(members: Members, kind: tuple[str, str | None], name: str) -> GroupMem
 
 
 def await_reading(members: Members, *reading: GroupMember) -> None:
-    """Records flow until each of these has got new ones and nobody else has, and all were delivered."""
+    """Send records until exactly these members have got new ones, and every record was delivered."""
     others = [member for member in members.started if member not in reading]
 
     def are_reading() -> bool:

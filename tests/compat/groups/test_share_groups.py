@@ -54,14 +54,14 @@ def share_groups(readers: ShareReaders, *arguments: str) -> ToolRun:
 
 
 def start_and_lag(readers: ShareReaders) -> tuple[str, str] | None:
-    """START-OFFSET and LAG of the partition as the tool tells them."""
+    """Return START-OFFSET and LAG of the partition as kafka-share-groups prints them."""
     told = share_groups(readers, "--describe", "--group", readers.group).stdout
     found = re.search(rf"{readers.group}\s+{readers.topic}\s+0\s+(\S+)\s+(\S+)", told)
     return None if found is None else (found[1], found[2])
 
 
 def offset_and_lag(readers: ShareReaders) -> tuple[int, int]:
-    """What `start_and_lag` tells, asked for without the second that a tool takes to start."""
+    """Return the same two numbers without running the tool, whose start takes a second."""
     with Wire(readers.bootstrap) as wire:
         groups = [{"group_id": readers.group, "topics": None}]
         (group,) = wire.call("describe_share_group_offsets", 1, groups=groups).fields["groups"]
@@ -106,7 +106,7 @@ def test_what_a_killed_member_had_is_read_by_another(readers: ShareReaders) -> N
 
 @pytest.fixture
 def patient_readers(tmp_path: Path) -> Iterator[ShareReaders]:
-    """Neither a lock nor a member's session runs out while a test lasts."""
+    """Return readers whose locks and sessions outlast the test."""
     patience = {"group.share.record.lock.duration.ms": "600000", "group.share.session.timeout.ms": "600000"}
     with GatewayProcess(tmp_path / "data", settings={**SETTINGS, **patience}) as gateway:
         topic = fresh_topic(gateway.bootstrap, "patient")
@@ -183,7 +183,7 @@ def test_nothing_is_lost_nor_comes_back_when_the_gateway_is_killed(tmp_path: Pat
 
 
 def members_and_epochs(readers: ShareReaders) -> tuple[str, str]:
-    """The rows of the members, with their ids, epochs and partitions, and that of the group with its epochs."""
+    """Return the members' rows (ids, epochs, partitions) and the group's row (epochs)."""
     group = ("--describe", "--group", readers.group, "--verbose")
     members = share_groups(readers, *group, "--members").stdout
     state = share_groups(readers, *group, "--state").stdout
@@ -276,7 +276,7 @@ def test_the_tool_for_share_groups(readers: ShareReaders) -> None:
 
 @pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
 def test_records_of_aborted_transactions(readers: ShareReaders, level: str) -> None:
-    """The bytes hold them, but nobody acquires them."""
+    """The log contains the aborted records, but no member acquires them."""
     set_group_configs(readers.bootstrap, readers.group, {"share.isolation.level": level})
     producer = Producer({"bootstrap.servers": readers.bootstrap, "transactional.id": readers.topic})
     producer.init_transactions()

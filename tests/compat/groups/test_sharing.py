@@ -1,4 +1,4 @@
-"""Two members of each client share a topic: one is killed, one leaves, all come back later."""
+"""Two members of each client library share a topic: one is killed, one leaves, and both return."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_clean_hand_over_and_a_later_return_deliver_nothing_twice(members: Mem
 
 
 def test_all_clients_in_one_group(members: Members) -> None:
-    """Whoever leads assigns for all: kafka-python, aiokafka, librdkafka and the JVM."""
+    """kafka-python, aiokafka, librdkafka and the JVM in one group: whichever leads assigns partitions to all."""
     joined = [members.start(client, client) for client in CLIENTS]
     read_together(members, *joined)
     for member in joined[:-1]:

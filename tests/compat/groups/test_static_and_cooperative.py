@@ -1,4 +1,5 @@
-"""Members that come back under their own name (KIP-345), and rebalances that take only what must move (KIP-429)."""
+"""Static members that return under their instance id (KIP-345), and rebalances that move only some partitions
+(KIP-429)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""A Kafka Streams application with a stateful topology: a repartition topic, counts in memory, a changelog or none.
+"""A stateful Kafka Streams application: a repartition topic, counts in memory, with or without a changelog.
 
-At least once: where an instance or the gateway is killed, words may be counted again, and none may be missing.
+Processing is at least once. When an instance or the gateway is killed, words may be counted again, but none
+may be missing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Instances of the Kafka Streams application WordCount.java, what they are given, and what they have counted."""
+"""Instances of the Kafka Streams application WordCount.java: their input and their counts."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Instance:
         return self._process.poll() is None
 
     def leave(self) -> None:
-        """SIGTERM: it commits what it has done, leaves the group and ends."""
+        """Stop the process with SIGTERM: it commits its progress, leaves the group and exits."""
         self._process.terminate()
         code = self._process.wait(DEADLINE_S)
         assert code == ENDED_BY_SIGTERM, f"{self.name} ended with {code}\n{self.stderr_text()}"
@@ -63,7 +63,8 @@ class Instance:
 
 
 class WordCount:
-    """The application: its topics, its group, its instances; every word of the input is counted in `expected`."""
+    """The application with its topics, group and instances. `expected` has the true count of every word of
+    the input."""
 
     def __init__(self, bootstrap: str, directory: Path, *, changelog: str, guarantee: str) -> None:
         self.bootstrap = bootstrap
@@ -74,9 +75,9 @@ class WordCount:
         self.changelog = f"{self.application}-counts-changelog"
         self.expected: Counter[str] = Counter()
         self.updates: Counter[str] = Counter()
-        """How many counts of each word were written: one for each time that the word was read."""
+        """How many counts were written for each word: one per time that the application read the word."""
         self.counts: dict[str, int] = {}
-        """The last written count of each word."""
+        """The last count written for each word."""
         self._changelog = changelog
         self._guarantee = guarantee
         self._directory = directory
@@ -97,7 +98,8 @@ class WordCount:
         self.connect_anew()
 
     def connect_anew(self) -> None:
-        """After a restart of the gateway librdkafka's admin client may keep to a connection that it has given up."""
+        """Create a new admin client. After a restart of the gateway librdkafka's may keep using a dead
+        connection."""
         self._admin = AdminClient({"bootstrap.servers": self.bootstrap, **QUIET})
 
     def start(self, name: str) -> Instance:
@@ -113,7 +115,7 @@ class WordCount:
         self._reader.close()
 
     def produce(self, lines: Iterable[str]) -> None:
-        """Send the lines to all partitions in turn and wait until they are acknowledged."""
+        """Send the lines to all partitions in turn, and wait until they are acknowledged."""
 
         def delivered(error: object, message: object) -> None:
             assert error is None, error
@@ -127,7 +129,7 @@ class WordCount:
         assert self._producer.flush(DEADLINE_S) == 0
 
     def read_output(self) -> None:
-        """Take in all that has been told since the last time."""
+        """Read the counts written since the last call."""
         while messages := self._reader.consume(1_000, timeout=0.2):
             self._take_in(messages)
 
@@ -139,7 +141,7 @@ class WordCount:
                 self.counts[word.decode()] = int.from_bytes(count, "big")
 
     def await_update(self) -> None:
-        """Wait until something has been told since the last time, and return while more may come."""
+        """Wait until a count was written since the last call; return without waiting for all of them."""
         before = self.updates.total()
 
         def has_gone_on() -> bool:
@@ -150,14 +152,15 @@ class WordCount:
 
     @property
     def backlog(self) -> int:
-        """How many words that were sent have not been told yet."""
+        """Return how many sent words have no written count yet."""
         told = sum(self.offsets(self.output, part)[1] for part in range(PARTITIONS))
         return self.expected.total() - told
 
     def await_every_word(self, *, told_last: bool = True) -> None:
-        """Wait until each word was read at least as often as it was sent.
+        """Wait until each word was counted at least as often as it was sent.
 
-        With `told_last` the count that was told last says so too, which needs counts that outlive their instance.
+        With `told_last` the last written count must reach that number too, which requires counts that outlive
+        their instance.
         """
 
         def is_counted() -> bool:
@@ -169,7 +172,7 @@ class WordCount:
         assert self.updates.keys() == self.expected.keys()
 
     def await_all_committed(self) -> None:
-        """Wait until the application has committed the end of all that it reads, and so has told every count."""
+        """Wait until the application has committed the end of all its input, and so has written every count."""
 
         def is_committed() -> bool:
             committed = self._committed_offsets()
@@ -180,7 +183,7 @@ class WordCount:
         self.read_output()
 
     def offsets(self, topic: str, partition: int) -> tuple[int, int]:
-        """The log start offset and the high watermark."""
+        """Return the log start offset and the high watermark."""
         return self._reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=DEADLINE_S)
 
     def _places(self) -> list[tuple[str, int]]:
@@ -193,17 +196,19 @@ class WordCount:
         return {(place.topic, place.partition): place.offset for place in answer.topic_partitions}
 
     def await_purged(self) -> None:
-        """Wait until the application has deleted what it has counted from the repartition topic (DeleteRecords)."""
+        """Wait until the application has deleted the processed records of the repartition topic
+        (DeleteRecords)."""
 
         def is_purged() -> bool:
             return all(self.offsets(self.repartition, part)[0] for part in range(PARTITIONS))
 
         self._await(is_purged, "the repartition topic is purged")
 
-    # The coordinator's view.
+    # --- what the coordinator reports
 
     def _assignments(self) -> dict[str, list[tuple[str, int]]]:
-        """The partitions of each instance's only thread by its client id; empty unless the group is stable."""
+        """Return the partitions of each instance's only thread by its client id; empty unless the group is
+        stable."""
         try:
             described = self._admin.describe_consumer_groups([self.application], request_timeout=10)
             found = described[self.application].result()
@@ -217,7 +222,7 @@ class WordCount:
         }
 
     def await_shared(self, *instances: Instance) -> None:
-        """Wait until exactly these share the partitions of both topics, each with a part."""
+        """Wait until exactly these instances share the partitions of both topics, and each has some."""
         names = {f"{instance.name}-StreamThread-1-consumer" for instance in instances}
 
         def are_shared() -> bool:
@@ -235,7 +240,7 @@ class WordCount:
             raise AssertionError(f"{error}\n{self.account()}") from None
 
     def account(self) -> str:
-        """What the instances have complained about."""
+        """Return the errors and warnings of all instances."""
         return "\n".join(f"{instance.name}: {instance.stderr_text()}" for instance in self._instances)
 
 

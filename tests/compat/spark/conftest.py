@@ -1,6 +1,7 @@
-"""One Spark for the whole run, and the endpoint it talks to.
+"""One Spark session for the whole run, and the endpoint that Spark connects to.
 
-With SEQGATE_TEST_BOOTSTRAP=HOST:PORT in the environment the same tests run against that endpoint, such as Apache Kafka.
+With SEQGATE_TEST_BOOTSTRAP=HOST:PORT in the environment the tests run against that endpoint instead, such as
+Apache Kafka.
 """
 
 from __future__ import annotations

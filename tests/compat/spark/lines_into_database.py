@@ -1,4 +1,5 @@
-"""A process that reads a topic into the table `lines` with Spark, and may die by SIGKILL on the way.
+"""A process that reads a topic into the table `lines` with Spark, and kills itself with SIGKILL at a given
+moment.
 
 python -m tests.compat.spark.lines_into_database BOOTSTRAP TOPIC URL CHECKPOINT [KIND NUMBER]
 """

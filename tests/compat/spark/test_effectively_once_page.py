@@ -1,4 +1,4 @@
-"""The examples of `docs/effectively-once.md` do what the page says, also when they are run again."""
+"""The examples of `docs/effectively-once.md` do what the page says, also when run a second time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_example(made_of: str, spark: SparkSession, topics: Topics, tmp_path: Pa
         exec(done, {"spark": spark})
         exec(done, {"spark": spark})
         deadline = time.monotonic() + TIMEOUT_S
-        # a consumer of the page ends when nothing came for a while, which may be too early
+        # a consumer of the page stops after some idle time, perhaps before the records arrive
         while len(_sales(database)) < end and time.monotonic() < deadline:
             exec(done, {"spark": spark})
     assert _sales(database) == sorted((f"order-{amount}", amount) for amount in range(20))

@@ -1,4 +1,4 @@
-"""Spark gets over long runs of batches without records, as a batch and as a stream."""
+"""Spark passes long runs of batches without records, as a batch query and as a stream."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.compat.empty_batches import FETCH_BYTES, SparseLog, sparse_log
 
 FEW = {"kafka.max.partition.fetch.bytes": str(FETCH_BYTES)}
 OFFSETS_PER_TRIGGER = 700
-"""Less than a run: micro-batches without any record come between those with some."""
+"""Less than a run, so that some micro-batches contain no record."""
 
 
 @pytest.fixture(scope="module")

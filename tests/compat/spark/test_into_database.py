@@ -1,4 +1,4 @@
-"""Topics into SQLite and PostgreSQL with Spark: what is new is written, once, whatever Spark repeats."""
+"""Spark writes topics into SQLite and PostgreSQL: every new row once, whatever Spark repeats."""
 
 from __future__ import annotations
 
@@ -310,7 +310,7 @@ def test_timestamps_do_not_depend_on_the_time_zone(
 ) -> None:
     with database.transaction() as transaction:
         transaction.execute("CREATE TABLE stamped (line INTEGER, moment TIMESTAMP WITH TIME ZONE)")
-    # in New York, both have half past one on their clocks
+    # in New York both moments show as half past one on the clock
     moments = [datetime(2026, 11, 1, hour, 30, tzinfo=UTC) for hour in (5, 6)]
     topic = topics.fresh()
     topics.fill(topic, (0, 1), timestamps={line: int(moments[line].timestamp() * 1_000) for line in range(2)})
@@ -325,7 +325,7 @@ def test_timestamps_do_not_depend_on_the_time_zone(
     run(spark, topics, topic, database, rows=stamped, write=into_table("stamped"))
     with database.transaction() as transaction:
         found = transaction.execute("SELECT moment FROM stamped ORDER BY line").fetchall()
-    # SQLite has text
+    # SQLite stores text
     assert [datetime.fromisoformat(moment) if isinstance(moment, str) else moment for (moment,) in found] == [
         *moments,
         None,

@@ -1,4 +1,5 @@
-"""The pipeline's process dies by SIGKILL at moments that are chosen; every line is in the database exactly once."""
+"""The pipeline's process is killed by SIGKILL at chosen moments; afterwards the database has every line
+exactly once."""
 
 from __future__ import annotations
 
@@ -25,13 +26,13 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 LINES, PARTITIONS = 2_000, 2
 PATIENCE_S = 300
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Half of the processor time of a Java that only lives for a few micro batches."""
+"""Java options that halve the processor time of a process which runs only a few micro-batches."""
 CLAIMED = 2
-"""The commits before that of the first micro batch: of the tables, of the claim."""
+"""Commits before that of the first micro-batch: one creates the tables, one claims the checkpoint."""
 
 
 def run(bootstrap: str, topic: str, url: str, checkpoint: Path, death: Death | None) -> None:
-    """One life of the process: to the end, or to the death that was chosen and no other."""
+    """Run the process once: until it finishes, or until the chosen death and no other."""
     words = [bootstrap, topic, url, str(checkpoint), *map(str, death or ())]
     paths = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
@@ -52,7 +53,7 @@ def run(bootstrap: str, topic: str, url: str, checkpoint: Path, death: Death | N
     try:
         status = process.wait(PATIENCE_S)
     finally:
-        # Its Java goes too, which has seen the death of Python only.
+        # Kill the Java process too, which survives the death of Python.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
     assert status == (-signal.SIGKILL if death else 0), errors.read_text(errors="replace")[-4_000:]
@@ -72,16 +73,16 @@ def found_lines(url: str) -> list[tuple[int, int]]:
 
 
 class Lives(NamedTuple):
-    """The deaths of one pipeline after another, and whether the last takes the checkpoint with it."""
+    """The successive deaths of one pipeline, and whether the checkpoint is lost with the last."""
 
     deaths: tuple[Death, ...]
     loses_checkpoint: bool
 
 
 LIVES = {
-    # amid the rows of a micro batch; between its commit in the database and Spark's
+    # in the middle of a micro-batch's rows; between its commit in the database and Spark's
     "SQLite": Lives((("rows", 4), ("committed", CLAIMED + 1)), loses_checkpoint=False),
-    # before the commit of the second micro batch of a life, and behind it
+    # before the commit of the second micro-batch of a run, and after that commit
     "PostgreSQL": Lives((("committing", CLAIMED + 2), ("committed", CLAIMED + 2)), loses_checkpoint=True),
 }
 

@@ -1,4 +1,4 @@
-"""What Spark writes more than once is stored once where each row says which record it was made from."""
+"""Rows that Spark writes more than once are stored once if each row names its source record."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEDUPLICATED = {"message.deduplication.enable": "true"}
 
 
 def doubled(rows: DataFrame) -> DataFrame:
-    """A transformation that keeps one row of each record, or none."""
+    """Return twice the value of each source row, one row per record, and drop every tenth record."""
     return rows.where("CAST(CAST(value AS STRING) AS INT) % 10 != 3").selectExpr(
         "topic", "partition", "offset", "CAST(CAST(CAST(value AS STRING) AS INT) * 2 AS STRING) AS value"
     )
@@ -63,7 +63,7 @@ def test_a_stream_that_lost_its_checkpoint(
             )
             assert writer.trigger(availableNow=True).start().awaitTermination(120)
     assert values_of(source(spark, topics.bootstrap, outgoing)) == WANTED
-    # the same without the setting: what the test is about
+    # the same write without the setting, which stores duplicates
     assert source(spark, topics.bootstrap, plain).count() == 2 * len(WANTED)
 
 

@@ -1,4 +1,4 @@
-"""The table of options against the connector itself."""
+"""The table of source and sink options agrees with Spark's own connector."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spark_kafka_compat.options import OPTIONS
 from tests.compat.spark.topics import Topics
 
 PROVIDER = "org.apache.spark.sql.kafka010.KafkaSourceProvider$"
-NOT_OF_THE_CONNECTOR = {"checkpointlocation"}  # Structured Streaming's own
+NOT_OF_THE_CONNECTOR = {"checkpointlocation"}  # options of Structured Streaming itself
 
 
 def test_the_table_has_all_the_names_the_connector_has(spark: SparkSession) -> None:

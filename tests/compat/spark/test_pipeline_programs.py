@@ -1,4 +1,4 @@
-"""The common parts of the streaming programs."""
+"""The parts that all streaming programs share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spark_kafka_compat.pipelines.streaming import DONE, QUERY_FAILED, await_end
 
 
 class Query:
-    """A streaming query that ends in the way that the test chooses."""
+    """A streaming query whose end the test chooses."""
 
     isActive = False  # noqa: N815
 

@@ -110,7 +110,7 @@ class TestAuditOfRecords:
 
 
 def send_batches(bootstrap: str, topic: str, *base_sequences: int) -> None:
-    """Batches of two records by producer 424242, each taken by the endpoint as it comes."""
+    """Send batches of two records as producer id 424242; return after the endpoint has answered each."""
     with Wire(bootstrap) as wire:
         for base_sequence in base_sequences:
             batch = Batch(records(2)).of(424_242, 0, base_sequence).encode()
@@ -127,7 +127,7 @@ class TestAuditProgram:
         self, spark: SparkSession, topics: Topics, capsys: pytest.CaptureFixture[str]
     ) -> None:
         topic = topics.fresh()
-        send_batches(topics.bootstrap, topic, 6, 8)  # an unknown producer may begin anywhere
+        send_batches(topics.bootstrap, topic, 6, 8)  # an unknown producer may begin with any sequence
         assert audit.main(["--bootstrap", topics.bootstrap, "--json", topic]) == audit.BREACHED
         (row,) = json.loads(capsys.readouterr().out)["producers"]
         assert (row["producer_id"], row["missing_records"], row["last_sequence"]) == (424_242, 6, 9)

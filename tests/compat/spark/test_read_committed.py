@@ -1,4 +1,4 @@
-"""Spark reads committed records only where it is asked to, as `docs/transactions.md` says."""
+"""Spark reads only committed records if its options ask for that, as `docs/transactions.md` says."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COMMITTED = {"kafka.isolation.level": "read_committed"}
 
 
 def _fill(topics: Topics, topic: str) -> Producer:
-    """0–9 committed, 10–19 aborted, 20–29 committed, and 30–39 in a transaction that stays open."""
+    """Write 0–9 committed, 10–19 aborted, 20–29 committed, and 30–39 in a transaction that stays open."""
     producer = Producer({"bootstrap.servers": topics.bootstrap, "transactional.id": topic})
     producer.init_transactions(TIMEOUT_S)
     for first in range(0, 40, 10):

@@ -1,4 +1,5 @@
-"""A gateway that is killed under a stream: the stream goes on from its checkpoint, nothing is lost or doubled."""
+"""The gateway is killed during a stream: the stream continues from its checkpoint, and no record is lost or
+duplicated."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ def test_killed_while_it_runs(spark: SparkSession, gateway: GatewayProcess, tmp_
         fill(topics, topic, 2_000, 4_000)
         query.processAllAvailable()
     except StreamingQueryException:
-        pass  # a query may give up while the gateway is away; its checkpoint is what counts
+        pass  # a query may fail while the gateway is down; only its checkpoint matters
     finally:
         query.stop()
     finish(land(spark, gateway.bootstrap, topic, str(path)))

@@ -1,4 +1,5 @@
-"""Spark on topics that retention moved on: `failOnDataLoss` both ways, in batches and in streams with a checkpoint."""
+"""Spark reads topics whose log start has moved: `failOnDataLoss` both ways, in batches and in streams with a
+checkpoint."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ def fill(topics: Topics, topic: str, start: int, *, old: bool) -> None:
 
 
 def retain_an_hour(topics: Topics, topic: str, start: int) -> None:
-    """Until the log begins at `start`."""
+    """Set the retention to one hour, and wait until the log begins at `start`."""
     topics.configure(topic, "retention.ms", str(HOUR_MS))
     deadline = time.monotonic() + DEADLINE_S
     while topics.earliest(topic) < start:
@@ -51,7 +52,8 @@ def fails_and_says_why(spark: SparkSession, topics: Topics, topic: str, folder: 
 def test_a_stream_comes_back_when_records_are_gone(
     spark: SparkSession, topics: Topics, tmp_path: Path
 ) -> None:
-    """It has read up to 50; 50 to 99 are gone, 100 to 149 are there. It fails until it is told to go on."""
+    """The stream has read up to 50; records 50 to 99 are deleted, 100 to 149 exist. It fails until
+    failOnDataLoss is off."""
     topic = topics.fresh(configs=FIFTY_ARE_A_SEGMENT)
     fill(topics, topic, 0, old=True)
     drain(stream(spark, topics, topic), tmp_path)
@@ -71,7 +73,7 @@ def test_a_stream_comes_back_when_records_are_gone(
 def test_a_stream_comes_back_when_everything_is_gone(
     spark: SparkSession, topics: Topics, tmp_path: Path
 ) -> None:
-    """The active segment too: the log is empty and begins at 100."""
+    """Retention has deleted the active segment too: the log is empty and begins at 100."""
     topic = topics.fresh(configs=FIFTY_ARE_A_SEGMENT)
     fill(topics, topic, 0, old=True)
     drain(stream(spark, topics, topic), tmp_path)

@@ -1,4 +1,4 @@
-"""Topics of an endpoint that wants TLS go into a database by the options that Spark's source takes."""
+"""Topics of an endpoint with TLS are read into a database, with the same options as Spark's source."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Secured(NamedTuple):
 
 @pytest.fixture
 def secured(tmp_path: Path) -> Iterator[Secured]:
-    """An endpoint behind TLS, with the topic `lines`."""
+    """A TLS endpoint with the topic `lines`."""
     outside = free_port()
     bootstrap = f"localhost:{outside}"
     certificate_path, key_path = certificate(tmp_path)

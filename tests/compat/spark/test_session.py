@@ -1,4 +1,4 @@
-"""Errors of a session that can't start. A session imports pyspark first."""
+"""Errors of a session that can't start. Creating a session imports pyspark first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spark_kafka_compat.session import JARS_VARIABLE
 
 @pytest.fixture
 def java_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the path of the script `java`, alone on PATH. The test writes the script."""
+    """Return the path of the script `java`, the only program on PATH. The test writes the script."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     return tmp_path / "java"

@@ -16,7 +16,7 @@ PATIENCE_S = 180
 
 
 def drain(frame: DataFrame, folder: Path) -> StreamingQuery:
-    """Take what is there now into Parquet, going on from the folder's checkpoint."""
+    """Read all available records into Parquet, from the folder's checkpoint on."""
     writer = frame.writeStream.format("parquet").option("path", str(folder / "out"))
     query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
     try:
@@ -101,7 +101,7 @@ def test_topics_added_under_a_pattern(spark: SparkSession, topics: Topics, tmp_p
 
 
 class TestDeletedBeforeTheyWereRead:
-    """Records 100 to 149 go before the stream that stopped at 100 comes back."""
+    """Records 100 to 149 are deleted before a stream that stopped at 100 continues."""
 
     @pytest.fixture
     def topic(self, spark: SparkSession, topics: Topics, tmp_path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Topics for Spark to read: made, filled, grown and cut with confluent-kafka."""
+"""Topics for Spark to read; confluent-kafka creates, fills, extends and trims them."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Topics:
 
 
 def values_of(frame: DataFrame) -> list[int]:
-    """The values as numbers, sorted; a value that is there twice is there twice."""
+    """Return all values as sorted numbers, duplicates included."""
     return sorted(int(row[0]) for row in frame.selectExpr("CAST(value AS STRING)").collect())
 
 

@@ -1,4 +1,4 @@
-"""The commands with which the pages set up a topic are run as they stand there, by Kafka's own tools."""
+"""The topic commands in the docs pages run unchanged with Kafka's own tools."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ TOPIC_RESOURCE = 2
 
 
 def commands(page: str) -> list[list[str]]:
-    """The words of each command of a page that has a topic."""
+    """Return the words of each command on a page that names a topic."""
     found = COMMAND.findall((DOCS / page).read_text(encoding="utf-8"))
     split = [shlex.split(command.replace("\\\n", " ")) for command in found]
     return [words for words in split if "--topic" in words]
 
 
 def configs(bootstrap: str, topic: str) -> dict[str, str]:
-    """What is set on the topic."""
+    """Return the configs that are set on the topic."""
     resources = [{"resource_type": TOPIC_RESOURCE, "resource_name": topic, "configuration_keys": None}]
     with Wire(bootstrap) as wire:
         answer = wire.call("describe_configs", 4, resources=resources, include_synonyms=False).fields

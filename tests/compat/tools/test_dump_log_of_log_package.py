@@ -1,4 +1,5 @@
-"""Apache Kafka's DumpLogSegments reads what the log package writes and finds nothing wrong, whatever the log has been through."""
+"""Apache Kafka's DumpLogSegments reads the files of the log package without complaint, whatever the log went
+through."""
 
 from __future__ import annotations
 
@@ -90,7 +91,7 @@ def restarted(directory: Path) -> PartitionLog:
 
 
 def with_transactions(directory: Path) -> PartitionLog:
-    """Three producers; the second's transactions are aborted, the third's last one stays open."""
+    """Write transactions of three producers: the second's are aborted, and the third's last one stays open."""
     log = open_log(directory, CONFIG)
     for number in range(60):
         producer_id = 21 + number % 3
@@ -162,7 +163,8 @@ def dump(directory: Path, suffix: str, *options: str, last_offset: int | None = 
     files = sorted(directory.glob(f"*{suffix}"))
     assert len(files) > 1
     run = run_tool("kafka-dump-log", *options, "--files", ",".join(map(str, files))).expect_success()
-    # Kafka 4.3.1's tool says this of the first offset of every segment but the first, in Kafka's own logs too.
+    # Kafka 4.3.1's tool prints this about the first offset of every segment but the first, in Kafka's own
+    # logs too.
     complaints = re.sub(r"Non-consecutive offsets in \S+\n(  -1 is followed by \d+\n)", "", run.stderr)
     assert complaints == ""
     for bad in ("isvalid: false", "Mismatch", "out of order", "not equal", "xception"):

@@ -1,4 +1,4 @@
-"""Kafka's own tools for consumer groups, and its readers of the offsets topic, against the gateway."""
+"""Kafka's own tools for consumer groups, and its formatters of the offsets topic, run against the gateway."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess
 
 @pytest.fixture
 def topic(gateway: GatewayProcess) -> str:
-    """Two partitions of COUNT records each, a second apart."""
+    """A topic with two partitions of COUNT records each, one second apart."""
     name = fresh_topic(gateway.bootstrap, "group-tools", partitions=2)
     batch = Batch(records(COUNT, step_ms=STEP_MS)).encode()
     data = [{"index": partition, "records": batch} for partition in (0, 1)]
@@ -58,7 +58,7 @@ def _consumer(gateway: GatewayProcess, group: str) -> Consumer:
 
 
 def _commit(gateway: GatewayProcess, topic: str) -> str:
-    """The group that has committed COMMITTED and has no members."""
+    """Commit COMMITTED for a group without members; return the group id."""
     group = f"group-of-{topic}"
     consumer = _consumer(gateway, group)
     places = [TopicPartition(topic, partition, offset) for partition, offset in COMMITTED.items()]
@@ -68,7 +68,7 @@ def _commit(gateway: GatewayProcess, topic: str) -> str:
 
 
 def _join(gateway: GatewayProcess, topic: str, group: str) -> Consumer:
-    """A member that has all partitions of the topic."""
+    """Join with a member that gets all partitions of the topic; return its consumer."""
     consumer = _consumer(gateway, group)
     consumer.subscribe([topic])
     for _ in range(100):
@@ -83,7 +83,7 @@ def _run(gateway: GatewayProcess, *arguments: str) -> ToolRun:
 
 
 def _table(text: str, first_column: str = "GROUP") -> list[dict[str, str]]:
-    """Rows of a tool's table by the names in its header; columns are parted by blanks."""
+    """Return the rows of a tool's table, keyed by the header. Blanks separate the columns."""
     lines = [line.split() for line in text.splitlines() if line.split()]
     start = next(number for number, line in enumerate(lines) if line[0] == first_column)
     header = lines[start]
@@ -169,7 +169,7 @@ def test_delete_offsets_and_delete(gateway: GatewayProcess, topic: str) -> None:
 
 
 def _formatted(gateway: GatewayProcess, formatter: str) -> list[dict[str, Any]]:
-    """What the formatter shows: JSON objects, one right after the other."""
+    """Return the JSON objects that the formatter prints one directly after the other."""
     read = ("--topic", "__consumer_offsets", "--from-beginning", "--timeout-ms", "3000")
     run = run_tool(
         "kafka-console-consumer",

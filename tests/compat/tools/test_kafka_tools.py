@@ -1,4 +1,4 @@
-"""Apache Kafka's own command line tools against the gateway."""
+"""Apache Kafka's own command line tools run against the gateway."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def _produce(gateway: GatewayProcess, topic: str, *batches: Batch, partition: in
 
 
 def _three_batches(gateway: GatewayProcess, topic: str) -> None:
-    """Seven records; the fifth (offset 4) holds the largest timestamp, 900 ms after the first."""
+    """Produce seven records in three batches; offset 4 has the largest timestamp, 900 ms after the first
+    record's."""
     _produce(
         gateway,
         topic,
@@ -166,7 +167,7 @@ def test_kafka_broker_api_versions(shared_gateway: GatewayProcess) -> None:
 
 
 def test_jvm_producer(shared_gateway: GatewayProcess) -> None:
-    """The idempotent JVM producer under pressure; everything it sent is there once and in order."""
+    """The idempotent JVM producer at full speed: every record is stored once and in order."""
     topic = fresh_topic(shared_gateway.bootstrap, "tool-perf", partitions=3)
     count = 30_000
     settings = (
@@ -185,7 +186,7 @@ def test_jvm_producer(shared_gateway: GatewayProcess) -> None:
 
 
 def test_dump_log_segments(gateway: GatewayProcess) -> None:
-    """Kafka reads the segment files as its own and finds nothing wrong with the indexes."""
+    """Kafka's tool reads the segment files and finds no error in the indexes."""
     configs = {"segment.bytes": "1048576", "index.interval.bytes": "1000"}
     topic = fresh_topic(gateway.bootstrap, "tool-dump", configs=configs)
     codecs = ("none", "gzip", "snappy", "lz4", "zstd")

@@ -1,4 +1,4 @@
-"""kcat (librdkafka) against the gateway."""
+"""kcat (librdkafka) run against the gateway."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def test_metadata(shared_gateway: GatewayProcess) -> None:
 
 
 def test_produce_and_consume(shared_gateway: GatewayProcess) -> None:
-    """Idempotent with each codec; consumed from the start, from an offset and from before the end."""
+    """Produce with idempotence and each codec; consume from the start, from an offset, and from shortly
+    before the end."""
     topic = fresh_topic(shared_gateway.bootstrap, "kcat")
     lines: list[str] = []
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):

@@ -1,4 +1,4 @@
-"""A partition that Apache Kafka wrote, read from its files: what the two say of its transactions is the same."""
+"""Files of a partition that Apache Kafka wrote: Seqgate reads the same transactions from them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROUNDS = 40
 
 
 class Writer:
-    """One transactional producer that has or has not begun."""
+    """A transactional producer, and whether it has begun a transaction."""
 
     def __init__(self, bootstrap: str, name: str) -> None:
         self.producer = Producer(

@@ -25,7 +25,7 @@ QUIET = {"log_level": 0}
 
 
 class Failed(Exception):
-    """An error of the library, by its name."""
+    """An error of the library; its message is the error's name."""
 
 
 class TransactionalProducer(Protocol):
@@ -46,7 +46,7 @@ class TransactionalProducer(Protocol):
 
 
 class Jvm:
-    """Apache Kafka's own producer, of transactions version 2."""
+    """Apache Kafka's own producer, with transactions version 2."""
 
     first_jars: Path | None = None
 
@@ -87,13 +87,13 @@ class Jvm:
 
 
 class OldJvm(Jvm):
-    """The JVM producer that comes with Spark's connector, of transactions version 1."""
+    """The JVM producer that comes with Spark's connector, with transactions version 1."""
 
     first_jars = spark_connector_libs()
 
 
 class Confluent:
-    """librdkafka, of transactions version 1."""
+    """The producer of librdkafka, with transactions version 1."""
 
     def __init__(self, bootstrap: str, transactional_id: str, timeout_ms: int) -> None:
         self._producer = ConfluentProducer(
@@ -139,12 +139,12 @@ class Confluent:
 
     def close(self) -> None:
         self._producer.purge()
-        with contextlib.suppress(KafkaException):  # of one that was fenced
+        with contextlib.suppress(KafkaException):  # the error of a fenced producer
             self._producer.flush(0)
 
 
 class KafkaPython:
-    """kafka-python, of transactions version 1."""
+    """The producer of kafka-python, with transactions version 1."""
 
     def __init__(self, bootstrap: str, transactional_id: str, timeout_ms: int) -> None:
         self._producer = KafkaProducer(
@@ -182,7 +182,7 @@ class KafkaPython:
 
 
 class Aiokafka:
-    """aiokafka, of transactions version 1, in an event loop of its own."""
+    """The producer of aiokafka, with transactions version 1, in an event loop of its own."""
 
     def __init__(self, bootstrap: str, transactional_id: str, timeout_ms: int) -> None:
         self._runner = asyncio.Runner()
@@ -233,7 +233,7 @@ LIBRARIES: tuple[type[Any], ...] = (Jvm, OldJvm, Confluent, KafkaPython, Aiokafk
 def started(
     library: type[Any], bootstrap: str, transactional_id: str, timeout_ms: int = 60_000
 ) -> Iterator[TransactionalProducer]:
-    """Return a producer of a library that has not begun yet."""
+    """Return a producer of a library, before it has begun a transaction."""
     producer = library(bootstrap, transactional_id, timeout_ms)
     try:
         yield producer

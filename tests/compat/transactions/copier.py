@@ -1,8 +1,10 @@
-"""Consume, transform, produce in a process of its own: `python -m tests.compat.transactions.copier LIBRARY JSON`.
+"""Consume, transform, produce in a process of its own: `python -m tests.compat.transactions.copier LIBRARY
+JSON`.
 
-Each transaction holds some records of the input, transformed, and their offsets; now and then it is aborted on purpose
-and read again. It tells the number of copied records after each commit, goes on until its stdin ends, and ends with a
-status other than 0 when the library can't go on: the next process takes over with the same transactional id.
+Each transaction holds some transformed records of the input and their offsets; now and then the process
+aborts one on purpose and reads its records again. It reports the number of copied records after each commit,
+and stops when stdin ends. If the library can't continue, the process exits with a status other than 0, and
+the next process takes over with the same transactional id.
 """
 
 from __future__ import annotations
@@ -52,8 +54,8 @@ def told_committed(count: int) -> None:
 def bounded() -> Iterator[None]:
     """End the process if a transaction in this block does not end in time.
 
-    librdkafka's `send_offsets_to_transaction` may wait for a connection that it has given up, whatever its time-out
-    (its issues 5456 and 5511).
+    librdkafka's `send_offsets_to_transaction` may wait for a dead connection beyond its own timeout (its
+    issues 5456 and 5511).
     """
     timer = threading.Timer(TIMEOUT_S, os._exit, (1,))
     timer.start()
@@ -77,7 +79,7 @@ def python_settings(work: Work) -> dict[str, Any]:
 
 
 def confluent(work: Work) -> None:
-    """Copy with librdkafka as a static member of the group, which each transaction names (KIP-447)."""
+    """Copy with librdkafka as a static member of the group. Each transaction names the member (KIP-447)."""
     from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
     chance = random.Random(work.seed)
@@ -118,7 +120,7 @@ def confluent(work: Work) -> None:
             ends = [TopicPartition(work.input, partition, offset) for partition, offset in offsets.items()]
             producer.send_offsets_to_transaction(ends, consumer.consumer_group_metadata(), TIMEOUT_S)
             if chance.random() < ABORTED_SHARE:
-                producer.flush(TIMEOUT_S)  # the library waits long to abort records whose answer was lost
+                producer.flush(TIMEOUT_S)  # aborting records whose answer was lost takes the library long
                 producer.abort_transaction(TIMEOUT_S)
                 for place in consumer.committed(consumer.assignment(), TIMEOUT_S):
                     consumer.seek(TopicPartition(work.input, place.partition, max(place.offset, 0)))
@@ -129,7 +131,7 @@ def confluent(work: Work) -> None:
 
 
 def kafka_python(work: Work) -> None:
-    """Copy with kafka-python as a static member of the group, which each transaction names (KIP-447)."""
+    """Copy with kafka-python as a static member of the group. Each transaction names the member (KIP-447)."""
     from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 
     chance = random.Random(work.seed)
@@ -206,7 +208,7 @@ async def copy_with_aiokafka(work: Work) -> None:
 
 
 def aiokafka(work: Work) -> None:
-    """Copy with aiokafka, which can't name a member: it assigns all partitions to itself."""
+    """Copy with aiokafka, which can't name a member: the copier assigns all partitions to itself."""
     asyncio.run(copy_with_aiokafka(work))
 
 
@@ -224,4 +226,4 @@ if __name__ == "__main__":
         COPIERS[sys.argv[1]](Work(**json.loads(sys.argv[2])))
     except Exception:
         traceback.print_exc()
-        os._exit(1)  # no library is to end in order what it could not do
+        os._exit(1)  # do not let a library finish properly after a failure

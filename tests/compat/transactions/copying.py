@@ -1,4 +1,4 @@
-"""The parts that tests of consume-transform-produce share: the copying processes, their input, and their output."""
+"""Shared parts of the consume-transform-produce tests: the copying processes, their input, and their output."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ PATIENCE_S = 120.0
 MESSAGE_COPIER = "org.apache.kafka.tools.TransactionalMessageCopier"
 TRANSACTION_SIZE = 10
 TRANSACTION_TIMEOUT_MS = 4_000
-"""It looks for its position before it has the transaction of a dead predecessor aborted, so that it waits for this."""
+"""Short, because the MessageCopier waits this long after a death: it fetches its position before it aborts
+the transaction of its predecessor."""
 
 
 def python_command(library: str) -> Callable[[Work], list[str]]:
@@ -50,12 +51,12 @@ def message_copier_command(work: Work, *options: str, first_jars: Path | None = 
 
 
 class CopierProcess:
-    """One copying process after the other, each with the same transactional id."""
+    """A sequence of copying processes with the same transactional id; each takes over from the one before."""
 
     def __init__(self, command: list[str], stderr: Path) -> None:
         self.starts = 0
         self.lines = 0
-        """How often one has told anything: goes up with every few commits."""
+        """The number of reported lines; it grows every few commits."""
         self._command = command
         self._stderr = stderr
         self._leaving = False
@@ -95,7 +96,7 @@ class CopierProcess:
         self._process.kill()
 
     def end(self, *, kill: bool = False) -> None:
-        """End the present process, by itself or by SIGKILL; no other follows."""
+        """End the current process, gracefully or with SIGKILL, and start no other."""
         self._leaving = True
         if kill:
             self._process.kill()
@@ -111,7 +112,7 @@ class CopierProcess:
 
 
 class Copying:
-    """The topics, the committed input records, the processes, and the committed output records."""
+    """A copying test: its topics, committed input records, processes, and committed output records."""
 
     def __init__(self, bootstrap: str, work: Work) -> None:
         self.work = work
@@ -141,7 +142,7 @@ class Copying:
             self.copiers.append(CopierProcess(command, directory / f"copier-{number}.stderr"))
 
     def fill(self, per_partition: int, *, transaction_size: int = 0) -> None:
-        """Send so many records to each partition; with a size in transactions of so many each, every third aborted."""
+        """Send `per_partition` records to each partition. With a size, send them in transactions of that many records, and abort every third."""
         settings = {"bootstrap.servers": self._bootstrap, "linger.ms": 1, "log_level": 0}
         if not transaction_size:
             producer = Producer({**settings, "enable.idempotence": True})
@@ -202,7 +203,7 @@ class Copying:
             raise AssertionError(f"{error}\n{self.account()}") from None
 
     def expect_each_once(self, of: Callable[[bytes], bytes] = transformed) -> None:
-        """Check that every committed record of the input is in the output once, and no other; end the copiers."""
+        """End the copiers. Check that the output has each committed input record once, and no other."""
         expected = Counter({of(value): count for value, count in self.expected.items()})
         self._await(lambda: self._found >= expected, "all is copied")
         for copier in self.copiers:
@@ -210,7 +211,7 @@ class Copying:
         self._ended.clear()
         places = [TopicPartition(self.work.output, index) for index in range(self.work.partitions)]
         for place in self._reader.position(places):
-            self._reader.seek(place)  # so that the end is told once more
+            self._reader.seek(place)  # so that the processes report their end once more
         self._await(lambda: len(self._ended) == self.work.partitions, "the output is read to its end")
         lost, more = expected - self._found, self._found - expected
         assert not lost, f"lost: {sorted(lost)[:20]}\n{self.account()}"

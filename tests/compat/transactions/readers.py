@@ -1,4 +1,5 @@
-"""Consumers of four libraries that read one topic from its start up to a last record, with either isolation level."""
+"""Consumers of four libraries, with either isolation level, that read a topic from its start to its last
+record."""
 
 from __future__ import annotations
 
@@ -16,10 +17,12 @@ from tests.support.kafka_tools import run_tool
 
 TIMEOUT_S = 90.0
 LAST_WORD = "the-last-word"
-"""Committed at the end of the topic's only partition: a reader that has it has read every visible record before it."""
+"""The last committed value of the topic's only partition: a reader that has it has read every visible record
+before it."""
 
 Reader = Callable[[str, str, str, int], list[str]]
-"""(bootstrap, topic, isolation level, expected count) → the values in order; all values where the count is wrong."""
+"""(bootstrap, topic, isolation level, expected count) → the values in order. If the count differs, all values
+are returned."""
 
 
 def confluent(bootstrap: str, topic: str, isolation: str, expected: int) -> list[str]:
@@ -75,7 +78,7 @@ def aiokafka(bootstrap: str, topic: str, isolation: str, expected: int) -> list[
 
 
 def jvm(bootstrap: str, topic: str, isolation: str, expected: int) -> list[str]:
-    """Read with Apache Kafka's own consumer, as many records as expected."""
+    """Read the expected number of records with Apache Kafka's own consumer."""
     told = run_tool(
         "kafka-console-consumer",
         *("--bootstrap-server", bootstrap, "--topic", topic, "--from-beginning"),

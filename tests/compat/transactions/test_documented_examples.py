@@ -21,7 +21,8 @@ WAIT_S = 30.0
 
 @pytest.fixture
 def bootstrap(gateway: GatewayProcess) -> str:
-    """A gateway with three committed records in `orders` and one aborted between them, and an empty `invoices`."""
+    """A gateway with the topic `orders` (three committed records, one aborted between them) and the empty
+    topic `invoices`."""
     with Wire(gateway.bootstrap) as wire:
         topics = [
             {"name": name, "num_partitions": 1, "replication_factor": 1} for name in ("orders", "invoices")
@@ -77,7 +78,7 @@ def test_every_library_has_an_example() -> None:
 @pytest.mark.parametrize(("library", "example"), EXAMPLES)
 def test_example(bootstrap: str, library: str, example: str) -> None:
     del library
-    # an example may have an event loop of its own
+    # an example may run an event loop of its own
     thread = threading.Thread(target=_run, args=(example, bootstrap))
     thread.start()
     thread.join()
@@ -86,5 +87,5 @@ def test_example(bootstrap: str, library: str, example: str) -> None:
     (read,) = group.committed([TopicPartition("orders", 0)], WAIT_S)
     (_, end_offset) = group.get_watermark_offsets(TopicPartition("orders", 0), WAIT_S)
     group.close()
-    # behind the last record; a marker follows it, which a library may have passed already
+    # the position after the last record; a library may already have passed the marker behind it
     assert end_offset - 1 <= read.offset <= end_offset

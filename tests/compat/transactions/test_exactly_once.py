@@ -1,4 +1,5 @@
-"""Consume, transform, produce: each record of the input is in the output once, whoever dies and whatever answer is lost."""
+"""Consume, transform, produce: the output has each input record once, whichever process dies and whichever
+answer is lost."""
 
 from __future__ import annotations
 
@@ -26,9 +27,9 @@ from tests.support.setup_peers import spark_connector_libs
 PARTITIONS = 2
 PER_ROUND = 40
 ROUNDS = ("gateway", "copier", "gateway", "both")
-"""Who is killed in each round, in an order of chance."""
+"""The process that is killed in each round, in random order."""
 ROUNDS_OF_JVM = ("gateway", "both")
-"""Its start takes long."""
+"""Fewer rounds, because a JVM takes long to start."""
 FAULT_RATE = 0.04
 FIND_COORDINATOR, OFFSET_FETCH, INIT_PRODUCER_ID = 10, 9, 22
 ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN, END_TXN, TXN_OFFSET_COMMIT = 24, 25, 26, 28
@@ -74,7 +75,8 @@ def test_each_record_is_copied_once(tmp_path: Path, library: str) -> None:
 @pytest.mark.parametrize("client", ["of version 1", "of version 2"])
 def test_each_record_is_copied_once_by_kafkas_message_copier(tmp_path: Path, client: str) -> None:
     commands = _one_for_each_partition(spark_connector_libs() if client == "of version 1" else None)
-    # It counts down to the end offset by records, so that aborted records and markers would keep it from its end.
+    # The tool counts records until the end offset, so aborted records and markers would keep it from
+    # finishing.
     _kill_while_copying(tmp_path, commands, ROUNDS_OF_JVM, transaction_size=0, of=lambda value: value)
 
 

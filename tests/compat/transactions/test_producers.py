@@ -1,4 +1,5 @@
-"""Transactional producers of four libraries: commit, abort, the next producer of an id, and a gateway that is killed."""
+"""Transactional producers of four libraries: commit, abort, successors with the same id, and a killed
+gateway."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ def described(bootstrap: str, transactional_id: str) -> dict[str, Any]:
 
 
 class Written(NamedTuple):
-    """A topic that producers of all libraries have written in turn."""
+    """A topic into which producers of all libraries have written in turn."""
 
     topic: str
     every: list[str]

@@ -1,4 +1,5 @@
-"""Kafka Streams with `exactly_once_v2`: two instances count words, one is killed, the gateway too; the result is exact."""
+"""Kafka Streams with `exactly_once_v2`: two instances count words, one instance and the gateway are killed;
+the counts are exact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kafka's own tools around transactions, run as they come."""
+"""Kafka's own transaction tools, run unchanged."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_performance_of_a_transactional_producer(bootstrap: str) -> None:
 
 
 def test_verifiable_producer_with_idempotence(bootstrap: str, tmp_path: Path) -> None:
-    """The producer begins no transaction, so only its idempotence is tested."""
+    """The tool begins no transaction, so this tests only idempotence."""
     topic = fresh_topic(bootstrap, "verifiable")
     settings = tmp_path / "producer.properties"
     settings.write_text("enable.idempotence=true\nretries=5\n")
@@ -132,7 +132,7 @@ def test_a_transaction_that_hangs_is_found_and_aborted(bootstrap: str) -> None:
 
 
 def hang(bootstrap: str, topic: str) -> None:
-    """Write in a transaction that no coordinator is told of, as an old broker would have let anybody do."""
+    """Write a transactional batch without telling the coordinator, as old brokers allowed."""
     with Wire(bootstrap) as wire:
         name = f"of-{topic}"
         asked = {

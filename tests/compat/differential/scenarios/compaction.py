@@ -1,4 +1,4 @@
-"""The same records, compacted by both: what stays is the same, batch by batch."""
+"""Kafka and Seqgate compact the same records and keep the same batches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CONFIGS = {
 
 
 def _eager(peer: Peer) -> None:
-    """Have the cleaner look for work all the time."""
+    """Let the endpoint's cleaner look for work every 50 ms."""
     configs = [{"name": "log.cleaner.backoff.ms", "config_operation": SET, "value": "50"}]
     resource = {"resource_type": BROKER, "resource_name": "", "configs": configs}
     answer = peer.wire.call("incremental_alter_configs", 1, resources=[resource]).fields
@@ -31,7 +31,7 @@ def _eager(peer: Peer) -> None:
 
 
 def _batch(segment: int, *records: tuple[str, str | None], codec: str = "none") -> Batch:
-    """A batch of a time at which it begins a segment, or goes on in it."""
+    """Return a batch with the timestamp of one segment: the first batch of a segment makes the log roll."""
     started = int(time.time() * 1000) + segment * (SEGMENT_MS + 60_000)
     listed = tuple(
         Record(
@@ -43,7 +43,7 @@ def _batch(segment: int, *records: tuple[str, str | None], codec: str = "none") 
 
 
 def _stored(peer: Peer, topic: Topic, end_offset: int) -> list[tuple[object, ...]]:
-    """(base_offset, last_offset, attributes, base_sequence, records) of each batch that is in the log."""
+    """Return (base_offset, last_offset, attributes, base_sequence, records) of every batch in the log."""
     found: list[tuple[object, ...]] = []
     offset = 0
     while offset < end_offset:
@@ -54,7 +54,8 @@ def _stored(peer: Peer, topic: Topic, end_offset: int) -> list[tuple[object, ...
                 (record.offset, record.key, record.value, record.headers)
                 for record in iterate_records(data[position : position + header.size_bytes])
             ]
-            # how often each has cleaned by now decides whether a marker has its delete horizon yet
+            # An endpoint sets the delete horizon of a marker in a second cleaning, and the number of
+            # cleanings differs.
             attributes = header.attributes & ~DELETE_HORIZON_FLAG
             found.append((header.base_offset, header.last_offset, attributes, header.base_sequence, kept))
             offset = parse_header(data, position).last_offset + 1
@@ -62,7 +63,7 @@ def _stored(peer: Peer, topic: Topic, end_offset: int) -> list[tuple[object, ...
 
 
 def _await_cleaned(peer: Peer, topic: Topic, end_offset: int, *gone: int) -> None:
-    """Waits until these offsets are gone, and records what stayed."""
+    """Wait until compaction removed the records at these offsets; record the remaining batches."""
     deadline = time.monotonic() + TIMEOUT_S
     while True:
         stored = _stored(peer, topic, end_offset)
@@ -77,7 +78,8 @@ def _await_cleaned(peer: Peer, topic: Topic, end_offset: int, *gone: int) -> Non
 
 @scenario
 def newest_values(peer: Peer) -> None:
-    """Several segments, all codecs, tombstones, an idempotent producer of whom nothing but its sequence stays."""
+    """Compact several segments with all codecs, tombstones, and a producer of which only the sequence
+    remains."""
     _eager(peer)
     topic = peer.topic(configs=CONFIGS)
     peer.produce(topic, _batch(0, ("a", "1"), ("b", "1"), ("a", "2")))
@@ -95,7 +97,7 @@ def newest_values(peer: Peer) -> None:
 
 @scenario
 def decided_transactions(peer: Peer) -> None:
-    """Aborted records go, markers stay; nothing from the first open transaction on is touched."""
+    """Remove aborted records and keep markers. Leave everything from the first open transaction on as it is."""
     _eager(peer)
     topic = peer.topic(configs=CONFIGS)
     one, two = TransactionalProducer(peer, "one"), TransactionalProducer(peer, "two")

@@ -24,7 +24,7 @@ def _describe(
 
 
 def _settled(peer: Peer, topic: Topic, expected: Mapping[str, str], *, source: int | None = None) -> None:
-    """Waits until the changes show, from a source, and compares all that the test's settings say."""
+    """Wait until the topic shows these values, with this source if one is given; record the configs in NAMES."""
 
     def shows(answer: Plain) -> bool:
         found = {config["name"]: config for config in answer["results"][0]["configs"]}
@@ -94,7 +94,8 @@ BROKER_NAMES = ["log.segment.bytes", "message.max.bytes", "num.partitions", "aut
 
 @scenario_for_each(range(1, 5))
 def describe_broker(peer: Peer, version: int) -> None:
-    """Names and types agree; values are each broker's own, except those that both were started with."""
+    """Compare names and types. Values are each broker's own, except those that both brokers were started
+    with."""
     _, _ = _node(peer), version
     answer = peer.wire.call(
         "describe_configs",
@@ -118,7 +119,7 @@ def describe_several(peer: Peer) -> None:
 
 @scenario_for_each(range(3))
 def alter(peer: Peer, version: int) -> None:
-    """Replaces everything that was set before."""
+    """Replace all configs that were set before (AlterConfigs)."""
     topic = peer.topic(configs={"retention.ms": "7777", "segment.bytes": "2000000"})
     _alter(peer, topic, {"max.message.bytes": "5000"}, version=version)
     _settled(peer, topic, {"max.message.bytes": "5000", "retention.ms": "604800000"})
@@ -214,7 +215,7 @@ def incremental_operation(peer: Peer, operations: list[tuple[str, int, str | Non
 
 @scenario
 def changes_take_effect(peer: Peer) -> None:
-    """max.message.bytes lowered and raised again while the topic is in use."""
+    """Lower max.message.bytes and raise it again while the topic is in use."""
     topic = peer.topic()
     request = produce_request(topic, Batch((Record(value=b"x" * 2_000),)))
     for operation, value, error_code in ((SET, "1000", 10), (DELETE, None, 0)):

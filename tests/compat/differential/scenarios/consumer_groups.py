@@ -1,4 +1,5 @@
-"""ConsumerGroupHeartbeat and ConsumerGroupDescribe (KIP-848): members that join, give back, get, leave and come back."""
+"""ConsumerGroupHeartbeat and ConsumerGroupDescribe (KIP-848): members join, release and receive partitions,
+leave, and return."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ LEAVES_FOR_A_WHILE = -2
 
 @dataclass
 class Member:
-    """One member in the newest version; it remembers its epoch and what it was given."""
+    """A member in the newest version of the protocol; it remembers its member epoch and its partitions."""
 
     peer: Peer
     group_id: str
@@ -30,7 +31,7 @@ class Member:
     owned: list[Plain] = field(default_factory=list)
 
     def request(self, **more: Any) -> Plain:
-        """What it sends when nothing has changed."""
+        """Return the heartbeat of a member for which nothing has changed."""
         return {
             "group_id": self.group_id,
             "member_id": self.member_id,
@@ -46,11 +47,11 @@ class Member:
         }
 
     def beat(self, version: int = 1, **more: Any) -> Plain:
-        """A heartbeat; what is answered is taken."""
+        """Send a heartbeat and adopt the answer."""
         return self.take(self.peer.call("consumer_group_heartbeat", version, **self.request(**more)))
 
     def take(self, answer: Plain) -> Plain:
-        """Remembers what an answer tells."""
+        """Remember the member epoch and the partitions of an answer."""
         if answer and answer["error_code"] == 0:
             self.member_epoch = answer["member_epoch"]
             if answer["assignment"] is not None:
@@ -58,7 +59,7 @@ class Member:
         return answer
 
     def full(self, **more: Any) -> Plain:
-        """All that there is to tell."""
+        """Return all fields of a full heartbeat."""
         told = {
             "rebalance_timeout": REBALANCE_TIMEOUT_MS,
             "subscribed_topic_names": list(self.topics),
@@ -71,14 +72,15 @@ class Member:
         return self.beat(version, **self.full(**more))
 
     def confirm(self) -> Plain:
-        """Tells what it has: what it was given, and no more."""
+        """Confirm the assignment: report exactly the assigned partitions as owned."""
         return self.beat(topic_partitions=self.owned)
 
     def leave(self, version: int = 1, member_epoch: int = LEAVES) -> Plain:
         return self.beat(version, member_epoch=member_epoch)
 
     def await_partitions(self, count: int, **first: Any) -> None:
-        """Heartbeats until it has so many; what comes on the way is not compared, as Kafka looks in the background."""
+        """Send heartbeats until the member has this many partitions. The answers on the way are not compared,
+        because Kafka assigns partitions in the background."""
 
         request = self.request(**first)
         deadline_s = time.monotonic() + SETTLE_TIMEOUT_S
@@ -101,7 +103,8 @@ def describe(peer: Peer, *group_ids: str, version: int = 1, operations: bool = F
 
 
 def _topic(peer: Peer, suffix: str = "t", *, partitions: int = 1) -> Topic:
-    """A topic that the coordinator gives away already: Kafka's hears of topics in the background, later than others."""
+    """Create a topic and wait until the group coordinator assigns it: Kafka's learns of topics in the
+    background."""
     topic = peer.topic(suffix, partitions=partitions)
     scout = Member(peer, peer.group(f"scout-{suffix}"), [topic.name], "scout")
     scout.await_partitions(partitions, **scout.full())
@@ -111,7 +114,7 @@ def _topic(peer: Peer, suffix: str = "t", *, partitions: int = 1) -> Topic:
 
 
 def _alone(peer: Peer, *, partitions: int = 4, **more: Any) -> tuple[Topic, Member]:
-    """The one member of a stable group."""
+    """Return a topic and the only member of a stable group."""
     topic = _topic(peer, partitions=partitions)
     member = Member(peer, peer.group(), [topic.name], **more)
     member.join()
@@ -120,7 +123,7 @@ def _alone(peer: Peer, *, partitions: int = 4, **more: Any) -> tuple[Topic, Memb
 
 
 def _two(peer: Peer, *, partitions: int = 4) -> tuple[Topic, Member, Member]:
-    """A group in which each of two members has its half."""
+    """Return a topic and the two members of a group, each with half of the partitions."""
     topic, first = _alone(peer, partitions=partitions)
     second = Member(peer, first.group_id, first.topics, "m2")
     second.join()
@@ -131,7 +134,7 @@ def _two(peer: Peer, *, partitions: int = 4) -> tuple[Topic, Member, Member]:
     return topic, first, second
 
 
-# The whole life.
+# --- the life of a group
 
 
 @scenario_for_each(range(2))
@@ -155,7 +158,7 @@ def life(peer: Peer, version: int) -> None:
 
 @scenario
 def two_members_share(peer: Peer) -> None:
-    """The second gets a partition only when the first has given it back."""
+    """Give the second member a partition only after the first has released it."""
     _, first = _alone(peer)
     second = Member(peer, first.group_id, first.topics, "m2")
     second.join()
@@ -190,7 +193,7 @@ def ranges(peer: Peer) -> None:
     describe(peer, group_id)
 
 
-# What is refused.
+# --- requests that are refused
 
 
 @scenario_for_each(range(2))
@@ -262,7 +265,7 @@ def leaves_for_a_while_without_an_instance_id(peer: Peer) -> None:
 
 @scenario_for_each({"-1": -1, "1": 1, "2": 2, "-3": -4})
 def another_epoch(peer: Peer, step: int) -> None:
-    """Ahead of the coordinator's, behind it, and behind it with all that there is to tell."""
+    """Send epochs ahead of the coordinator's and behind it; behind it also with a full heartbeat."""
     _, member = _alone(peer)
     known = member.member_epoch
     member.beat(member_epoch=known + step)
@@ -272,7 +275,7 @@ def another_epoch(peer: Peer, step: int) -> None:
     member.beat()
 
 
-# Answers that got lost.
+# --- answers that the client lost
 
 
 @scenario
@@ -286,7 +289,7 @@ def lost_answer_to_a_join(peer: Peer) -> None:
 
 @scenario
 def joins_again_from_nothing(peer: Peer) -> None:
-    """A member that has come further than its first epoch."""
+    """Join again with epoch 0 as a member whose epoch is already higher than its first."""
     topic, member = _alone(peer)
     other = _topic(peer, "other")
     member.topics = [topic.name, other.name]
@@ -324,7 +327,7 @@ def lost_answer_that_took_partitions(peer: Peer) -> None:
     second.confirm()
 
 
-# Giving back.
+# --- members that release partitions
 
 
 @scenario
@@ -410,7 +413,7 @@ def other_changes_of_a_member(peer: Peer) -> None:
     describe(peer, member.group_id)
 
 
-# Topics.
+# --- changes of topics
 
 
 @scenario
@@ -446,7 +449,7 @@ def topic_that_is_deleted(peer: Peer) -> None:
 
 @scenario
 def regular_expression(peer: Peer) -> None:
-    """Kafka looks the names up in the background."""
+    """Subscribe by a regular expression. Kafka resolves it in the background."""
     topic = peer.topic("one", partitions=2)
     member = Member(peer, peer.group(), [])
     regex = f"{topic.name[:-3]}(one|two)"
@@ -457,7 +460,7 @@ def regular_expression(peer: Peer) -> None:
     member.beat()
 
 
-# Static members.
+# --- static members
 
 
 @scenario
@@ -496,7 +499,7 @@ def static_member_of_an_instance_in_use(peer: Peer) -> None:
 
 @scenario
 def static_member_joins_twice(peer: Peer) -> None:
-    """As one does that never got the answer."""
+    """Join twice as a static member that never got the first answer."""
     _, member = _alone(peer, instance_id="i")
     member.join()
 
@@ -512,7 +515,7 @@ def static_member_leaves_for_good_and_comes_back(peer: Peer) -> None:
 
 @scenario
 def static_member_away_while_another_joins(peer: Peer) -> None:
-    """What it had stays its own until it is back or given up."""
+    """Keep the partitions of a static member that is away until it returns or gives them up for good."""
     _, member = _alone(peer, instance_id="i")
     member.leave(member_epoch=LEAVES_FOR_A_WHILE)
     other = Member(peer, member.group_id, member.topics, "m2")
@@ -551,7 +554,7 @@ def instance_id_comes_later(peer: Peer) -> None:
     describe(peer, member.group_id)
 
 
-# Between the protocols, and offsets.
+# --- groups of the other protocol, and offsets
 
 
 @scenario
@@ -605,7 +608,8 @@ def offsets_of_a_member(peer: Peer) -> None:
 
 @scenario
 def classic_requests_to_a_consumer_group(peer: Peer) -> None:
-    """A member of the classic protocol that speaks none of the group's assignors, and Heartbeat, Sync, Leave."""
+    """Join a consumer group with a classic member that supports none of its assignors; then send Heartbeat,
+    SyncGroup and LeaveGroup."""
     _, member = _alone(peer)
     classic = GroupMember(peer, member.group_id, protocol_type="connect")
     classic.join()

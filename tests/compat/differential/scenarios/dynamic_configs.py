@@ -1,4 +1,4 @@
-"""What may be altered, of topics, brokers and loggers, and the sentences about what may not."""
+"""Which configs of topics, brokers and loggers can be altered, and the error messages for the others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Change = tuple[str, int, str | None]
 
 
 def _alter(peer: Peer, kind: int, name: str, *changes: Change, validate_only: bool = True) -> None:
-    """Notes the error together with its sentence, word for word."""
+    """Record the error code and the exact error message."""
     rows = [{"name": key, "config_operation": operation, "value": value} for key, operation, value in changes]
     resource = {"resource_type": kind, "resource_name": name, "configs": rows}
     answer = peer.wire.call(
@@ -101,7 +101,7 @@ def topic(peer: Peer, changes: Sequence[Change]) -> None:
 
 @scenario
 def every_configuration_of_a_topic(peer: Peer) -> None:
-    """Value, source, type and synonyms of each, of one that is set and the others."""
+    """Describe all configs of a topic, one of them set: value, source, type and synonyms."""
     topic = peer.topic(configs={"segment.ms": "7777"})
     peer.note("configurations", **_described(peer, TOPIC, topic.name))
 
@@ -117,7 +117,7 @@ def topic_in_other_words(peer: Peer) -> None:
 
 @scenario
 def topic_not_as_here(peer: Peer) -> None:
-    """Kafka takes these; they would do nothing here."""
+    """Set configs that Kafka accepts and Seqgate refuses, because they would have no effect in Seqgate."""
     name = peer.topic().name
     _alter(peer, TOPIC, name, ("preallocate", SET, "true"))
     _alter(peer, TOPIC, name, ("compression.zstd.level", SET, "22"))
@@ -163,7 +163,7 @@ def broker(peer: Peer, is_this: bool) -> None:
 
 @scenario
 def broker_in_other_words(peer: Peer) -> None:
-    """Kafka lets the Java classes speak that it fails in."""
+    """Set values for which Kafka's error message names the Java class that failed."""
     node = _node(peer)
     _alter(peer, BROKER, node, ("log.retention.ms", SET, "0"))
     _alter(peer, BROKER, node, ("max.connections.per.ip", SET, "0"))
@@ -178,7 +178,7 @@ def broker_names_unknown(peer: Peer) -> None:
 
 @scenario
 def what_can_be_altered_on_a_broker(peer: Peer) -> None:
-    """Of all settings that both have: their types, and whether they can be altered."""
+    """Compare all settings that both endpoints have: their types, and whether they can be altered."""
     configs = _described(peer, BROKER, _node(peer))["configs"]
     rows = [
         {"name": config["name"], "read_only": config["read_only"], "config_type": config["config_type"]}
@@ -192,7 +192,7 @@ DELAY, OF_A_TOPIC = "log.segment.delete.delay.ms", "file.delete.delay.ms"
 
 @scenario
 def synonyms(peer: Peer) -> None:
-    """The topic's own value comes before this broker's, that before all brokers', that before the default."""
+    """Compare the order of synonyms: the topic's own value, this broker's, all brokers', the default."""
     node, topic = _node(peer), peer.topic().name
 
     def shown(kind: int, name: str, key: str, value: str) -> None:

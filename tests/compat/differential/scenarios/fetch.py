@@ -51,7 +51,7 @@ def empty_log(peer: Peer) -> None:
 
 @scenario_for_each({str(limit): limit for limit in (0, 1, 60, 61, 375, 500, 1_000, 1_500, 5_000)})
 def partition_limit(peer: Peer, limit: int) -> None:
-    """A batch is cut at the limit, except the first, which comes whole."""
+    """Cut a batch at the limit of the partition, except the first batch, which is returned whole."""
     topic = _filled(peer)
     peer.fetch(topic, 0, partition_max_bytes=limit)
     peer.fetch(topic, 4, partition_max_bytes=limit)
@@ -75,7 +75,7 @@ def negative_limits(peer: Peer, limit: int) -> None:
 
 @scenario_for_each({"request": (700, 1 << 20), "partition": (1 << 20, 700), "tiny": (10, 10)})
 def limits_over_partitions(peer: Peer, limits: tuple[int, int]) -> None:
-    """Only the first partition that has anything may exceed the limit of the request."""
+    """Only the first partition with records may exceed the limit of the request."""
     topic = peer.topic(partitions=3)
     for _ in range(3):
         peer.produce(topic, {0: Batch(records(2, 100)), 1: Batch(records(2, 100)), 2: Batch(records(2, 100))})
@@ -100,7 +100,7 @@ def waits_for_nothing(peer: Peer) -> None:
 
 @scenario
 def woken_by_a_produce(peer: Peer) -> None:
-    """A long poll of one connection ends when another connection appends."""
+    """End a long poll when another connection appends records."""
     topic = peer.topic()
     waiting = peer.connect()
     request = fetch_request(topic, 0, max_wait=8_000, min_bytes=1)
@@ -199,7 +199,7 @@ def compressed_batches_come_whole(peer: Peer, codec: str) -> None:
 def _session(
     peer: Peer, topic: Topic, version: int, session: tuple[int, int], *rows: tuple[int, int]
 ) -> Plain:
-    """A fetch within a session; each row is (partition, fetch offset)."""
+    """Send a fetch within a fetch session; each row is (partition, fetch offset)."""
     wanted = [
         {"partition": partition, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
         for partition, offset in rows
@@ -213,7 +213,7 @@ def _session(
 
 @scenario_for_each((7, 9, 12, 13, 15, 17, 18))
 def session(peer: Peer, version: int) -> None:
-    """Opened with everything, goes on with changes only."""
+    """Open a fetch session with all partitions; name only changes from then on."""
     topic = peer.topic(partitions=3)
     peer.produce(topic, {0: Batch(records(2)), 1: Batch(records(1))})
     opened = _session(peer, topic, version, (0, 0), (0, 0), (1, 0), (2, 0))
@@ -228,7 +228,7 @@ def session(peer: Peer, version: int) -> None:
 
 @scenario_for_each((7, 12, 13, 18))
 def session_epochs(peer: Peer, version: int) -> None:
-    """A wrong epoch is an error, and the session goes on with the right one."""
+    """A wrong session epoch is an error, and the session continues with the right one."""
     topic = peer.topic()
     peer.produce(topic, Batch(records(2)))
     number = _session(peer, topic, version, (0, 0), (0, 0)).get("session_id", 0)
@@ -271,7 +271,7 @@ def session_forgets(peer: Peer, version: int) -> None:
 
 @scenario_for_each((7, 12, 13, 18))
 def session_with_errors(peer: Peer, version: int) -> None:
-    """Errors are told again in every incremental answer."""
+    """Every incremental answer repeats the errors of partitions."""
     topic = peer.topic()
     peer.produce(topic, Batch(records(2)))
     number = _session(peer, topic, version, (0, 0), (0, 99), (4, 0)).get("session_id", 0)

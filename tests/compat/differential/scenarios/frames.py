@@ -1,4 +1,4 @@
-"""ApiVersions, and frames that no decent client sends."""
+"""ApiVersions, and malformed frames that no proper client sends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def api_versions(peer: Peer, version: int) -> None:
 
 @scenario_for_each({"5": 5, "99": 99, "32767": 32_767, "-1": -1})
 def api_versions_too_new(peer: Peer, version: int) -> None:
-    """Answered in version 0, whatever the request's own version; the connection goes on."""
+    """Get an answer in version 0, whatever version was asked for; the connection stays open."""
     payload = (
         encode_header(API_VERSIONS, version, 1, flexible=True, client_id="wire") + b"\x05wire\x041.0\x00"
     )
@@ -174,7 +174,7 @@ def tags_in_the_body(peer: Peer, tags: bytes) -> None:
 
 @scenario
 def frame_in_pieces(peer: Peer) -> None:
-    """A request that arrives byte by byte, and two in one segment."""
+    """Send a request byte by byte, then two requests in one TCP segment."""
     payload = encode("api_versions", 0, {}, correlation_id=1)
     framed = struct.pack(">i", len(payload)) + payload
     for index in range(len(framed)):

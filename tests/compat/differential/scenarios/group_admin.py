@@ -1,4 +1,4 @@
-"""FindCoordinator, ListGroups, DescribeGroups, DeleteGroups, and the topic that groups are stored in."""
+"""FindCoordinator, ListGroups, DescribeGroups, DeleteGroups, and the topic that stores groups."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OPERATIONS_SINCE = 3
 
 
 def _simple_group(peer: Peer, suffix: str = "simple") -> tuple[str, Topic]:
-    """A group without members that has an offset."""
+    """Return a group that has an offset and no members, and the topic of the offset."""
     topic, group_id = peer.topic(suffix), peer.group(suffix)
     rows = [committed(topic, {0: 5})]
     peer.call(
@@ -47,7 +47,7 @@ def _stable(peer: Peer, suffix: str = "stable") -> GroupMember:
 
 @scenario_for_each(range(7))
 def find_group_coordinator(peer: Peer, version: int) -> None:
-    """By one key, and from v4 on by several, one of them empty and one twice."""
+    """Ask for one key, and from v4 on for several at once: one empty, one twice."""
     peer.group()
     one, two = peer.name("one"), peer.name("two")
     peer.call("find_coordinator", version, key=one, key_type=0, coordinator_keys=[one])
@@ -59,7 +59,7 @@ def find_group_coordinator(peer: Peer, version: int) -> None:
 
 @scenario_for_each(range(1, 7))
 def find_coordinator_of_what(peer: Peer, version: int) -> None:
-    """Types that nobody has, and share groups' before their version."""
+    """Ask for key types that do not exist, and for share groups before the version that has them."""
     peer.group()
     for key_type in (3, -1, 127):
         peer.call("find_coordinator", version, key="k", key_type=key_type, coordinator_keys=["k", ""])
@@ -77,7 +77,7 @@ def find_transaction_coordinator(peer: Peer, version: int) -> None:
 
 @scenario
 def find_share_coordinator(peer: Peer) -> None:
-    """Keys are group:topic id:partition; anything else is a mistake."""
+    """Ask for keys in the form group:topic id:partition, and for others, which are errors."""
     for key in ("", "k", "g:k:0", f"g:{NO_TOPIC_ID}:x", ":::"):
         peer.call("find_coordinator", 6, key_type=2, coordinator_keys=[key])
 
@@ -143,7 +143,8 @@ def list_groups_of_types(peer: Peer, types: list[str]) -> None:
 
 @scenario_for_each(range(7))
 def describe_groups(peer: Peer, version: int) -> None:
-    """Unknown, without members, with some; one twice; with what one may do."""
+    """Describe groups that do not exist, that have members and have none, one of them twice; ask for the
+    authorized operations too."""
     simple, _ = _simple_group(peer)
     stable = _stable(peer)
     gone = _stable(peer, "gone")
@@ -160,7 +161,7 @@ def describe_groups(peer: Peer, version: int) -> None:
 
 @scenario_for_each(range(7))
 def describe_states(peer: Peer, version: int) -> None:
-    """Metadata and protocol are told of a stable group only."""
+    """Describe a group in each state: only a stable group shows its protocol and the members' metadata."""
     member = GroupMember(peer, peer.group(), protocols={"a": subscription("1"), "b": subscription("2")})
     member.join()
     await_state(peer, member.group_id, "CompletingRebalance")
@@ -234,7 +235,7 @@ def delete_a_group_in_every_state(peer: Peer) -> None:
     pending.answer()
 
 
-# The topic that it all lies in.
+# --- the topic that stores groups
 
 
 @scenario_for_each(range(2, 8))
@@ -261,7 +262,8 @@ def metadata_of_the_offsets_topic(peer: Peer, version: int) -> None:
 
 @scenario
 def other_changes_of_the_offsets_topic(peer: Peer) -> None:
-    """Nobody stops an administrator; only what changes nothing is tried here."""
+    """Change the topic of offsets as an administrator. This is allowed; the scenario sends only changes
+    without effect."""
     peer.group()
     counted = {"name": OFFSETS_TOPIC.name, "count": 0, "assignments": None}
     peer.call("create_partitions", 3, topics=[counted], timeout=5_000, validate_only=True)

@@ -24,7 +24,7 @@ def _describe(
 
 
 def _settled(peer: Peer, group_id: str, expected: Mapping[str, str]) -> None:
-    """Waits until the values show, and compares all that the group has."""
+    """Wait until the group shows these values, and record all its configs."""
 
     def shows(answer: Plain) -> bool:
         found = {config["name"]: config["value"] for config in answer["results"][0]["configs"]}
@@ -54,7 +54,7 @@ def _incremental(
 
 @scenario_for_each(range(1, 5))
 def describe(peer: Peer, version: int) -> None:
-    """A group need not exist."""
+    """Describe a group that does not exist: it shows the defaults."""
     group_id = peer.name("g")
     _describe(peer, group_id, version=version)
     _describe(peer, group_id, [SESSION, RESET], version=version, include_synonyms=True)
@@ -67,7 +67,7 @@ def describe(peer: Peer, version: int) -> None:
 
 @scenario_for_each(range(3))
 def alter(peer: Peer, version: int) -> None:
-    """Replaces everything that was set before."""
+    """Replace all configs that were set before (AlterConfigs)."""
     group_id = peer.name("g")
     _alter(peer, group_id, (SESSION, "50000"), (LEVEL, "read_committed"), version=version)
     _settled(peer, group_id, {SESSION: "50000", LEVEL: "read_committed"})
@@ -111,7 +111,7 @@ BOUNDED: dict[str, tuple[str, int, int]] = {
 
 @scenario_for_each(BOUNDED)
 def numbers(peer: Peer, case: tuple[str, int, int]) -> None:
-    """Each just within and just outside of its bounds, and no number at all."""
+    """Set values just inside and just outside of each bound, and values that are no numbers."""
     name, smallest, largest = case
     edges = [str(value) for value in (smallest - 1, smallest, largest, largest + 1)]
     for value in (*edges, "0", "-1", "soon", "", "1e4", "99999999999"):
@@ -195,7 +195,7 @@ def one_refused_of_several(peer: Peer) -> None:
 
 @scenario_for_each(range(2))
 def list_resources(peer: Peer, version: int) -> None:
-    """Version 0 lists client metrics, of which there are none."""
+    """List resources: version 0 lists client metrics, of which there are none."""
     group_id = peer.name("g")
     _incremental(peer, group_id, (SESSION, SET, "50000"))
     _settled(peer, group_id, {SESSION: "50000"})

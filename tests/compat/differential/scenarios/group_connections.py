@@ -1,4 +1,5 @@
-"""Groups where connections get lost, ask ahead or ask for one another; and names that nobody expects."""
+"""Group members whose connections are lost or pipeline requests, requests for another member, and unusual
+names."""
 
 from __future__ import annotations
 
@@ -22,13 +23,13 @@ def _stable(peer: Peer, **more: object) -> GroupMember:
 
 
 def _other(peer: Peer, leader: GroupMember, **more: object) -> GroupMember:
-    """A member that is not in the group yet, with a connection of its own."""
+    """Return another member, with its own connection, that has not joined the group yet."""
     protocols = {"range": subscription("other")}
     return GroupMember(peer.connect(), leader.group_id, protocols=protocols, **more)  # type: ignore[arg-type]
 
 
 def _two(peer: Peer) -> tuple[GroupMember, GroupMember]:
-    """The assignment is awaited."""
+    """Return two members of a group that waits for the leader's assignment."""
     leader = _stable(peer)
     other = _other(peer, leader)
     pending = other.begin_join()
@@ -43,7 +44,8 @@ def _two(peer: Peer) -> tuple[GroupMember, GroupMember]:
 
 @scenario
 def connection_is_lost_while_it_waits_to_join(peer: Peer) -> None:
-    """The member stays: it may have its answer over another connection."""
+    """Lose the connection of a member that waits to join. The member stays and can get its answer over
+    another connection."""
     leader = _stable(peer)
     other = _other(peer, leader)
     other.begin_join()
@@ -66,7 +68,8 @@ def connection_is_lost_while_it_waits_for_the_assignment(peer: Peer) -> None:
 
 @scenario
 def one_member_joins_over_two_connections(peer: Peer) -> None:
-    """The later request takes the place of the earlier one, which Kafka leaves without an answer."""
+    """Join twice as one member over two connections. The later request replaces the earlier one, which Kafka
+    never answers."""
     leader = _stable(peer)
     other = _other(peer, leader)
     other.ask_for_id()
@@ -95,7 +98,7 @@ def one_connection_for_two_groups(peer: Peer) -> None:
 
 @scenario
 def asks_ahead(peer: Peer) -> None:
-    """Requests of one connection are answered one after the other."""
+    """Pipeline requests over one connection: the answers come one after the other."""
     leader = _stable(peer)
     peer.pipelined(
         [
@@ -125,7 +128,8 @@ def followers_assignment_is_not_taken(peer: Peer) -> None:
 
 @scenario
 def follower_joins_again_while_the_assignment_is_awaited(peer: Peer) -> None:
-    """Unchanged it gets the same generation; with another subscription everyone joins again."""
+    """Join again as a follower before the assignment. Unchanged, it gets the same generation; with another
+    subscription, all members must rejoin."""
     leader, other = _two(peer)
     other.join()
     other.protocols = {"range": subscription("changed")}
@@ -153,7 +157,7 @@ def session_of_one_ends(peer: Peer) -> None:
 
 @scenario
 def session_of_a_static_member_ends(peer: Peer) -> None:
-    """It leaves as any other does, and its instance id is free."""
+    """End the session of a static member: it leaves as any member does, and its instance id is free again."""
     member = _stable(peer, instance_id="i", session_timeout=1_000)
     await_state(peer, member.group_id, "Empty")
     member.heartbeat()
@@ -206,7 +210,7 @@ def instance_names(peer: Peer, instance_id: str) -> None:
 
 @scenario_for_each({"null": None, "empty": "", "own": CLIENT_ID, "odd": "a b:/ü"})
 def client_ids(peer: Peer, client_id: str | None) -> None:
-    """Member ids begin with it."""
+    """Join with different client ids: a member id begins with the client id."""
     member = GroupMember(peer, peer.group())
     for version in (3, 9):
         body = encode_body("join_group", version, member.join_request())

@@ -15,12 +15,12 @@ from tests.compat.differential.scenario import scenario, scenario_for_each
 
 
 def _member(peer: Peer, group_id: str, name: str = "", **more: object) -> GroupMember:
-    """A member whose subscription tells it apart."""
+    """Return a member whose subscription contains its name."""
     return GroupMember(peer, group_id, protocols={"range": subscription("t", name)}, **more)  # type: ignore[arg-type]
 
 
 def _two_joined(peer: Peer, version: int = 9) -> tuple[GroupMember, GroupMember]:
-    """Both are in a generation that waits for the leader's assignment."""
+    """Return leader and follower of a generation that waits for the leader's assignment."""
     leader = _member(peer, peer.group(), "leader")
     leader.join(version)
     leader.assign_itself(min(version, 5))
@@ -33,7 +33,7 @@ def _two_joined(peer: Peer, version: int = 9) -> tuple[GroupMember, GroupMember]
 
 
 def _share(leader: GroupMember, other: GroupMember, version: int = 5) -> None:
-    """The leader assigns while the other waits."""
+    """Let the leader assign one partition each while the follower waits."""
     waiting = other.peer.begin("sync_group", version, **other.sync_request())
     leader.sync({leader.member_id: assignment("t", 0), other.member_id: assignment("t", 1)}, min(version, 5))
     waiting.answer()
@@ -60,7 +60,7 @@ def two_members(peer: Peer, version: int) -> None:
 
 @scenario_for_each(range(2, 11))
 def rebalance_in_progress(peer: Peer, version: int) -> None:
-    """What the old member is told while a new one waits to join: a commit is taken all the same."""
+    """Send each request of the old member while a new one waits to join: only its commit is accepted."""
     topic = peer.topic()
     leader = _member(peer, peer.group(), "leader")
     leader.join()
@@ -109,7 +109,7 @@ def member_leaves_while_others_wait_to_sync(peer: Peer) -> None:
 
 @scenario
 def last_but_one_leaves_the_join(peer: Peer) -> None:
-    """A rebalance that waits only for the one who leaves goes on at once."""
+    """Let the only member that a rebalance waits for leave: the rebalance completes at once."""
     leader, other = _two(peer)
     pending = other.peer.begin(
         "join_group", 9, **other.join_request(protocols=[_row("range", b"\0\0\0\0\0\0")])
@@ -126,7 +126,7 @@ def _row(name: str, metadata: bytes) -> dict[str, object]:
 
 @scenario
 def member_never_joins_again(peer: Peer) -> None:
-    """The rebalance timeout gives up the leader; the other leads."""
+    """Let the leader miss the rebalance timeout: it is removed, and the other member leads."""
     leader = _member(peer, peer.group(), "leader", rebalance_timeout=1_000)
     leader.join()
     leader.assign_itself()
@@ -139,7 +139,7 @@ def member_never_joins_again(peer: Peer) -> None:
 
 @scenario
 def member_never_syncs(peer: Peer) -> None:
-    """Those who did not ask for their assignment in time are given up."""
+    """Remove the members that did not send SyncGroup in time."""
     leader = _member(peer, peer.group(), "leader", rebalance_timeout=1_000)
     leader.join()
     leader.assign_itself()
@@ -156,7 +156,8 @@ def member_never_syncs(peer: Peer) -> None:
 
 @scenario
 def follower_joins_again(peer: Peer) -> None:
-    """Without a change it gets the present generation; with one everyone joins again."""
+    """Join again as a follower. Unchanged, it gets the current generation; with another subscription, all
+    members must rejoin."""
     leader, other = _two(peer)
     other.join()
     leader.heartbeat()
@@ -170,7 +171,7 @@ def follower_joins_again(peer: Peer) -> None:
 
 @scenario
 def protocol_of_the_majority(peer: Peer) -> None:
-    """Each votes for the first it has of what all have."""
+    """Choose the protocol by votes: a member votes for the first in its list that all members support."""
     first = GroupMember(peer, peer.group(), protocols={"a": subscription("1"), "b": subscription("1")})
     first.join()
     first.sync()
@@ -206,7 +207,8 @@ def new_member_while_the_assignment_is_awaited(peer: Peer) -> None:
 
 @scenario_for_each(range(5, 10))
 def static_member_restarts(peer: Peer, version: int) -> None:
-    """It goes on under a new id without a rebalance; whoever uses the old id is fenced."""
+    """Restart a static member: it continues under a new member id without a rebalance, and the old member id
+    is fenced."""
     topic = peer.topic()
     member = GroupMember(peer, peer.group(), "i")
     member.join(version)
@@ -241,7 +243,7 @@ def static_member_restarts_with_another_subscription(peer: Peer) -> None:
 
 @scenario_for_each(range(5, 10))
 def static_members(peer: Peer, version: int) -> None:
-    """Two of them; a follower restarts, and then the leader."""
+    """Join two static members; restart the follower, and then the leader."""
     leader = _member(peer, peer.group(), "leader", instance_id="one")
     leader.join(version)
     leader.assign_itself()
@@ -264,7 +266,8 @@ def static_members(peer: Peer, version: int) -> None:
 
 @scenario
 def static_member_is_replaced_while_it_waits(peer: Peer) -> None:
-    """Both its join and its sync are answered with the fencing."""
+    """Replace a static member while it waits: its JoinGroup and its SyncGroup are answered with
+    FENCED_INSTANCE_ID."""
     leader = _member(peer, peer.group(), "leader")
     leader.join()
     leader.assign_itself()
@@ -287,7 +290,7 @@ def static_member_is_replaced_while_it_waits(peer: Peer) -> None:
 
 @scenario
 def unknown_instance(peer: Peer) -> None:
-    """A member id with an instance id that nobody has, or that another has."""
+    """Send a member id with an instance id that does not exist, or that belongs to another member."""
     member = GroupMember(peer, peer.group(), "i")
     member.join()
     member.assign_itself()
@@ -315,7 +318,7 @@ def static_member_leaves_by_its_instance_id(peer: Peer) -> None:
 
 @scenario
 def static_member_stays_through_a_rebalance(peer: Peer) -> None:
-    """One that does not join again in time keeps its place until its session ends."""
+    """Let a static member miss a rebalance: it stays in the group until its session ends."""
     static = _member(peer, peer.group(), "static", instance_id="i", rebalance_timeout=1_000)
     static.join()
     static.assign_itself()

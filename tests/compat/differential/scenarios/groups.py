@@ -1,4 +1,4 @@
-"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup: the life of one member, and what is refused."""
+"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup: the life of one member, and requests that are refused."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ NOBODY = "nobody-00000000-0000-0000-0000-00000000beef"
 
 
 def _alone(peer: Peer, **more: Any) -> GroupMember:
-    """The one member of a stable group."""
+    """Return the only member of a stable group."""
     member = GroupMember(peer, peer.group(), **more)
     member.join()
     member.assign_itself()
     return member
 
 
-# The whole life.
+# --- the life of a group
 
 
 @scenario_for_each(range(10))
 def life(peer: Peer, version: int) -> None:
-    """Every API in a version of about the same age."""
+    """Use versions of all APIs that were released at about the same time."""
     topic = peer.topic()
     member = GroupMember(peer, peer.group(), protocols={"range": subscription(topic.name)})
     member.join(version)
@@ -40,7 +40,8 @@ def life(peer: Peer, version: int) -> None:
 
 @scenario_for_each(range(10))
 def joins_again(peer: Peer, version: int) -> None:
-    """The leader begins a generation anew, a member without a change while it completes does not."""
+    """Join again: the leader of a stable group begins a new generation; an unchanged member of a rebalance
+    does not."""
     member = GroupMember(peer, peer.group())
     member.join(version)
     member.join(version)
@@ -53,7 +54,7 @@ def joins_again(peer: Peer, version: int) -> None:
 
 @scenario_for_each(range(4, 10))
 def member_id_required(peer: Peer, version: int) -> None:
-    """A member id that was handed out is good once."""
+    """Use a member id that was handed out: it is valid for one join."""
     member = GroupMember(peer, peer.group())
     member.ask_for_id(version)
     await_state(peer, member.group_id, "Empty")
@@ -88,7 +89,7 @@ def pending_member_with_an_instance_id(peer: Peer) -> None:
 
 @scenario_for_each(range(10))
 def unknown_member(peer: Peer, version: int) -> None:
-    """In a group that does not exist, and in one that does."""
+    """Send requests with an unknown member id, to a group that does not exist and to one that does."""
     member = GroupMember(peer, peer.group(), member_id=NOBODY, generation_id=1)
     peer.call("join_group", version, **member.join_request())
     member.sync(version=min(version, 5))
@@ -165,7 +166,7 @@ def unreadable_subscription(peer: Peer, metadata: bytes) -> None:
 
 @scenario_for_each((0, 3, 4, 6, 7, 9))
 def inconsistent_protocol(peer: Peer, version: int) -> None:
-    """Another type, and no protocol that both speak."""
+    """Join with another protocol type, and without a protocol that both members support."""
     first = _alone(peer)
     for protocol_type, name in (("connect", "range"), ("consumer", "sticky"), ("consumer", "")):
         asked = GroupMember(peer, first.group_id, protocol_type=protocol_type, protocols={name: b""})
@@ -182,7 +183,7 @@ def protocol_twice(peer: Peer) -> None:
     peer.call("join_group", 3, **member.join_request(protocols=rows))
 
 
-# Agreeing.
+# --- assignments
 
 
 @scenario_for_each(range(6))
@@ -212,7 +213,7 @@ ASSIGNMENTS: dict[str, Any] = {
 
 @scenario_for_each(ASSIGNMENTS)
 def assignments(peer: Peer, given: dict[str, bytes]) -> None:
-    """Members that the leader forgot get nothing; what it assigned to strangers is dropped."""
+    """Assign nothing to a member, or something to strangers, whose assignment is dropped."""
     member = GroupMember(peer, peer.group())
     member.join()
     member.sync(given)
@@ -230,7 +231,7 @@ def assignment_twice(peer: Peer) -> None:
     peer.call("describe_groups", 5, groups=[member.group_id])
 
 
-# Staying and leaving.
+# --- heartbeats and leaving
 
 
 @scenario_for_each(range(5))
@@ -262,7 +263,7 @@ def _rows(*identities: tuple[str, str | None]) -> list[Plain]:
 
 @scenario_for_each((3, 4, 5))
 def leaving_of_what(peer: Peer, version: int) -> None:
-    """Nobody, strangers, one twice."""
+    """Let no member leave, strangers, and one member twice."""
     member = _alone(peer)
     member.leave(version, members=[])
     member.leave(version, members=_rows((NOBODY, None), ("", None), ("", "i"), (NOBODY, "i")))
@@ -283,7 +284,8 @@ def session_ends(peer: Peer) -> None:
 
 @scenario
 def leader_never_assigns(peer: Peer) -> None:
-    """Without a heartbeat the session ends; with some the rebalance timeout does."""
+    """Never send the leader's assignment. Its heartbeats keep the session alive until the rebalance timeout
+    removes it."""
     member = GroupMember(peer, peer.group(), rebalance_timeout=500)
     member.join()
     peer.eventually("heartbeat", 4, lambda answer: bool(answer["error_code"]), **member.identity())
@@ -292,7 +294,7 @@ def leader_never_assigns(peer: Peer) -> None:
 
 @scenario
 def handed_out_id_ends(peer: Peer) -> None:
-    """The others wait no longer than a session for a member that only asked for an id."""
+    """Ask for a member id and never join: a rebalance waits for such a member no longer than its session."""
     first = _alone(peer)
     late = GroupMember(peer, first.group_id, session_timeout=500)
     late.ask_for_id()

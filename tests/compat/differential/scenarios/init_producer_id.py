@@ -17,7 +17,7 @@ def every_version(peer: Peer, version: int) -> None:
 
 @scenario_for_each((3, 4, 5))
 def with_id_and_epoch(peer: Peer, version: int) -> None:
-    """What a producer says about its former id counts only in transactions."""
+    """Send a former producer id and epoch without a transactional id: they are ignored."""
     asked: dict[str, Any] = {"transactional_id": None, "transaction_timeout": 60_000}
     for producer_id, producer_epoch in ((5, 0), (5, -1), (-1, 3), (-1, -1), (-5, -5), (2**62, 32_767)):
         peer.call(

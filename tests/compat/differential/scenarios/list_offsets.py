@@ -14,7 +14,7 @@ EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
 
 
 def _filled(peer: Peer) -> Topic:
-    """Three batches whose records are 100 ms apart, the largest timestamp in the middle one."""
+    """Produce three batches with records 100 ms apart; the second has the largest timestamp."""
     topic = peer.topic()
     peer.produce(topic, Batch(records(3, step_ms=100)))
     peer.produce(topic, Batch((Record(timestamp_delta=400), Record(timestamp_delta=350)), base_timestamp=T))
@@ -30,7 +30,7 @@ def every_version(peer: Peer, version: int) -> None:
 
 @scenario_for_each(range(1, 12))
 def special_values(peer: Peer, version: int) -> None:
-    """Each special value has the version it came with; before it, it is a mistake."""
+    """Ask for each special value in every version: before the version that introduced it, it is an error."""
     topic = _filled(peer)
     peer.offsets(
         topic, -3, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD, -7, -(2**63), version=version
@@ -74,7 +74,7 @@ def log_append_time(peer: Peer) -> None:
 
 @scenario
 def after_delete_records(peer: Peer) -> None:
-    """Deleted records are not found by their time; the maximum is remembered."""
+    """Look up timestamps of deleted records: they are not found, but the maximum timestamp is remembered."""
     topic = _filled(peer)
     for offset in (1, 4, 7):
         wanted = [{"name": topic.name, "partitions": [{"partition_index": 0, "offset": offset}]}]
@@ -113,7 +113,7 @@ def unknown(peer: Peer, version: int) -> None:
 
 @scenario_for_each((1, 7, 11))
 def several(peer: Peer, version: int) -> None:
-    """Several partitions, one of them twice."""
+    """Ask for several partitions, one of them twice."""
     topic = peer.topic(partitions=3)
     peer.produce(topic, {0: Batch(records(2)), 2: Batch(records(5))})
     asked = [

@@ -31,7 +31,7 @@ def every_version(peer: Peer, version: int) -> None:
 
 @scenario_for_each(range(14))
 def unknown_topic(peer: Peer, version: int) -> None:
-    """Before version 4 a client can't forbid the creation."""
+    """Ask for an unknown topic. Before version 4 a client can't forbid its creation."""
     peer.topic("known")
     peer.call("metadata", version, **_asked(peer.name("known"), peer.name("nowhere")))
 
@@ -51,7 +51,7 @@ def no_topics(peer: Peer, version: int) -> None:
 
 @scenario_for_each((0, 3, 4, 8, 12, 13))
 def creates_a_topic(peer: Peer, version: int) -> None:
-    """The first answer is that there is no such topic; then it is there."""
+    """Ask for a topic that is then created: the first answer is an error, later ones contain the topic."""
     asked = _asked(peer.name(), create=True)
     peer.call("metadata", version, **asked)
     peer.existing()
@@ -179,7 +179,7 @@ def describe_topic_partitions_illegal_name(peer: Peer, name: str) -> None:
 
 @scenario
 def describe_all_topic_partitions(peer: Peer) -> None:
-    """No topics means all of them; the cursor leads past those of other scenarios."""
+    """Describe all topics by naming none. A cursor skips the topics of other scenarios."""
     first = peer.topic("one")
     peer.topic("two", partitions=2)
     cursor = {"topic_name": first.name, "partition_index": 0}

@@ -64,7 +64,8 @@ def of_unknown_groups(peer: Peer) -> None:
 
 @scenario
 def with_subscriptions(peer: Peer) -> None:
-    """What the members subscribe to stays, whatever the state; without members all goes."""
+    """Delete offsets: a topic that members subscribe to is refused in every state. Without members everything
+    is deleted."""
     read, other = peer.topic("read"), peer.topic("other", partitions=2)
     member = GroupMember(peer, peer.group(), protocols={"range": subscription(read.name)})
     member.join()
@@ -80,7 +81,8 @@ def with_subscriptions(peer: Peer) -> None:
 
 @scenario_for_each({"other type": "connect", "consumer": "consumer"})
 def of_members_without_a_subscription(peer: Peer, protocol_type: str) -> None:
-    """What a member of another type reads nobody knows; an empty subscription is one."""
+    """Delete offsets of members without a known subscription: another protocol type, or an empty
+    subscription."""
     topic = peer.topic()
     member = GroupMember(
         peer, peer.group(), protocol_type=protocol_type, protocols={"default": subscription()}
@@ -95,7 +97,8 @@ def of_members_without_a_subscription(peer: Peer, protocol_type: str) -> None:
 
 @scenario
 def while_a_rebalance_prepares(peer: Peer) -> None:
-    """The subscriptions of the last generation count until the next one."""
+    """Delete offsets during a rebalance: the subscriptions of the previous generation count until the next
+    begins."""
     read, wanted = peer.topic("read"), peer.topic("wanted")
     member = GroupMember(peer, peer.group(), protocols={"range": subscription(read.name)})
     member.join()

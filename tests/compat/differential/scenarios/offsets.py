@@ -16,7 +16,7 @@ BY_ID = 10
 
 
 def _commit(peer: Peer, group_id: str, topics: list[Plain], version: int = 9, **more: Any) -> Plain:
-    """A commit of a consumer outside any generation."""
+    """Commit as a consumer that belongs to no generation."""
     request = {
         "group_id": group_id,
         "generation_id_or_member_epoch": -1,
@@ -37,7 +37,7 @@ def _nowhere(peer: Peer) -> Topic:
 
 @scenario_for_each(COMMIT_VERSIONS)
 def commit(peer: Peer, version: int) -> None:
-    """A consumer that assigns partitions itself: no members, and yet a group."""
+    """Commit as a consumer that assigns its partitions itself: the group exists without members."""
     one, two = peer.topic("one", partitions=3), peer.topic("two")
     group_id = peer.group()
     _commit(peer, group_id, [committed(one, {0: 5, 2: 0}), committed(two, {0: 2**63 - 1})], version)
@@ -49,7 +49,7 @@ def commit(peer: Peer, version: int) -> None:
 
 @scenario_for_each(COMMIT_VERSIONS)
 def commit_to_unknown(peer: Peer, version: int) -> None:
-    """Topics and partitions that are not there, alone and beside one that is."""
+    """Commit to topics and partitions that do not exist, alone and together with one that exists."""
     topic = peer.topic()
     group_id = peer.group()
     _commit(peer, group_id, [committed(topic, {1: 5, -1: 5})], version)
@@ -63,7 +63,8 @@ def commit_to_unknown(peer: Peer, version: int) -> None:
 
 @scenario_for_each(COMMIT_VERSIONS)
 def commit_of_a_member(peer: Peer, version: int) -> None:
-    """Right and wrong generations, member ids and instance ids; unknown topics keep their own error."""
+    """Commit with right and wrong generations, member ids and instance ids. Unknown topics keep their own
+    error."""
     topic = peer.topic()
     member = GroupMember(peer, peer.group())
     member.commit(topic, version=version, generation_id_or_member_epoch=1)
@@ -103,7 +104,7 @@ def commit_of_a_static_member(peer: Peer, version: int) -> None:
 
 @scenario_for_each(COMMIT_VERSIONS)
 def commit_metadata(peer: Peer, version: int) -> None:
-    """4096 bytes are allowed; what is too large does not keep the rest from being committed."""
+    """Commit metadata of up to 4096 bytes. Metadata that is too large does not prevent the other commits."""
     topic = peer.topic(partitions=4)
     group_id = peer.group()
     for index, metadata in enumerate(("x" * 4096, "x" * 4097, "ü" * 2049, None)):
@@ -204,7 +205,7 @@ def _with_offsets(peer: Peer) -> tuple[Topic, Topic, str]:
 
 @scenario_for_each(FETCH_VERSIONS)
 def fetch(peer: Peer, version: int) -> None:
-    """What is committed, what is not, and what does not exist."""
+    """Fetch offsets that are committed, that are not, and of partitions that do not exist."""
     one, two, group_id = _with_offsets(peer)
     nowhere = _nowhere(peer)
     fetch_offsets(peer, group_id, [fetched(one, 2, 0, 1), fetched(two, 0, 5, -1)], version)
@@ -253,7 +254,7 @@ def several_groups(peer: Peer, version: int) -> None:
 
 @scenario_for_each((9, 10))
 def fetch_of_a_member(peer: Peer, version: int) -> None:
-    """Of a group of the classic protocol the member and its epoch count for nothing."""
+    """Fetch with a member id and epoch: a classic group ignores both."""
     topic = peer.topic()
     member = GroupMember(peer, peer.group())
     member.join()
@@ -275,7 +276,7 @@ def fetch_of_a_member(peer: Peer, version: int) -> None:
 
 @scenario
 def mixed_topic_ids(peer: Peer) -> None:
-    """Both directions of the version that names topics by id."""
+    """Commit and fetch in the version that names topics by id: known, unknown and empty ids."""
     one, two, group_id = _with_offsets(peer)
     rows = [
         committed(Topic("", NO_TOPIC_ID), {0: 1}),
@@ -291,7 +292,7 @@ def mixed_topic_ids(peer: Peer) -> None:
 
 @scenario
 def topic_is_deleted(peer: Peer) -> None:
-    """Its offsets go with it, and a topic of the same name begins without any."""
+    """Delete a topic: its offsets are deleted too, and a new topic of the same name begins without any."""
     one, two, group_id = _with_offsets(peer)
     peer.call("delete_topics", 5, topic_names=[one.name], timeout=10_000)
 

@@ -1,4 +1,4 @@
-"""Produce: every version, every way a batch can be wrong, and what one request may hold."""
+"""Produce: every version, every error of a batch, and what one request may contain."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HOUR_MS = 3_600_000
 NOW_MS = int(time.time() * 1000)
 COMPRESSIBLE = Batch(records(20, 100))
 
-# One produce request each; the log's end afterwards tells whether anything was appended.
+# Each case is one Produce request; the log end offset afterwards shows whether anything was appended.
 BATCHES: dict[str, Records] = {
     "wrong crc": replace(THREE, crc=1),
     "magic 0": replace(THREE, magic=0),
@@ -91,7 +91,7 @@ BATCHES: dict[str, Records] = {
 
 @scenario_for_each(range(3, 14))
 def every_version(peer: Peer, version: int) -> None:
-    """Appends twice and reads everything back."""
+    """Append twice and read everything back."""
     topic = peer.topic()
     peer.produce(topic, THREE, version=version)
     peer.produce(topic, Batch(records(2, 40)), version=version)
@@ -139,7 +139,7 @@ def acks_that_do_not_exist(peer: Peer, number: int) -> None:
 
 @scenario_for_each({"wrong crc": replace(THREE, crc=1), "good": THREE})
 def acks_0_to(peer: Peer, sent: Batch) -> None:
-    """An error closes the connection when no answer can tell it."""
+    """Produce with acks 0: an error closes the connection, because no answer can report it."""
     topic = peer.topic()
     peer.produce(topic, sent, acks=0)
 
@@ -166,7 +166,7 @@ def zstd_in_old_versions(peer: Peer, version: int) -> None:
 
 @scenario_for_each((4, 9, 10, 18))
 def zstd_fetched(peer: Peer, version: int) -> None:
-    """Consumers before Fetch 10 can't read zstd and are told so."""
+    """Fetch zstd with versions before 10: such consumers can't decode zstd and get an error."""
     topic = peer.topic()
     peer.produce(topic, replace(COMPRESSIBLE, codec="zstd"))
     peer.fetch(topic, version=version)
@@ -259,7 +259,7 @@ def timestamp_bounds(peer: Peer, name: str) -> None:
 
 @scenario_for_each({"99": 99, "100": 100, "101": 101})
 def max_message_bytes(peer: Peer, below: int) -> None:
-    """The limit counts the whole batch, its header too."""
+    """Send batches around max.message.bytes, which counts the whole batch with its header."""
     sent = Batch((Record(value=b"y" * 500),))
     topic = peer.topic(configs={"max.message.bytes": str(len(sent.encode()) + below - 100)})
     peer.produce(topic, sent)
@@ -293,7 +293,7 @@ def too_few_replicas(peer: Peer) -> None:
 
 @scenario
 def compacted_topic(peer: Peer) -> None:
-    """Records without a key have no place in a compacted topic."""
+    """Produce records without a key to a compacted topic: they are refused."""
     topic = peer.topic(configs={"cleanup.policy": "compact"})
     peer.produce(topic, THREE)
     peer.produce(topic, Batch((Record(key=b"k"), Record())))
@@ -303,7 +303,7 @@ def compacted_topic(peer: Peer) -> None:
 
 @scenario_for_each({"gzip": "gzip", "uncompressed": "uncompressed", "producer": "producer"})
 def compression_of_the_topic(peer: Peer, name: str) -> None:
-    """Only what the attributes say is compared: compressors differ in their bytes."""
+    """Compare only the codec in the attributes: the compressed bytes differ between implementations."""
     topic = peer.topic(configs={"compression.type": name})
     peer.produce(topic, COMPRESSIBLE)
     peer.produce(topic, replace(COMPRESSIBLE, codec="lz4"))
@@ -321,7 +321,7 @@ def _fetch_all(topic: Topic) -> dict[str, object]:
 
 @scenario
 def transactional_id_without_transaction(peer: Peer) -> None:
-    """A plain batch under a transactional id."""
+    """Send a batch that is not transactional in a request with a transactional id."""
     topic = peer.topic()
     peer.produce(topic, THREE, transactional_id="a-transaction")
     peer.produce(topic, THREE.of(54_000, 0, 0), transactional_id="a-transaction")
@@ -330,7 +330,7 @@ def transactional_id_without_transaction(peer: Peer) -> None:
 
 @scenario
 def pipelined(peer: Peer) -> None:
-    """Requests of one connection are answered in their order, whatever each of them waits for."""
+    """Pipeline requests: the answers come in request order, whatever each request waits for."""
     topic = peer.topic()
     asked: dict[str, Any] = {"topics": [{"name": topic.name}], "allow_auto_topic_creation": False}
     peer.pipelined(

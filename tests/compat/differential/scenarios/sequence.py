@@ -88,7 +88,7 @@ def duplicate_with_other_content(peer: Peer) -> None:
 
 @scenario
 def duplicate_with_wrong_crc(peer: Peer) -> None:
-    """A damaged retry is refused before its sequence is looked at."""
+    """Retry a batch with damaged bytes: the CRC is checked before the sequence."""
     topic = peer.topic()
     sent = Batch(records(2)).of(P, 0, 0)
     peer.produce(topic, sent)
@@ -115,7 +115,7 @@ def duplicates_with_acks(peer: Peer, acks: int) -> None:
 
 @scenario
 def in_flight(peer: Peer) -> None:
-    """Five requests on their way at once, and their retries behind them."""
+    """Send five requests at once, with their retries behind them."""
     topic = peer.topic()
     batches = [Batch(records(2)).of(P, 0, 2 * index) for index in range(5)]
     peer.pipelined([("produce", 9, produce_request(topic, batch)) for batch in batches + batches])
@@ -124,7 +124,7 @@ def in_flight(peer: Peer) -> None:
 
 @scenario
 def in_flight_behind_a_gap(peer: Peer) -> None:
-    """When the first of several is refused, those behind it must be too."""
+    """Send several requests at once of which the first is refused: the others must be refused too."""
     topic = peer.topic()
     batches = [Batch(records(1)).of(P, 0, sequence) for sequence in (0, 2, 3, 1, 2, 3)]
     peer.pipelined([("produce", 9, produce_request(topic, batch)) for batch in batches])
@@ -190,7 +190,7 @@ def producers_described(peer: Peer) -> None:
 
 @scenario
 def idempotent_session(peer: Peer) -> None:
-    """As a client does it: an id from the broker, batches, a retry."""
+    """Behave as a client does: get a producer id, send batches, retry one."""
     topic = peer.topic()
     handed = peer.call("init_producer_id", 5, transactional_id=None, transaction_timeout=60_000)
     producer_id, producer_epoch = handed.get("producer_id", -1), handed.get("producer_epoch", -1)

@@ -1,4 +1,4 @@
-"""ShareAcknowledge (KIP-932): what a member says of records, and what is refused."""
+"""ShareAcknowledge (KIP-932): how a member acknowledges records, and which requests are refused."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ def life(peer: Peer, version: int) -> None:
 
 @scenario_for_each(TYPES)
 def of_type(peer: Peer, kind: int) -> None:
-    """In both versions, with and without the flag for renewing; then all is accepted that is still acquired."""
+    """Send each acknowledgement type in both versions, with and without the renew flag; then accept what is
+    still acquired."""
     member = reader(peer, 3)
     member.acknowledge(said(0, 0, kind), version=1)
     member.acknowledge(said(1, 1, kind))
@@ -92,7 +93,7 @@ def one_type_for_each(peer: Peer) -> None:
     }
 )
 def of_batches(peer: Peer, batches: list[Plain]) -> None:
-    """Of six records in two batches."""
+    """Acknowledge parts of six records in two batches."""
     member = reader(peer, 3, 3)
     member.acknowledge(*batches)
     offsets_of(member)
@@ -126,7 +127,7 @@ def of_another_member(peer: Peer) -> None:
 
 @scenario_for_each({"-2": -2, "0": 0, "1": 1, "3": 3})
 def epoch(peer: Peer, session_epoch: int) -> None:
-    """In a session whose next epoch is 2."""
+    """Send another session epoch than 2, the expected one."""
     member = reader(peer, 3)
     member.acknowledge(said(0, 0, ACCEPT))
     member.acknowledge(said(1, 1, ACCEPT), share_session_epoch=session_epoch)
@@ -137,7 +138,7 @@ def epoch(peer: Peer, session_epoch: int) -> None:
 
 @scenario
 def last_request(peer: Peer) -> None:
-    """What is not acknowledged is given back at once."""
+    """End a session: records that the member did not acknowledge are released at once."""
     first = reader(peer, 4)
     second = another_member(first)
     second.open(max_wait=500)
@@ -197,7 +198,7 @@ def topic_that_is_deleted(peer: Peer) -> None:
 
 @scenario
 def after_leaving(peer: Peer) -> None:
-    """The member is gone, its session is not told apart from it."""
+    """Acknowledge after leaving the group: the share session still exists without its member."""
     member = reader(peer, 2)
     member.leave()
     member.acknowledge(said(0, 0, ACCEPT))

@@ -1,4 +1,4 @@
-"""ShareFetch (KIP-932): share sessions, what is acquired within which limits, and acknowledgements on the way."""
+"""ShareFetch (KIP-932): share sessions, how many records a request acquires, and acknowledgements in a fetch."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def empty_partition(peer: Peer) -> None:
 
 @scenario_for_each({"-2": -2, "-1": FINAL, "0": 0, "1": 1, "3": 3, "largest": 2**31 - 1})
 def epoch(peer: Peer, session_epoch: int) -> None:
-    """In a session whose next epoch is 2; then that."""
+    """Send another session epoch than 2, the expected one; then 2."""
     member = reader(peer, 1, 1)
     member.fetch(max_wait=0)
     member.fetch(share_session_epoch=session_epoch, max_wait=0)
@@ -72,7 +72,7 @@ def epoch_without_a_session(peer: Peer, session_epoch: int) -> None:
 
 @scenario
 def session_begins_anew(peer: Peer) -> None:
-    """What was acquired stays acquired; what the session had is gone."""
+    """Open the share session again: acquired records stay acquired, but the session has lost its partitions."""
     member = reader(peer, 2)
     fill(member, 1)
     member.open(max_wait=PERSISTED_AFTER_MS)
@@ -113,7 +113,7 @@ def partitions_come_and_go(peer: Peer) -> None:
 
 @scenario
 def last_request(peer: Peer) -> None:
-    """With partitions, with acknowledgements, and when there is no session any more."""
+    """Send the last request of a session with partitions, with acknowledgements, and when no session is left."""
     member = reader(peer, 3)
     member.fetch(0, share_session_epoch=FINAL)
     member.open()
@@ -130,7 +130,7 @@ def last_request_forgets(peer: Peer, forgotten: list[int]) -> None:
     member.fetch(share_session_epoch=FINAL, forgotten=forgotten)
 
 
-# Who asks for what.
+# --- who asks for which partitions
 
 
 @scenario_for_each(
@@ -153,7 +153,7 @@ def asked_by(peer: Peer, more: Plain) -> None:
 
 @scenario
 def stranger(peer: Peer) -> None:
-    """Nobody asks whether it is a member."""
+    """Fetch as a member that the group does not know: membership is not checked."""
     member = member_of_its_own(peer)
     fill(member, 2)
     other = ShareMember(peer, member.group_id, member.topics, 9)
@@ -183,7 +183,7 @@ def group_of_another_kind(peer: Peer) -> None:
     }
 )
 def unknown(peer: Peer, topics: Any) -> None:
-    """Alone, and beside one that is known; then again, now that it is in the session."""
+    """Fetch unknown topics, alone and with a known one; then again, now that the session contains them."""
     member = member_of_its_own(peer)
     member.open(max_wait=BEGUN_AFTER_MS)
     request = member.fetch_request(topics=topics, max_wait=0)
@@ -208,12 +208,12 @@ def topic_that_is_deleted(peer: Peer) -> None:
     member.fetch(acks=[said(0, 0, ACCEPT)], max_wait=0)
 
 
-# What is acquired.
+# --- which records a request acquires
 
 
 @scenario_for_each({"0": 0, "1": 1, "2": 2, "3": 3, "5": 5, "6": 6, "-1": -1})
 def max_records(peer: Peer, limit: int) -> None:
-    """Of batches of two, three and four."""
+    """Limit the records of a request, over batches of two, three and four records."""
     member = member_of_its_own(peer)
     fill(member, 2, 3, 4)
     member.open(max_records=limit, max_wait=PERSISTED_AFTER_MS)
@@ -239,7 +239,7 @@ def unknown_acquire_mode(peer: Peer, mode: int) -> None:
 
 @scenario_for_each({"0": 0, "1": 1, "2": 2, "4": 4, "7": 7, "-1": -1})
 def batch_size(peer: Peer, size: int) -> None:
-    """Of batches of two, three and nine."""
+    """Limit the size of acquired batches, over batches of two, three and nine records."""
     member = member_of_its_own(peer)
     fill(member, 2, 3, 9)
     member.open(batch_size=size, max_wait=PERSISTED_AFTER_MS)
@@ -275,7 +275,7 @@ def two_members_read_one_partition(peer: Peer) -> None:
 
 @scenario
 def released_records_come_again(peer: Peer) -> None:
-    """Until they were delivered as often as is allowed."""
+    """Release records until they reach the limit of deliveries."""
     member = reader(peer, 4)
     for _ in range(5):
         member.fetch(acks=[said(1, 2, RELEASE)], max_wait=PERSISTED_AFTER_MS)
@@ -286,7 +286,7 @@ def released_records_come_again(peer: Peer) -> None:
 
 @scenario
 def holes(peer: Peer) -> None:
-    """Released records among others that are done or acquired; several batches of the log."""
+    """Release records between others that are acknowledged or acquired, in several batches of the log."""
     member = reader(peer, 3, 3, 3)
     member.acknowledge(said(0, 8, RELEASE, ACCEPT, RELEASE, ACCEPT, ACCEPT, ACCEPT, RELEASE, RELEASE, ACCEPT))
     member.fetch(max_wait=PERSISTED_AFTER_MS)
@@ -306,12 +306,12 @@ def deleted_records(peer: Peer) -> None:
     offsets_of(member)
 
 
-# What is acknowledged on the way.
+# --- acknowledgements in a fetch
 
 
 @scenario
 def acknowledged_and_acquired(peer: Peer) -> None:
-    """A request that acknowledges does not wait."""
+    """Acknowledge in a fetch: the answer does not wait for records."""
     member = reader(peer, 2)
     fill(member, 1)
     member.fetch(acks=[said(0, 1, ACCEPT)], max_wait=PERSISTED_AFTER_MS)
@@ -329,7 +329,7 @@ def acknowledged_without_being_acquired(peer: Peer) -> None:
 
 @scenario_for_each({"flag": True, "no flag": False})
 def renewed(peer: Peer, flag: bool) -> None:
-    """A request that renews must ask for nothing."""
+    """Renew locks in a fetch, which must then ask for no records."""
     member = reader(peer, 2)
     nothing = {"max_wait": 0, "min_bytes": 0, "max_bytes": 0, "max_records": 0}
     for limits in (nothing, {"max_wait": 0}):
@@ -340,7 +340,7 @@ def renewed(peer: Peer, flag: bool) -> None:
 
 @scenario
 def in_no_session_but_assigned(peer: Peer) -> None:
-    """Acknowledging a partition puts it into the session."""
+    """Acknowledge a partition that the session does not contain: the request adds it to the session."""
     member = member_of_its_own(peer, partitions=2)
     fill(member, 1)
     member.open(0, max_wait=PERSISTED_AFTER_MS)

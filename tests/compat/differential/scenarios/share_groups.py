@@ -1,4 +1,5 @@
-"""ShareGroupHeartbeat and ShareGroupDescribe (KIP-932): members of share groups join, change, leave and are refused."""
+"""ShareGroupHeartbeat and ShareGroupDescribe (KIP-932): members of share groups join, change, leave, and are
+refused."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ def life(peer: Peer) -> None:
 
 @scenario
 def first_heartbeats(peer: Peer) -> None:
-    """Of topics whose state was begun and of one that does not exist."""
+    """Join with a topic whose share state exists, and with a topic that does not exist."""
     first = member_of_its_own(peer)
     for number, names in ((2, [first.topics[0].name]), (3, [peer.name("missing")])):
         other = ShareMember(peer, first.group_id, first.topics, number)
@@ -188,7 +189,7 @@ def topic_that_is_deleted(peer: Peer) -> None:
     describe(peer, member.group_id)
 
 
-# Groups of another kind.
+# --- groups of another type
 
 
 @scenario
@@ -270,7 +271,7 @@ def list_and_delete(peer: Peer) -> None:
     }
 )
 def find_share_coordinator(peer: Peer, keys: list[str]) -> None:
-    """Brokers ask for it; the text is that of a group's partition. An administrator's client can ask, too."""
+    """Look up the coordinator of a group's partition, as brokers do. An administrator's client can ask, too."""
     member = member_of_its_own(peer)
     named = [key.format(group=member.group_id, topic=member.topics[0].topic_id) for key in keys]
     peer.call("find_coordinator", 6, key_type=SHARE_COORDINATOR, coordinator_keys=named)

@@ -30,7 +30,7 @@ def all_offsets(peer: Peer, *group_ids: str, version: int = 1) -> Plain:
 
 
 def alter(peer: Peer, group_id: str, *wanted: tuple[str, Sequence[tuple[int, int]]]) -> Plain:
-    """AlterShareGroupOffsets: (partition, start offset) by topic name."""
+    """Send AlterShareGroupOffsets with (partition, start offset) pairs by topic name."""
     topics = [
         {
             "topic_name": name,
@@ -42,7 +42,7 @@ def alter(peer: Peer, group_id: str, *wanted: tuple[str, Sequence[tuple[int, int
 
 
 def alter_when_known(peer: Peer, group_id: str, name: str, index: int, offset: int) -> Plain:
-    """Of a topic made just now, of which Kafka's coordinator learns in the background."""
+    """Alter an offset of a new topic: repeat until Kafka's coordinator has learned of it in the background."""
 
     def is_known(answer: Plain) -> bool:
         rows = [row for topic in answer["responses"] for row in topic["partitions"]]
@@ -63,7 +63,7 @@ UNKNOWN_TOPIC_OR_PARTITION = 3
 
 
 def _empty_group(peer: Peer, *sizes: int, partitions: int = 1) -> tuple[ShareMember, Topic]:
-    """A group that read and has no member any more."""
+    """Return a former member of a group that has read records and is now empty, and its topic."""
     other = peer.connect()
     if partitions == 1:
         member = reader(other, *sizes)
@@ -71,7 +71,7 @@ def _empty_group(peer: Peer, *sizes: int, partitions: int = 1) -> tuple[ShareMem
     else:
         member = member_of_its_own(other, partitions=partitions)
     member.leave()
-    other.close()  # Kafka keeps what it knows of a partition while a connection had a share session
+    other.close()  # Kafka keeps a partition's share state in memory while a connection has a share session
     member.peer = peer
     return member, member.topics[0]
 
@@ -81,7 +81,7 @@ def _empty_group(peer: Peer, *sizes: int, partitions: int = 1) -> tuple[ShareMem
 
 @scenario_for_each(range(2))
 def describe_as_it_goes_on(peer: Peer, version: int) -> None:
-    """Before anything is read, in the middle, at the end."""
+    """Describe the offsets before anything is read, in the middle, and at the end."""
     member = member_of_its_own(peer)
     offsets_of(member, version=version)
     fill(member, 3, 3)
@@ -128,7 +128,7 @@ def describe_unknown_groups(peer: Peer, version: int) -> None:
 
 @scenario
 def describe_the_same_again(peer: Peer) -> None:
-    """A group that is there twice, and one that nobody knows."""
+    """Describe a group twice in one request, and a group that does not exist."""
     member, _ = _empty_group(peer, 2)
     all_offsets(peer, member.group_id, "nobody", member.group_id, "nobody")
 
@@ -196,7 +196,7 @@ def alter_what_is_not_there(peer: Peer) -> None:
 
 @scenario
 def alter_another_topic(peer: Peer) -> None:
-    """One that the group never read."""
+    """Alter a topic that the group never read."""
     member, _ = _empty_group(peer, 2)
     other = peer.topic("other", partitions=2)
     alter_when_known(peer, member.group_id, other.name, 1, 0)

@@ -53,7 +53,7 @@ def validate_only(peer: Peer, version: int) -> None:
 
 @scenario_for_each({str(count): count for count in (0, -1, -2, 100)})
 def partition_counts(peer: Peer, count: int) -> None:
-    """-1 stands for the broker's own number."""
+    """Create topics with all kinds of partition counts; −1 stands for the broker's default."""
     _create(peer, _wanted(peer.name(), count))
     _create(peer, _wanted(peer.name("other"), count), version=4)
 
@@ -80,7 +80,7 @@ def longest_name(peer: Peer) -> None:
 
 @scenario
 def colliding_names(peer: Peer) -> None:
-    """A dot and an underscore are the same in metric names."""
+    """Create topics whose names differ only in a dot and an underscore, which collide in metric names."""
     peer.topic("a.b")
     _create(peer, _wanted(peer.name("a_b")))
 
@@ -116,7 +116,7 @@ ASSIGNMENTS: dict[str, list[tuple[int, list[int]]]] = {
 
 @scenario_for_each(ASSIGNMENTS)
 def assignments(peer: Peer, rows: list[tuple[int, list[int]]]) -> None:
-    """Broker numbers in the table count from the endpoint's own."""
+    """Create topics with given assignments. Broker numbers in the table are relative to the endpoint's own."""
     node = _node(peer)
     wanted = [
         {"partition_index": index, "broker_ids": [node + broker for broker in ids]} for index, ids in rows

@@ -1,5 +1,5 @@
-"""What tells of transactions and ends them from outside: features, DescribeTransactions, ListTransactions,
-DescribeProducers, WriteTxnMarkers."""
+"""Requests that describe transactions and end them from outside: features, DescribeTransactions,
+ListTransactions, DescribeProducers, WriteTxnMarkers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ STATES = [
 
 @scenario_for_each((3, 4))
 def features(peer: Peer, version: int) -> None:
-    """The versions of transactions and of both newer kinds of groups, by which clients go."""
+    """Compare the feature versions of transactions, consumer groups and share groups, by which clients choose
+    protocols."""
     answer = peer.wire.call(
         "api_versions", version, client_software_name="a", client_software_version="1"
     ).fields
@@ -47,7 +48,7 @@ def features(peer: Peer, version: int) -> None:
 
 @scenario_for_each(range(1, 7))
 def find_coordinator(peer: Peer, version: int) -> None:
-    """One for every id, the empty one too."""
+    """Find the coordinator of several ids, an empty one included."""
     TransactionalProducer(peer)
     names = [peer.name("x"), "", peer.name("ü" * 100)]
     for name in names:
@@ -58,7 +59,7 @@ def find_coordinator(peer: Peer, version: int) -> None:
 
 
 def _population(peer: Peer) -> list[TransactionalProducer]:
-    """One in each state that lasts, and one that nobody has begun."""
+    """Return one producer in each lasting state, and one that never called InitProducerId."""
     topic = peer.topic(partitions=3)
     producers = [TransactionalProducer(peer, suffix) for suffix in ("a", "b", "c", "d", "e")]
     for producer in producers[:4]:
@@ -71,7 +72,7 @@ def _population(peer: Peer) -> list[TransactionalProducer]:
 
 @scenario
 def describe(peer: Peer) -> None:
-    """Every state; unknown ids, the empty one, one twice."""
+    """Describe transactions in every state, unknown ids, the empty id, and one id twice."""
     names = [producer.transactional_id for producer in _population(peer)]
     for asked in (names, names[1:2] * 2, [], [""], [peer.name("nobody"), names[1]], [peer.name("ü" * 100)]):
         peer.call("describe_transactions", 0, transactional_ids=asked)
@@ -79,7 +80,7 @@ def describe(peer: Peer) -> None:
 
 @scenario
 def producers_of_the_same_again(peer: Peer) -> None:
-    """A partition twice in a topic, a topic twice."""
+    """Describe the producers of a partition twice in a topic, and of a topic twice."""
     topic = peer.topic(partitions=2)
     producer = TransactionalProducer(peer)
     producer.init()
@@ -115,7 +116,7 @@ def list_by_state_and_producer(peer: Peer, version: int) -> None:
 
 @scenario_for_each((1, 2))
 def list_by_duration(peer: Peer, version: int) -> None:
-    """How long a transaction runs; what is not running has its own answer."""
+    """List transactions by how long they have been open; those that are not open are listed regardless."""
     _population(peer)
     for duration_ms in (-1, -5, 0, 1, 3_600_000, 2**62):
         _list(peer, version, duration_filter=duration_ms)
@@ -123,7 +124,7 @@ def list_by_duration(peer: Peer, version: int) -> None:
 
 @scenario
 def list_by_pattern(peer: Peer) -> None:
-    """The pattern is of RE2 and of the whole id."""
+    """List transactions by a pattern, which is RE2 syntax and must match the whole id."""
     names = [producer.transactional_id for producer in _population(peer)]
     prefix = peer.name("")
     patterns = (
@@ -137,7 +138,8 @@ def list_by_pattern(peer: Peer) -> None:
 
 @scenario
 def producers_of_a_partition(peer: Peer) -> None:
-    """Where their transactions began, and which coordinator wrote the last marker."""
+    """Describe the producers of partitions: where their transactions began, and the coordinator epoch of the
+    last marker."""
     topic = peer.topic(partitions=2)
     one, two = TransactionalProducer(peer, "one"), TransactionalProducer(peer, "two")
     one.init()
@@ -174,7 +176,8 @@ def _marker(producer: TransactionalProducer, topic: Topic, *partitions: int, **m
 
 @scenario_for_each(MARKER_VERSIONS)
 def write_markers(peer: Peer, version: int) -> None:
-    """A transaction that hangs is ended over the coordinator's head, which ends it once more."""
+    """End a hanging transaction with WriteTxnMarkers, bypassing the coordinator, which ends the transaction
+    again."""
     topic = peer.topic(partitions=2)
     producer = TransactionalProducer(peer)
     producer.init()
@@ -192,7 +195,8 @@ def write_markers(peer: Peer, version: int) -> None:
 
 @scenario_for_each(MARKER_VERSIONS)
 def write_markers_of_strangers(peer: Peer, version: int) -> None:
-    """Unknown producers, older and newer epochs, unknown and internal topics, none."""
+    """Write markers for unknown producers, older and newer epochs, unknown and internal topics, and no
+    topics."""
     topic = peer.topic()
     producer = TransactionalProducer(peer)
     producer.init()
@@ -216,7 +220,7 @@ def write_markers_of_strangers(peer: Peer, version: int) -> None:
 
 @scenario_for_each(MARKER_VERSIONS)
 def coordinator_epochs(peer: Peer, version: int) -> None:
-    """A marker of an older coordinator is refused."""
+    """Write markers with several coordinator epochs: one of an older coordinator is refused."""
     topic = peer.topic()
     producer = TransactionalProducer(peer)
     producer.init()
@@ -228,7 +232,8 @@ def coordinator_epochs(peer: Peer, version: int) -> None:
 
 @scenario_for_each({str(version): version for version in (0, 1, 2, 3, -1)})
 def transaction_versions_of_markers(peer: Peer, transaction_version: int) -> None:
-    """Of transactions of version 2 the marker must carry a newer epoch (v2 of the request says so)."""
+    """Write markers of each transaction version: from version 2 on they must carry a newer producer epoch
+    (request v2 tells the version)."""
     topic = peer.topic()
     producer = TransactionalProducer(peer)
     producer.init()
@@ -242,7 +247,7 @@ def transaction_versions_of_markers(peer: Peer, transaction_version: int) -> Non
 
 @scenario_for_each(MARKER_VERSIONS)
 def markers_without_an_epoch(peer: Peer, version: int) -> None:
-    """No reader would take such a marker."""
+    """Write markers with producer epoch −1, which no reader would accept."""
     topic = peer.topic()
     producer = TransactionalProducer(peer)
     producer.init()

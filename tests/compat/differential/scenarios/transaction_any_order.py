@@ -1,4 +1,4 @@
-"""Any requests of transactions in any order, by the producer itself, by who was fenced and by who came later."""
+"""Random sequences of transaction requests, from the current producer, fenced ones, and another one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STEPS = 40
 
 @dataclass
 class Conversation:
-    """One transactional id, its instances one after the other, and a choice of what they do."""
+    """Draws requests at random for one transactional id with its successive producer instances."""
 
     peer: Peer
     choice: random.Random
@@ -62,7 +62,7 @@ class Conversation:
         self.look()
 
     def other_writes(self) -> None:
-        """Who has nothing to do with it but the partitions."""
+        """Produce as a producer that shares only the partitions with this one."""
         if self.other.producer_id < 0:
             self.other.init()
         self.other.produce(self.topic, partition=self.choice.randrange(2))
@@ -71,7 +71,7 @@ class Conversation:
         self.other.end(self.choice.random() < 0.5)
 
     def write_marker(self) -> None:
-        """As whoever ends a transaction that hangs."""
+        """Write a marker as an administrator does who ends a hanging transaction."""
         marker = {
             "producer_id": self.producer.producer_id,
             "producer_epoch": self.producer.producer_epoch,
@@ -83,7 +83,7 @@ class Conversation:
         self.peer.call("write_txn_markers", self.choice.randrange(1, 3), markers=[marker])
 
     def delete_records(self) -> None:
-        """All that there are: −1 stands for the high watermark."""
+        """Delete all records of a partition: −1 stands for the high watermark."""
         partitions = [{"partition_index": self.choice.randrange(2), "offset": -1}]
         topics = [{"name": self.topic.name, "partitions": partitions}]
         self.peer.call("delete_records", 2, topics=topics, timeout=5_000)
@@ -94,7 +94,7 @@ class Conversation:
         self.peer.call("offset_commit", 9, group_id=self.group_id, topics=rows, **outside)
 
     def claim(self) -> None:
-        """KIP-360 by somebody that one has been."""
+        """Send InitProducerId with the id and epoch of the current or an earlier instance (KIP-360)."""
         who = self.choice.choice([self.producer, *self.fenced])
         state = self.producer.describe()["transaction_states"][0]["transaction_state"]
         if who is self.producer or state != "Ongoing":
@@ -111,13 +111,13 @@ class Conversation:
         )
 
     def look(self) -> None:
-        """All that can be seen of it."""
+        """Record everything that can be observed: producers, committed records, committed offsets."""
         describe_producers(self.peer, self.topic, 0, 1)
         self.peer.fetch(self.topic, isolation_level=1)
         fetch_offsets(self.peer, self.group_id, [fetched(self.topic, 0)], require_stable=True)
 
     def begin(self) -> None:
-        """Another instance, with whom the ones before are fenced."""
+        """Start another instance, which fences the earlier ones."""
         self.fenced.append(self.producer)
         self.producer = self.producer.heir()
         self.producer.init()
@@ -149,7 +149,7 @@ class Conversation:
         self.producer.end(commit, self.choice.choice((KEEPS_EPOCH, RAISES_EPOCH, RAISES_EPOCH)))
 
     def end_again(self) -> None:
-        """Twice, by the identity of before the first."""
+        """End a transaction twice, the second time with the identity from before the first end."""
         before = self.producer.identity
         commit = self.choice.random() < 0.5
         self.producer.end(commit)

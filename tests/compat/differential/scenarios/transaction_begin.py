@@ -1,4 +1,4 @@
-"""InitProducerId with a transactional id: who the producer is from then on, and who is fenced by it."""
+"""InitProducerId with a transactional id: the producer's new id and epoch, and the producers that it fences."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAX_TIMEOUT_MS = 900_000
 
 @scenario_for_each(VERSIONS)
 def begin(peer: Peer, version: int) -> None:
-    """Each time the epoch rises, and the id stays."""
+    """Begin three times: the producer epoch rises each time, and the producer id stays."""
     producer = TransactionalProducer(peer)
     for _ in range(3):
         producer.init(version)
@@ -45,7 +45,7 @@ def timeouts(peer: Peer, version: int) -> None:
 
 @scenario_for_each(VERSIONS)
 def transactional_ids(peer: Peer, version: int) -> None:
-    """None, the empty one, long ones and strange ones."""
+    """Begin with no transactional id, an empty one, long ones and unusual ones."""
     await_coordinator(peer, peer.name("x"))
     asked: dict[str, Any] = {"transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1}
     for transactional_id in (None, "", peer.name("ü" * 200), peer.name(" \n\x00")):
@@ -54,7 +54,8 @@ def transactional_ids(peer: Peer, version: int) -> None:
 
 @scenario_for_each(WITH_PRODUCER)
 def goes_on_after_an_error(peer: Peer, version: int) -> None:
-    """KIP-360: who says who it was gets the next epoch, and the same one when it asks again."""
+    """Begin again with the producer's own id and epoch (KIP-360): the epoch rises once, also when the request
+    is repeated."""
     producer = TransactionalProducer(peer)
     first = producer.init(version)
     claimed = {key: first.get(key, -1) for key in ("producer_id", "producer_epoch")}
@@ -68,7 +69,7 @@ def goes_on_after_an_error(peer: Peer, version: int) -> None:
 
 @scenario_for_each(WITH_PRODUCER)
 def claims_of_strangers(peer: Peer, version: int) -> None:
-    """Wrong ids and epochs, before there is a producer and after."""
+    """Begin with wrong ids and epochs, before and after the first producer."""
     producer = TransactionalProducer(peer)
     producer.init(version, producer_id=5, producer_epoch=0)
     producer.describe()
@@ -85,7 +86,8 @@ def claims_of_strangers(peer: Peer, version: int) -> None:
 
 @scenario_for_each(VERSIONS)
 def open_transaction_is_aborted(peer: Peer, version: int) -> None:
-    """A second instance begins while the first writes; the first is fenced."""
+    """Begin a second instance during the first one's transaction: the transaction is aborted and the first
+    instance fenced."""
     topic = peer.topic()
     zombie = TransactionalProducer(peer)
     zombie.init(version)
@@ -108,7 +110,8 @@ def open_transaction_is_aborted(peer: Peer, version: int) -> None:
 
 @scenario_for_each({"v1": KEEPS_EPOCH, "v2": 5})
 def goes_on_with_an_open_transaction(peer: Peer, end_version: int) -> None:
-    """KIP-360 in the midst of a transaction: it is aborted, and the same producer goes on."""
+    """Begin again in the middle of a transaction (KIP-360): the transaction is aborted, and the same producer
+    continues."""
     topic = peer.topic()
     producer = TransactionalProducer(peer)
     producer.init()
@@ -126,7 +129,8 @@ def goes_on_with_an_open_transaction(peer: Peer, end_version: int) -> None:
 
 @scenario
 def old_epoch_claims_with_an_open_transaction(peer: Peer) -> None:
-    """Who has been fenced and claims its old epoch gets nothing, and does not disturb whom it was fenced by."""
+    """Begin with an epoch that is already fenced: the request is refused and the newer producer's transaction
+    stays open."""
     topic = peer.topic()
     producer = TransactionalProducer(peer)
     first = producer.init()
@@ -139,7 +143,8 @@ def old_epoch_claims_with_an_open_transaction(peer: Peer) -> None:
 
 @scenario
 def after_ends_of_both_protocols(peer: Peer) -> None:
-    """Which epochs follow each other, and what KIP-360 says after them."""
+    """End transactions of both protocol versions, and compare the epochs that follow, also after KIP-360
+    requests."""
     topic = peer.topic()
     producer = TransactionalProducer(peer)
     producer.init()
@@ -157,7 +162,7 @@ def after_ends_of_both_protocols(peer: Peer) -> None:
 
 @scenario
 def timeout_of_the_next_transaction(peer: Peer) -> None:
-    """A producer that begins anew brings its own time-out, with an open transaction too."""
+    """Begin with a new transaction timeout, also while a transaction is open."""
     topic = peer.topic()
     producer = TransactionalProducer(peer)
     producer.init(transaction_timeout=50_000)
@@ -170,7 +175,8 @@ def timeout_of_the_next_transaction(peer: Peer) -> None:
 
 @scenario
 def transaction_takes_too_long(peer: Peer) -> None:
-    """It is aborted without its producer, who is told so at its end."""
+    """Let a transaction time out: the coordinator aborts it, and the producer learns of the abort when it
+    ends the transaction."""
     topic = peer.topic()
     producer = TransactionalProducer(peer)
     producer.init(transaction_timeout=1)
@@ -193,7 +199,7 @@ def transaction_takes_too_long(peer: Peer) -> None:
 
 @scenario
 def two_phase_commit_is_not_offered(peer: Peer) -> None:
-    """KIP-939's version of the request is not to be used yet."""
+    """Send the version of InitProducerId for two-phase commit (KIP-939), which is not offered yet."""
     producer = TransactionalProducer(peer)
     more: dict[str, Any] = {"enable2_pc": True, "keep_prepared_txn": True, "transaction_timeout": 60_000}
     peer.call(

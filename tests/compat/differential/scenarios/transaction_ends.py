@@ -1,4 +1,4 @@
-"""EndTxn: by whom a transaction may be ended, how often, and which epoch follows."""
+"""EndTxn: which producers may end a transaction, how often, and which epoch follows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EPOCH_VERSIONS = {"v1": KEEPS_EPOCH, "v2": RAISES_EPOCH}
 
 @scenario_for_each(VERSIONS)
 def nothing_to_end(peer: Peer, version: int) -> None:
-    """Before a producer began, and before it wrote anything."""
+    """End a transaction before the producer began, and before it wrote anything."""
     producer = TransactionalProducer(peer)
     for commit in (COMMIT, ABORT):
         producer.end(commit, version)
@@ -35,13 +35,13 @@ def nothing_to_end(peer: Peer, version: int) -> None:
 
 @scenario_for_each(VERSIONS)
 def committed(peer: Peer, version: int) -> None:
-    """Committed twice, then the other end, by the epoch of before and that of after."""
+    """Commit, commit again, then abort: with the epoch before the end and with the epoch after it."""
     _ended(peer, version, COMMIT)
 
 
 @scenario_for_each(VERSIONS)
 def aborted(peer: Peer, version: int) -> None:
-    """Aborted twice, then the other end, by the epoch of before and that of after."""
+    """Abort, abort again, then commit: with the epoch before the end and with the epoch after it."""
     _ended(peer, version, ABORT)
 
 
@@ -65,7 +65,7 @@ def _ended(peer: Peer, version: int, commit: bool) -> None:
 
 @scenario_for_each(VERSIONS)
 def ended_by_strangers(peer: Peer, version: int) -> None:
-    """Wrong ids and epochs do not disturb the transaction."""
+    """End a transaction with wrong ids and epochs, which must leave it open."""
     topic = peer.topic()
     producer = TransactionalProducer(peer)
     producer.init()
@@ -90,7 +90,7 @@ def ended_by_strangers(peer: Peer, version: int) -> None:
 
 @scenario_for_each(EPOCH_VERSIONS)
 def one_after_the_other(peer: Peer, version: int) -> None:
-    """Epochs, sequences and markers of five transactions in a row."""
+    """Run five transactions in a row; compare epochs, sequences and markers."""
     topic = peer.topic()
     producer = TransactionalProducer(peer)
     producer.init()
@@ -103,7 +103,8 @@ def one_after_the_other(peer: Peer, version: int) -> None:
 
 @scenario
 def both_protocols_in_turn(peer: Peer) -> None:
-    """A client may be updated, and taken back, between two transactions."""
+    """Switch between both protocol versions from transaction to transaction, as an upgraded and downgraded
+    client does."""
     topic = peer.topic()
     producer = TransactionalProducer(peer)
     producer.init()
@@ -115,7 +116,7 @@ def both_protocols_in_turn(peer: Peer) -> None:
 
 @scenario_for_each(EPOCH_VERSIONS)
 def added_and_never_written(peer: Peer, version: int) -> None:
-    """Partitions that take part get their marker all the same."""
+    """Add partitions and write nothing to them: each still gets its marker."""
     topic = peer.topic(partitions=2)
     producer = TransactionalProducer(peer)
     producer.init()
@@ -128,7 +129,7 @@ def added_and_never_written(peer: Peer, version: int) -> None:
 
 @scenario
 def end_of_the_other_protocol(peer: Peer) -> None:
-    """Batches added themselves, the end keeps the epoch; and the other way round."""
+    """Begin a transaction in one protocol version and end it in the other."""
     topic = peer.topic()
     producer = TransactionalProducer(peer)
     producer.init()
@@ -147,7 +148,7 @@ def end_of_the_other_protocol(peer: Peer) -> None:
 
 @scenario_for_each({"commit": COMMIT, "abort": ABORT})
 def retried_over_another_connection(peer: Peer, commit: bool) -> None:
-    """The answer was lost: the same end again is no error, by the old epoch."""
+    """Lose the answer of an EndTxn, and repeat the request with the old epoch over another connection."""
     topic = peer.topic()
     producer = TransactionalProducer(peer)
     producer.init()
@@ -165,7 +166,8 @@ def retried_over_another_connection(peer: Peer, commit: bool) -> None:
 
 @scenario
 def topic_that_takes_no_batches(peer: Peer) -> None:
-    """A marker may be larger than what the topic takes of producers; Kafka is left with it for ever."""
+    """End a transaction in a topic whose max.message.bytes is smaller than a marker. Kafka never completes
+    it."""
     topic = peer.topic(configs={"max.message.bytes": "10"})
     producer = TransactionalProducer(peer)
     producer.init()
@@ -193,7 +195,7 @@ def log_append_time(peer: Peer, version: int) -> None:
 
 @scenario_for_each(EPOCH_VERSIONS)
 def pipelined(peer: Peer, version: int) -> None:
-    """A whole transaction is sent before anything is answered."""
+    """Pipeline all requests of a transaction before the first answer."""
     topic = peer.topic()
     producer = TransactionalProducer(peer)
     producer.init()
@@ -220,7 +222,7 @@ def pipelined(peer: Peer, version: int) -> None:
 
 @scenario_for_each(EPOCH_VERSIONS)
 def many_topics(peer: Peer, version: int) -> None:
-    """Each partition of each topic gets its marker."""
+    """End a transaction in many topics: every partition gets its marker."""
     topics = [peer.topic(suffix, partitions=3) for suffix in ("a", "b", "c")]
     group_id = peer.group()
     producer = TransactionalProducer(peer)
@@ -238,7 +240,7 @@ def many_topics(peer: Peer, version: int) -> None:
 
 @scenario_for_each(EPOCH_VERSIONS)
 def topic_is_deleted(peer: Peer, version: int) -> None:
-    """A transaction whose only topic is gone ends."""
+    """End a transaction whose only topic was deleted."""
     topic = peer.topic()
     producer = TransactionalProducer(peer)
     producer.init()

@@ -25,7 +25,8 @@ def _fetch_both(peer: Peer, topic: Topic, offset: int = 0, version: int = 12) ->
 
 
 def _mixed(peer: Peer) -> tuple[Topic, TransactionalProducer, TransactionalProducer]:
-    """Committed, aborted, plain and open: 0–1 and marker, 3–4 and marker, 6, and 7–8 that is open."""
+    """Write offsets 0–1 committed, 3–4 aborted, each with a marker behind; 6 without a transaction; 7–8 in an
+    open one."""
     topic = peer.topic()
     one, two = TransactionalProducer(peer, "one"), TransactionalProducer(peer, "two")
     one.init()
@@ -39,7 +40,7 @@ def _mixed(peer: Peer) -> tuple[Topic, TransactionalProducer, TransactionalProdu
 
 @scenario_for_each(FETCH_VERSIONS)
 def isolation(peer: Peer, version: int) -> None:
-    """What both kinds of readers see while a transaction is open, and when it has ended."""
+    """Read with both isolation levels while a transaction is open, and after its end."""
     topic, _, two = _mixed(peer)
     for offset in (0, 2, 3, 4, 5, 6, 7, 9):
         _fetch_both(peer, topic, offset, version)
@@ -50,7 +51,7 @@ def isolation(peer: Peer, version: int) -> None:
 
 @scenario_for_each(FETCH_VERSIONS)
 def nested(peer: Peer, version: int) -> None:
-    """Three transactions that overlap and do not end in the order in which they began."""
+    """Overlap three transactions that end in another order than they began."""
     topic = peer.topic()
     producers = [TransactionalProducer(peer, suffix) for suffix in ("a", "b", "c")]
     for producer in producers:
@@ -69,7 +70,7 @@ def nested(peer: Peer, version: int) -> None:
 
 @scenario_for_each((4, 7, 12, 13, 18))
 def open_only(peer: Peer, version: int) -> None:
-    """Nothing is committed: a reader of what is gets nothing, and waits."""
+    """Read while no transaction is committed: a reader of committed records waits and gets nothing."""
     topic = peer.topic()
     producer = TransactionalProducer(peer)
     producer.init()
@@ -85,7 +86,7 @@ def open_only(peer: Peer, version: int) -> None:
 
 @scenario_for_each((4, 7, 12, 18))
 def reader_waits_for_the_end(peer: Peer, version: int) -> None:
-    """A commit wakes the reader that waits for it."""
+    """Wake a waiting reader of committed records by a commit."""
     topic = peer.topic()
     producer = TransactionalProducer(peer)
     producer.init()
@@ -100,7 +101,7 @@ def reader_waits_for_the_end(peer: Peer, version: int) -> None:
 
 @scenario_for_each((4, 12, 18))
 def small_limits(peer: Peer, version: int) -> None:
-    """Batches that are cut, and the aborted transactions told with them."""
+    """Read batches that a size limit cuts, together with the list of aborted transactions."""
     topic, _, two = _mixed(peer)
     two.end(ABORT)
     for offset, limit in ((0, 1), (0, 100), (0, 200), (3, 100), (3, 1), (2, 100), (7, 1)):
@@ -117,7 +118,8 @@ def small_limits(peer: Peer, version: int) -> None:
 
 @scenario_for_each((7, 12, 13, 18))
 def session(peer: Peer, version: int) -> None:
-    """Committed readers in a session: the last stable offset alone is news, or is none."""
+    """Read committed records in a fetch session: compare which moves of the last stable offset an answer
+    reports."""
     topic = peer.topic(partitions=2)
     producer = TransactionalProducer(peer)
     producer.init()
@@ -157,7 +159,7 @@ def session(peer: Peer, version: int) -> None:
 
 @scenario
 def many_transactions(peer: Peer) -> None:
-    """Only aborted transactions that reach into what is read are told."""
+    """List in an answer only the aborted transactions that overlap with the records that it returns."""
     topic = peer.topic()
     producer = TransactionalProducer(peer)
     producer.init()
@@ -170,7 +172,8 @@ def many_transactions(peer: Peer) -> None:
 
 @scenario_for_each(LIST_OFFSETS_VERSIONS)
 def list_offsets(peer: Peer, version: int) -> None:
-    """The latest offset of committed readers is the last stable one; times beyond it are not found."""
+    """Ask for the latest offset of committed records, which is the last stable offset. Later timestamps are
+    not found."""
     topic, _, two = _mixed(peer)
     first = Batch().base_timestamp
     timestamps = [LATEST, EARLIEST, first, first + 1]
@@ -186,7 +189,7 @@ def list_offsets(peer: Peer, version: int) -> None:
 
 @scenario_for_each({"uncommitted": UNCOMMITTED, "committed": COMMITTED})
 def times_of_an_open_transaction(peer: Peer, isolation_level: int) -> None:
-    """The only record that is late enough is not committed yet."""
+    """Look up a timestamp that only a record of an open transaction reaches."""
     topic = peer.topic()
     producer = TransactionalProducer(peer)
     producer.init()
@@ -202,7 +205,7 @@ def times_of_an_open_transaction(peer: Peer, isolation_level: int) -> None:
 
 @scenario_for_each((12, 18))
 def records_deleted(peer: Peer, version: int) -> None:
-    """An aborted transaction that the log begins in the midst of is told still."""
+    """Delete the first records of an aborted transaction: answers still list the transaction."""
     topic = peer.topic()
     producer = TransactionalProducer(peer)
     producer.init()
@@ -218,7 +221,7 @@ def records_deleted(peer: Peer, version: int) -> None:
 
 @scenario
 def all_records_deleted(peer: Peer) -> None:
-    """−1 stands for the high watermark, with an open transaction below it too."""
+    """Delete all records below an open transaction too: offset −1 stands for the high watermark."""
     topic = peer.topic()
     producer = TransactionalProducer(peer)
     producer.init()
@@ -235,7 +238,8 @@ def all_records_deleted(peer: Peer) -> None:
 
 @scenario
 def across_segments(peer: Peer) -> None:
-    """An aborted transaction that reaches over several segments is told wherever one reads of it."""
+    """Read each segment of an aborted transaction that spans several segments: every answer lists the
+    transaction."""
     topic = peer.topic(configs={"segment.bytes": "1048576"})
     one, two = TransactionalProducer(peer, "one"), TransactionalProducer(peer, "two")
     one.init()

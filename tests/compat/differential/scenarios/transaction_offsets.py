@@ -1,4 +1,5 @@
-"""TxnOffsetCommit: offsets that count with the commit, and what OffsetFetch tells of them before."""
+"""TxnOffsetCommit: offsets that count once their transaction commits, and the answers of OffsetFetch before
+that."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ def _begun(peer: Peer, group_id: str, version: int) -> TransactionalProducer:
 
 @scenario_for_each(VERSIONS)
 def ends(peer: Peer, version: int) -> None:
-    """Pending, then there or gone; a second commit of the same transaction is the one that counts."""
+    """Commit offsets in transactions that commit and that abort. The last offset of a transaction counts."""
     topic = peer.topic(partitions=3)
     group_id = peer.group()
     producer = _begun(peer, group_id, version)
@@ -56,7 +57,8 @@ def ends(peer: Peer, version: int) -> None:
 
 @scenario_for_each(VERSIONS)
 def not_added(peer: Peer, version: int) -> None:
-    """From v5 on the commit itself adds the group's partition; before, it is refused."""
+    """Commit offsets without AddOffsetsToTxn: from v5 on the request adds the group's partition, before v5 it
+    is refused."""
     topic = peer.topic()
     group_id = peer.group()
     producer = TransactionalProducer(peer)
@@ -71,7 +73,7 @@ def not_added(peer: Peer, version: int) -> None:
 
 @scenario_for_each(VERSIONS)
 def by_strangers(peer: Peer, version: int) -> None:
-    """Wrong ids and epochs, another transactional id, an empty group id."""
+    """Commit with wrong ids and epochs, another transactional id, and an empty group id."""
     topic = peer.topic()
     group_id = peer.group()
     zombie = TransactionalProducer(peer)
@@ -96,7 +98,7 @@ def by_strangers(peer: Peer, version: int) -> None:
 
 @scenario_for_each(VERSIONS)
 def unknown_topics(peer: Peer, version: int) -> None:
-    """Each has its own error; those that are there are committed."""
+    """Commit offsets of unknown topics: each gets its own error, and the known ones are committed."""
     topic = peer.topic()
     group_id = peer.group()
     producer = _begun(peer, group_id, version)
@@ -115,7 +117,7 @@ def unknown_topics(peer: Peer, version: int) -> None:
 
 @scenario_for_each(VERSIONS)
 def metadata(peer: Peer, version: int) -> None:
-    """4096 bytes are allowed; the offsets of what is too large are not committed."""
+    """Commit metadata of up to 4096 bytes. An offset with larger metadata is not committed."""
     topic = peer.topic(partitions=4)
     group_id = peer.group()
     producer = _begun(peer, group_id, version)
@@ -147,7 +149,7 @@ def offsets_and_leader_epochs(peer: Peer, version: int) -> None:
 
 @scenario_for_each(VERSIONS)
 def of_a_member(peer: Peer, version: int) -> None:
-    """Right and wrong generations, member ids and instance ids (v3 on)."""
+    """Commit with right and wrong generations, member ids and instance ids (from v3 on)."""
     topic = peer.topic()
     member = GroupMember(peer, peer.group(), "i")
     member.join()
@@ -190,7 +192,7 @@ def of_a_member_of_no_group(peer: Peer, version: int) -> None:
 
 @scenario_for_each((3, 4, 5))
 def of_a_member_by_heartbeat(peer: Peer, version: int) -> None:
-    """In a group of KIP-848 the member's epoch stands for the generation."""
+    """Commit as a member of a consumer group (KIP-848): its member epoch takes the place of the generation."""
     topic = peer.topic()
     member = Member(peer, peer.group(), [topic.name])
     member.join()
@@ -227,7 +229,7 @@ def of_the_same_partition_twice(peer: Peer, version: int) -> None:
 
 @scenario
 def of_several_groups(peer: Peer) -> None:
-    """One transaction holds the offsets of two groups; another one those of the second as well."""
+    """Commit offsets of two groups in one transaction, and of the second group in another one."""
     topic = peer.topic(partitions=2)
     first, second = peer.group("first"), peer.group("second")
     one, two = TransactionalProducer(peer, "one"), TransactionalProducer(peer, "two")
@@ -247,7 +249,8 @@ def of_several_groups(peer: Peer) -> None:
 
 @scenario_for_each(VERSIONS)
 def beside_plain_commits(peer: Peer, version: int) -> None:
-    """A plain commit counts at once; which is newer is told by where they lie in the log."""
+    """Mix plain and transactional commits: a plain commit counts at once, and log order decides which is
+    newer."""
     topic = peer.topic(partitions=2)
     group_id = peer.group()
     producer = _begun(peer, group_id, version)
@@ -283,7 +286,7 @@ def two_producers_of_one_group(peer: Peer, commit: bool) -> None:
 
 @scenario
 def zombie_of_a_transaction(peer: Peer) -> None:
-    """Whose offsets are pending is fenced: they vanish, and what comes late is refused."""
+    """Fence a producer with pending offsets: the offsets are dropped, and its late commits are refused."""
     topic = peer.topic()
     group_id = peer.group()
     zombie = TransactionalProducer(peer)
@@ -301,7 +304,7 @@ def zombie_of_a_transaction(peer: Peer) -> None:
 
 @scenario_for_each((7, 8, 9, 10))
 def require_stable(peer: Peer, version: int) -> None:
-    """UNSTABLE_OFFSET_COMMIT, partition by partition."""
+    """Fetch with require_stable: partitions with pending offsets answer UNSTABLE_OFFSET_COMMIT."""
     topic, other = peer.topic(partitions=2), peer.topic("other")
     group_id = peer.group()
     producer = TransactionalProducer(peer)
@@ -319,7 +322,8 @@ def require_stable(peer: Peer, version: int) -> None:
 
 @scenario
 def group_with_pending_offsets_is_deleted(peer: Peer) -> None:
-    """They are its, and yet it can be deleted; the commit that follows brings them."""
+    """Delete a group while offsets are pending: it can be deleted, and the commit afterwards stores the
+    offsets."""
     topic = peer.topic()
     group_id = peer.group()
     producer = TransactionalProducer(peer)

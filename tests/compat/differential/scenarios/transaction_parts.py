@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn and AddOffsetsToTxn: what takes part in a transaction."""
+"""AddPartitionsToTxn and AddOffsetsToTxn: the partitions that belong to a transaction."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OFFSETS_VERSIONS = range(5)
 
 @scenario_for_each(VERSIONS)
 def add(peer: Peer, version: int) -> None:
-    """More and more, some of it again."""
+    """Add partitions in several requests, some of them twice."""
     one, two = peer.topic("one", partitions=3), peer.topic("two")
     producer = TransactionalProducer(peer)
     producer.init()
@@ -33,7 +33,7 @@ def add(peer: Peer, version: int) -> None:
 
 @scenario_for_each(VERSIONS)
 def unknown_topics(peer: Peer, version: int) -> None:
-    """With one that is not there none is added."""
+    """Add an unknown topic: then none of the request's partitions is added."""
     topic = peer.topic()
     producer = TransactionalProducer(peer)
     producer.init()
@@ -59,7 +59,8 @@ def internal_topics(peer: Peer, version: int) -> None:
 
 @scenario_for_each(VERSIONS)
 def add_as_a_stranger(peer: Peer, version: int) -> None:
-    """Wrong ids and epochs, and a transactional id that nobody has; nothing to add does not help."""
+    """Add with wrong ids and epochs and an unknown transactional id. They are errors even when the request
+    adds nothing."""
     topic = peer.topic()
     producer = TransactionalProducer(peer)
     producer.add({topic.name: [0]}, version)
@@ -82,7 +83,7 @@ def add_as_a_stranger(peer: Peer, version: int) -> None:
 
 @scenario_for_each(OF_BROKERS)
 def verify(peer: Peer, version: int) -> None:
-    """Brokers ask whether a partition takes part; that adds none."""
+    """Ask whether partitions belong to a transaction, as brokers do, which adds none."""
     topic = peer.topic(partitions=3)
     producer = TransactionalProducer(peer)
     producer.add({topic.name: [0]}, version, verify_only=True)
@@ -104,7 +105,7 @@ def verify(peer: Peer, version: int) -> None:
 
 @scenario_for_each(OF_BROKERS)
 def several_transactions(peer: Peer, version: int) -> None:
-    """Each has its own answer."""
+    """Add to several transactions in one request: each has its own answer."""
     topic = peer.topic(partitions=3)
     producers = [TransactionalProducer(peer, suffix) for suffix in ("a", "b", "c")]
     for producer in producers[:2]:
@@ -130,7 +131,7 @@ def no_transactions(peer: Peer, version: int) -> None:
 
 @scenario
 def null_and_empty_ids(peer: Peer) -> None:
-    """A producer that was never begun has neither partitions nor offsets to add."""
+    """Add partitions and offsets with a transactional id that never began, and with an empty one."""
     topic = peer.topic()
     group_id = peer.group()
     producer = TransactionalProducer(peer)
@@ -142,7 +143,7 @@ def null_and_empty_ids(peer: Peer) -> None:
 
 @scenario_for_each(OFFSETS_VERSIONS)
 def add_offsets(peer: Peer, version: int) -> None:
-    """The partition of the group's offsets takes part."""
+    """Add a group's offsets: the partition that stores them belongs to the transaction."""
     topic = peer.topic()
     group_id = peer.group()
     producer = TransactionalProducer(peer)
@@ -177,7 +178,8 @@ def add_offsets_as_a_stranger(peer: Peer, version: int) -> None:
 
 @scenario_for_each(VERSIONS)
 def topic_of_the_transaction_is_deleted(peer: Peer, version: int) -> None:
-    """What is gone needs no marker; its new namesake gets none and takes no part."""
+    """Delete a topic of an open transaction: a new topic of that name is not part of the transaction and gets
+    no marker."""
     topic = peer.topic()
     kept = peer.topic("kept")
     producer = TransactionalProducer(peer)

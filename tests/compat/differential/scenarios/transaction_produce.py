@@ -31,7 +31,7 @@ def _end_version(version: int) -> int:
 
 @scenario_for_each(VERSIONS)
 def not_added(peer: Peer, version: int) -> None:
-    """From v12 on the batch itself adds its partition; before, it is refused."""
+    """Produce to a partition that was not added: from v12 on the request adds it, before v12 it is refused."""
     topic = peer.topic(partitions=2)
     producer = TransactionalProducer(peer)
     producer.init()
@@ -46,7 +46,7 @@ def not_added(peer: Peer, version: int) -> None:
 
 @scenario_for_each(VERSIONS)
 def added(peer: Peer, version: int) -> None:
-    """Batches of a transaction, a retry, a gap, and the next transaction."""
+    """Produce batches, a retry and a gap in a transaction; then the same in the next ones."""
     topic = peer.topic()
     producer = TransactionalProducer(peer)
     producer.init()
@@ -65,7 +65,7 @@ def added(peer: Peer, version: int) -> None:
 
 @scenario_for_each(VERSIONS)
 def by_strangers(peer: Peer, version: int) -> None:
-    """Wrong ids and epochs, another transactional id, none."""
+    """Produce with wrong ids and epochs, another transactional id, and without one."""
     topic = peer.topic()
     producer = TransactionalProducer(peer)
     producer.init()
@@ -84,7 +84,7 @@ def by_strangers(peer: Peer, version: int) -> None:
 
 @scenario_for_each((3, 9, 11, 12, 13))
 def plain_batches(peer: Peer, version: int) -> None:
-    """Batches that are not transactional, of a producer that has begun: alone, in the midst and after the end."""
+    """Produce plain batches as a transactional producer: before, during and after a transaction."""
     topic = peer.topic()
     producer = TransactionalProducer(peer)
     producer.init()
@@ -115,7 +115,7 @@ def transactional_without_a_producer(peer: Peer, version: int) -> None:
 
 @scenario_for_each((3, 9, 11, 12, 13))
 def control_batches(peer: Peer, version: int) -> None:
-    """Markers are for the coordinator to write."""
+    """Produce control batches, which only the coordinator may write."""
     topic = peer.topic()
     producer = TransactionalProducer(peer)
     producer.init()
@@ -127,7 +127,7 @@ def control_batches(peer: Peer, version: int) -> None:
 
 @scenario_for_each(PROTOCOLS)
 def sequences(peer: Peer, protocol: Protocol) -> None:
-    """Gaps, overlaps and retries inside a transaction."""
+    """Produce gaps, overlaps and retries inside a transaction."""
     version, end_version = protocol
     topic = peer.topic()
     producer = TransactionalProducer(peer)
@@ -145,7 +145,7 @@ def sequences(peer: Peer, protocol: Protocol) -> None:
 
 @scenario_for_each(PROTOCOLS)
 def first_sequence_of_a_new_epoch(peer: Peer, protocol: Protocol) -> None:
-    """A producer that begins anew starts at 0 where it has written before."""
+    """Begin a new epoch and produce to a written partition: the sequence must start at 0 there."""
     version, end_version = protocol
     topic = peer.topic(partitions=2)
     producer = TransactionalProducer(peer)
@@ -162,7 +162,7 @@ def first_sequence_of_a_new_epoch(peer: Peer, protocol: Protocol) -> None:
 
 @scenario_for_each(PROTOCOLS)
 def after_the_end(peer: Peer, protocol: Protocol) -> None:
-    """A batch that comes late, by the epoch of the transaction that has ended."""
+    """Produce late, with the epoch of a transaction that has ended."""
     version, end_version = protocol
     topic = peer.topic()
     producer = TransactionalProducer(peer)
@@ -185,7 +185,8 @@ def after_the_end(peer: Peer, protocol: Protocol) -> None:
 
 @scenario_for_each((3, 11))
 def sequence_after_a_batch_that_was_not_added(peer: Peer, version: int) -> None:
-    """One batch is refused since its partition took no part; that the next one does not follow it is no gap."""
+    """Produce again after a batch was refused because its partition had not been added: the missing sequence
+    is no gap."""
     topic = peer.topic()
     producer = TransactionalProducer(peer)
     producer.init()
@@ -198,7 +199,7 @@ def sequence_after_a_batch_that_was_not_added(peer: Peer, version: int) -> None:
 
 @scenario_for_each(PROTOCOLS)
 def several_partitions(peer: Peer, protocol: Protocol) -> None:
-    """Some are refused, the others are in the transaction."""
+    """Produce to several partitions of which some are refused: the others belong to the transaction."""
     version, end_version = protocol
     topic = peer.topic(partitions=3)
     producer = TransactionalProducer(peer)
@@ -219,7 +220,7 @@ def several_partitions(peer: Peer, protocol: Protocol) -> None:
 
 @scenario_for_each(PROTOCOLS)
 def two_producers_in_one_request(peer: Peer, protocol: Protocol) -> None:
-    """A request is of one producer; batches of two in it are a mistake."""
+    """Produce batches of two producers in one request, which is an error."""
     version, _ = protocol
     topic = peer.topic(partitions=2)
     one, two = TransactionalProducer(peer, "one"), TransactionalProducer(peer, "two")
@@ -235,7 +236,7 @@ def two_producers_in_one_request(peer: Peer, protocol: Protocol) -> None:
 
 @scenario_for_each({f"acks {acks}, {name}": (acks, *it) for acks in (0, 1) for name, it in PROTOCOLS.items()})
 def acks(peer: Peer, case: tuple[int, int, int]) -> None:
-    """Transactional producers wait for all; who does not is served as well."""
+    """Produce with acks 0 and 1 in a transaction: both are accepted, though clients always use acks=all."""
     acks, version, end_version = case
     topic = peer.topic()
     producer = TransactionalProducer(peer)
@@ -250,7 +251,7 @@ def acks(peer: Peer, case: tuple[int, int, int]) -> None:
 
 @scenario_for_each((3, 11, 12, 13))
 def internal_topics(peer: Peer, version: int) -> None:
-    """A producer can't write where the coordinators keep their state."""
+    """Produce to the internal topics of the coordinators, which is refused."""
     producer = TransactionalProducer(peer)
     producer.init()
     found = peer.until(
@@ -267,7 +268,7 @@ STATE = "__transaction_state"
 
 @scenario_for_each({"at a batch": 2, "inside a batch": 3, "at the end": 4})
 def records_are_deleted_below_an_open_transaction(peer: Peer, offset: int) -> None:
-    """DeleteRecords reaches beyond the last stable offset; the transaction goes on."""
+    """Delete records beyond the last stable offset; the open transaction continues."""
     topic = peer.topic()
     producer = TransactionalProducer(peer)
     producer.init()
@@ -285,7 +286,7 @@ def records_are_deleted_below_an_open_transaction(peer: Peer, offset: int) -> No
 
 @scenario
 def verification_of_an_idempotent_producers_batch(peer: Peer) -> None:
-    """A producer id that no transactional id has, with the attribute set."""
+    """Produce a transactional batch with a producer id that belongs to no transactional id."""
     topic = peer.topic()
     producer = TransactionalProducer(peer)
     handed = peer.call("init_producer_id", 5, transactional_id=None, transaction_timeout=60_000)

@@ -1,7 +1,7 @@
-"""Transactions of both protocol generations, their coordinator and its lists.
+"""Transactions of both protocol versions, their coordinator and its lists.
 
-Kafka answers an EndTxn before the markers are written, so a scenario waits for them before it goes on; and it has a
-producer that begins over an open transaction ask again, where Seqgate has it wait.
+Kafka answers EndTxn before the markers are written, so a scenario waits for the markers before it continues.
+When a producer begins during an open transaction, Kafka makes it retry, while Seqgate lets it wait.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WHERE = {"v0": 0, "v1": 1, "v2": 2, "v3": 3, "v4": 4, "v5": 5}
 
 
 class Client:
-    """A transactional producer; what it asks is recorded."""
+    """A transactional producer whose requests are recorded."""
 
     def __init__(self, peer: Peer, suffix: str = "txn") -> None:
         self.peer = peer
@@ -34,7 +34,7 @@ class Client:
         self.sequence = 0
 
     def init(self, version: int = 5, *, producer_id: int = -1, producer_epoch: int = -1) -> Plain:
-        """Ends with the answer that is no reason to ask again."""
+        """Send InitProducerId until the answer no longer asks for a retry; record that answer."""
         answer = self.peer.eventually(
             "init_producer_id",
             version,
@@ -130,7 +130,7 @@ def begun(peer: Peer) -> tuple[Client, Topic]:
 
 @scenario_for_each(range(6))
 def init_producer(peer: Peer, version: int) -> None:
-    """Each begins with the next epoch."""
+    """Begin three times: each time the producer epoch rises."""
     client = Client(peer)
     for _ in range(3):
         client.init(version)
@@ -138,7 +138,7 @@ def init_producer(peer: Peer, version: int) -> None:
 
 @scenario_for_each((3, 4, 5))
 def recover(peer: Peer, version: int) -> None:
-    """With id and epoch: once more, asked again, and as somebody else (KIP-360)."""
+    """Begin with an id and epoch: once, again, and with those of others (KIP-360)."""
     client = Client(peer)
     client.init()
     first = client.producer_id, client.producer_epoch
@@ -167,7 +167,7 @@ def timeout(peer: Peer, timeout_ms: int) -> None:
 
 @scenario_for_each(ENDS)
 def of_version_1(peer: Peer, commit: bool) -> None:
-    """Partitions first; the epoch stays."""
+    """Add partitions before producing (transactions version 1): the producer epoch stays."""
     client, topic = begun(peer)
     for _ in range(2):
         client.add(topic, 0)
@@ -181,7 +181,7 @@ def of_version_1(peer: Peer, commit: bool) -> None:
 
 @scenario_for_each(ENDS)
 def of_version_2(peer: Peer, commit: bool) -> None:
-    """Straight to Produce; the epoch rises with every end."""
+    """Produce without adding partitions (transactions version 2): every end raises the producer epoch."""
     client, topic = begun(peer)
     for _ in range(2):
         client.produce(topic, version=12)
@@ -197,7 +197,7 @@ def of_version_2(peer: Peer, commit: bool) -> None:
     {f"{end} v{version}": (commit, version) for end, commit in ENDS.items() for version in range(6)}
 )
 def end(peer: Peer, case: tuple[bool, int]) -> None:
-    """The same end again, and the opposite one."""
+    """End a transaction, then repeat the same end and the opposite one."""
     commit, version = case
     client, topic = begun(peer)
     client.add(topic, 0, 1)
@@ -218,7 +218,7 @@ def end(peer: Peer, case: tuple[bool, int]) -> None:
     {f"{end} v{version}": (commit, version) for end, commit in ENDS.items() for version in (4, 5)}
 )
 def end_of_nothing(peer: Peer, case: tuple[bool, int]) -> None:
-    """A transaction that wrote nothing, at first and after one that did."""
+    """End a transaction that wrote nothing: as the first one, and after another."""
     commit, version = case
     client, topic = begun(peer)
     client.end(commit=commit, version=version)
@@ -263,7 +263,7 @@ def stranger_writes(peer: Peer, case: tuple[str, int]) -> None:
 
 @scenario_for_each(WHERE)
 def add_partitions(peer: Peer, version: int) -> None:
-    """Some, the same again, more, none, and some that are not there."""
+    """Add partitions: some, the same again, more, none, and some that do not exist."""
     client, topic = begun(peer)
     client.add(topic, 0, version=version)
     client.add(topic, 0, version=version)
@@ -306,7 +306,7 @@ def write_without_adding(peer: Peer, version: int) -> None:
 
 @scenario_for_each((9, 12))
 def write_over_the_head_of_a_transaction(peer: Peer, version: int) -> None:
-    """A plain batch of the same producer, with its transaction open and without."""
+    """Produce a plain batch as a transactional producer, with and without an open transaction."""
     client, topic = begun(peer)
     plain = Batch(records(1)).of(client.producer_id, client.producer_epoch, 0)
     peer.produce(topic, plain, version=version)
@@ -338,7 +338,7 @@ def the_next_producer_fences_the_one_before(peer: Peer) -> None:
 
 @scenario
 def a_zombie_begins_over_an_open_transaction(peer: Peer) -> None:
-    """Kafka aborts the transaction of whoever has the id now before it refuses."""
+    """Begin as a fenced producer: Kafka aborts the newer producer's transaction before it refuses."""
     client, topic = begun(peer)
     zombie = client.producer_id, client.producer_epoch
     client.init()
@@ -364,7 +364,7 @@ def describe(peer: Peer) -> None:
 
 @scenario_for_each(range(3))
 def list_transactions(peer: Peer, version: int) -> None:
-    """By what only this scenario has."""
+    """List transactions by filters, restricted to the producer id of this scenario."""
     client, topic = begun(peer)
     client.add(topic, 0)
     own: Plain = {"producer_id_filters": [client.producer_id], "duration_filter": -1}
@@ -390,7 +390,7 @@ def list_by_what_is_no_pattern(peer: Peer, pattern: str) -> None:
 
 @scenario_for_each((1, 2))
 def write_markers(peer: Peer, version: int) -> None:
-    """By hand, as for a transaction that hangs."""
+    """Write markers directly, as an administrator does who ends a hanging transaction."""
     client, topic = begun(peer)
     client.add(topic, 0)
     client.produce(topic, version=9)
